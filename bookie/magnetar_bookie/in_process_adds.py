@@ -20,16 +20,16 @@ Answered = Callable[[int, int, int, int], object]
 class InProcessAdds(Protocol):
     """The end of an `add` stream in the bookie."""
 
-    def begin(self, answered: Answered) -> None:
-        """Answer by this callback from now on, also to frames, and possibly within `take`."""
+    def set_answer_callback(self, on_answer: Answered) -> None:
+        """Answer by this callback from now on, also to frames, and possibly within `add_run`."""
 
-    def ready(self, frames: int) -> bool:
-        """Return whether `take` accepts entries now. `frames`: how many were sent."""
+    def can_add(self, frames: int) -> bool:
+        """Return whether `add_run` accepts entries now. `frames`: how many were sent."""
 
-    def take(
+    def add_run(
         self, ledger_id: int, master_key: bytes, first: int, records: Sequence[bytes], *, recovery: bool
     ) -> Sequence[int]:
         """Decide on these entries. Return those that were not accepted: they have to be sent in a frame."""
 
-    def taken(self) -> None:
-        """Commit what was accepted."""
+    def commit_adds(self) -> None:
+        """Write the entries that were accepted."""

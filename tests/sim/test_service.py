@@ -52,7 +52,7 @@ _BRANCHES: Final = [
     # A topic that has no room pauses its producers; what comes still waits, and is stored when there is room.
     Branch("ProducerChannel._resume", "self._resuming = None\nself._send_flow()"),
     # Adds that a broker hands to the bookie of its own process by calls; and what is not taken so.
-    Branch("AddStream.take", "left = [add.entry_id for add in decisions.duplicates]"),
+    Branch("AddStream.add_run", "left = [add.entry_id for add in decisions.duplicates]"),
     Branch("AddChannel._pass_queue", "self._queue.extendleft(reversed(runs))"),
 ]
 

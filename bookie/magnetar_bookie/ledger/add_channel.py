@@ -243,7 +243,7 @@ class AddChannel:
     async def _send_frames(self, stream: _OpenStream) -> str:
         if isinstance(stream.stream.in_process_api, InProcessAdds):
             stream.in_process = stream.stream.in_process_api
-            stream.in_process.begin(partial(self._on_answer, stream))
+            stream.in_process.set_answer_callback(partial(self._on_answer, stream))
         while stream is self._stream:
             if self._queue:
                 stream.frames += 1
@@ -289,11 +289,11 @@ class AddChannel:
         unanswered, now = self._unanswered, self._clock.monotonic()
         try:
             try:
-                while self._queue and in_process.ready(stream.frames):
+                while self._queue and in_process.can_add(stream.frames):
                     run = self._queue.popleft()
                     ledger_id, key, first, records = run.ledger_id, run.master_key, run.first, run.records
                     unanswered.mark_sent(ledger_id, first, first + len(records), now)
-                    refused = in_process.take(ledger_id, key, first, records, recovery=self._recovery)
+                    refused = in_process.add_run(ledger_id, key, first, records, recovery=self._recovery)
                     if stream is not self._stream:  # the stream failed within the call: the queue is empty
                         break
                     if refused:
@@ -301,7 +301,7 @@ class AddChannel:
                         self._queue.extendleft(reversed(runs))
                         break
             finally:
-                in_process.taken()
+                in_process.commit_adds()
         except Exception as error:  # noqa: BLE001 (logged)
             self._fail(stream, self._log_internal_error(error))
         if self._timer is None:

@@ -63,7 +63,7 @@ class AddStream:
         self._undecided_entries = 0
         # Frames that were decided, and the callback of a client that doesn't get its results in messages.
         self._frames = 0
-        self._on_result: Answered | None = None
+        self._on_answer: Answered | None = None
         # The stream broke: nothing can be sent any more.
         self._is_broken = False
         # What the sender waits for, and what the receiver waits for.
@@ -103,9 +103,9 @@ class AddStream:
             return
         self._undecided_entries -= result.count
         self.result_count += 1
-        if self._on_result is not None:
+        if self._on_answer is not None:
             self._sent_count += 1
-            self._on_result(result.ledger_id, result.first_entry_id, result.count, result.status)
+            self._on_answer(result.ledger_id, result.first_entry_id, result.count, result.status)
             self._wake_receiver()
             return
         self._results.append(result)
@@ -114,14 +114,14 @@ class AddStream:
 
     # `InProcessAdds`
 
-    def begin(self, answered: Answered) -> None:
-        self._on_result = answered
+    def set_answer_callback(self, on_answer: Answered) -> None:
+        self._on_answer = on_answer
 
-    def ready(self, frames: int) -> bool:
+    def can_add(self, frames: int) -> bool:
         has_capacity = self._rules.pending_bytes <= self._settings.max_pending_bytes
         return has_capacity and frames == self._frames and not self._is_broken and self._commit.failure is None
 
-    def take(
+    def add_run(
         self, ledger_id: int, master_key: bytes, first: int, records: Sequence[bytes], *, recovery: bool
     ) -> Sequence[int]:
         try:
@@ -137,7 +137,7 @@ class AddStream:
             self.queue_result(result)
         return left
 
-    def taken(self) -> None:
+    def commit_adds(self) -> None:
         self._commit.start_if_idle()
 
     async def _add_frame(self, runs: Sequence[tuple[DecodedRun, AddRun]]) -> None:

@@ -36,22 +36,22 @@ class _WatchedAdds:
         self._served = served
         self._adds = adds
 
-    def begin(self, answered: Answered) -> None:
+    def set_answer_callback(self, on_answer: Answered) -> None:
         bookie, broker, method = self._served.process, self._client.process, self._client.method
 
-        def told(ledger_id: int, first: int, count: int, status: int) -> None:
+        def watched(ledger_id: int, first: int, count: int, status: int) -> None:
             answer = AddAnswer(ledger_id=ledger_id, first_entry_id=first, count=count, status=status)  # type: ignore[arg-type]
             message = AddAnswers(answers=[answer]).SerializeToString()
             for tap in self._world.network.taps:
                 tap.message_sent(bookie, broker, method, message, served=True)
-            answered(ledger_id, first, count, status)
+            on_answer(ledger_id, first, count, status)
 
-        self._adds.begin(told)
+        self._adds.set_answer_callback(watched)
 
-    def ready(self, frames: int) -> bool:
-        return self._adds.ready(frames)
+    def can_add(self, frames: int) -> bool:
+        return self._adds.can_add(frames)
 
-    def take(
+    def add_run(
         self, ledger_id: int, master_key: bytes, first: int, records: Sequence[bytes], *, recovery: bool
     ) -> Sequence[int]:
         world, bookie, broker, method = self._world, self._served.process, self._client.process, self._client.method
@@ -63,7 +63,7 @@ class _WatchedAdds:
         message = request.SerializeToString()
         for tap in world.network.taps:
             tap.message_arrived(broker, bookie, method, message, served=False)
-        return self._adds.take(ledger_id, master_key, first, records, recovery=recovery)
+        return self._adds.add_run(ledger_id, master_key, first, records, recovery=recovery)
 
-    def taken(self) -> None:
-        self._adds.taken()
+    def commit_adds(self) -> None:
+        self._adds.commit_adds()
