@@ -24,7 +24,7 @@ _BRANCHES: Final = [
     Branch("TopicLedgers.close", 'raise TopicUnloaded(f"topic {name} was taken over by another broker: {error}")'),
     Branch("cursor_nodes:_translate_error", "if isinstance(error, Refused) and error.index > 0:\nreturn"),
     # A session that is believed no more (CHK-40).
-    Branch("_give_up", "problem = TopicUnloaded"),
+    Branch("_abort_session", "problem = TopicUnloaded"),
     # A producer that comes again before its former opening has ended: sent again, in order (CHK-33).
     Branch("Topic.open_producer", "evicted.end"),
     # Deliveries and acknowledgements of an epoch that has ended (CHK-52).

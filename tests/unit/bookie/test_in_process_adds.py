@@ -267,19 +267,11 @@ async def test_finished_stream_ends_after_in_process_adds_are_answered() -> None
     async with OneBookie() as one:
         stream, answers = one.adds(), list[tuple[int, ...]]()
         await until(lambda: stream.in_process_api is not None, "the bookie serves the stream")
-<<<<<<< HEAD
-        in_process = stream.in_process_api
-        assert isinstance(in_process, InProcessAdds)
-        in_process.begin(lambda *answer: answers.append(answer))
-        assert not in_process.take(1, KEY, 0, [record(1, 0)], recovery=False)
-        in_process.taken()
-=======
         adds = stream.in_process_api
         assert isinstance(adds, InProcessAdds)
-        adds.set_answer_callback(lambda *answer: told.append(answer))
+        adds.set_answer_callback(lambda *answer: answers.append(answer))
         assert not adds.add_run(1, KEY, 0, [record(1, 0)], recovery=False)
         adds.commit_adds()
->>>>>>> bookieserver
         await stream.finish()
         assert await stream.receive() is None
         assert answers == [(1, 0, 1, Status.OK)]

@@ -226,7 +226,7 @@ async def test_too_few_bookies_fail_the_adds_and_a_close_cuts_them_off() -> None
         await scene.settled(lambda: len(outcomes.failures) == 4)
         assert outcomes.failures[3] is outcomes.failures[0]
         metadata = await writer.close()
-        assert (metadata.last_entry_id, metadata.length_bytes) == (0, 4)
+        assert (metadata.last_entry_id, metadata.length_bytes) == (0, 6)
 
 
 async def test_a_fenced_writer_completes_nothing_more_and_its_close_is_lost(scene: Scene) -> None:
