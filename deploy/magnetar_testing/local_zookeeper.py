@@ -14,6 +14,7 @@ The servers are ended by `close`, and by the kernel when the process that starte
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -74,6 +75,9 @@ class Server:
     def pause(self) -> None:
         """Stop it by SIGSTOP, as if its machine hung: connections stay open, and nothing is answered."""
         self._signal(signal.SIGSTOP)
+        if self._process is not None and self._process.returncode is None:
+            # A signal is sent before it takes effect: a thread that runs on another core may still answer.
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
