@@ -2,10 +2,11 @@
 
 `find("Subscription._check_may_seek", "moves >> _TAKE_OVER_BITS != self.cursor.moves")` searches the product packages
 for a function or class with this qualified name (`outer.inner` if it is nested), and searches that for the fragment. If
-several modules have the name, the end of a module's name goes before it (`topic.subscription:Subscription.seek`); alone
-this stands for the whole module (`core.leases:`). The fragment must be there exactly once. It is compared token by
-token: line breaks, indentation, comments and trailing commas don't count. So a place is still found after a definition
-is moved or formatted, or something else in it is edited. If the fragment itself changes, the error says so.
+several modules have the name, the end of a module's name goes before it (`topics.subscription:Subscription.seek`);
+alone this stands for the whole module (`managed_ledger.lease_rules:`). The fragment must be there exactly once. It is
+compared token by token: line breaks, indentation, comments and trailing commas don't count. So a place is still found
+after a definition is moved or formatted, or something else in it is edited. If the fragment itself changes, the error
+says so.
 
 Mutants (`tests/mutants`) and the reach test (`tests/sim/reach.py`) name their places so.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from magnetar.admin import AsyncAdmin, NextMessage
+from magnetar.admin import AsyncAdmin, MessagePosition
 from magnetar_spark.leases.lease import Lease, create_lease
 from magnetar_spark.log_slice import Connection, LogSlice
 from magnetar_spark.options.columns import COLUMNS
@@ -15,18 +15,18 @@ from magnetar_spark.task import slice_reader
 
 __all__ = ["EARLIEST", "ids_of", "rows_of", "slices_of"]
 
-EARLIEST: Final = NextMessage(0, 0, 0)
+EARLIEST: Final = MessagePosition(0, 0, 0)
 
 
 def slices_of(
     url: str,
     log: str,
-    start: NextMessage = EARLIEST,
-    stop: NextMessage | None = None,
+    start: MessagePosition = EARLIEST,
+    stop: MessagePosition | None = None,
     tasks: int = 1,
     lease: Lease | None = None,
     fail_on_data_loss: bool = True,
-    entered: NextMessage | None = None,
+    entered: MessagePosition | None = None,
 ) -> list[LogSlice]:
     """In the log's order. Where no lease is given the plan's own holds for a minute; nobody renews it."""
 

@@ -21,7 +21,7 @@ from magnetar_bookie.errors import LedgerError
 from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.broker_session import BrokerIdentity, BrokerSession
-from magnetar_broker.core.counters import BrokerCounters
+from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.ownership.advertised_addresses import AdvertisedAddresses
 from magnetar_broker.peers import NoPeers, PeerConnections, Peers

@@ -13,7 +13,7 @@ from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker.admin.admin_service import AdminService
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.catalog.catalog import Catalog
-from magnetar_broker.core.counters import BrokerCounters, Traffic
+from magnetar_broker.counters import BrokerCounters, Traffic
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.leased_remains import OrphanedLedgerDeleter
@@ -23,11 +23,11 @@ from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.ownership.registration import LoadSampler
 from magnetar_broker.peers import Peers
 from magnetar_broker.settings.service import BrokerServiceSettings
-from magnetar_broker.topic.housekeeping import Housekeeping
-from magnetar_broker.topic.publish_budget import PublishBudget
-from magnetar_broker.topic.storage import StoredTopics
-from magnetar_broker.topic.topic import Topic
-from magnetar_broker.topic.topics import Topics
+from magnetar_broker.topics.housekeeping import Housekeeping
+from magnetar_broker.topics.publish_budget import PublishBudget
+from magnetar_broker.topics.storage import StoredTopics
+from magnetar_broker.topics.topic import Topic
+from magnetar_broker.topics.topics import Topics
 from magnetar_metadata.store import MetadataStore, SessionState
 from magnetar_protos.admin_pb2 import BrokerAnswer
 from magnetar_wire.clock import Clock

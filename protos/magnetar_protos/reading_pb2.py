@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from magnetar_protos import broker_pb2 as magnetar__protos_dot_broker__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dmagnetar_protos/reading.proto\x12\x13magnetar.reading.v1\x1a\x1cmagnetar_protos/broker.proto\"G\n\x0bNextMessage\x12\x11\n\tledger_id\x18\x01 \x01(\x04\x12\x10\n\x08\x65ntry_id\x18\x02 \x01(\x04\x12\x13\n\x0b\x62\x61tch_index\x18\x03 \x01(\r\"I\n\x0fLogPlaceRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\'\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1b.magnetar.broker.v1.StartAt\"\x96\x01\n\x0eLogPlaceAnswer\x12,\n\x07problem\x18\x01 \x01(\x0b\x32\x1b.magnetar.broker.v1.Problem\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12/\n\x05place\x18\x03 \x01(\x0b\x32 .magnetar.reading.v1.NextMessage\x12\x10\n\x08retained\x18\x04 \x01(\x08\"\xd4\x02\n\x0bPlanRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12/\n\x05start\x18\x03 \x01(\x0b\x32 .magnetar.reading.v1.NextMessage\x12.\n\x04stop\x18\x04 \x01(\x0b\x32 .magnetar.reading.v1.NextMessage\x12\x14\n\x0cmax_messages\x18\x05 \x01(\x04\x12\x11\n\tmax_bytes\x18\x06 \x01(\x04\x12\x10\n\x08lease_ms\x18\x07 \x01(\x04\x12\x10\n\x08lease_id\x18\x08 \x01(\x0c\x12\x0e\n\x06holder\x18\t \x01(\t\x12\x15\n\rlistener_name\x18\n \x01(\t\x12\x16\n\x0e\x62\x65\x66ore_ledgers\x18\x0b \x01(\r\x12\x14\n\x0c\x62\x65\x66ore_bytes\x18\x0c \x01(\x04\x12\r\n\x05\x66resh\x18\r \x01(\x08\x12\x0f\n\x07read_id\x18\x0e \x01(\x0c\"\xbc\x05\n\nPlanAnswer\x12,\n\x07problem\x18\x01 \x01(\x0b\x32\x1b.magnetar.broker.v1.Problem\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12/\n\x05start\x18\x03 \x01(\x0b\x32 .magnetar.reading.v1.NextMessage\x12.\n\x04stop\x18\x04 \x01(\x0b\x32 .magnetar.reading.v1.NextMessage\x12*\n\x06pieces\x18\x05 \x03(\x0b\x32\x1a.magnetar.reading.v1.Piece\x12\x33\n\x07\x62ookies\x18\x06 \x03(\x0b\x32\".magnetar.reading.v1.BookieAddress\x12\x10\n\x08messages\x18\x07 \x01(\x04\x12\r\n\x05\x62ytes\x18\x08 \x01(\x04\x12\x19\n\x11other_incarnation\x18\t \x01(\x08\x12\x19\n\x11\x62\x65gins_in_deleted\x18\n \x01(\x08\x12/\n\x05\x66irst\x18\x0b \x01(\x0b\x32 .magnetar.reading.v1.NextMessage\x12-\n\x03\x65nd\x18\x0c \x01(\x0b\x32 .magnetar.reading.v1.NextMessage\x12\x17\n\x0fmessages_behind\x18\r \x01(\x04\x12\x16\n\x0elease_until_ms\x18\x0e \x01(\x04\x12\x10\n\x08retained\x18\x0f \x01(\x08\x12*\n\x06\x62\x65\x66ore\x18\x10 \x03(\x0b\x32\x1a.magnetar.reading.v1.Piece\x12\x10\n\x08\x61t_limit\x18\x11 \x01(\x08\x12\x16\n\x0e\x64\x65leted_before\x18\x12 \x01(\x08\x12\x35\n\x0bneeded_from\x18\x13 \x01(\x0b\x32 .magnetar.reading.v1.NextMessage\x12\x0f\n\x07trimmed\x18\x14 \x01(\x08\x12\x11\n\tend_index\x18\x15 \x01(\x04\"\xa4\x02\n\x05Piece\x12\x11\n\tledger_id\x18\x01 \x01(\x04\x12\x16\n\x0e\x66irst_entry_id\x18\x02 \x01(\x04\x12\x15\n\rlast_entry_id\x18\x03 \x01(\x04\x12\x15\n\rskip_messages\x18\x04 \x01(\r\x12\x1b\n\x13stop_after_messages\x18\x05 \x01(\r\x12\r\n\x05\x62ytes\x18\x06 \x01(\x04\x12\x10\n\x08messages\x18\x07 \x01(\x04\x12\x15\n\rensemble_size\x18\x08 \x01(\r\x12\x14\n\x0cwrite_quorum\x18\t \x01(\r\x12\x12\n\nack_quorum\x18\n \x01(\r\x12\x35\n\tfragments\x18\x0b \x03(\x0b\x32\".magnetar.reading.v1.PieceFragment\x12\x0c\n\x04open\x18\x0c \x01(\x08\"8\n\rPieceFragment\x12\x16\n\x0e\x66irst_entry_id\x18\x01 \x01(\x04\x12\x0f\n\x07\x62ookies\x18\x02 \x03(\t\"3\n\rBookieAddress\x12\x11\n\tbookie_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"l\n\x11RenewLeaseRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x10\n\x08lease_id\x18\x03 \x01(\x0c\x12\x10\n\x08lease_ms\x18\x04 \x01(\x04\x12\x0f\n\x07read_id\x18\x05 \x01(\x0c\"b\n\x11\x46inishPartRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08lease_id\x18\x02 \x01(\x0c\x12\x0f\n\x07read_id\x18\x03 \x01(\x0c\x12\x0c\n\x04part\x18\x04 \x01(\r\x12\r\n\x05parts\x18\x05 \x01(\r\"r\n\x14HoldNamespaceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x13\n\x0bname_prefix\x18\x02 \x01(\t\x12\x10\n\x08lease_id\x18\x03 \x01(\x0c\x12\x10\n\x08lease_ms\x18\x04 \x01(\x04\x12\x0e\n\x06holder\x18\x05 \x01(\t\"R\n\x13HoldNamespaceAnswer\x12,\n\x07problem\x18\x01 \x01(\x0b\x32\x1b.magnetar.broker.v1.Problem\x12\r\n\x05taken\x18\x02 \x01(\x08\"+\n\x16NamespaceLeasesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\"y\n\x15NamespaceLeasesAnswer\x12,\n\x07problem\x18\x01 \x01(\x0b\x32\x1b.magnetar.broker.v1.Problem\x12\x32\n\x06leases\x18\x02 \x03(\x0b\x32\".magnetar.reading.v1.HeldNamespace\"X\n\rHeldNamespace\x12\x13\n\x0bname_prefix\x18\x01 \x01(\t\x12\x10\n\x08lease_id\x18\x02 \x01(\x0c\x12\x10\n\x08lease_ms\x18\x03 \x01(\x04\x12\x0e\n\x06holder\x18\x04 \x01(\t\"\xb6\x01\n\x16\x41\x64vanceProgressRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x14\n\x0csubscription\x18\x03 \x01(\t\x12,\n\x02to\x18\x04 \x01(\x0b\x32 .magnetar.reading.v1.NextMessage\x12\x11\n\tonly_make\x18\x05 \x01(\x08\x12\r\n\x05owner\x18\x06 \x01(\t\x12\x12\n\nowner_name\x18\x07 \x01(\t\"y\n\x15\x41\x64vanceProgressAnswer\x12,\n\x07problem\x18\x01 \x01(\x0b\x32\x1b.magnetar.broker.v1.Problem\x12\x32\n\x08position\x18\x02 \x01(\x0b\x32 .magnetar.reading.v1.NextMessageB\x05\x92\x03\x02\x08\x02\x62\x08\x65\x64itionsp\xe8\x07')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dmagnetar_protos/reading.proto\x12\x13magnetar.reading.v1\x1a\x1cmagnetar_protos/broker.proto\"K\n\x0fMessagePosition\x12\x11\n\tledger_id\x18\x01 \x01(\x04\x12\x10\n\x08\x65ntry_id\x18\x02 \x01(\x04\x12\x13\n\x0b\x62\x61tch_index\x18\x03 \x01(\r\"I\n\x0fLogPlaceRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\'\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1b.magnetar.broker.v1.StartAt\"\x9a\x01\n\x0eLogPlaceAnswer\x12,\n\x07problem\x18\x01 \x01(\x0b\x32\x1b.magnetar.broker.v1.Problem\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x33\n\x05place\x18\x03 \x01(\x0b\x32$.magnetar.reading.v1.MessagePosition\x12\x10\n\x08retained\x18\x04 \x01(\x08\"\xdc\x02\n\x0bPlanRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x33\n\x05start\x18\x03 \x01(\x0b\x32$.magnetar.reading.v1.MessagePosition\x12\x32\n\x04stop\x18\x04 \x01(\x0b\x32$.magnetar.reading.v1.MessagePosition\x12\x14\n\x0cmax_messages\x18\x05 \x01(\x04\x12\x11\n\tmax_bytes\x18\x06 \x01(\x04\x12\x10\n\x08lease_ms\x18\x07 \x01(\x04\x12\x10\n\x08lease_id\x18\x08 \x01(\x0c\x12\x0e\n\x06holder\x18\t \x01(\t\x12\x15\n\rlistener_name\x18\n \x01(\t\x12\x16\n\x0e\x62\x65\x66ore_ledgers\x18\x0b \x01(\r\x12\x14\n\x0c\x62\x65\x66ore_bytes\x18\x0c \x01(\x04\x12\r\n\x05\x66resh\x18\r \x01(\x08\x12\x0f\n\x07read_id\x18\x0e \x01(\x0c\"\xd0\x05\n\nPlanAnswer\x12,\n\x07problem\x18\x01 \x01(\x0b\x32\x1b.magnetar.broker.v1.Problem\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x33\n\x05start\x18\x03 \x01(\x0b\x32$.magnetar.reading.v1.MessagePosition\x12\x32\n\x04stop\x18\x04 \x01(\x0b\x32$.magnetar.reading.v1.MessagePosition\x12*\n\x06pieces\x18\x05 \x03(\x0b\x32\x1a.magnetar.reading.v1.Piece\x12\x33\n\x07\x62ookies\x18\x06 \x03(\x0b\x32\".magnetar.reading.v1.BookieAddress\x12\x10\n\x08messages\x18\x07 \x01(\x04\x12\r\n\x05\x62ytes\x18\x08 \x01(\x04\x12\x19\n\x11other_incarnation\x18\t \x01(\x08\x12\x19\n\x11\x62\x65gins_in_deleted\x18\n \x01(\x08\x12\x33\n\x05\x66irst\x18\x0b \x01(\x0b\x32$.magnetar.reading.v1.MessagePosition\x12\x31\n\x03\x65nd\x18\x0c \x01(\x0b\x32$.magnetar.reading.v1.MessagePosition\x12\x17\n\x0fmessages_behind\x18\r \x01(\x04\x12\x16\n\x0elease_until_ms\x18\x0e \x01(\x04\x12\x10\n\x08retained\x18\x0f \x01(\x08\x12*\n\x06\x62\x65\x66ore\x18\x10 \x03(\x0b\x32\x1a.magnetar.reading.v1.Piece\x12\x10\n\x08\x61t_limit\x18\x11 \x01(\x08\x12\x16\n\x0e\x64\x65leted_before\x18\x12 \x01(\x08\x12\x39\n\x0bneeded_from\x18\x13 \x01(\x0b\x32$.magnetar.reading.v1.MessagePosition\x12\x0f\n\x07trimmed\x18\x14 \x01(\x08\x12\x11\n\tend_index\x18\x15 \x01(\x04\"\xa4\x02\n\x05Piece\x12\x11\n\tledger_id\x18\x01 \x01(\x04\x12\x16\n\x0e\x66irst_entry_id\x18\x02 \x01(\x04\x12\x15\n\rlast_entry_id\x18\x03 \x01(\x04\x12\x15\n\rskip_messages\x18\x04 \x01(\r\x12\x1b\n\x13stop_after_messages\x18\x05 \x01(\r\x12\r\n\x05\x62ytes\x18\x06 \x01(\x04\x12\x10\n\x08messages\x18\x07 \x01(\x04\x12\x15\n\rensemble_size\x18\x08 \x01(\r\x12\x14\n\x0cwrite_quorum\x18\t \x01(\r\x12\x12\n\nack_quorum\x18\n \x01(\r\x12\x35\n\tfragments\x18\x0b \x03(\x0b\x32\".magnetar.reading.v1.PieceFragment\x12\x0c\n\x04open\x18\x0c \x01(\x08\"8\n\rPieceFragment\x12\x16\n\x0e\x66irst_entry_id\x18\x01 \x01(\x04\x12\x0f\n\x07\x62ookies\x18\x02 \x03(\t\"3\n\rBookieAddress\x12\x11\n\tbookie_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"l\n\x11RenewLeaseRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x10\n\x08lease_id\x18\x03 \x01(\x0c\x12\x10\n\x08lease_ms\x18\x04 \x01(\x04\x12\x0f\n\x07read_id\x18\x05 \x01(\x0c\"b\n\x11\x46inishPartRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08lease_id\x18\x02 \x01(\x0c\x12\x0f\n\x07read_id\x18\x03 \x01(\x0c\x12\x0c\n\x04part\x18\x04 \x01(\r\x12\r\n\x05parts\x18\x05 \x01(\r\"r\n\x14HoldNamespaceRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x13\n\x0bname_prefix\x18\x02 \x01(\t\x12\x10\n\x08lease_id\x18\x03 \x01(\x0c\x12\x10\n\x08lease_ms\x18\x04 \x01(\x04\x12\x0e\n\x06holder\x18\x05 \x01(\t\"R\n\x13HoldNamespaceAnswer\x12,\n\x07problem\x18\x01 \x01(\x0b\x32\x1b.magnetar.broker.v1.Problem\x12\r\n\x05taken\x18\x02 \x01(\x08\"+\n\x16NamespaceLeasesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\"y\n\x15NamespaceLeasesAnswer\x12,\n\x07problem\x18\x01 \x01(\x0b\x32\x1b.magnetar.broker.v1.Problem\x12\x32\n\x06leases\x18\x02 \x03(\x0b\x32\".magnetar.reading.v1.HeldNamespace\"X\n\rHeldNamespace\x12\x13\n\x0bname_prefix\x18\x01 \x01(\t\x12\x10\n\x08lease_id\x18\x02 \x01(\x0c\x12\x10\n\x08lease_ms\x18\x03 \x01(\x04\x12\x0e\n\x06holder\x18\x04 \x01(\t\"\xba\x01\n\x16\x41\x64vanceProgressRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x14\n\x0csubscription\x18\x03 \x01(\t\x12\x30\n\x02to\x18\x04 \x01(\x0b\x32$.magnetar.reading.v1.MessagePosition\x12\x11\n\tonly_make\x18\x05 \x01(\x08\x12\r\n\x05owner\x18\x06 \x01(\t\x12\x12\n\nowner_name\x18\x07 \x01(\t\"}\n\x15\x41\x64vanceProgressAnswer\x12,\n\x07problem\x18\x01 \x01(\x0b\x32\x1b.magnetar.broker.v1.Problem\x12\x36\n\x08position\x18\x02 \x01(\x0b\x32$.magnetar.reading.v1.MessagePositionB\x05\x92\x03\x02\x08\x02\x62\x08\x65\x64itionsp\xe8\x07')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,38 +33,38 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'magnetar_protos.reading_pb2
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\222\003\002\010\002'
-  _globals['_NEXTMESSAGE']._serialized_start=84
-  _globals['_NEXTMESSAGE']._serialized_end=155
-  _globals['_LOGPLACEREQUEST']._serialized_start=157
-  _globals['_LOGPLACEREQUEST']._serialized_end=230
-  _globals['_LOGPLACEANSWER']._serialized_start=233
-  _globals['_LOGPLACEANSWER']._serialized_end=383
-  _globals['_PLANREQUEST']._serialized_start=386
-  _globals['_PLANREQUEST']._serialized_end=726
-  _globals['_PLANANSWER']._serialized_start=729
-  _globals['_PLANANSWER']._serialized_end=1429
-  _globals['_PIECE']._serialized_start=1432
-  _globals['_PIECE']._serialized_end=1724
-  _globals['_PIECEFRAGMENT']._serialized_start=1726
-  _globals['_PIECEFRAGMENT']._serialized_end=1782
-  _globals['_BOOKIEADDRESS']._serialized_start=1784
-  _globals['_BOOKIEADDRESS']._serialized_end=1835
-  _globals['_RENEWLEASEREQUEST']._serialized_start=1837
-  _globals['_RENEWLEASEREQUEST']._serialized_end=1945
-  _globals['_FINISHPARTREQUEST']._serialized_start=1947
-  _globals['_FINISHPARTREQUEST']._serialized_end=2045
-  _globals['_HOLDNAMESPACEREQUEST']._serialized_start=2047
-  _globals['_HOLDNAMESPACEREQUEST']._serialized_end=2161
-  _globals['_HOLDNAMESPACEANSWER']._serialized_start=2163
-  _globals['_HOLDNAMESPACEANSWER']._serialized_end=2245
-  _globals['_NAMESPACELEASESREQUEST']._serialized_start=2247
-  _globals['_NAMESPACELEASESREQUEST']._serialized_end=2290
-  _globals['_NAMESPACELEASESANSWER']._serialized_start=2292
-  _globals['_NAMESPACELEASESANSWER']._serialized_end=2413
-  _globals['_HELDNAMESPACE']._serialized_start=2415
-  _globals['_HELDNAMESPACE']._serialized_end=2503
-  _globals['_ADVANCEPROGRESSREQUEST']._serialized_start=2506
-  _globals['_ADVANCEPROGRESSREQUEST']._serialized_end=2688
-  _globals['_ADVANCEPROGRESSANSWER']._serialized_start=2690
-  _globals['_ADVANCEPROGRESSANSWER']._serialized_end=2811
+  _globals['_MESSAGEPOSITION']._serialized_start=84
+  _globals['_MESSAGEPOSITION']._serialized_end=159
+  _globals['_LOGPLACEREQUEST']._serialized_start=161
+  _globals['_LOGPLACEREQUEST']._serialized_end=234
+  _globals['_LOGPLACEANSWER']._serialized_start=237
+  _globals['_LOGPLACEANSWER']._serialized_end=391
+  _globals['_PLANREQUEST']._serialized_start=394
+  _globals['_PLANREQUEST']._serialized_end=742
+  _globals['_PLANANSWER']._serialized_start=745
+  _globals['_PLANANSWER']._serialized_end=1465
+  _globals['_PIECE']._serialized_start=1468
+  _globals['_PIECE']._serialized_end=1760
+  _globals['_PIECEFRAGMENT']._serialized_start=1762
+  _globals['_PIECEFRAGMENT']._serialized_end=1818
+  _globals['_BOOKIEADDRESS']._serialized_start=1820
+  _globals['_BOOKIEADDRESS']._serialized_end=1871
+  _globals['_RENEWLEASEREQUEST']._serialized_start=1873
+  _globals['_RENEWLEASEREQUEST']._serialized_end=1981
+  _globals['_FINISHPARTREQUEST']._serialized_start=1983
+  _globals['_FINISHPARTREQUEST']._serialized_end=2081
+  _globals['_HOLDNAMESPACEREQUEST']._serialized_start=2083
+  _globals['_HOLDNAMESPACEREQUEST']._serialized_end=2197
+  _globals['_HOLDNAMESPACEANSWER']._serialized_start=2199
+  _globals['_HOLDNAMESPACEANSWER']._serialized_end=2281
+  _globals['_NAMESPACELEASESREQUEST']._serialized_start=2283
+  _globals['_NAMESPACELEASESREQUEST']._serialized_end=2326
+  _globals['_NAMESPACELEASESANSWER']._serialized_start=2328
+  _globals['_NAMESPACELEASESANSWER']._serialized_end=2449
+  _globals['_HELDNAMESPACE']._serialized_start=2451
+  _globals['_HELDNAMESPACE']._serialized_end=2539
+  _globals['_ADVANCEPROGRESSREQUEST']._serialized_start=2542
+  _globals['_ADVANCEPROGRESSREQUEST']._serialized_end=2728
+  _globals['_ADVANCEPROGRESSANSWER']._serialized_start=2730
+  _globals['_ADVANCEPROGRESSANSWER']._serialized_end=2855
 # @@protoc_insertion_point(module_scope)

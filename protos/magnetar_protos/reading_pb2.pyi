@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class NextMessage(_message.Message):
+class MessagePosition(_message.Message):
     __slots__ = ("ledger_id", "entry_id", "batch_index")
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
@@ -33,9 +33,9 @@ class LogPlaceAnswer(_message.Message):
     RETAINED_FIELD_NUMBER: _ClassVar[int]
     problem: _broker_pb2.Problem
     incarnation: str
-    place: NextMessage
+    place: MessagePosition
     retained: bool
-    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., incarnation: _Optional[str] = ..., place: _Optional[_Union[NextMessage, _Mapping]] = ..., retained: bool = ...) -> None: ...
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., incarnation: _Optional[str] = ..., place: _Optional[_Union[MessagePosition, _Mapping]] = ..., retained: bool = ...) -> None: ...
 
 class PlanRequest(_message.Message):
     __slots__ = ("topic", "incarnation", "start", "stop", "max_messages", "max_bytes", "lease_ms", "lease_id", "holder", "listener_name", "before_ledgers", "before_bytes", "fresh", "read_id")
@@ -55,8 +55,8 @@ class PlanRequest(_message.Message):
     READ_ID_FIELD_NUMBER: _ClassVar[int]
     topic: str
     incarnation: str
-    start: NextMessage
-    stop: NextMessage
+    start: MessagePosition
+    stop: MessagePosition
     max_messages: int
     max_bytes: int
     lease_ms: int
@@ -67,7 +67,7 @@ class PlanRequest(_message.Message):
     before_bytes: int
     fresh: bool
     read_id: bytes
-    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., start: _Optional[_Union[NextMessage, _Mapping]] = ..., stop: _Optional[_Union[NextMessage, _Mapping]] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., lease_ms: _Optional[int] = ..., lease_id: _Optional[bytes] = ..., holder: _Optional[str] = ..., listener_name: _Optional[str] = ..., before_ledgers: _Optional[int] = ..., before_bytes: _Optional[int] = ..., fresh: bool = ..., read_id: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., start: _Optional[_Union[MessagePosition, _Mapping]] = ..., stop: _Optional[_Union[MessagePosition, _Mapping]] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., lease_ms: _Optional[int] = ..., lease_id: _Optional[bytes] = ..., holder: _Optional[str] = ..., listener_name: _Optional[str] = ..., before_ledgers: _Optional[int] = ..., before_bytes: _Optional[int] = ..., fresh: bool = ..., read_id: _Optional[bytes] = ...) -> None: ...
 
 class PlanAnswer(_message.Message):
     __slots__ = ("problem", "incarnation", "start", "stop", "pieces", "bookies", "messages", "bytes", "other_incarnation", "begins_in_deleted", "first", "end", "messages_behind", "lease_until_ms", "retained", "before", "at_limit", "deleted_before", "needed_from", "trimmed", "end_index")
@@ -94,26 +94,26 @@ class PlanAnswer(_message.Message):
     END_INDEX_FIELD_NUMBER: _ClassVar[int]
     problem: _broker_pb2.Problem
     incarnation: str
-    start: NextMessage
-    stop: NextMessage
+    start: MessagePosition
+    stop: MessagePosition
     pieces: _containers.RepeatedCompositeFieldContainer[Piece]
     bookies: _containers.RepeatedCompositeFieldContainer[BookieAddress]
     messages: int
     bytes: int
     other_incarnation: bool
     begins_in_deleted: bool
-    first: NextMessage
-    end: NextMessage
+    first: MessagePosition
+    end: MessagePosition
     messages_behind: int
     lease_until_ms: int
     retained: bool
     before: _containers.RepeatedCompositeFieldContainer[Piece]
     at_limit: bool
     deleted_before: bool
-    needed_from: NextMessage
+    needed_from: MessagePosition
     trimmed: bool
     end_index: int
-    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., incarnation: _Optional[str] = ..., start: _Optional[_Union[NextMessage, _Mapping]] = ..., stop: _Optional[_Union[NextMessage, _Mapping]] = ..., pieces: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., bookies: _Optional[_Iterable[_Union[BookieAddress, _Mapping]]] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., other_incarnation: bool = ..., begins_in_deleted: bool = ..., first: _Optional[_Union[NextMessage, _Mapping]] = ..., end: _Optional[_Union[NextMessage, _Mapping]] = ..., messages_behind: _Optional[int] = ..., lease_until_ms: _Optional[int] = ..., retained: bool = ..., before: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., at_limit: bool = ..., deleted_before: bool = ..., needed_from: _Optional[_Union[NextMessage, _Mapping]] = ..., trimmed: bool = ..., end_index: _Optional[int] = ...) -> None: ...
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., incarnation: _Optional[str] = ..., start: _Optional[_Union[MessagePosition, _Mapping]] = ..., stop: _Optional[_Union[MessagePosition, _Mapping]] = ..., pieces: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., bookies: _Optional[_Iterable[_Union[BookieAddress, _Mapping]]] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., other_incarnation: bool = ..., begins_in_deleted: bool = ..., first: _Optional[_Union[MessagePosition, _Mapping]] = ..., end: _Optional[_Union[MessagePosition, _Mapping]] = ..., messages_behind: _Optional[int] = ..., lease_until_ms: _Optional[int] = ..., retained: bool = ..., before: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., at_limit: bool = ..., deleted_before: bool = ..., needed_from: _Optional[_Union[MessagePosition, _Mapping]] = ..., trimmed: bool = ..., end_index: _Optional[int] = ...) -> None: ...
 
 class Piece(_message.Message):
     __slots__ = ("ledger_id", "first_entry_id", "last_entry_id", "skip_messages", "stop_after_messages", "bytes", "messages", "ensemble_size", "write_quorum", "ack_quorum", "fragments", "open")
@@ -247,16 +247,16 @@ class AdvanceProgressRequest(_message.Message):
     topic: str
     incarnation: str
     subscription: str
-    to: NextMessage
+    to: MessagePosition
     only_make: bool
     owner: str
     owner_name: str
-    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., subscription: _Optional[str] = ..., to: _Optional[_Union[NextMessage, _Mapping]] = ..., only_make: bool = ..., owner: _Optional[str] = ..., owner_name: _Optional[str] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., subscription: _Optional[str] = ..., to: _Optional[_Union[MessagePosition, _Mapping]] = ..., only_make: bool = ..., owner: _Optional[str] = ..., owner_name: _Optional[str] = ...) -> None: ...
 
 class AdvanceProgressAnswer(_message.Message):
     __slots__ = ("problem", "position")
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     problem: _broker_pb2.Problem
-    position: NextMessage
-    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., position: _Optional[_Union[NextMessage, _Mapping]] = ...) -> None: ...
+    position: MessagePosition
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., position: _Optional[_Union[MessagePosition, _Mapping]] = ...) -> None: ...

@@ -284,8 +284,9 @@ _READING: Final = (
     )),
     AdminCall("plan", reading.PlanRequest, reading.PlanAnswer, _TOPIC, _CONSUME, idempotent=True, methods=(
         Method(
-            'reading.plan(log: str, *, incarnation: str = "", start: NextMessage, stop: NextMessage | None = None, '
-            'max_messages: int = 0, max_bytes: int = 0, lease_ms: int = 0, lease_id: bytes = b"", holder: str = "", '
+            'reading.plan(log: str, *, incarnation: str = "", start: MessagePosition, '
+            'stop: MessagePosition | None = None, max_messages: int = 0, max_bytes: int = 0, '
+            'lease_ms: int = 0, lease_id: bytes = b"", holder: str = "", '
             'listener_name: str = "", before_ledgers: int = 0, before_bytes: int = 0, fresh: bool = False, '
             'read_id: bytes = b"") -> Plan',
             "Return what lies between the two positions, up to the limits, and which bookies store it. With `lease_ms` "
@@ -324,8 +325,8 @@ _READING: Final = (
     AdminCall("advance_progress", reading.AdvanceProgressRequest, reading.AdvanceProgressAnswer, _TOPIC, _CONSUME,
               idempotent=True, methods=(
         Method(
-            "reading.advance_progress(log: str, incarnation: str, subscription: str, to: NextMessage, *, "
-            'only_make: bool = False, owner: str = "", owner_name: str = "") -> NextMessage',
+            "reading.advance_progress(log: str, incarnation: str, subscription: str, to: MessagePosition, *, "
+            'only_make: bool = False, owner: str = "", owner_name: str = "") -> MessagePosition',
             "Acknowledge everything before `to` on a progress subscription, which is created if it does not exist. It "
             "never moves back, so the call may be repeated. Return the position of the first entry that is not "
             "acknowledged whole.\n\n"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from magnetar.admin.reading import NextMessage
+from magnetar.admin.reading import MessagePosition
 from magnetar.exceptions import MagnetarException
 from magnetar_spark.broker_requests import await_first_answer, gather_bounded
 from magnetar_spark.errors import hide_tracebacks
@@ -196,6 +196,6 @@ class _BatchPlanner:
             self._data_loss.report_missing_end(log, plan.stop, to)
         return plan
 
-    async def _resolve(self, log: str, offset: RequestedOffset, option: str) -> tuple[str, NextMessage]:
+    async def _resolve(self, log: str, offset: RequestedOffset, option: str) -> tuple[str, MessagePosition]:
         found = await resolve_offset(self._admin, log, offset, option)
         return found.incarnation, found.place

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from magnetar_broker.core.ack_state import LogPlaces
-from magnetar_broker.core.position import EARLIEST, Position
+from magnetar_broker.cursors.ack_state import LogPlaces
+from magnetar_broker.managed_ledger.position import EARLIEST, Position
 from tests.unit.broker.fake_log import FakeLog, FakeLogPlaces
 from tests.unit.broker.log_scene import SMALL, numbered, running_log_scene
 

@@ -14,12 +14,12 @@ from contextlib import suppress
 
 import pytest
 
-from magnetar_broker.core.ack_state import AckState
-from magnetar_broker.core.cursor_record import encode_snapshot
-from magnetar_broker.core.position import Position
+from magnetar_broker.cursors.ack_state import AckState
+from magnetar_broker.cursors.cursor_record import encode_snapshot
+from magnetar_broker.cursors.cursor_table import CursorTable
+from magnetar_broker.cursors.durable_cursor import DurableCursor
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.cursor_table import CursorTable
-from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.settings.managed_ledgers import CursorSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_testing.metadata import Fault, MemoryStore

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from magnetar import Client, MessageId
-from magnetar.admin import Admin, NextMessage, Plan
+from magnetar.admin import Admin, MessagePosition, Plan
 from magnetar_testing.standalone_process import StandaloneProcess
 from tests.faults.torture.orphans import ledgers_of
 
@@ -23,7 +23,7 @@ _SETTINGS: dict[str, Any] = {
     "default_retention_without_subscription_minutes": 0,
 }
 _HOUR_MS, _SHORT_MS, _WITHIN_S = 3_600_000, 3000, 30.0
-_BEGIN, _LEASE = NextMessage(0, 0, 0), bytes(range(16))
+_BEGIN, _LEASE = MessagePosition(0, 0, 0), bytes(range(16))
 
 
 def publish(url: str, topic: str, *numbers: int) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.admin import Admin, NextMessage
+from magnetar.admin import Admin, MessagePosition
 from magnetar_cli import service
 from magnetar_cli.exit_codes import ExitCode
 from magnetar_testing.standalone_process import StandaloneProcess
@@ -115,7 +115,7 @@ def test_administration(server: StandaloneProcess, magnetar_of: CommandLine, top
     assert len(magnetar_of.json_of("subscriptions", "peek", topic, "s", "-n", "1")) == 3  # of each partition
     with Admin(server.service_url) as admin:
         for part in parts[:2]:
-            admin.reading.plan(part, start=NextMessage(0, 0), lease_ms=60_000, lease_id=b"l" * 16, holder="a query")
+            admin.reading.plan(part, start=MessagePosition(0, 0), lease_ms=60_000, lease_id=b"l" * 16, holder="a query")
     (shown,) = magnetar_of.json_of("topics", "stats", topic, "--internal")[1]["stats"]["leases"]
     assert (shown["holder"], shown["lease_id"]) == ("a query", (b"l" * 16).hex())
     assert shown["lease_id"] in magnetar_of.output_of("topics", "stats", topic, "--internal")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import magnetar
-from magnetar.admin import Admin, NextMessage
+from magnetar.admin import Admin, MessagePosition
 from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running_spark import available_now, read_rows, spark_session, stream, until
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("spark streams")]
 
 PER_LEDGER: Final = 7
-BEGIN: Final = NextMessage(0, 0, 0)
+BEGIN: Final = MessagePosition(0, 0, 0)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import magnetar
 from magnetar._event_loop import background
-from magnetar.admin import Admin, AsyncAdmin, NextMessage
+from magnetar.admin import Admin, AsyncAdmin, MessagePosition
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_protos.ledger_pb2 import ReadRequest
 from magnetar_spark.errors import DataLost, UnreadableEntry
@@ -114,9 +114,9 @@ def _told(rows: list[dict[str, Any]], log: list[dict[str, Any]]) -> list[dict[st
     return [{name: sorted(row[name]) if name == "properties" else row[name] for name in log[0]} for row in rows]
 
 
-def _place(row: dict[str, Any]) -> NextMessage:
+def _place(row: dict[str, Any]) -> MessagePosition:
     at = row["message_id"]
-    return NextMessage(at["ledger_id"], at["entry_id"], max(0, at["batch_index"]))
+    return MessagePosition(at["ledger_id"], at["entry_id"], max(0, at["batch_index"]))
 
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
@@ -242,7 +242,7 @@ def test_fail_on_data_loss_applies_to_deleted_first_chunks(
     small = Messages([b"whole"])
     whole = encode_message(small, MessageMetadata(producer_name="p", publish_time=1, sequence_id=2))
 
-    async def publish() -> NextMessage:
+    async def publish() -> MessagePosition:
         """Where the second half begins; the first is deleted."""
         async with producing(server.service_url, "t") as client, AsyncAdmin(server.service_url) as admin:
             await client.send((1, 0, chunks[:8]))
@@ -252,7 +252,7 @@ def test_fail_on_data_loss_applies_to_deleted_first_chunks(
             await client.send((1, 8, [*chunks[8:], whole]))
             await until(lambda: len(client.receipts) == len(chunks) + 1, "all are decided")
         ledger_id, entry_id = client.receipts[1, 7]
-        return NextMessage(ledger_id, entry_id + 1)
+        return MessagePosition(ledger_id, entry_id + 1)
 
     start = asyncio.run(publish())
     log = "persistent://public/default/t"
@@ -277,13 +277,13 @@ def test_a_message_in_chunks_that_began_further_in_front_than_is_looked(
         for number in range(9 * PER_LEDGER)
     ]
 
-    async def publish() -> NextMessage:
+    async def publish() -> MessagePosition:
         async with producing(server.service_url, "far") as client, AsyncAdmin(server.service_url) as admin:
             await admin.subscriptions.create("far", "keeps", magnetar.MessageId.earliest)
             for at, entry in enumerate([first, *between, last]):
                 await client.send((1, at, [entry]))
             await until(lambda: len(client.receipts) == len(between) + 2, "all are decided")
-        return NextMessage(*client.receipts[1, len(between) + 1])
+        return MessagePosition(*client.receipts[1, len(between) + 1])
 
     start = asyncio.run(publish())
     log = "persistent://public/default/far"
@@ -346,6 +346,6 @@ async def producing(url: str, topic: str) -> AsyncIterator[ProduceClient]:
     await connection.close()
 
 
-async def first_of(url: str, log: str) -> NextMessage:
+async def first_of(url: str, log: str) -> MessagePosition:
     async with AsyncAdmin(url) as admin:
         return (await admin.reading.place(log, magnetar.MessageId.earliest)).place

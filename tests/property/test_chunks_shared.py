@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_broker.core.log_entry import Chunk
-from magnetar_broker.core.position import Position
-from magnetar_broker.topic.consumer import Consumer, DeliveryRun
+from magnetar_broker.managed_ledger.log_entry import Chunk
+from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.topics.consumer import Consumer, DeliveryRun
 from magnetar_protos.broker_pb2 import OpenConsumer, SubscriptionType
 from tests.examples import examples
 from tests.unit.broker.recording_sink import RecordingSink

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_broker.core.ack_state import AckState
-from magnetar_broker.core.position import Position
+from magnetar_broker.cursors.ack_state import AckState
+from magnetar_broker.cursors.cursor import TransientCursor
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.cursor import TransientCursor
-from magnetar_broker.topic.consumer import Consumer, DeliveryRun
+from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.topics.consumer import Consumer, DeliveryRun
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, SubscriptionType
 from tests.examples import examples
 from tests.unit.broker.fake_cursors import FakeCursor, FakeCursorTable

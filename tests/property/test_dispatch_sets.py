@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_broker.core.dispatch.entry_numbers import EntryNumbers
-from magnetar_broker.core.dispatch.past_deliveries import PastDeliveries
-from magnetar_broker.core.dispatch.position_set import PositionSet
-from magnetar_broker.core.position import Position
+from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.topics.dispatch.entry_numbers import EntryNumbers
+from magnetar_broker.topics.dispatch.past_deliveries import PastDeliveries
+from magnetar_broker.topics.dispatch.position_set import PositionSet
 from tests.examples import examples
 
 _LEDGERS = st.integers(1, 3)

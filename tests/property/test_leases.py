@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from magnetar_broker.core.leases import Lease, Leases, encoded
+from magnetar_broker.managed_ledger.lease_rules import Lease, Leases, encoded
 from magnetar_protos.managed_ledger_pb2 import LedgerLease
 from magnetar_testing.randomness import SeededRandomness
 

@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 
-from magnetar_broker.core.entry_search import Boundary, EntryFacts
-from magnetar_broker.core.ledger_list import LedgerList, ListChange
-from magnetar_broker.core.log_plan import LogPlan, PlanLimits, make_plan
-from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage, end_of, first_of
-from magnetar_broker.core.plan_before import held_from, pieces_before
-from magnetar_broker.core.position import LATEST, Position
+from magnetar_broker.managed_ledger.entry_search import Boundary, EntryFacts
+from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListChange
+from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, end_of, first_of
+from magnetar_broker.managed_ledger.position import LATEST, Position
+from magnetar_broker.managed_ledger.read_plan import LogPlan, PlanLimits, make_plan
+from magnetar_broker.managed_ledger.read_plan_before import held_from, pieces_before
 from magnetar_protos import managed_ledger_pb2 as pb
 from tests.examples import examples
 
@@ -27,7 +27,7 @@ _near = st.tuples(st.integers(0, 500), st.sampled_from((0, 0, 0, 1, 5)), st.samp
 _places = st.one_of(
     _near,
     _near,
-    st.tuples(st.integers(0, 14), st.integers(0, 12), st.integers(0, 7)).map(lambda one: NextMessage(*one)),
+    st.tuples(st.integers(0, 14), st.integers(0, 12), st.integers(0, 7)).map(lambda one: MessagePosition(*one)),
 )
 _limits = st.builds(
     PlanLimits,
@@ -58,8 +58,8 @@ class Entry:
     facts: EntryFacts
 
     @property
-    def places(self) -> list[NextMessage]:
-        return [NextMessage(*self.facts.position, number) for number in range(self.facts.messages)]
+    def places(self) -> list[MessagePosition]:
+        return [MessagePosition(*self.facts.position, number) for number in range(self.facts.messages)]
 
 
 class Log:
@@ -77,7 +77,7 @@ class Log:
         self.looks = 0
         # Where a reader who follows the log has come.
         self.place = BEFORE_ALL
-        self.read: list[NextMessage] = []
+        self.read: list[MessagePosition] = []
 
     def change(self, change: ListChange) -> None:
         made, gone = self.listed.encode(change, self.node)
@@ -127,20 +127,20 @@ class Log:
         self.known.clear()
 
     @property
-    def ever(self) -> list[NextMessage]:
+    def ever(self) -> list[MessagePosition]:
         return [place for entry in self.entries.values() for place in entry.places]
 
-    def at(self, place: tuple[int, int, int]) -> NextMessage:
-        if isinstance(place, NextMessage) or not self.entries:
-            return NextMessage(*place)
+    def at(self, place: tuple[int, int, int]) -> MessagePosition:
+        if isinstance(place, MessagePosition) or not self.entries:
+            return MessagePosition(*place)
         which, entries, messages = place
         one = self.ever[which % len(self.ever)]
-        return NextMessage(one.ledger_id, one.entry_id + entries, one.batch_index + messages)
+        return MessagePosition(one.ledger_id, one.entry_id + entries, one.batch_index + messages)
 
-    def there(self) -> list[NextMessage]:
+    def there(self) -> list[MessagePosition]:
         return [place for place in self.ever if place.ledger_id > self.deleted]
 
-    def plan(self, start: NextMessage, stop: NextMessage | None, limits: PlanLimits) -> LogPlan:
+    def plan(self, start: MessagePosition, stop: MessagePosition | None, limits: PlanLimits) -> LogPlan:
         rule = make_plan(self.listed, start, stop, limits, self.known.get)
         self.looks = 0
         try:
@@ -156,8 +156,8 @@ class Log:
         self.check(plan, start, stop, limits)
         return plan
 
-    def messages_of(self, plan: LogPlan) -> list[NextMessage]:
-        found: list[NextMessage] = []
+    def messages_of(self, plan: LogPlan) -> list[MessagePosition]:
+        found: list[MessagePosition] = []
         for piece in plan.pieces:
             before = len(found)
             for entry_id in range(piece.first_entry_id, piece.last_entry_id + 1):
@@ -171,7 +171,7 @@ class Log:
             assert piece.bytes == (self.entries[Position(piece.ledger_id, last)].facts.back.bytes - first.bytes_before)
         return found
 
-    def check(self, plan: LogPlan, start: NextMessage, stop: NextMessage | None, limits: PlanLimits) -> None:
+    def check(self, plan: LogPlan, start: MessagePosition, stop: MessagePosition | None, limits: PlanLimits) -> None:
         there = self.there()
         found = self.messages_of(plan)
         wanted = [one for one in there if start <= one and (stop is None or one < stop)]
@@ -255,7 +255,7 @@ class Log:
 @example(
     [
         ("append", [(1, 10), (1, 10)]),
-        ("plan", (NextMessage(0, 1, 0), (0, 0, 1), PlanLimits(bytes=1, pieces=1))),
+        ("plan", (MessagePosition(0, 1, 0), (0, 0, 1), PlanLimits(bytes=1, pieces=1))),
     ]
 )
 @given(_steps)

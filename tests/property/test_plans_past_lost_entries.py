@@ -8,11 +8,11 @@ from typing import TypeVar
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from magnetar_broker.core.entry_search import EntryFacts
-from magnetar_broker.core.log_plan import LogPlan, PlanLimits, make_plan
-from magnetar_broker.core.lost_entry import facts_of_lost
-from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage, end_of
-from magnetar_broker.core.position import Position
+from magnetar_broker.managed_ledger.entry_search import EntryFacts
+from magnetar_broker.managed_ledger.lost_entry_facts import facts_of_lost
+from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, end_of
+from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.managed_ledger.read_plan import LogPlan, PlanLimits, make_plan
 from tests.property.test_log_plan import Log
 
 R = TypeVar("R")
@@ -37,7 +37,7 @@ class Holes(Log):
         self.trim(trimmed)
         self.lost: set[Position] = set()
 
-    def planned(self, start: NextMessage, stop: NextMessage | None, limits: PlanLimits) -> LogPlan:
+    def planned(self, start: MessagePosition, stop: MessagePosition | None, limits: PlanLimits) -> LogPlan:
         plan = self._followed(make_plan(self.listed, start, stop, limits, self.known.get))
         if plan.back is not None:
             self.known[plan.back[0]] = plan.back[1]
@@ -68,9 +68,9 @@ class Holes(Log):
     def _facts(self, position: Position) -> EntryFacts | None:
         return None if position in self.lost else self.entries[position].facts
 
-    def named(self, plan: LogPlan) -> tuple[list[NextMessage], list[Position]]:
+    def named(self, plan: LogPlan) -> tuple[list[MessagePosition], list[Position]]:
         """The messages that a reader gets by it, and the lost entries that it meets."""
-        found: list[NextMessage] = []
+        found: list[MessagePosition] = []
         missed: list[Position] = []
         for piece in plan.pieces:
             assert min(piece.messages, piece.bytes) >= 0
@@ -95,7 +95,7 @@ def test_plans_return_readable_messages_once_and_cover_lost_entries(
     there = list(dict.fromkeys(one.position for one in log.there()))
     log.lost = set(data.draw(st.lists(st.sampled_from(there)))) if there else set()
     place = BEFORE_ALL
-    found, missed = list[NextMessage](), list[Position]()
+    found, missed = list[MessagePosition](), list[Position]()
     while place < end_of(log.listed):
         if data.draw(st.booleans()):
             log.known.clear()  # by another broker

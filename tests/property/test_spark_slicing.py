@@ -8,14 +8,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as some
 
-from magnetar.admin import NextMessage, Piece, PieceFragment
+from magnetar.admin import MessagePosition, Piece, PieceFragment
 from magnetar_spark.log_slice import Connection, LogSlice, SlicePiece
 from magnetar_spark.planning.log_plan import LogPlan
 from magnetar_spark.planning.slice_builder import build_slices
 from magnetar_spark.stream.admission_control import split_by_demand, split_equally
 from tests.examples import examples
 
-NOWHERE = NextMessage(0, 0, 0)
+NOWHERE = MessagePosition(0, 0, 0)
 
 
 @some.composite

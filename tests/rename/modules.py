@@ -1,7 +1,7 @@
 """Move a module or a package, and rewrite all references to it.
 
 These are absolute imports, dotted names anywhere, the ends of modules' names in mutants and branches
-(`topic.subscription:Topic.seek`), paths from any folder on (`topic/subscription.py`), and links of Markdown. A tree
+(`topic.subscription:Topic.seek`), paths from any folder on (`topics/subscription.py`), and links of Markdown. A tree
 with relative imports is refused.
 
 If the last part of the name changes, uses of the imported module are renamed with it (`from package import module`). If

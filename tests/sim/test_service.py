@@ -37,10 +37,10 @@ _BRANCHES: Final = [
     Branch("deletable_ledgers", "retained_bytes -= ledger.length_bytes"),
     Branch("LogRetention.save_mark", "self._saved_mark = max(self._saved_mark, mark)"),
     # A topic that was deleted and made again (CHK-57).
-    Branch("topic.topics:Topics.find", "ErrorCode.INCARNATION_CHANGED"),
+    Branch("topics.topics:Topics.find", "ErrorCode.INCARNATION_CHANGED"),
     Branch("PartitionProducer._react", "self._fail_pending(exceptions.IncarnationChanged(str(error)))"),
     # A log that waits for a bookie that lags, and one whose ledgers fail one soon after another (CHK-66).
-    Branch("LogWriting._room_made", "if written is self.written and self.queue.waits:\nself._feed()"),
+    Branch("Appender._room_made", "if written is self.written and self.queue.waits:\nself._feed()"),
     Branch("TopicLedgers._pause_after_failures", "await self._clock.sleep(pause_s)"),
     # A ledger that was made and never recorded (CHK-58).
     Branch("UnclaimedLedgerDeleter._prevent_claim", "intent.sweeping = True"),

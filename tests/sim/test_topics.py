@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 
 from magnetar_broker.admin.read_planner import message_of
-from magnetar_broker.core.next_message import NextMessage
-from magnetar_broker.core.position import Position
+from magnetar_broker.managed_ledger.message_position import MessagePosition
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_protos.reading_pb2 import Piece, PlanAnswer
 from tests.sim.invariants.history import Violation
 from tests.sim.run import run_seed
@@ -101,8 +101,8 @@ def test_the_judge_of_plans_demands_the_chunks_within_reach_and_no_others() -> N
             plan = PlanAnswer(
                 incarnation="t",
                 start=message_of(begin),
-                stop=message_of(NextMessage(ledgers[-1], 1)),
-                end=message_of(NextMessage(ledgers[-1], 1)),
+                stop=message_of(MessagePosition(ledgers[-1], 1)),
+                end=message_of(MessagePosition(ledgers[-1], 1)),
                 pieces=[Piece(ledger_id=one) for one in ledgers],
                 before=[Piece(ledger_id=one) for one in ledgers_before],
                 messages=len(ledgers),
@@ -124,7 +124,7 @@ def test_the_judge_of_plans_demands_the_chunks_within_reach_and_no_others() -> N
 def test_plan_beyond_the_brokers_known_end_is_a_violation() -> None:
     """SPK-1, SPK-5: a broker that has lost the topic would say that messages are lost, or release what it does not
     list."""
-    begin, end = NextMessage(9, 1), NextMessage(7, 3)
+    begin, end = MessagePosition(9, 1), MessagePosition(7, 3)
     for start, known, needed, wrong in (
         (begin, begin, end, ""),
         (begin, end, end, "said to end"),

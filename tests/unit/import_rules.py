@@ -5,9 +5,8 @@
     magnetar_bookie.read, which itself knows the first two alone. magnetar_cli knows all of these, and magnetar_testing
     magnetar_cli too: nothing that runs in production imports magnetar_testing.
 
-`core` modules hold rules and do no I/O: neither they nor anything of ours that they import, however indirectly, imports
-a module that does. The same holds for `RULES_BESIDE_SHELLS`, and for the modules of magnetar_wire except the few that
-implement an interface.
+The modules in `RULES` do no I/O: neither they nor anything of ours that they import, however indirectly, imports a
+module that does. The same holds for the modules of magnetar_wire, except the few that implement an interface.
 
 Some packages stand beside each other and don't import each other, not even for the type checker: `APART`.
 """
@@ -36,14 +35,22 @@ MAY_IMPORT: Final[dict[str, frozenset[str] | None]] = {
     "magnetar_cli": _STORAGE | {"magnetar_broker", "magnetar", "magnetar_spark", "pyspark_magnetar"},
     "magnetar_testing": None,  # None: everything
 }
-NOT_IN_CORE: Final = frozenset({"asyncio", "grpc", "rocksdict", "kazoo", "time", "random", "socket"})
-# Rules outside `core`, each beside the shell that uses it.
-RULES_BESIDE_SHELLS: Final = frozenset(
+NOT_IN_RULES: Final = frozenset({"asyncio", "grpc", "rocksdict", "kazoo", "time", "random", "socket"})
+# Modules that hold rules, each beside the code that uses it.
+RULES: Final = frozenset(
     {
         "magnetar._outgoing_message",
         "magnetar._pending_acks",
         "magnetar._permits",
         "magnetar._send_queue_rules",
+        "magnetar_bookie.auto_recovery.auditor_rules",
+        "magnetar_bookie.auto_recovery.ledger_repair_rules",
+        "magnetar_bookie.auto_recovery.lost_bookies",
+        "magnetar_bookie.ledger.add_rules",
+        "magnetar_bookie.ledger.ensemble_rules",
+        "magnetar_bookie.ledger.ledger_metadata",
+        "magnetar_bookie.ledger.recovery_rules",
+        "magnetar_bookie.ledger.unanswered_adds",
         "magnetar_bookie.server.cookie_validation_rules",
         "magnetar_bookie.server.counters",
         "magnetar_bookie.server.group_commit_rules",
@@ -51,16 +58,28 @@ RULES_BESIDE_SHELLS: Final = frozenset(
         "magnetar_bookie.server.replica_cache",
         "magnetar_bookie.server.scrubber_rules",
         "magnetar_bookie.storage.rocksdb.compaction_rules",
-        "magnetar_bookie.ledger.add_rules",
-        "magnetar_bookie.ledger.ensemble_rules",
-        "magnetar_bookie.ledger.ledger_metadata",
-        "magnetar_bookie.ledger.recovery_rules",
-        "magnetar_bookie.ledger.unanswered_adds",
-        "magnetar_bookie.auto_recovery.auditor_rules",
-        "magnetar_bookie.auto_recovery.ledger_repair_rules",
-        "magnetar_bookie.auto_recovery.lost_bookies",
         "magnetar_broker.catalog.policies",
         "magnetar_broker.concurrency_limit",
+        "magnetar_broker.counters",
+        "magnetar_broker.cursors.ack_state",
+        "magnetar_broker.cursors.cursor_record",
+        "magnetar_broker.cursors.entry_set",
+        "magnetar_broker.managed_ledger.append_queue",
+        "magnetar_broker.managed_ledger.entry_search",
+        "magnetar_broker.managed_ledger.lease_reads",
+        "magnetar_broker.managed_ledger.lease_rules",
+        "magnetar_broker.managed_ledger.ledger_backoff",
+        "magnetar_broker.managed_ledger.ledger_ends",
+        "magnetar_broker.managed_ledger.ledger_list",
+        "magnetar_broker.managed_ledger.log_entry",
+        "magnetar_broker.managed_ledger.lost_entry_facts",
+        "magnetar_broker.managed_ledger.message_position",
+        "magnetar_broker.managed_ledger.namespace_lease_rules",
+        "magnetar_broker.managed_ledger.position",
+        "magnetar_broker.managed_ledger.read_plan",
+        "magnetar_broker.managed_ledger.read_plan_before",
+        "magnetar_broker.managed_ledger.retention_rules",
+        "magnetar_broker.managed_ledger.roll_rule",
         "magnetar_broker.ownership.bundle_map",
         "magnetar_broker.ownership.load_rules",
         "magnetar_broker.ownership.namespace_bundles",
@@ -75,8 +94,19 @@ RULES_BESIDE_SHELLS: Final = frozenset(
         "magnetar_broker.server.pulsar.replies",
         "magnetar_broker.server.pulsar.topic_list_rules",
         "magnetar_broker.system_topics",
-        "magnetar_broker.topic.producer_names",
-        "magnetar_broker.topic.topics_by_hash",
+        "magnetar_broker.topics.dispatch.active_choice",
+        "magnetar_broker.topics.dispatch.chunk_owners",
+        "magnetar_broker.topics.dispatch.consumer_state",
+        "magnetar_broker.topics.dispatch.dispatch",
+        "magnetar_broker.topics.dispatch.entry_numbers",
+        "magnetar_broker.topics.dispatch.past_deliveries",
+        "magnetar_broker.topics.dispatch.position_set",
+        "magnetar_broker.topics.dispatch.round_robin",
+        "magnetar_broker.topics.dispatch.single_active",
+        "magnetar_broker.topics.entry_check",
+        "magnetar_broker.topics.loading_slots",
+        "magnetar_broker.topics.producer_names",
+        "magnetar_broker.topics.topics_by_hash",
         "magnetar_metadata.envelope",
         "magnetar_metadata.node_table",
         "magnetar_metadata.paths",
@@ -192,17 +222,17 @@ def _is_pure(name: str) -> bool:
     parts = name.split(".")
     if parts[0] == "magnetar_wire":
         return ".".join(parts[:2]) not in WIRE_SHELLS
-    return "core" in parts[1:] or name in RULES_BESIDE_SHELLS
+    return name in RULES
 
 
 def _reached(module: Module, known: dict[str, Module]) -> dict[str, str]:
-    """Of what a core must not import: what this one comes to import, and through which module."""
+    """Return the modules with I/O that this module imports, however indirectly, and through which module."""
     seen, waiting = {module.name}, [module]
     reached: dict[str, str] = {}
     while waiting:
         current = waiting.pop()
         for imported in sorted(current.imports):
-            if imported.split(".")[0] in NOT_IN_CORE:
+            if imported.split(".")[0] in NOT_IN_RULES:
                 reached.setdefault(imported.split(".")[0], current.name)
             elif imported in known and imported not in seen:
                 seen.add(imported)

@@ -49,7 +49,7 @@ from magnetar_broker.concurrency_limit import ConcurrencyLimit
 from magnetar_broker.errors import BrokerError, RequestNotStarted
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.peers import Peers
-from magnetar_broker.topic.topics import Topics
+from magnetar_broker.topics.topics import Topics
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos import reading_pb2 as reading
 from magnetar_protos.broker_pb2 import ErrorCode, Problem

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
-from magnetar_broker.topic.topics import Topics
+from magnetar_broker.topics.topics import Topics
 from magnetar_protos import admin_pb2 as pb
 
 __all__ = ["BrokerCalls"]

@@ -21,7 +21,7 @@ from magnetar_broker.ownership.advertised_addresses import AdvertisedAddresses
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.ownership.interface import TopicOwner
 from magnetar_broker.ownership.namespace_bundles import is_bundle, split_point_by_topics
-from magnetar_broker.topic.topics import Topics
+from magnetar_broker.topics.topics import Topics
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.ownership_pb2 import BrokerRegistration, BundleOwner

@@ -15,11 +15,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.settings.administration import HealthSettings
 from magnetar_broker.system_topics import heartbeat_topic
-from magnetar_broker.topic.topics import Topics
+from magnetar_broker.topics.topics import Topics
 from magnetar_metadata.store import MetadataStore, SessionState
 from magnetar_protos.broker_pb2 import OpenProducer
 from magnetar_protos.entry_pb2 import MessageMetadata

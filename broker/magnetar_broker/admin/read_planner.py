@@ -1,5 +1,5 @@
-"""Plan reads of the range between two positions of a log: run the rule (core/log_plan.py) on the entries that it
-needs, and add the bookies of the chosen ledgers.
+"""Plan reads of the range between two positions of a log: run the rule (managed_ledger/read_plan.py) on the entries
+that it needs, and add the bookies of the chosen ledgers.
 
 The lease is taken first, and then the log is read: so nothing can be deleted in between. Without a lease, the
 plan is made again from the first entry that was not deleted.
@@ -19,15 +19,20 @@ from typing import Final, TypeVar
 
 from magnetar_bookie.read.record import BadRecord, check_record, extract_entry
 from magnetar_broker.admin.ledger_locations import LedgerLocation, LedgerLocations
-from magnetar_broker.core.entry_search import Boundary, EntryFacts
-from magnetar_broker.core.log_entry import log_entry
-from magnetar_broker.core.log_plan import MAX_PIECES, LogPlan, PlanLimits, PlannedPiece, make_plan
-from magnetar_broker.core.lost_entry import facts_of_lost
-from magnetar_broker.core.next_message import NextMessage, end_of, is_deleted
-from magnetar_broker.core.plan_before import held_from, needed_from, nothing_is_left_before, pieces_before
-from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
+from magnetar_broker.managed_ledger.entry_search import Boundary, EntryFacts
+from magnetar_broker.managed_ledger.log_entry import log_entry
+from magnetar_broker.managed_ledger.lost_entry_facts import facts_of_lost
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.managed_ledger.message_position import MessagePosition, end_of, is_deleted
+from magnetar_broker.managed_ledger.position import EARLIEST, Position
+from magnetar_broker.managed_ledger.read_plan import MAX_PIECES, LogPlan, PlanLimits, PlannedPiece, make_plan
+from magnetar_broker.managed_ledger.read_plan_before import (
+    held_from,
+    needed_from,
+    nothing_is_left_before,
+    pieces_before,
+)
 from magnetar_protos import reading_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.errors import WireError
@@ -105,7 +110,7 @@ class ReadPlanner:
             ErrorCode.SERVICE_NOT_READY, f"{log.name} is being trimmed faster than it can be planned: try again"
         )
 
-    def _held_from(self, log: ManagedLedger, start: NextMessage, request: pb.PlanRequest) -> int:
+    def _held_from(self, log: ManagedLedger, start: MessagePosition, request: pb.PlanRequest) -> int:
         position = log.listed.at_or_after(start.position) or end_of(log.listed).position
         return held_from(log.listed, position, min(request.before_ledgers, _MAX_BEFORE), request.before_bytes)
 
@@ -228,9 +233,11 @@ def _piece(piece: PlannedPiece, location: LedgerLocation, bookies: dict[str, Non
     return encoded
 
 
-def position_of(message: pb.NextMessage) -> NextMessage:
-    return NextMessage(message.ledger_id, message.entry_id, message.batch_index)
+def position_of(message: pb.MessagePosition) -> MessagePosition:
+    return MessagePosition(message.ledger_id, message.entry_id, message.batch_index)
 
 
-def message_of(position: NextMessage) -> pb.NextMessage:
-    return pb.NextMessage(ledger_id=position.ledger_id, entry_id=position.entry_id, batch_index=position.batch_index)
+def message_of(position: MessagePosition) -> pb.MessagePosition:
+    return pb.MessagePosition(
+        ledger_id=position.ledger_id, entry_id=position.entry_id, batch_index=position.batch_index
+    )

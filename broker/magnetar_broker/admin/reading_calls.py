@@ -10,13 +10,13 @@ from magnetar_broker.admin.ledger_locations import LedgerLocations
 from magnetar_broker.admin.names import parse_namespace_name
 from magnetar_broker.admin.read_planner import ReadPlanner, message_of, position_of
 from magnetar_broker.catalog.catalog import Catalog
-from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage, end_of, first_of
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, end_of, first_of
 from magnetar_broker.managed_ledger.readable_entry import read_if_readable
-from magnetar_broker.topic.foreign_ids import another_incarnation, is_of_another_incarnation
-from magnetar_broker.topic.progress import ProgressOwner
-from magnetar_broker.topic.topic import Topic
+from magnetar_broker.topics.foreign_ids import another_incarnation, is_of_another_incarnation
+from magnetar_broker.topics.progress_subscription import ProgressOwner
+from magnetar_broker.topics.topic import Topic
 from magnetar_protos import reading_pb2 as pb
 from magnetar_protos.admin_pb2 import Done
 from magnetar_protos.broker_pb2 import ErrorCode, MessagePlace, StartAt
@@ -104,7 +104,7 @@ class ReadingCalls:
         mark_delete = await topic.subscriptions.advance(
             request.subscription, to, only_make=request.only_make, owner=owner
         )
-        position = max(BEFORE_ALL, NextMessage(*mark_delete.next))
+        position = max(BEFORE_ALL, MessagePosition(*mark_delete.next))
         return pb.AdvanceProgressAnswer(position=message_of(position))
 
     def _addresses(self, bookie_ids: list[str], listener_name: str) -> dict[str, str]:
@@ -129,7 +129,7 @@ def _check_incarnation(topic: Topic, incarnation: str) -> None:
         )
 
 
-def _as_start(position: NextMessage) -> StartAt:
+def _as_start(position: MessagePosition) -> StartAt:
     """Convert a position to the type that cursors use. Raises `BrokerError` for numbers above a cursor's limits."""
     if position == BEFORE_ALL:
         return StartAt(earliest=True)
@@ -143,7 +143,7 @@ def _as_start(position: NextMessage) -> StartAt:
     return StartAt(place=MessagePlace(ledger_id=ledger_id, entry_id=entry_id, batch_index=batch_index, inclusive=True))
 
 
-async def _find_position(log: ManagedLedger, at: StartAt) -> NextMessage:
+async def _find_position(log: ManagedLedger, at: StartAt) -> MessagePosition:
     """Return the position of `at`, or the next one that the log has (still or already). Raises `BrokerError`."""
     match at.WhichOneof("at"):
         case "earliest":
@@ -151,7 +151,7 @@ async def _find_position(log: ManagedLedger, at: StartAt) -> NextMessage:
         case "latest":
             return end_of(log.listed)
         case "time_ms":
-            found = NextMessage(*await log.first_at_time(at.time_ms))
+            found = MessagePosition(*await log.first_at_time(at.time_ms))
             return min(max(found, first_of(log.listed)), end_of(log.listed))
         case "place":
             return await _find_after_message(log, at)
@@ -161,18 +161,20 @@ async def _find_position(log: ManagedLedger, at: StartAt) -> NextMessage:
             )
 
 
-async def _find_after_message(log: ManagedLedger, at: StartAt) -> NextMessage:
+async def _find_after_message(log: ManagedLedger, at: StartAt) -> MessagePosition:
     named = at.place
     if named.ledger_id < 0 or named.entry_id < 0:
         return first_of(log.listed)
-    found = NextMessage(named.ledger_id, named.entry_id, max(0, named.batch_index))
+    found = MessagePosition(named.ledger_id, named.entry_id, max(0, named.batch_index))
     if found != BEFORE_ALL and is_of_another_incarnation(log, named.ledger_id):
         raise another_incarnation(log, found.position)
     if not named.inclusive:
-        found = NextMessage(*found.position.next) if named.batch_index < 0 else found._replace(batch_index=found[2] + 1)
+        found = (
+            MessagePosition(*found.position.next) if named.batch_index < 0 else found._replace(batch_index=found[2] + 1)
+        )
     found = min(max(found, first_of(log.listed)), end_of(log.listed))
     if found.batch_index:
         entry = await read_if_readable(log, found.position)
         if entry is not None and found.batch_index >= entry.messages:
-            return NextMessage(*found.position.next)
+            return MessagePosition(*found.position.next)
     return found

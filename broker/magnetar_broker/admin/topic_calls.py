@@ -13,8 +13,8 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.ownership.interface import Ownership
 from magnetar_broker.ownership.namespace_bundles import decode_bundle_at
 from magnetar_broker.system_topics import is_system_topic
-from magnetar_broker.topic.topic import Topic
-from magnetar_broker.topic.topics import Topics
+from magnetar_broker.topics.topic import Topic
+from magnetar_broker.topics.topics import Topics
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.managed_ledger_pb2 import TopicState

@@ -32,7 +32,7 @@ from magnetar_broker.admin.owner_rpc import Handler, OwnerRpc
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError, RequestNotStarted
 from magnetar_broker.ownership.interface import Ownership
-from magnetar_broker.topic.topics import Topics
+from magnetar_broker.topics.topics import Topics
 from magnetar_protos.admin_pb2 import Done
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin_call import AdminCall, Partitions

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from magnetar_broker.core.counters import Traffic
-from magnetar_broker.core.position import Position
+from magnetar_broker.counters import Traffic
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.topic.producer import Producer
-from magnetar_broker.topic.subscription_stats import ConsumerStats, SubscriptionStats
-from magnetar_broker.topic.topic import Topic
+from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.topics.producer import Producer
+from magnetar_broker.topics.subscription_stats import ConsumerStats, SubscriptionStats
+from magnetar_broker.topics.topic import Topic
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.topic_name import TopicName

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from prometheus_client.core import Metric
 
-from magnetar_broker.topic.topic import Topic
+from magnetar_broker.topics.topic import Topic
 from magnetar_wire.process.metric_families import MetricFamilies
 
 __all__ = ["TopicMetrics", "Totals"]

@@ -10,7 +10,7 @@ added to the last one. Three things decide together who may add:
 - **The fence** of the last ledger. Opening recovers it, unless it is known to be closed: who wrote it before can add
   nothing more, and what that one was told is stored is below its end (opening.py).
 - **The close** of each ledger by its own writer. Failed adds are appended again only after that has been the one that
-  counts (writing.py).
+  counts (appender.py).
 
 Who meets a refusal of any of them has lost the topic, at once and for good: its pending appends are unknown, and it
 trims no more. Who owns a topic by a hint of the metadata store only decides who tries.
@@ -18,24 +18,25 @@ trims no more. Who owns a topic by a hint of the metadata store only decides who
 An entry gets the broker's time and the index of its last message when it is appended (append_queue.py), keeps them from
 ledger to ledger, and both never fall. What is known of a closed ledger is in the list; the last one's own metadata
 say it where its writer closed it, and its first and last entry after a recovery. An entry that is lost on all bookies
-costs itself alone (core/ledger_ends.py, lost_entries.py). No ledger is made before the first append needs it, and the
-empty one that a death in between leaves is taken off with the next change of the list.
+costs itself alone (managed_ledger/ledger_ends.py, lost_entries.py). No ledger is made before the first append needs it,
+and the empty one that a death in between leaves is taken off with the next change of the list.
 
 The list is one node until it is long. Then its older part moves, in the transaction that changes the list, into pages
-of some thousand ledgers, which never change and go when all in them was trimmed (core/ledger_list.py).
+of some thousand ledgers, which never change and go when all in them was trimmed (managed_ledger/ledger_list.py).
 
-Storage is freed by whole ledgers, from the front, in steps of which each is durable before the next (trimming.py). The
-rule which ledgers may be deleted, and what a topic without a durable subscription retains, is in core/retention.py;
-log_retention.py applies it. A topic is deleted in steps, too, which whoever meets it half deleted goes on with
-(deletion.py). Neither deletes what a reader past the broker has leased: that is told in core/leases.py, log_leases.py
-and, of topics that are gone, leased_remains.py. A topic is made with the leases that readers have on its namespace
-(core/namespace_leases.py).
+Storage is freed by whole ledgers, from the front, in steps of which each is durable before the next (trimmer.py). The
+rule which ledgers may be deleted, and what a topic without a durable subscription retains, is in
+managed_ledger/retention_rules.py; log_retention.py applies it. A topic is deleted in steps, too, which whoever meets it
+half deleted goes on with (deletion.py). Neither deletes what a reader past the broker has leased: that is told in
+managed_ledger/lease_rules.py, log_leases.py and, of topics that are gone, leased_remains.py. A topic is made with the
+leases that readers have on its namespace (managed_ledger/namespace_lease_rules.py).
 
 Theory of operation: the cursors
 --------------------------------
 A cursor is a mark-delete position, bitmaps of what is acknowledged behind it, and bit sets of batches that are in part
-(core/ack_state.py). Its node says where it was made and which ledger tells the rest; that ledger begins with a snapshot
-and goes on with what changed (core/cursor_record.py). Three things keep an acknowledgement that had a receipt:
+(cursors/ack_state.py). Its node says where it was made and which ledger tells the rest; that ledger begins with a
+snapshot and goes on with what changed (cursors/cursor_record.py). Three things keep an acknowledgement that had a
+receipt:
 
 - **The receipt** is given when the record with it is durable, and records are read back up to the ledger's end.
 - **The fence**: who opens a cursor recovers its ledger, so who had it before can give no receipt any more.

@@ -19,13 +19,13 @@ from typing import Final
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker import paths
-from magnetar_broker.core.ledger_list import ForeignList, LedgerList
+from magnetar_broker.cursors.cursor_deletion import delete_cursors
+from magnetar_broker.cursors.cursor_ledger import fence_ledger
 from magnetar_broker.errors import BrokerError, RequestNotStarted, TopicUnloaded
-from magnetar_broker.managed_ledger.cursor_deletion import delete_cursors
-from magnetar_broker.managed_ledger.cursor_ledger import fence_ledger
 from magnetar_broker.managed_ledger.leased_remains import leave_remains
+from magnetar_broker.managed_ledger.ledger_list import ForeignList, LedgerList
 from magnetar_broker.managed_ledger.topic_node import decode_topic, page_path, read_pages
-from magnetar_broker.managed_ledger.trimming import delete_ledgers
+from magnetar_broker.managed_ledger.trimmer import delete_ledgers
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import LEAVE, UpdateAction
 from magnetar_metadata.errors import BadVersion, ForeignValue, NoNode, NotEmpty

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from magnetar_broker.core.log_entry import LogEntry
-from magnetar_broker.core.position import Position
+from magnetar_broker.managed_ledger.log_entry import LogEntry
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.read_ahead import ReadAhead
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from magnetar_broker.core.append_queue import AppendDone
-from magnetar_broker.core.log_entry import LogEntry, NewEntry
-from magnetar_broker.core.position import Position
+from magnetar_broker.managed_ledger.append_queue import AppendDone
+from magnetar_broker.managed_ledger.log_entry import LogEntry, NewEntry
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["Cursor", "CursorTable", "EntriesOf", "Log", "MessagesOf", "Unopened"]

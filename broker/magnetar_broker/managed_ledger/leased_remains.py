@@ -20,7 +20,7 @@ from typing import Final
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker import paths
-from magnetar_broker.managed_ledger.trimming import delete_ledgers
+from magnetar_broker.managed_ledger.trimmer import delete_ledgers
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import LEAVE
 from magnetar_metadata.errors import BadVersion, ForeignValue, MetadataError, NoNode

@@ -1,4 +1,5 @@
-"""The pause before a cursor creates the ledger that replaces a failed one. Its length is core/ledger_backoff.py's.
+"""The pause before a cursor creates the ledger that replaces a failed one. Its length is
+managed_ledger/ledger_backoff.py's.
 
 A close or a reset of the cursor does not wait for the pause: `hurry` ends the present pause, and says so to the task
 that pauses. Later pauses are as long as ever, so a bookie that refuses all adds gets one ledger more and not many.
@@ -10,7 +11,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from magnetar_broker.core.ledger_backoff import LedgerBackoff
+from magnetar_broker.managed_ledger.ledger_backoff import LedgerBackoff
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 

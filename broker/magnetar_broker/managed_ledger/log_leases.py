@@ -1,4 +1,4 @@
-"""Takes, renews and ends the leases of a topic's log, by the rules of core/leases.py.
+"""Takes, renews and ends the leases of a topic's log, by the rules of managed_ledger/lease_rules.py.
 
 A lease stands in the topic's node, with the list that it keeps ledgers in. So it is written on condition that the topic
 is still this life's, it is there for whoever opens or deletes the topic to see, and it costs no read of its own.
@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from magnetar_broker.core.lease_reads import MAX_PARTS
-from magnetar_broker.core.leases import Lease
-from magnetar_broker.core.ledger_list import ListChange
 from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.managed_ledger.lease_reads import MAX_PARTS
+from magnetar_broker.managed_ledger.lease_rules import Lease
+from magnetar_broker.managed_ledger.ledger_list import ListChange
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.errors import MetadataError

@@ -1,4 +1,5 @@
-"""Applies the rules of core/retention.py to a topic's log: what may be deleted now, and what is recorded of it.
+"""Applies the rules of managed_ledger/retention_rules.py to a topic's log: what may be deleted now, and what is
+recorded of it.
 
 The mark `unsubscribed_up_to` is in the topic's node, with the list of ledgers. It counts as soon as it is raised, so a
 trim spares the ledgers that the cursor which is being created does not protect. It is durable before that cursor is.
@@ -9,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 
-from magnetar_broker.core.ledger_list import ListChange
-from magnetar_broker.core.position import LATEST, Position
-from magnetar_broker.core.retention import NO_RETENTION, RetentionWithoutSubscription, deletable_ledgers
 from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.managed_ledger.ledger_list import ListChange
 from magnetar_broker.managed_ledger.log_leases import LogLeases
+from magnetar_broker.managed_ledger.position import LATEST, Position
+from magnetar_broker.managed_ledger.retention_rules import NO_RETENTION, RetentionWithoutSubscription, deletable_ledgers
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_broker.system_topics import is_system_topic

@@ -14,8 +14,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from magnetar_broker.core.position import Position
 from magnetar_broker.errors import UnreadableEntry
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["LostEntries"]

@@ -1,8 +1,8 @@
 """A topic's log: an endless one, of ledgers that end. See the package's head for the theory.
 
 `ManagedLedger` is the interface of the package. Its parts are the node with the list of ledgers (topic_node.py),
-appends (writing.py), the cache of the last entries (entry_cache.py), reads of older ones (reading.py) and trimming
-(trimming.py). None of them has a task or a timer while nothing happens on the topic.
+appends (appender.py), the cache of the last entries (entry_cache.py), reads of older ones (reading.py) and trimming
+(trimmer.py). None of them has a task or a timer while nothing happens on the topic.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from magnetar_bookie.errors import LedgerError, Unreadable
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_bookie.read.striping import Striping
-from magnetar_broker.core.append_queue import AppendDone
-from magnetar_broker.core.ledger_list import LedgerList, ListedLedger
-from magnetar_broker.core.log_entry import LogEntry, NewEntry
-from magnetar_broker.core.lost_entry import nearest_readable
-from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, LostEntry, TopicUnloaded, UnreadableEntry
+from magnetar_broker.managed_ledger.append_queue import AppendDone
+from magnetar_broker.managed_ledger.appender import Appender
 from magnetar_broker.managed_ledger.deletion import delete_topic, topic_exists
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
+from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListedLedger
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
+from magnetar_broker.managed_ledger.log_entry import LogEntry, NewEntry
 from magnetar_broker.managed_ledger.log_leases import LogLeases
 from magnetar_broker.managed_ledger.log_retention import LogRetention
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
+from magnetar_broker.managed_ledger.lost_entry_facts import nearest_readable
 from magnetar_broker.managed_ledger.opening import open_node
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.readable_entry import read_if_readable
 from magnetar_broker.managed_ledger.reading import LedgerReads
 from magnetar_broker.managed_ledger.seen_topic import SeenTopic
 from magnetar_broker.managed_ledger.time_search import first_at_time
 from magnetar_broker.managed_ledger.topic_node import TopicNode
-from magnetar_broker.managed_ledger.trimming import Trimming
-from magnetar_broker.managed_ledger.writing import LogWriting
+from magnetar_broker.managed_ledger.trimmer import Trimmer
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import Change, Check
@@ -94,10 +94,10 @@ class ManagedLedger:
         self._client = client
         self._cached = CachedEntries(cache)
         self._reads: LedgerReads | None = None
-        self._trimming = Trimming(node, client, self._given_up)
+        self._trimming = Trimmer(node, client, self._given_up)
         # That of the next ledgers, its cursors' too.
         self.striping = LedgerStriping(settings.striping, read_striping)
-        self._writing = LogWriting(
+        self._writing = Appender(
             node, client, self._cached, settings, self.striping, clock, self._trimming.finish_soon, self._let_go
         )
         self.leases = LogLeases(node, settings, clock, self._check_open, self._given_up)
@@ -356,7 +356,7 @@ class ManagedLedger:
     async def last_readable(self) -> LogEntry | None:
         """Return the last entry that can be read, or None. Raises `BrokerError`.
 
-        Behind lost entries it is searched for as core/lost_entry.py says, ledger by ledger.
+        Behind lost entries it is searched for as managed_ledger/lost_entry_facts.py says, ledger by ledger.
         """
         place: Position | None = self.last if self.last > self.before_first else None
         while place is not None:
@@ -432,9 +432,10 @@ class ManagedLedger:
         return self.has_rest or next(self.retention.deletable(up_to), None) is not None
 
     async def trim(self, up_to: Callable[[], Position | None]) -> bool:
-        """Delete the closed ledgers that no durable subscription needs and that are not retained (core/retention.py),
-        up to the first that a lease holds. Durable subscriptions have acknowledged everything up to `up_to()`; None:
-        the topic has none. It is called again before each change of the list. Returns whether any was taken off.
+        """Delete the closed ledgers that no durable subscription needs and that are not retained
+        (managed_ledger/retention_rules.py), up to the first that a lease holds. Durable subscriptions have acknowledged
+        everything up to `up_to()`; None: the topic has none. It is called again before each change of the list. Returns
+        whether any was taken off.
 
         A ledger that can't be deleted now is deleted by a later call. Raises `TopicUnloaded`.
         """

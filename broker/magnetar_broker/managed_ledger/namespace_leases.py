@@ -1,5 +1,5 @@
 """Reads a namespace's leases for the making of a topic, and removes those that have lapsed. The rules are in
-core/namespace_leases.py.
+managed_ledger/namespace_lease_rules.py.
 
 A namespace's leases stand in one node. It is made with the namespace's first topic or lease, stays without leases, and
 is deleted in the transaction that deletes the namespace. So its version counts all changes in the namespace's life: a
@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from magnetar_broker import paths
-from magnetar_broker.core.namespace_leases import LapseDetector, leases_for_topic, remove_lapsed
+from magnetar_broker.managed_ledger.namespace_lease_rules import LapseDetector, leases_for_topic, remove_lapsed
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import LEAVE, UpdateAction
 from magnetar_metadata.errors import ForeignValue, MetadataError, Refused

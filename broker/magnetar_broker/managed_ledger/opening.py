@@ -7,8 +7,8 @@ peaceful end. A new ledger is not made; the first append does that.
 
 What the list says of the ledger besides its length stands in the ledger's metadata where its writer closed it; else
 its first and last entry are read. One that is lost on all bookies costs that entry alone: it is reported, and the topic
-goes on at an index that it can't have had (core/ledger_ends.py). An entry that can't be read *now* is waited for: the
-opening fails, and is tried again.
+goes on at an index that it can't have had (managed_ledger/ledger_ends.py). An entry that can't be read *now* is waited
+for: the opening fails, and is tried again.
 
 What needs only that the node is claimed, as the claim of the cursors does, goes beside the rest: it checks that the
 node is as this life has left it, and nobody is served before both are done.
@@ -23,13 +23,13 @@ from typing import Any
 from magnetar_bookie.errors import LedgerError, Unreadable
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_reader import LedgerReader
-from magnetar_broker.core.ledger_ends import LISTED, LedgerEnds, ends_from_entries, ends_from_properties
-from magnetar_broker.core.log_entry import LogEntry, log_entry
-from magnetar_broker.core.lost_entry import nearest_readable
-from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
 from magnetar_broker.managed_ledger.deletion import finish_deletion
+from magnetar_broker.managed_ledger.ledger_ends import LISTED, LedgerEnds, ends_from_entries, ends_from_properties
+from magnetar_broker.managed_ledger.log_entry import LogEntry, log_entry
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
+from magnetar_broker.managed_ledger.lost_entry_facts import nearest_readable
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
 from magnetar_metadata.compare_and_set import StoredValue
 from magnetar_metadata.errors import MetadataError

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
-from magnetar_broker.core.log_entry import LogEntry, log_entry
-from magnetar_broker.core.position import Position
 from magnetar_broker.errors import DamagedEntry
+from magnetar_broker.managed_ledger.log_entry import LogEntry, log_entry
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_wire.errors import WireError
 
 __all__ = ["ReadAhead", "SequentialRead", "decoded"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from magnetar_broker.core.log_entry import LogEntry
-from magnetar_broker.core.position import Position
 from magnetar_broker.errors import UnreadableEntry
+from magnetar_broker.managed_ledger.log_entry import LogEntry
+from magnetar_broker.managed_ledger.position import Position
 
 __all__ = ["ReadsEntries", "read_if_readable"]
 

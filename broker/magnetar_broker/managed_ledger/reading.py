@@ -17,9 +17,9 @@ from magnetar_bookie.errors import LedgerDeleted, Unreadable
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.ledger.ledger_reader import LedgerReader
-from magnetar_broker.core.ledger_list import ListedLedger
-from magnetar_broker.core.log_entry import LogEntry
-from magnetar_broker.core.position import Position
+from magnetar_broker.managed_ledger.ledger_list import ListedLedger
+from magnetar_broker.managed_ledger.log_entry import LogEntry
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.read_ahead import ReadAhead, SequentialRead, decoded
 
 __all__ = ["LedgerReads"]

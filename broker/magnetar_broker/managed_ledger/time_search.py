@@ -10,8 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final
 
-from magnetar_broker.core.ledger_list import LedgerList
-from magnetar_broker.core.position import Position
+from magnetar_broker.managed_ledger.ledger_list import LedgerList
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.readable_entry import ReadsEntries, read_if_readable
 
 __all__ = ["first_at_time"]

@@ -1,7 +1,7 @@
 """Makes a topic's next ledger, and closes its last.
 
 Both are retried while the reason may pass: too few bookies are available, the metadata store does not answer or is
-full. If ledgers fail one soon after another, the next one is created after a pause (core/ledger_backoff.py).
+full. If ledgers fail one soon after another, the next one is created after a pause (managed_ledger/ledger_backoff.py).
 `waiting_for` is the reason for the wait. Other failures are raised, and the caller unloads the topic: `TopicUnloaded`
 if the list or the ledger belongs to another owner or the outcome is unknown; `LedgerError` and `MetadataError`
 otherwise.
@@ -17,9 +17,9 @@ from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
 from magnetar_bookie.ledger.ledger_writer import LedgerWriter
-from magnetar_broker.core.ledger_backoff import LedgerBackoff
-from magnetar_broker.core.ledger_list import ListChange
 from magnetar_broker.errors import TopicUnloaded
+from magnetar_broker.managed_ledger.ledger_backoff import LedgerBackoff
+from magnetar_broker.managed_ledger.ledger_list import ListChange
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_metadata.errors import StoreFull, Unavailable

@@ -22,9 +22,9 @@ from typing import Final
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
 from magnetar_broker import paths
-from magnetar_broker.core.leases import Leases, encoded
-from magnetar_broker.core.ledger_list import ForeignList, LedgerList, ListChange
 from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.managed_ledger.lease_rules import Leases, encoded
+from magnetar_broker.managed_ledger.ledger_list import ForeignList, LedgerList, ListChange
 from magnetar_broker.managed_ledger.namespace_leases import read_leases_for
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import LEAVE, StoredValue, Update, UpdateAction, encode_first_value

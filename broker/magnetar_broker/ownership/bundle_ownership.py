@@ -28,7 +28,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from magnetar_broker.catalog.catalog import Catalog
-from magnetar_broker.core.counters import BrokerCounters
+from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, NotOwner
 from magnetar_broker.ownership.advertised_addresses import AdvertisedAddresses
 from magnetar_broker.ownership.bundle_assigner import BundleAssigner, BundleNotFound

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
-from magnetar_broker.core.counters import BrokerCounters
+from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, NotOwner, TopicUnloaded
 from magnetar_broker.ownership.bundle_map import BundleMap
 from magnetar_broker.ownership.interface import BundleTopics

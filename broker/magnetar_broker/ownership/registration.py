@@ -18,7 +18,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from magnetar_broker import paths
-from magnetar_broker.core.counters import BrokerCounters
+from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.ownership.dead_owners import StaleSessionDetector
 from magnetar_broker.ownership.load_rules import LoadReportRule, ReportedLoad
 from magnetar_broker.settings.ownership import OwnershipSettings

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from magnetar_broker.broker_session import BrokerSession
 from magnetar_broker.concurrency_limit import ConcurrencyLimit
-from magnetar_broker.core.counters import BrokerCounters
+from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.server.outbox_budget import OutboxBudget
 from magnetar_broker.settings.service import BrokerServiceSettings

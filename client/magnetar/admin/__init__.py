@@ -18,7 +18,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from magnetar.admin.reading import LogPlace, NamespaceLease, NextMessage, Piece, PieceFragment, Plan
+from magnetar.admin.reading import LogPlace, MessagePosition, NamespaceLease, Piece, PieceFragment, Plan
 
 if TYPE_CHECKING:
     from magnetar.admin._admin import Admin, AsyncAdmin
@@ -66,9 +66,9 @@ __all__ = [
     "LedgerStats",
     "LogPlace",
     "LostEntry",
+    "MessagePosition",
     "NamespaceLease",
     "NamespacePolicies",
-    "NextMessage",
     "OwnedBundle",
     "PartitionedTopic",
     "PeekedMessage",

@@ -24,7 +24,7 @@ from magnetar.admin.models import (
     TopicHome,
     TopicStats,
 )
-from magnetar.admin.reading import LogPlace, NamespaceLease, NextMessage, Plan
+from magnetar.admin.reading import LogPlace, MessagePosition, NamespaceLease, Plan
 from magnetar_wire.message_id import MessageId
 
 __all__ = ["AsyncBrokers", "AsyncNamespaces", "AsyncReading", "AsyncSubscriptions", "AsyncTenants", "AsyncTopics"]
@@ -238,8 +238,8 @@ class AsyncReading(AsyncGroup):
         log: str,
         *,
         incarnation: str = "",
-        start: NextMessage,
-        stop: NextMessage | None = None,
+        start: MessagePosition,
+        stop: MessagePosition | None = None,
         max_messages: int = 0,
         max_bytes: int = 0,
         lease_ms: int = 0,
@@ -307,12 +307,12 @@ class AsyncReading(AsyncGroup):
         log: str,
         incarnation: str,
         subscription: str,
-        to: NextMessage,
+        to: MessagePosition,
         *,
         only_make: bool = False,
         owner: str = "",
         owner_name: str = "",
-    ) -> NextMessage:
+    ) -> MessagePosition:
         """Acknowledge everything before `to` on a progress subscription, which is created if it does not exist. It
         never moves back, so the call may be repeated. Return the position of the first entry that is not
         acknowledged whole.
@@ -336,7 +336,7 @@ class AsyncReading(AsyncGroup):
             owner_name=owner_name,
             topic=log,
         )
-        return value_of(NextMessage, answer.position)
+        return value_of(MessagePosition, answer.position)
 
     async def hold_namespace(
         self, namespace: str, name_prefix: str, lease_id: bytes, lease_ms: int, *, holder: str = ""

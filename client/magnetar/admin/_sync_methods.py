@@ -32,7 +32,7 @@ from magnetar.admin.models import (
     TopicHome,
     TopicStats,
 )
-from magnetar.admin.reading import LogPlace, NamespaceLease, NextMessage, Plan
+from magnetar.admin.reading import LogPlace, MessagePosition, NamespaceLease, Plan
 from magnetar_wire.message_id import MessageId
 
 __all__ = ["Brokers", "Namespaces", "Reading", "Subscriptions", "Tenants", "Topics"]
@@ -264,8 +264,8 @@ class Reading(SyncGroup[AsyncReading]):
         log: str,
         *,
         incarnation: str = "",
-        start: NextMessage,
-        stop: NextMessage | None = None,
+        start: MessagePosition,
+        stop: MessagePosition | None = None,
         max_messages: int = 0,
         max_bytes: int = 0,
         lease_ms: int = 0,
@@ -329,12 +329,12 @@ class Reading(SyncGroup[AsyncReading]):
         log: str,
         incarnation: str,
         subscription: str,
-        to: NextMessage,
+        to: MessagePosition,
         *,
         only_make: bool = False,
         owner: str = "",
         owner_name: str = "",
-    ) -> NextMessage:
+    ) -> MessagePosition:
         """Acknowledge everything before `to` on a progress subscription, which is created if it does not exist. It
         never moves back, so the call may be repeated. Return the position of the first entry that is not
         acknowledged whole.

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar, cast
 from google.protobuf.message import Message
 
 from magnetar.admin.models import ActiveBroker, BrokerLoad, NamespacePolicies, PeekedMessage, TenantSettings
-from magnetar.admin.reading import NextMessage, Piece, PieceFragment, Plan
+from magnetar.admin.reading import MessagePosition, Piece, PieceFragment, Plan
 from magnetar.exceptions import InvalidArgument
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos import reading_pb2 as reading
@@ -105,9 +105,9 @@ def _tenant_message(settings: TenantSettings) -> pb.TenantSettings:
     return pb.TenantSettings(admin_roles=settings.admin_roles, allowed_clusters=settings.allowed_clusters)
 
 
-def _position_message(position: NextMessage) -> reading.NextMessage:
+def _position_message(position: MessagePosition) -> reading.MessagePosition:
     ledger_id, entry_id, batch_index = position
-    return reading.NextMessage(ledger_id=ledger_id, entry_id=entry_id, batch_index=batch_index)
+    return reading.MessagePosition(ledger_id=ledger_id, entry_id=entry_id, batch_index=batch_index)
 
 
 def _start_at(point: StartPoint) -> StartAt:
@@ -181,8 +181,8 @@ def _active_broker(message: pb.ActiveBroker) -> ActiveBroker:
     )
 
 
-def _position(message: reading.NextMessage) -> NextMessage:
-    return NextMessage(message.ledger_id, message.entry_id, message.batch_index)
+def _position(message: reading.MessagePosition) -> MessagePosition:
+    return MessagePosition(message.ledger_id, message.entry_id, message.batch_index)
 
 
 def _piece(message: reading.Piece) -> Piece:
@@ -231,7 +231,7 @@ _TO_MESSAGE: Final[Mapping[str, Callable[[Any], Message]]] = {
     StartAt.DESCRIPTOR.full_name: _start_at,
     Policies.DESCRIPTOR.full_name: _policies_message,
     pb.TenantSettings.DESCRIPTOR.full_name: _tenant_message,
-    reading.NextMessage.DESCRIPTOR.full_name: _position_message,
+    reading.MessagePosition.DESCRIPTOR.full_name: _position_message,
 }
 # Conversions that are not field by field, or that are written out because plans have many pieces.
 _FROM_MESSAGE: Final[Mapping[type, Callable[[Any], Any]]] = {ActiveBroker: _active_broker, Plan: _plan}

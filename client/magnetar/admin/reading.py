@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = ["LogPlace", "NamespaceLease", "NextMessage", "Piece", "PieceFragment", "Plan"]
+__all__ = ["LogPlace", "MessagePosition", "NamespaceLease", "Piece", "PieceFragment", "Plan"]
 
 
-class NextMessage(NamedTuple):
+class MessagePosition(NamedTuple):
     """The position of a message, or of one that will be stored there. Positions of one topic have the order of its log.
 
     `(0, 0, 0)` is before all messages.
@@ -21,13 +21,13 @@ class NextMessage(NamedTuple):
     batch_index: int = 0
 
 
-_BEFORE_ALL: Final = NextMessage(0, 0, 0)
+_BEFORE_ALL: Final = MessagePosition(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
     incarnation: str
-    place: NextMessage
+    place: MessagePosition
     # False: acknowledged messages may be deleted at any time.
     retained: bool
 
@@ -67,9 +67,9 @@ class Plan:
 
     incarnation: str
     # The requested start, or the first message that is still stored, if that is after it.
-    start: NextMessage
+    start: MessagePosition
     # More messages may follow.
-    stop: NextMessage
+    stop: MessagePosition
     pieces: Sequence[Piece]
     # The last known addresses, by the bookies' ids; empty: the bookie is not known.
     bookies: Mapping[str, str]
@@ -80,8 +80,8 @@ class Plan:
     # The requested start was deleted: messages between it and `start` are lost.
     begins_in_deleted: bool
     # Of the whole log: its first message, its end, and the number of messages between `stop` and the end.
-    first: NextMessage
-    end: NextMessage
+    first: MessagePosition
+    end: MessagePosition
     messages_behind: int
     # By the broker's wall clock; 0: no lease was requested.
     lease_until_ms: int
@@ -93,7 +93,7 @@ class Plan:
     # What was right before `before`, or before `start` if it is empty, was deleted; set if `before` was requested.
     deleted_before: bool = False
     # Where a message may begin that is not complete at `start`: a reader needs nothing before this position.
-    needed_from: NextMessage = _BEFORE_ALL
+    needed_from: MessagePosition = _BEFORE_ALL
     # Messages before `first` were deleted.
     trimmed: bool = False
     # Of the whole log: the index that its next message will have.

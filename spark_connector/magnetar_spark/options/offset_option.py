@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from magnetar.admin import NextMessage
+from magnetar.admin import MessagePosition
 from magnetar_spark.errors import InvalidOptions
 from magnetar_spark.options.offset_times import check_milliseconds, parse_time
 from magnetar_wire.errors import InvalidTopicName
@@ -42,7 +42,7 @@ __all__ = [
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 # `earliest`, `latest`, a time in ms since 1970, or a position.
-RequestedOffset: TypeAlias = str | int | NextMessage
+RequestedOffset: TypeAlias = str | int | MessagePosition
 
 _FORMS: Final = (
     "use earliest, latest, a time (such as 2026-01-01T00:00:00Z, or ms since 1970), or JSON by topic or partition: "
@@ -71,7 +71,7 @@ class OffsetOption:
     def check_names(self, option: str, logs: Iterable[str]) -> None:
         """Raise InvalidOptions if it names a topic or partition that is not read."""
         read = dict.fromkeys(logs)
-        if isinstance(self.default, NextMessage) and len(read) != 1:
+        if isinstance(self.default, MessagePosition) and len(read) != 1:
             example = json.dumps({next(iter(read), "my-topic"): self.default._asdict()})
             raise InvalidOptions(
                 f"{option} is a position without a topic, but {len(read)} partitions are read: a position "
@@ -83,7 +83,7 @@ class OffsetOption:
                 raise InvalidOptions(
                     f"{option} names {name}, which is not read: {', '.join(list(read)[:10]) or 'nothing'}"
                 )
-            if isinstance(offset, NextMessage) and name not in read:
+            if isinstance(offset, MessagePosition) and name not in read:
                 raise InvalidOptions(
                     f"{option} gives {name} one position, but it has partitions, each with positions of its "
                     f"own: give one for each, as {name}-partition-0 and so on"
@@ -115,7 +115,7 @@ def parse_offset_option(
     return OffsetOption(default, by_name)
 
 
-def parse_position(value: Mapping[str, Any]) -> NextMessage:
+def parse_position(value: Mapping[str, Any]) -> MessagePosition:
     """Parse a position in JSON. The batch index -1, that of messages outside of batches, is the entry's first message.
     Raises ValueError."""
     numbers = []
@@ -128,10 +128,10 @@ def parse_position(value: Mapping[str, Any]) -> NextMessage:
         if not isinstance(number, int) or isinstance(number, bool) or not minimum <= number <= maximum:
             raise ValueError(f"{name} is {number!r:.50}, not a number of {minimum} … {maximum:,}")
         numbers.append(number)
-    return NextMessage(numbers[0], numbers[1], max(0, numbers[2]))
+    return MessagePosition(numbers[0], numbers[1], max(0, numbers[2]))
 
 
-def format_position(position: NextMessage) -> str:
+def format_position(position: MessagePosition) -> str:
     """Format a position as errors show it."""
     return f"{position.ledger_id}:{position.entry_id}:{position.batch_index}"
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from magnetar.admin import NextMessage
+from magnetar.admin import MessagePosition
 from magnetar_spark.errors import DataLost
 from magnetar_spark.options.offset_option import format_position
 
@@ -29,7 +29,7 @@ class DataLossReporter:
         # Losses that are in the driver's log.
         self._logged: dict[str, None] = {}
 
-    def report_deleted(self, log: str, parts: Sequence[tuple[NextMessage, NextMessage]], why: str = "") -> None:
+    def report_deleted(self, log: str, parts: Sequence[tuple[MessagePosition, MessagePosition]], why: str = "") -> None:
         """Report deleted parts of a range. `why` is appended to the message."""
         for start, first in parts:
             self._report(
@@ -38,7 +38,7 @@ class DataLossReporter:
                 f"to continue with the first message after them{self._advice}",
             )
 
-    def report_trimmed(self, log: str, first: NextMessage) -> None:
+    def report_trimmed(self, log: str, first: MessagePosition) -> None:
         """Report that a topic lost its first messages before a running stream began to read it."""
         self._report(
             f"messages of {log} are lost: it has joined this query, which reads it from its first message "
@@ -47,7 +47,7 @@ class DataLossReporter:
         )
 
     def report_recreated(
-        self, log: str, incarnation: str, position: NextMessage, *, reads_new_topic: bool = True
+        self, log: str, incarnation: str, position: MessagePosition, *, reads_new_topic: bool = True
     ) -> None:
         """Report that a topic was deleted and recreated. `reads_new_topic`: a stream continues with the new one."""
         self._report(
@@ -56,14 +56,14 @@ class DataLossReporter:
             "to read the new one from its earliest message" if reads_new_topic else "to read nothing of it",
         )
 
-    def report_missing_topic(self, log: str, position: NextMessage) -> None:
+    def report_missing_topic(self, log: str, position: MessagePosition) -> None:
         self._report(
             f"{log} does not exist any more, or is not among the topics to be read any more: its messages "
             f"from {format_position(position)} on, which this query had not read yet, are lost",
             "to continue without it",
         )
 
-    def report_missing_end(self, log: str, end: NextMessage, stop: NextMessage) -> None:
+    def report_missing_end(self, log: str, end: MessagePosition, stop: MessagePosition) -> None:
         """Report that a log ends before the end of the batch."""
         self._report(
             f"messages of {log} are lost: it ends at {format_position(end)}, before {format_position(stop)}, the end "

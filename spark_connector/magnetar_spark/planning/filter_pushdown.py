@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar import MessageId
-from magnetar.admin.reading import NextMessage
+from magnetar.admin.reading import MessagePosition
 from magnetar_spark.planning.filter_bounds import FilterBounds
 from magnetar_spark.planning.log_plan import EARLIEST_POSITION
 
@@ -33,7 +33,7 @@ class FilterPushdown:
         self._bounds = bounds
         self._fail_on_data_loss = fail_on_data_loss
 
-    async def narrow_start(self, log: str, start: NextMessage) -> NextMessage:
+    async def narrow_start(self, log: str, start: MessagePosition) -> MessagePosition:
         """Return `start`, or a later position before which the filters accept no message."""
         found = [start]
         if (first_ms := self._bounds.time_ms.first) is not None and first_ms > 0:
@@ -47,14 +47,14 @@ class FilterPushdown:
             return start
         return max(found)
 
-    async def narrow_stop(self, log: str, stop: NextMessage | None) -> NextMessage | None:
+    async def narrow_stop(self, log: str, stop: MessagePosition | None) -> MessagePosition | None:
         """Return `stop`, or an earlier position after which the filters accept no message."""
         found = [] if stop is None else [stop]
         if (stop_ms := self._bounds.time_ms.stop) is not None:
             position = (await self._admin.reading.place(log, max(1, stop_ms))).place
-            after = NextMessage(position.ledger_id, position.entry_id + 1, 0)
+            after = MessagePosition(position.ledger_id, position.entry_id + 1, 0)
             if not self._fail_on_data_loss:
-                after = NextMessage(position.ledger_id + 1, 0, 0)
+                after = MessagePosition(position.ledger_id + 1, 0, 0)
             # A range that ends after the log's end would be refused.
             if after < (await self._admin.reading.place(log, MessageId.latest)).place:
                 found.append(after)
@@ -64,7 +64,7 @@ class FilterPushdown:
                 found.append(known[0])
         return min(found, default=None)
 
-    async def _find_index(self, log: str, index: int) -> tuple[NextMessage, int] | None:
+    async def _find_index(self, log: str, index: int) -> tuple[MessagePosition, int] | None:
         """Return the position of the message with this index, or one near it, such as the log's end, and the index of
         the message there. None: the topic was recreated."""
         reading = self._admin.reading

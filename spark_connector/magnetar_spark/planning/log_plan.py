@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from magnetar.admin.reading import NextMessage, Piece, Plan
+from magnetar.admin.reading import MessagePosition, Piece, Plan
 from magnetar_spark.leases.lease import Lease, LeaseRequests
 from magnetar_spark.options.decoding_options import CHUNK_SEARCH_BYTES, CHUNK_SEARCH_LEDGERS
 from magnetar_spark.planning.offset_resolution import check_not_beyond_end
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EARLIEST_POSITION", "LogPlan", "LogPlanner", "PlanLimits"]
 
-EARLIEST_POSITION: Final = NextMessage(0, 0, 0)
+EARLIEST_POSITION: Final = MessagePosition(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,15 @@ class LogPlan:
     log: str
     incarnation: str
     # The requested start, and the first position that is planned: it is later if messages were deleted.
-    requested_start: NextMessage
-    start: NextMessage
-    stop: NextMessage
+    requested_start: MessagePosition
+    start: MessagePosition
+    stop: MessagePosition
     messages: int
     bytes: int
     messages_behind: int
-    first: NextMessage
+    first: MessagePosition
     # The log's end in the first answer.
-    end: NextMessage
+    end: MessagePosition
     # The index that the log's next message will have.
     end_index: int
     # The topic has another incarnation, from the start of the range or from `stop` on.
@@ -69,11 +69,11 @@ class LogPlan:
     # There are entries of the query before `before`, which were not requested.
     more_before: bool
     # A reader that begins at the requested start needs nothing before this position.
-    needed_from: NextMessage
+    needed_from: MessagePosition
     pieces: list[Piece] = field(default_factory=list)
     bookies: dict[str, str] = field(default_factory=dict)
     # The deleted parts of the range: first and following position.
-    lost: list[tuple[NextMessage, NextMessage]] = field(default_factory=list)
+    lost: list[tuple[MessagePosition, MessagePosition]] = field(default_factory=list)
     # The first messages of the topic were deleted.
     trimmed: bool = False
 
@@ -109,10 +109,10 @@ class LogPlanner:
         self,
         log: str,
         incarnation: str,
-        start: NextMessage,
-        stop: NextMessage | None = None,
+        start: MessagePosition,
+        stop: MessagePosition | None = None,
         limits: PlanLimits | None = None,
-        entered: NextMessage | None = None,
+        entered: MessagePosition | None = None,
     ) -> LogPlan:
         """Plan from `start`, which the lease retains from then on, to `stop`, the log's current end, or the limits.
         `entered`: messages before this position were deleted before the query began."""
@@ -165,7 +165,7 @@ class LogPlanner:
             await self.extend_plan(plan, stop, limits.subtract(answer.messages, answer.bytes))
         return plan
 
-    async def extend_plan(self, plan: LogPlan, stop: NextMessage | None, limits: PlanLimits | None) -> None:
+    async def extend_plan(self, plan: LogPlan, stop: MessagePosition | None, limits: PlanLimits | None) -> None:
         """Continue the plan at its end, up to `stop` and within the limits. None: nothing is left of the limits."""
         to = plan.end if stop is None else min(stop, plan.end)
         while limits is not None and plan.stop < to:
@@ -191,7 +191,7 @@ class LogPlanner:
             limits = limits.subtract(answer.messages, answer.bytes)
 
 
-def _find_first_position(answer: Plan) -> NextMessage:
+def _find_first_position(answer: Plan) -> MessagePosition:
     """Return the first position in the answer's pieces."""
     piece = next(iter((*answer.before, *answer.pieces)), None)
-    return answer.start if piece is None else NextMessage(piece.ledger_id, piece.first_entry_id, 0)
+    return answer.start if piece is None else MessagePosition(piece.ledger_id, piece.first_entry_id, 0)

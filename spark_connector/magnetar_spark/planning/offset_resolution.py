@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from magnetar import MessageId
-from magnetar.admin.reading import LogPlace, NextMessage
+from magnetar.admin.reading import LogPlace, MessagePosition
 from magnetar_spark.errors import InvalidOptions, PositionBeyondEnd, PositionOfOtherTopic
 from magnetar_spark.options.offset_option import EARLIEST, LATEST, RequestedOffset, format_position
 from magnetar_spark.options.offset_times import format_time
@@ -39,7 +39,7 @@ async def resolve_offset(admin: AsyncAdmin, log: str, offset: RequestedOffset, o
     """Return the position of an offset of the option. A position is returned unchanged, even without a message there.
 
     Raises InvalidOptions, PositionBeyondEnd, PositionOfOtherTopic."""
-    if isinstance(offset, NextMessage):
+    if isinstance(offset, MessagePosition):
         plan = await admin.reading.plan(log, start=offset, stop=offset)
         if plan.other_incarnation:
             raise PositionOfOtherTopic(
@@ -56,7 +56,7 @@ async def resolve_offset(admin: AsyncAdmin, log: str, offset: RequestedOffset, o
     return await admin.reading.place(log, {EARLIEST: MessageId.earliest, LATEST: MessageId.latest}[offset])
 
 
-def check_not_beyond_end(log: str, position: NextMessage, end: NextMessage, origin: str) -> None:
+def check_not_beyond_end(log: str, position: MessagePosition, end: MessagePosition, origin: str) -> None:
     """Raise PositionBeyondEnd if the position is after the end. `origin`: the option that it is from, or the
     checkpoint."""
     if position > end:
@@ -71,9 +71,9 @@ async def check_start_before_end(
     admin: AsyncAdmin,
     log: str,
     starting: RequestedOffset,
-    start: NextMessage,
+    start: MessagePosition,
     ending: RequestedOffset,
-    stop: NextMessage,
+    stop: MessagePosition,
 ) -> None:
     """Raise InvalidOptions if `starting`, resolved to `start`, is after `ending`, resolved to `stop`."""
     if isinstance(starting, int) and isinstance(ending, int):
@@ -101,7 +101,7 @@ def _check_not_in_future(log: str, time_ms: int) -> None:
         )
 
 
-def _describe_offset(offset: RequestedOffset, position: NextMessage) -> str:
+def _describe_offset(offset: RequestedOffset, position: MessagePosition) -> str:
     if isinstance(offset, int):
         return f"the time {format_time(offset)} (position {format_position(position)})"
     return f"the position {format_position(position)}"

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from magnetar.admin import NextMessage
+from magnetar.admin import MessagePosition
 from magnetar_spark.broker_requests import gather_bounded
 from magnetar_spark.planning.log_plan import LogPlan, LogPlanner, PlanLimits
 
@@ -33,7 +33,7 @@ class AdmissionControl:
         self,
         planner: LogPlanner,
         plan_log: Callable[[str, PlanLimits], Awaitable[LogPlan | None]],
-        get_stop: Callable[[str], NextMessage | None],
+        get_stop: Callable[[str], MessagePosition | None],
     ) -> None:
         """`plan_log` makes the first plan of a log within limits; None: there is nothing to plan. `get_stop` returns
         the position up to which a log may be read; None: up to its end."""

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from magnetar.admin.reading import NextMessage
+from magnetar.admin.reading import MessagePosition
 from magnetar.exceptions import MagnetarException, TopicNotFound
 from magnetar_spark.broker_requests import gather_bounded
 from magnetar_spark.planning.log_plan import LogPlan
@@ -52,7 +52,7 @@ class BatchMetrics:
 @dataclass(frozen=True, slots=True)
 class _LogLag:
     incarnation: str
-    end: NextMessage
+    end: MessagePosition
     end_index: int
     messages_behind: int
 

@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from magnetar.admin import NextMessage
+from magnetar.admin import MessagePosition
 from magnetar_spark.errors import InvalidOffsets
 from magnetar_spark.options.offset_option import parse_position
 
@@ -38,10 +38,10 @@ __all__ = ["LogOffset", "OffsetRange", "find_ranges", "format_offsets", "parse_o
 @dataclass(frozen=True, slots=True)
 class LogOffset:
     incarnation: str
-    position: NextMessage
-    since: NextMessage | None = None
+    position: MessagePosition
+    since: MessagePosition | None = None
     # The start of the log at that time, if the query began with its earliest message.
-    entered: NextMessage | None = None
+    entered: MessagePosition | None = None
     # Empty: the offset was stored without an id.
     query_id: str = ""
 
@@ -57,9 +57,9 @@ class OffsetRange:
 
     log: str
     incarnation: str
-    start: NextMessage
-    stop: NextMessage
-    entered: NextMessage | None = None
+    start: MessagePosition
+    stop: MessagePosition
+    entered: MessagePosition | None = None
 
 
 def parse_offsets(formatted: Mapping[str, Any]) -> dict[str, LogOffset]:
@@ -117,7 +117,7 @@ def _parse_query_id(value: Mapping[str, Any]) -> str:
     return query_id
 
 
-def _parse_optional_position(value: Mapping[str, Any], name: str) -> NextMessage | None:
+def _parse_optional_position(value: Mapping[str, Any], name: str) -> MessagePosition | None:
     position = value.get(name)
     if position is None:
         return None

@@ -6,9 +6,10 @@ Without both, messages would be skipped whenever the query is slow or stopped, s
 tolerates losses.
 
 A progress subscription belongs to one query and to no consumer: of two readers, the slower one would lose messages that
-the faster one has read. The broker (broker/magnetar_broker/topic/progress.py) refuses any other use. A query has a
-random id, which is in its offsets (offsets.py) and in the subscription's properties. The subscription is created before
-the first offsets are in Spark's checkpoint, without an owner: if the driver died then, no one would know the id. It is
+the faster one has read. The broker (broker/magnetar_broker/topics/progress_subscription.py) refuses any other use. A
+query has a random id, which is in its offsets (offsets.py) and in the subscription's properties. The subscription is
+created before the first offsets are in Spark's checkpoint, without an owner: if the driver died then, no one would know
+the id. It is
 *claimed* when a batch begins, whose offsets are in the checkpoint. The first query that claims it owns it, and other
 queries fail before they have read anything. Until then it may be left over from a query that died, so the broker moves
 it back to the start of this query.
@@ -23,7 +24,7 @@ import shlex
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from magnetar.admin.reading import NextMessage
+from magnetar.admin.reading import MessagePosition
 from magnetar.exceptions import ConsumerBusy, IncarnationChanged, NotAllowedError, TopicNotFound
 from magnetar_spark.errors import NothingKept, SubscriptionInUse
 from magnetar_spark.options.offset_option import format_position
@@ -49,10 +50,10 @@ class ProgressSubscription:
         self._retained: dict[str, str] = {}
         self._claimed: dict[str, str] = {}
         # The last known position of the subscription, by the logs' names.
-        self._positions: dict[str, NextMessage] = {}
+        self._positions: dict[str, MessagePosition] = {}
 
     async def retain_messages(
-        self, log: str, incarnation: str, position: NextMessage, topic_retains_messages: bool
+        self, log: str, incarnation: str, position: MessagePosition, topic_retains_messages: bool
     ) -> None:
         """Retain the messages from the position on. Raises NothingKept and SubscriptionInUse.
 
@@ -75,7 +76,7 @@ class ProgressSubscription:
             )
         self._retained[log] = incarnation
 
-    def describe_if_ahead(self, log: str, checkpoint: NextMessage) -> str:
+    def describe_if_ahead(self, log: str, checkpoint: MessagePosition) -> str:
         """Return a sentence for errors if the subscription is ahead of the query's own position, else an empty text."""
         position = self._positions.get(log, checkpoint)
         if position <= checkpoint:
@@ -86,7 +87,7 @@ class ProgressSubscription:
             "the subscription was moved, or the topic truncated"
         )
 
-    async def claim(self, log: str, incarnation: str, position: NextMessage, query_id: str) -> None:
+    async def claim(self, log: str, incarnation: str, position: MessagePosition, query_id: str) -> None:
         """Make this query the owner of the subscription, which is created at the position if it does not exist. Raises
         SubscriptionInUse."""
         if not self._subscription or not query_id or self._claimed.get(log) == incarnation:
@@ -97,13 +98,13 @@ class ProgressSubscription:
             return  # the plan of the log reports that
         self._claimed[log] = incarnation
 
-    async def advance(self, log: str, incarnation: str, to: NextMessage, query_id: str) -> None:
+    async def advance(self, log: str, incarnation: str, to: MessagePosition, query_id: str) -> None:
         """Acknowledge all messages before `to`, which were read. Raises `MagnetarException`."""
         await self._admin.reading.advance_progress(
             log, incarnation, self._subscription, to, owner=query_id, owner_name=self._owner_name
         )
 
-    async def _create_or_claim(self, log: str, incarnation: str, position: NextMessage, query_id: str = "") -> None:
+    async def _create_or_claim(self, log: str, incarnation: str, position: MessagePosition, query_id: str = "") -> None:
         try:
             self._positions[log] = await self._admin.reading.advance_progress(
                 log,

@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar import MessageId
-from magnetar.admin.reading import NextMessage
+from magnetar.admin.reading import MessagePosition
 from magnetar.exceptions import MagnetarException, TopicNotFound
 from magnetar_spark.broker_requests import gather_bounded
 from magnetar_spark.leases.lease import create_lease
@@ -87,7 +87,7 @@ class TopicStream:
         self._plans: dict[str, LogPlan] = {}
         # The end of the query, once it is fixed.
         self._target: dict[str, LogOffset] | None = None
-        self._committed: dict[str, NextMessage] = {}
+        self._committed: dict[str, MessagePosition] = {}
         # The last plan of each log: what must be retained from its `requested_start` on.
         self._last_plans: dict[str, LogPlan] = {}
         self._idle_since: float | None = None
@@ -251,7 +251,7 @@ class TopicStream:
             return None
         return LogOffset(found.incarnation, found.place, query_id=self._query_id)
 
-    def _get_stop(self, log: str) -> NextMessage | None:
+    def _get_stop(self, log: str) -> MessagePosition | None:
         """Return the position up to which the log may be read; None: up to its end."""
         if self._target is None:
             return None

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from magnetar.admin.reading import NextMessage, Plan
+from magnetar.admin.reading import MessagePosition, Plan
 from magnetar.exceptions import MagnetarException, TopicNotFound
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_spark.errors import NotReadNow
@@ -61,7 +61,7 @@ class BrokerClient:
 
     async def locate_entries(self, ledger_id: int, first: int, last: int) -> EntryLocations | Deletion:
         """Request a new plan; see `entry_prefetch.LocateEntries`."""
-        start, stop = NextMessage(ledger_id, first, 0), NextMessage(ledger_id, last + 1, 0)
+        start, stop = MessagePosition(ledger_id, first, 0), MessagePosition(ledger_id, last + 1, 0)
         try:
             plan = await self._admin.reading.plan(
                 self._slice.log, incarnation=self._slice.incarnation, start=start, stop=stop, fresh=True

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from magnetar.admin import AsyncAdmin
-from magnetar.admin.reading import NextMessage, Piece, Plan
+from magnetar.admin.reading import MessagePosition, Piece, Plan
 from magnetar.exceptions import MagnetarException
 from magnetar_bookie.read.entry_reader import EntriesNotRead, EntryReader
 from magnetar_bookie.read.record import extract_entry
@@ -51,7 +51,7 @@ class PlanReader(Host):
         if chance.random() < 0.5:
             lease_id, read_id = _SHARED_LEASE, lease_id
         lease_ms = chance.choice((1_000, 4_000, 20_000))
-        start, incarnation = NextMessage(0, 0), ""
+        start, incarnation = MessagePosition(0, 0), ""
         grant: PlanGrant | None = None
         for _ in range(1 + chance.below(4)):
             if grant is not None:

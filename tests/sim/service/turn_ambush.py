@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from magnetar import MessageId
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.grpc.consume_stream import ConsumeStream
-from magnetar_broker.topic.topic import Topic
+from magnetar_broker.topics.topic import Topic
 from magnetar_protos.broker_pb2 import ConsumeRequest, OpenConsumer, StartAt
 from magnetar_wire.topic_name import TopicName
 from tests.sim.process import Process

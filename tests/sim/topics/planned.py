@@ -16,8 +16,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final
 
-from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage
-from magnetar_broker.core.position import EARLIEST, Position
+from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition
+from magnetar_broker.managed_ledger.position import EARLIEST, Position
 from magnetar_protos.reading_pb2 import PlanAnswer
 from tests.sim.invariants.history import Violation
 
@@ -31,23 +31,23 @@ NEAR_LEDGERS: Final = BEFORE_LEDGERS - 1
 class Planned:
     def __init__(self) -> None:
         # By incarnation: where the follower has come, and all that it was told of.
-        self.places: dict[str, NextMessage] = {}
+        self.places: dict[str, MessagePosition] = {}
         self._entries: dict[str, dict[Position, None]] = {}
         # Likewise: where the follower began, and from where on it keeps the log.
-        self._began: dict[str, NextMessage] = {}
-        self.needed: dict[str, NextMessage] = {}
+        self._began: dict[str, MessagePosition] = {}
+        self.needed: dict[str, MessagePosition] = {}
         # Likewise, by message: how many chunks it has, and where those are that were acknowledged.
         self._chunks: dict[str, dict[str, tuple[int, dict[int, Position]]]] = {}
 
     def chunk_stored(self, incarnation: str, message: str, number: int, chunks: int, position: Position) -> None:
         self._chunks.setdefault(incarnation, {}).setdefault(message, (chunks, {}))[1][number] = position
 
-    def place(self, incarnation: str) -> NextMessage:
+    def place(self, incarnation: str) -> MessagePosition:
         return self.places.get(incarnation, BEFORE_ALL)
 
-    def answered(self, plan: PlanAnswer, begin: NextMessage, acknowledged: Iterable[Position]) -> None:
+    def answered(self, plan: PlanAnswer, begin: MessagePosition, acknowledged: Iterable[Position]) -> None:
         """`acknowledged`: before the plan was asked for."""
-        start, stop = (NextMessage(one.ledger_id, one.entry_id, one.batch_index) for one in (plan.start, plan.stop))
+        start, stop = (MessagePosition(one.ledger_id, one.entry_id, one.batch_index) for one in (plan.start, plan.stop))
         named = [
             Position(piece.ledger_id, entry_id)
             for piece in plan.pieces
@@ -55,28 +55,28 @@ class Planned:
         ]
         if not begin <= start <= stop:
             raise Violation("SPK-5", f"a plan from {begin} goes from {start} to {stop}")
-        end = NextMessage(plan.end.ledger_id, plan.end.entry_id, plan.end.batch_index)
+        end = MessagePosition(plan.end.ledger_id, plan.end.entry_id, plan.end.batch_index)
         if begin > end:
             # The reader takes that for a loss. The broker that answered has lost the topic, and did not make sure.
             raise Violation("SPK-1", f"a plan is asked for from {begin} on, and the log is said to end at {end}")
         entries = self._entries.setdefault(plan.incarnation, {})
         last = next(reversed(entries), EARLIEST)
         for position in named:
-            if not (last < position and start <= NextMessage(*position) < stop):
+            if not (last < position and start <= MessagePosition(*position) < stop):
                 raise Violation("SPK-5", f"a plan from {start} to {stop} names {position} behind {last}")
             last = position
             entries[position] = None
         if plan.messages != len(named):
             raise Violation("SPK-5", f"a plan of {len(named)} entries is said to have {plan.messages} messages")
         for position in acknowledged:
-            if start <= NextMessage(*position) < stop and position not in entries:
+            if start <= MessagePosition(*position) < stop and position not in entries:
                 raise Violation("SPK-5", f"{position} was acknowledged, and the plan from {start} to {stop} lacks it")
         self.places[plan.incarnation] = stop
 
-    def answered_before(self, plan: PlanAnswer, begin: NextMessage) -> None:
+    def answered_before(self, plan: PlanAnswer, begin: MessagePosition) -> None:
         """Check the chunks in front of a plan's range. `answered` has recorded the plan already."""
         end, needed = (
-            NextMessage(one.ledger_id, one.entry_id, one.batch_index) for one in (plan.end, plan.needed_from)
+            MessagePosition(one.ledger_id, one.entry_id, one.batch_index) for one in (plan.end, plan.needed_from)
         )
         began = self._began.setdefault(plan.incarnation, end)
         if needed > end:
@@ -92,7 +92,7 @@ class Planned:
         )
         passed = sorted({one.ledger_id for one in self._entries[plan.incarnation] if one.ledger_id < begin.ledger_id})
         for message, (chunks, positions) in self._chunks.get(plan.incarnation, {}).items():
-            if len(positions) < chunks or positions[chunks - 1] not in here or NextMessage(*positions[0]) < began:
+            if len(positions) < chunks or positions[chunks - 1] not in here or MessagePosition(*positions[0]) < began:
                 continue
             if len(passed) - bisect_left(passed, positions[0].ledger_id) > NEAR_LEDGERS:
                 continue

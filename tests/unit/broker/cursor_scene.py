@@ -10,9 +10,9 @@ from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata import LedgerState
 from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker import paths
-from magnetar_broker.core.position import Position
-from magnetar_broker.managed_ledger.cursor_deletion import delete_cursors
-from magnetar_broker.managed_ledger.cursor_table import CursorTable
+from magnetar_broker.cursors.cursor_deletion import delete_cursors
+from magnetar_broker.cursors.cursor_table import CursorTable
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.settings.managed_ledgers import CursorSettings
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import ABSENT

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import EntriesOf, MessagesOf, Unopened
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode
 from tests.unit.broker.fake_log import FakeLog
 

@@ -12,13 +12,13 @@ from magnetar_bookie import paths as bookie_paths
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore
 from magnetar_broker import paths
-from magnetar_broker.core.log_entry import Chunk, LogEntry, NewEntry
-from magnetar_broker.core.position import EARLIEST, Position
+from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.interface import Log
+from magnetar_broker.managed_ledger.log_entry import Chunk, LogEntry, NewEntry
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.managed_ledger.position import EARLIEST, Position
 from magnetar_broker.settings.managed_ledgers import CursorSettings, ManagedLedgerSettings
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import Change

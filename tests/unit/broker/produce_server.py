@@ -8,8 +8,8 @@ from typing import Any
 
 from magnetar_broker.server.grpc.produce_stream import ProduceStream
 from magnetar_broker.settings.topics import TopicSettings
-from magnetar_broker.topic.publish_budget import PublishBudget
-from magnetar_broker.topic.topics import Topics
+from magnetar_broker.topics.publish_budget import PublishBudget
+from magnetar_broker.topics.topics import Topics
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.transport import Peer, Stream
 from tests.produce_client import ProduceClient

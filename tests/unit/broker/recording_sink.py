@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from magnetar_broker.core.position import Position
-from magnetar_broker.topic.consumer import Consumer, DeliveryRun
+from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.topics.consumer import Consumer, DeliveryRun
 from magnetar_protos.broker_pb2 import Problem
 
 __all__ = ["RecordingSink"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from magnetar_broker.core.position import Position
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
-from magnetar_broker.topic.consumer import Consumer
-from magnetar_broker.topic.subscription_stats import SubscriptionStats
-from magnetar_broker.topic.subscriptions import Subscriptions
+from magnetar_broker.topics.consumer import Consumer
+from magnetar_broker.topics.subscription_stats import SubscriptionStats
+from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
     Acknowledge,
     BatchMessages,

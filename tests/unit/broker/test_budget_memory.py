@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from magnetar_broker.core.append_queue import AppendDone, AppendQueue
-from magnetar_broker.core.counters import BrokerCounters, TopicCounters
-from magnetar_broker.core.log_entry import LogEntry, NewEntry
-from magnetar_broker.core.position import Position
+from magnetar_broker.counters import BrokerCounters, TopicCounters
 from magnetar_broker.errors import TopicUnloaded
+from magnetar_broker.managed_ledger.append_queue import AppendDone, AppendQueue
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
-from magnetar_broker.topic.producer import Producer
-from magnetar_broker.topic.publish_budget import PublishBudget
+from magnetar_broker.managed_ledger.log_entry import LogEntry, NewEntry
+from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.topics.producer import Producer
+from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
 from magnetar_wire.topic_name import TopicName

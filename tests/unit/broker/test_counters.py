@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar_broker.core.counters import BrokerCounters, Deliveries, Traffic
+from magnetar_broker.counters import BrokerCounters, Deliveries, Traffic
 
 
 def test_rate_is_the_increase_since_the_previous_sample() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from magnetar_bookie.read.striping import Striping
+from magnetar_broker.cursors.cursor_table import CursorTable
+from magnetar_broker.cursors.durable_cursor import DurableCursor
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.cursor_table import CursorTable
-from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.transport import Disconnected

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from magnetar_bookie.read.striping import Striping
+from magnetar_broker.cursors.cursor_table import CursorTable
+from magnetar_broker.cursors.opening_slots import FIRST_SLICE_S, OpeningSlots
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
-from magnetar_broker.managed_ledger.opening_places import FIRST_SLICE_S, OpeningPlaces
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.randomness import SeededRandomness
@@ -58,7 +58,7 @@ class Reads:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.places = OpeningPlaces(2, self.clock)
+        self.places = OpeningSlots(2, self.clock)
         self.running: dict[str, asyncio.Future[None]] = {}
 
     async def read(self, name: str) -> str:

@@ -10,11 +10,11 @@ import pytest
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.paths import ledger as ledger_path
+from magnetar_broker.cursors import durable_cursor
+from magnetar_broker.cursors.cursor_nodes import CursorNodes
+from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger import durable_cursor
-from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
-from magnetar_broker.managed_ledger.cursor_table import CursorTable
-from magnetar_broker.managed_ledger.trimming import delete_ledgers
+from magnetar_broker.managed_ledger.trimmer import delete_ledgers
 from magnetar_broker.settings.managed_ledgers import CursorSettings
 from magnetar_metadata.store import ANY
 from magnetar_protos.broker_pb2 import ErrorCode

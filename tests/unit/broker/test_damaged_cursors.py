@@ -8,15 +8,15 @@ import contextlib
 import pytest
 
 from magnetar_broker import paths
-from magnetar_broker.core.position import Position
+from magnetar_broker.cursors.cursor_nodes import CursorNodes
+from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.errors import BrokerError, DamagedCursor, TopicUnloaded
-from magnetar_broker.managed_ledger.cursor_nodes import CursorNodes
-from magnetar_broker.managed_ledger.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.interface import Log
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.seen_topic import see_topic
 from magnetar_broker.settings.delivery import SubscriptionSettings
-from magnetar_broker.topic.start_place import StartPlace, find_start
-from magnetar_broker.topic.subscriptions import Subscriptions
+from magnetar_broker.topics.start_position import StartPosition, find_start
+from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_metadata.compare_and_set import encode_first_value
 from magnetar_metadata.store import ANY
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt
@@ -315,7 +315,7 @@ async def test_reset_seeks_a_cursor_that_opens_during_the_reset(monkeypatch: pyt
     """CHK-69: the position is looked for in the log, and the bookies are back before it is found."""
     find = find_start
 
-    async def find_late(log: Log, start: StartAt) -> StartPlace:
+    async def find_late(log: Log, start: StartAt) -> StartPosition:
         bring_back_bookies(scene_of_test[0])
         while tables[0].get("bad") is None:
             await asyncio.sleep(0)
@@ -327,7 +327,7 @@ async def test_reset_seeks_a_cursor_that_opens_during_the_reset(monkeypatch: pyt
     async with running_cursor_scene() as scene:
         scene_of_test.append(scene)
         tables.append(await open_without_bookies(scene))
-        monkeypatch.setattr("magnetar_broker.topic.subscriptions.find_start", find_late)
+        monkeypatch.setattr("magnetar_broker.topics.subscriptions.find_start", find_late)
         await subscriptions_of(scene, tables[0]).reset("bad", LATEST)
         cursor = tables[0].get("bad")
         assert cursor is not None

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from magnetar_broker.core.dispatch.active_choice import choose_active
-from magnetar_broker.core.dispatch.consumer_state import ConsumerState
-from magnetar_broker.core.dispatch.dispatch import Deliverable, DispatchLimits
-from magnetar_broker.core.dispatch.entry_numbers import EntryNumbers
-from magnetar_broker.core.dispatch.past_deliveries import PastDeliveries
-from magnetar_broker.core.dispatch.position_set import PositionSet
-from magnetar_broker.core.dispatch.round_robin import RoundRobin
-from magnetar_broker.core.log_entry import Chunk, LogEntry
-from magnetar_broker.core.position import Position
+from magnetar_broker.managed_ledger.log_entry import Chunk, LogEntry
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
+from magnetar_broker.topics.dispatch.active_choice import choose_active
+from magnetar_broker.topics.dispatch.consumer_state import ConsumerState
+from magnetar_broker.topics.dispatch.dispatch import Deliverable, DispatchLimits
+from magnetar_broker.topics.dispatch.entry_numbers import EntryNumbers
+from magnetar_broker.topics.dispatch.past_deliveries import PastDeliveries
+from magnetar_broker.topics.dispatch.position_set import PositionSet
+from magnetar_broker.topics.dispatch.round_robin import RoundRobin
 
 
 class _Outlet:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar_broker.core.ledger_backoff import LedgerBackoff
+from magnetar_broker.managed_ledger.ledger_backoff import LedgerBackoff
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from tests.unit.broker.log_scene import numbered, running_log_scene
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar_broker.core.log_entry import NewEntry
-from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, DamagedEntry, TopicUnloaded
+from magnetar_broker.managed_ledger.log_entry import NewEntry
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.metadata.server import Fault

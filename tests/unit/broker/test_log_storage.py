@@ -8,10 +8,10 @@ from contextlib import suppress
 import pytest
 
 from magnetar_broker import paths
-from magnetar_broker.core.position import EARLIEST, LATEST, Position
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger import trimming
+from magnetar_broker.managed_ledger import trimmer as trimming
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger, delete_topic, topic_exists
+from magnetar_broker.managed_ledger.position import EARLIEST, LATEST, Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import ABSENT, Check, Put

@@ -10,15 +10,15 @@ import pytest
 
 from magnetar_broker import paths
 from magnetar_broker.catalog.catalog import Catalog
-from magnetar_broker.core.namespace_leases import (
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger import topic_node
+from magnetar_broker.managed_ledger.namespace_lease_rules import (
     LapseDetector,
     end_lease,
     hold_lease,
     leases_for_topic,
     remove_lapsed,
 )
-from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger import topic_node
 from magnetar_broker.managed_ledger.namespace_leases import NamespaceLeaseSweeper, read_leases_for
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import ANY, Change, ChangeResult, Delete

@@ -16,11 +16,11 @@ from magnetar_bookie.read.record import extract_entry
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker.admin.ledger_locations import LedgerLocations
 from magnetar_broker.admin.read_planner import ReadPlanner
-from magnetar_broker.core.log_entry import Chunk
-from magnetar_broker.core.next_message import BEFORE_ALL, NextMessage, end_of
-from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.managed_ledger.log_entry import Chunk
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, end_of
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos import reading_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -41,14 +41,14 @@ def making(client: LedgerClient) -> ReadPlanner:
     return ReadPlanner(LedgerLocations(client), lambda ids, listener: {one: f"{one}:1" for one in ids})
 
 
-def request(start: NextMessage, **others: Any) -> pb.PlanRequest:
+def request(start: MessagePosition, **others: Any) -> pb.PlanRequest:
     ledger_id, entry_id, batch_index = start
-    at = pb.NextMessage(ledger_id=ledger_id, entry_id=entry_id, batch_index=batch_index)
+    at = pb.MessagePosition(ledger_id=ledger_id, entry_id=entry_id, batch_index=batch_index)
     return pb.PlanRequest(start=at, **others)
 
 
-def place(message: pb.NextMessage) -> NextMessage:
-    return NextMessage(message.ledger_id, message.entry_id, message.batch_index)
+def place(message: pb.MessagePosition) -> MessagePosition:
+    return MessagePosition(message.ledger_id, message.entry_id, message.batch_index)
 
 
 def payloads(scene: Scene, plan: pb.PlanAnswer) -> list[bytes]:
@@ -87,7 +87,7 @@ async def test_reader_following_plans_gets_each_message_once_in_order(seed: int)
         plans = making(client)
         wanted: list[bytes] = []
         found: list[bytes] = []
-        reader = NextMessage(0, 0, 0)
+        reader = MessagePosition(0, 0, 0)
 
         async def append() -> None:
             messages = chance.choice((0, 0, 1, 5))
@@ -138,7 +138,7 @@ async def _running_log() -> AsyncIterator[tuple[Scene, ManagedLedger, ReadPlanne
 
 async def test_plan_is_recomputed_if_ledger_is_trimmed_before_answer() -> None:
     async with _running_log() as (scene, log, plans):
-        begin = place((await plans.plan(log, request(NextMessage(0, 0, 0)))).start)
+        begin = place((await plans.plan(log, request(MessagePosition(0, 0, 0)))).start)
         find = plans._locations.find
 
         async def trimmed_first(*arguments: Any, **named: Any) -> Any:
@@ -159,7 +159,7 @@ async def test_plan_is_recomputed_if_ledger_is_trimmed_during_read(
     """A bookie gives an entry whose ledger has just left the list: nothing is planned by what it says."""
 
     async with _running_log() as (scene, log, plans):
-        begin = place((await plans.plan(log, request(NextMessage(0, 0, 0)))).start)
+        begin = place((await plans.plan(log, request(MessagePosition(0, 0, 0)))).start)
         look = ManagedLedger.record_at
 
         async def trimmed_meanwhile(log: ManagedLedger, position: Position) -> bytes | None:
@@ -168,7 +168,7 @@ async def test_plan_is_recomputed_if_ledger_is_trimmed_during_read(
             return record
 
         monkeypatch.setattr(ManagedLedger, "record_at", trimmed_meanwhile)
-        stop = pb.NextMessage(ledger_id=begin.ledger_id, entry_id=1) if with_stop else None
+        stop = pb.MessagePosition(ledger_id=begin.ledger_id, entry_id=1) if with_stop else None
         plan = await plans.plan(log, request(begin._replace(batch_index=1), stop=stop))
         assert plan.begins_in_deleted
         assert payloads(scene, plan) == ([] if with_stop else [b"%d" % one for one in range(3, 10) for _ in range(2)])
@@ -180,7 +180,7 @@ async def test_needed_from_covers_the_start_of_a_chunked_message() -> None:
     async with running_log_scene() as scene:
         log = await scene.open()
 
-        async def needed(before_ledgers: int = 8) -> NextMessage:
+        async def needed(before_ledgers: int = 8) -> MessagePosition:
             begin = end_of(log.listed)
             asked = request(begin, before_ledgers=before_ledgers, before_bytes=1_000_000)
             answer = await scene.patiently(making(scene.client).plan(log, asked))
@@ -191,17 +191,17 @@ async def test_needed_from_covers_the_start_of_a_chunked_message() -> None:
         await scene.append(log, b"first chunk", chunk=Chunk(1, 0, last=False))
         first = log.listed.last
         assert first.entry_id == 0
-        assert await needed() == NextMessage(*first)
+        assert await needed() == MessagePosition(*first)
         await scene.append(log, *numbered(20))
         # Where a ledger had chunks, the next one may have some; that one had none.
         assert [one.chunks for one in log.listed.ledgers] == [False] * 3 + [True] * 2 + [False] * 5
-        assert await needed() == NextMessage(*first)
+        assert await needed() == MessagePosition(*first)
         assert await needed(before_ledgers=4) == BEFORE_ALL
         log = await scene.open(await scene.another())
-        assert await needed() == NextMessage(*first)
+        assert await needed() == MessagePosition(*first)
         await scene.append(log, *numbered(2))
         await scene.append(log, b"last chunk", chunk=Chunk(1, 1, last=True))
-        assert await needed(before_ledgers=4) == NextMessage(*log.listed.last)
+        assert await needed(before_ledgers=4) == MessagePosition(*log.listed.last)
 
 
 @pytest.mark.parametrize("begun_before", [False, True])
@@ -215,12 +215,12 @@ async def test_a_broker_that_has_lost_the_topic_releases_no_ledger_that_it_does_
         await scene.append(lost, *numbered(4))
         if begun_before:
             await scene.append(lost, b"first chunk", chunk=Chunk(1, 0, last=False))
-            first = NextMessage(*lost.listed.last)
+            first = MessagePosition(*lost.listed.last)
         await scene.append(lost, *numbered(4))
         log = await scene.open(await scene.another())
         if not begun_before:
             await scene.append(log, b"first chunk", chunk=Chunk(1, 0, last=False))
-            first = NextMessage(*log.listed.last)
+            first = MessagePosition(*log.listed.last)
         await scene.append(log, *numbered(4))
         start = end_of(log.listed)
         assert start > end_of(lost.listed)
@@ -230,7 +230,7 @@ async def test_a_broker_that_has_lost_the_topic_releases_no_ledger_that_it_does_
         assert scene.lost
         answer = await scene.patiently(plans.plan(log, asked))
         assert not answer.pieces
-        assert place(answer.needed_from) == NextMessage(first.ledger_id, 0)
+        assert place(answer.needed_from) == MessagePosition(first.ledger_id, 0)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -260,7 +260,7 @@ async def test_plan_fails_and_names_a_deleted_ledger() -> None:
         lost = log.listed.ledgers[1].ledger_id
         await scene.client.ledgers.change_metadata(lost, ledger_metadata.make_tombstone)
         with pytest.raises(BrokerError, match=f"ledger {lost} was deleted") as told:
-            await plans.plan(log, request(NextMessage(0, 0, 0)))
+            await plans.plan(log, request(MessagePosition(0, 0, 0)))
         assert told.value.code == ErrorCode.PERSISTENCE_ERROR
 
 
@@ -281,7 +281,7 @@ async def test_an_entry_that_is_lost_or_damaged_stops_no_plan(lost: set[int], da
                     records[entry_id] = record[:-1] + bytes([record[-1] ^ 1])
         everything = {Position(one.ledger_id, at) for one in log.listed.ledgers for at in range(one.entries)}
         for limits in ({"max_messages": 5}, {"max_messages": 1}, {"max_bytes": 150}, {"max_messages": 2}):
-            at, named = NextMessage(0, 0, 0), set[Position]()
+            at, named = MessagePosition(0, 0, 0), set[Position]()
             plans = making(scene.client)
             while at < end_of(log.listed):
                 plan = await scene.patiently(plans.plan(log, request(at, **limits)))
@@ -304,7 +304,7 @@ async def test_an_entry_that_may_be_there_is_waited_for() -> None:
         ledger_id = log.listed.ledgers[1].ledger_id
         for bookie in scene.bookies.values():
             bookie.failing.add("read")
-        begin = NextMessage(ledger_id, 1, 0)
+        begin = MessagePosition(ledger_id, 1, 0)
         with pytest.raises(BrokerError, match=f"{ledger_id}:1 can't be read now") as told:
             await scene.patiently(plans.plan(log, request(begin)))
         assert told.value.code == ErrorCode.PERSISTENCE_ERROR
@@ -318,7 +318,7 @@ async def test_ledger_locations_are_cached_until_fresh_ones_are_requested() -> N
         ledger_id = log.listed.ledgers[0].ledger_id
 
         async def bookies(**how: bool) -> list[str]:
-            answer = await plans.plan(log, request(NextMessage(0, 0, 0), **how))
+            answer = await plans.plan(log, request(MessagePosition(0, 0, 0), **how))
             return list(answer.pieces[0].fragments[0].bookies)
 
         before = await bookies()
@@ -332,16 +332,16 @@ async def test_ledger_locations_are_cached_until_fresh_ones_are_requested() -> N
 
 async def test_a_plan_that_is_cancelled_at_any_point_hinders_no_other() -> None:
     async with _running_log() as (_, log, plans):
-        whole = await plans.plan(log, request(NextMessage(0, 0, 0)))
+        whole = await plans.plan(log, request(MessagePosition(0, 0, 0)))
         for turns in range(40):
-            asked = request(NextMessage(0, 0, 0), max_messages=7, fresh=True)
+            asked = request(MessagePosition(0, 0, 0), max_messages=7, fresh=True)
             task = asyncio.create_task(plans.plan(log, asked))
             for _ in range(turns):
                 await asyncio.sleep(0)
             done = task.done()
             task.cancel()
             await asyncio.wait([task])
-            assert (await plans.plan(log, request(NextMessage(0, 0, 0)))) == whole
+            assert (await plans.plan(log, request(MessagePosition(0, 0, 0)))) == whole
         assert done
 
 
@@ -349,10 +349,10 @@ async def test_a_bookie_that_hangs_delays_the_plans_alone_that_look_at_its_entri
     async with _running_log() as (scene, log, plans):
         for bookie in scene.bookies.values():
             bookie.hanging.add("read")
-        waits = asyncio.create_task(plans.plan(log, request(NextMessage(0, 0, 0), max_messages=3)))
+        waits = asyncio.create_task(plans.plan(log, request(MessagePosition(0, 0, 0), max_messages=3)))
         await scene.idle()
         assert not waits.done()
-        plan = await plans.plan(log, request(NextMessage(0, 0, 0)))
+        plan = await plans.plan(log, request(MessagePosition(0, 0, 0)))
         assert plan.messages == 20
         waits.cancel()
         await asyncio.wait([waits])
@@ -368,7 +368,7 @@ async def test_an_answer_is_bounded_however_many_ledgers_there_are(monkeypatch: 
         log = await scene.open(options=one)
         await scene.append(log, *numbered(9))
         monkeypatch.setattr("magnetar_broker.admin.read_planner.MAX_PIECES", 4)
-        plans, reader, found = making(scene.client), NextMessage(0, 0, 0), list[bytes]()
+        plans, reader, found = making(scene.client), MessagePosition(0, 0, 0), list[bytes]()
         for pieces in (4, 4, 1):
             plan = await plans.plan(log, request(reader))
             assert len(plan.pieces) == pieces
@@ -377,5 +377,5 @@ async def test_an_answer_is_bounded_however_many_ledgers_there_are(monkeypatch: 
         assert found == numbered(9)
         # So many bookies that fewer pieces fit: it is planned anew, with as many as do.
         monkeypatch.setattr("magnetar_broker.admin.read_planner._MAX_FRAGMENTS", 2)
-        plan = await plans.plan(log, request(NextMessage(0, 0, 0)))
+        plan = await plans.plan(log, request(MessagePosition(0, 0, 0)))
         assert len(plan.pieces) == 1

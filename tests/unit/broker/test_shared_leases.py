@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from magnetar_broker.core.lease_reads import FINISHED_SHARE, MAX_PARTS, MAX_READS, RENEWED_SHARE, LeaseReads
-from magnetar_broker.core.leases import Lease, Leases, encoded
-from magnetar_broker.core.position import LATEST
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.lease_reads import FINISHED_SHARE, MAX_PARTS, MAX_READS, RENEWED_SHARE, LeaseReads
+from magnetar_broker.managed_ledger.lease_rules import Lease, Leases, encoded
+from magnetar_broker.managed_ledger.position import LATEST
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.randomness import SeededRandomness

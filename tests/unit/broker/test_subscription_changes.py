@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.topic.consumer import Consumer
-from magnetar_broker.topic.subscription_changes import SubscriptionChanges
-from magnetar_broker.topic.subscriptions import Subscriptions
-from magnetar_broker.topic.tasks_in_order import TasksInOrder
+from magnetar_broker.topics.consumer import Consumer
+from magnetar_broker.topics.subscription_changes import SubscriptionChanges
+from magnetar_broker.topics.subscriptions import Subscriptions
+from magnetar_broker.topics.tasks_in_order import TasksInOrder
 from magnetar_protos.broker_pb2 import ErrorCode, SubscriptionType
 from tests.unit.broker.subscription_scene import EARLIEST, LATEST, Scene, ack, at_place, settle
 

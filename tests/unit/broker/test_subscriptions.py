@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.topic.acknowledgements import check_ranges
+from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.topics.acknowledgments import check_ranges
 from magnetar_protos.broker_pb2 import Acknowledge, EntryRange, ErrorCode, MessagePlace, StartAt, SubscriptionType
 from tests.unit.broker.recording_sink import RecordingSink
 from tests.unit.broker.subscription_scene import (

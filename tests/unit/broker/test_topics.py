@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from magnetar_broker.core.position import EARLIEST, Position
 from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.managed_ledger.position import EARLIEST, Position
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.settings.topics import TopicSettings
-from magnetar_broker.topic.housekeeping import Housekeeping
-from magnetar_broker.topic.topic import Topic
+from magnetar_broker.topics.housekeeping import Housekeeping
+from magnetar_broker.topics.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.bundles import BundleRange

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from magnetar_broker.core.counters import BrokerCounters
-from magnetar_broker.core.position import Position
+from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.settings.topics import TopicSettings
-from magnetar_broker.topic.topic import Topic
-from magnetar_broker.topic.topics import Topics
+from magnetar_broker.topics.topic import Topic
+from magnetar_broker.topics.topics import Topics
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies

@@ -10,11 +10,11 @@ from typing import Any
 from magnetar import aio
 from magnetar._message import Message
 from magnetar.aio._consumer import Consumer
-from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.server.grpc.consume_stream import ConsumeStream
 from magnetar_broker.settings.delivery import SubscriptionSettings
-from magnetar_broker.topic.subscriptions import Subscriptions
+from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
     ConsumeRequest,
     ErrorCode,

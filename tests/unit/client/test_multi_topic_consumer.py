@@ -18,7 +18,7 @@ from magnetar.exceptions import (
     OperationNotSupported,
     Timeout,
 )
-from magnetar_broker.topic.subscriptions import Subscriptions
+from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import ErrorCode
 from tests.running import until
 from tests.unit.client.consume_scene import client_of, payloads, receive

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from magnetar import MessageId
-from magnetar.admin import LogPlace, NextMessage, Piece, PieceFragment, Plan
+from magnetar.admin import LogPlace, MessagePosition, Piece, PieceFragment, Plan
 from magnetar.exceptions import ConsumerBusy, NotAllowedError, NotFound, TopicNotFound
 from magnetar_spark.log_slice import LogSlice
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["FakeService", "StoredTopic"]
 
-NOWHERE: Final = NextMessage(0, 0, 0)
+NOWHERE: Final = MessagePosition(0, 0, 0)
 _BYTES_EACH: Final = 100
 # Within the class `list` is a request.
 Names: TypeAlias = list[str]
@@ -40,10 +40,10 @@ class StoredTopic:
     # The number of messages that were ever published.
     published: int = 0
     # Messages before this position were deleted.
-    deleted_before: NextMessage = NOWHERE
+    deleted_before: MessagePosition = NOWHERE
     # By the lease's id, and behind it that of the read that has it.
     leases: dict[bytes, tuple[int, int]] = field(default_factory=dict)
-    progress: dict[str, NextMessage] = field(default_factory=dict)
+    progress: dict[str, MessagePosition] = field(default_factory=dict)
     progress_owners: dict[str, tuple[str, str]] = field(default_factory=dict)
     # Names of subscriptions that consumers have created.
     consumed: set[str] = field(default_factory=set)
@@ -66,25 +66,25 @@ class StoredTopic:
 
     def delete_ledgers_before(self, ledger_id: int) -> None:
         self.entries = {at: held for at, held in self.entries.items() if at[0] >= ledger_id}
-        self.deleted_before = max(self.deleted_before, NextMessage(ledger_id, 0, 0))
+        self.deleted_before = max(self.deleted_before, MessagePosition(ledger_id, 0, 0))
 
-    def position_of(self, message: int) -> NextMessage:
+    def position_of(self, message: int) -> MessagePosition:
         for (ledger, entry), held in self.entries.items():
             if message in held:
-                return NextMessage(ledger, entry, held.index(message))
+                return MessagePosition(ledger, entry, held.index(message))
         raise AssertionError(f"there is no message {message}")
 
     @property
-    def first(self) -> NextMessage:
-        return NextMessage(*min(self.entries), 0) if self.entries else self.end
+    def first(self) -> MessagePosition:
+        return MessagePosition(*min(self.entries), 0) if self.entries else self.end
 
     @property
-    def end(self) -> NextMessage:
-        return NextMessage(self.ledger_id, self._next_entry(), 0)
+    def end(self) -> MessagePosition:
+        return MessagePosition(self.ledger_id, self._next_entry(), 0)
 
-    def between(self, start: NextMessage, stop: NextMessage) -> list[tuple[NextMessage, int]]:
+    def between(self, start: MessagePosition, stop: MessagePosition) -> list[tuple[MessagePosition, int]]:
         positions = [
-            (NextMessage(*at, index), message)
+            (MessagePosition(*at, index), message)
             for at, held in sorted(self.entries.items())
             for index, message in enumerate(held)
         ]
@@ -154,7 +154,7 @@ class FakeService:
                 stop = piece.stop_after_messages if entry == piece.last_entry_id else 0
                 yield from held[skip : stop or len(held)]
 
-    def _take(self, log: str, start: NextMessage, lease_id: bytes, lease_ms: int) -> None:
+    def _take(self, log: str, start: MessagePosition, lease_id: bytes, lease_ms: int) -> None:
         if lease_ms:
             self._log(log).leases[lease_id] = (start.ledger_id, lease_ms)
 
@@ -197,7 +197,7 @@ class FakeService:
             # The time of a lost entry is unknown, so the search within the ledger stops there.
             lost = [at for at in sorted(there.lost) if entries and at[0] == entries[0][0]]
             entries = sorted(lost[:1] + entries[:1])
-            return LogPlace(there.incarnation, NextMessage(*entries[0]) if entries else there.end, there.retained)
+            return LogPlace(there.incarnation, MessagePosition(*entries[0]) if entries else there.end, there.retained)
         assert start == MessageId.latest
         return LogPlace(there.incarnation, there.end, there.retained)
 
@@ -206,8 +206,8 @@ class FakeService:
         log: str,
         *,
         incarnation: str = "",
-        start: NextMessage,
-        stop: NextMessage | None = None,
+        start: MessagePosition,
+        stop: MessagePosition | None = None,
         max_messages: int = 0,
         max_bytes: int = 0,
         lease_ms: int = 0,
@@ -251,7 +251,7 @@ class FakeService:
             lease_until_ms=0,
             retained=there.retained,
             end_index=there.published,
-            needed_from=NextMessage(begin.ledger_id - there.reach_ledgers, 0, 0) if there.reach_ledgers else begin,
+            needed_from=MessagePosition(begin.ledger_id - there.reach_ledgers, 0, 0) if there.reach_ledgers else begin,
             trimmed=there.deleted_before > NOWHERE,
         )
 
@@ -291,12 +291,12 @@ class FakeService:
         log: str,
         incarnation: str,
         subscription: str,
-        to: NextMessage,
+        to: MessagePosition,
         *,
         only_make: bool = False,
         owner: str = "",
         owner_name: str = "",
-    ) -> NextMessage:
+    ) -> MessagePosition:
         self._record("advance_progress")
         progress, owners = self._log(log).progress, self._log(log).progress_owners
         if subscription in self._log(log).consumed:
@@ -330,7 +330,7 @@ class _Partitioned:
     partitions: int
 
 
-def _pieces(log: StoredTopic, taken: Sequence[tuple[NextMessage, int]]) -> list[Piece]:
+def _pieces(log: StoredTopic, taken: Sequence[tuple[MessagePosition, int]]) -> list[Piece]:
     """One for each entry, so that there are many."""
     by_entry: dict[tuple[int, int], Numbers] = {}
     for position, _ in taken:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.admin import NextMessage, Piece, PieceFragment, Plan
+from magnetar.admin import MessagePosition, Piece, PieceFragment, Plan
 from magnetar.exceptions import ConnectError, NotFound, TopicNotFound
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_spark.errors import NotReadNow
@@ -23,7 +23,7 @@ from magnetar_spark.task.entry_prefetch import Deletion, EntryLocations
 from tests.running import GENEROUS_S, until
 
 SLICE = LogSlice("t", 1, "t-partition-1", "i1", (), (), {}, None, Connection("u", ""), True)
-START = NextMessage(0, 0, 0)
+START = MessagePosition(0, 0, 0)
 PIECE = Piece(7, 4, 9, 0, 0, 100, 10, 3, 2, 2, (PieceFragment(0, ("b1", "b2", "b3")),))
 PLAN = Plan("i1", START, START, (PIECE,), {"b1": "h:1"}, 0, 0, False, False, START, START, 0, 0, False)
 
@@ -36,7 +36,7 @@ class Broker:
         self.renewals: list[tuple[str, str, bytes, int]] = []
         self.renewed_reads: set[bytes] = set()
         self.finished: list[tuple[str, bytes, bytes, int, int]] = []
-        self.plans: list[tuple[NextMessage, NextMessage]] = []
+        self.plans: list[tuple[MessagePosition, MessagePosition]] = []
         self.answer: Plan | Exception = PLAN
         self.refusal: Exception | None = None
         self.hangs = False
@@ -50,7 +50,9 @@ class Broker:
         if self.refusal is not None:
             raise self.refusal
 
-    async def plan(self, log: str, *, incarnation: str, start: NextMessage, stop: NextMessage, **_: Any) -> Plan:
+    async def plan(
+        self, log: str, *, incarnation: str, start: MessagePosition, stop: MessagePosition, **_: Any
+    ) -> Plan:
         assert (log, incarnation) == ("t-partition-1", "i1")
         self.plans.append((start, stop))
         if isinstance(self.answer, Exception):
@@ -202,7 +204,7 @@ async def test_new_plan_returns_the_current_locations_of_entries() -> None:
     reading = broker.of(SLICE)
     where = await reading.locate_entries(7, 2, 9)
     assert where == EntryLocations(Striping(3, 2, 2), [Fragment(0, ("b1", "b2", "b3"))], {"b1": "h:1"}, 4)
-    assert broker.plans == [(NextMessage(7, 2, 0), NextMessage(7, 10, 0))]
+    assert broker.plans == [(MessagePosition(7, 2, 0), MessagePosition(7, 10, 0))]
     # If the topic was deleted or recreated, the plan does not show what became of the ledger.
     broker.answer = replace(PLAN, pieces=())
     assert await reading.locate_entries(7, 2, 9) is Deletion.LEDGER

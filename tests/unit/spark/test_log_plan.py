@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from magnetar.admin import AsyncAdmin, NextMessage, Piece, Plan
+from magnetar.admin import AsyncAdmin, MessagePosition, Piece, Plan
 from magnetar_spark.leases.lease import create_lease
 from magnetar_spark.planning.log_plan import LogPlanner
 
-START = NextMessage(9, 3, 1)
+START = MessagePosition(9, 3, 1)
 ANSWER = Plan("i", START, START, (), {}, 0, 0, False, False, START, START, 0, 0, True)
 
 
@@ -33,18 +33,18 @@ class Answers:
 @pytest.mark.parametrize(
     ("first", "before", "entered", "more"),
     [
-        (NextMessage(5, 0), [a_piece(8, 0), a_piece(9, 0)], None, True),
-        (NextMessage(8, 0), [a_piece(8, 0), a_piece(9, 0)], None, False),
+        (MessagePosition(5, 0), [a_piece(8, 0), a_piece(9, 0)], None, True),
+        (MessagePosition(8, 0), [a_piece(8, 0), a_piece(9, 0)], None, False),
         # The range begins within the first message's entry, or at it.
-        (NextMessage(9, 3), [], None, False),
-        (NextMessage(9, 2), [], None, True),
+        (MessagePosition(9, 3), [], None, False),
+        (MessagePosition(9, 2), [], None, True),
         # What the query never had is not missed.
-        (NextMessage(5, 0), [a_piece(8, 0)], NextMessage(8, 0), False),
-        (NextMessage(5, 0), [a_piece(8, 0)], NextMessage(7, 9), True),
+        (MessagePosition(5, 0), [a_piece(8, 0)], MessagePosition(8, 0), False),
+        (MessagePosition(5, 0), [a_piece(8, 0)], MessagePosition(7, 9), True),
     ],
 )
 async def test_whether_there_is_more_than_may_be_looked_through(
-    first: NextMessage, before: list[Piece], entered: NextMessage | None, more: bool
+    first: MessagePosition, before: list[Piece], entered: MessagePosition | None, more: bool
 ) -> None:
     """SPK-1"""
     answer = replace(ANSWER, first=first, before=before, pieces=[a_piece(9, 3)])

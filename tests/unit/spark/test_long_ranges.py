@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from magnetar.admin import AsyncAdmin, NextMessage
+from magnetar.admin import AsyncAdmin, MessagePosition
 from magnetar_spark.batch_reader import _BatchPlanner
 from magnetar_spark.errors import DataLost, PositionBeyondEnd
 from magnetar_spark.leases.lease import create_lease
@@ -81,8 +81,8 @@ async def test_batch_planning_detects_a_recreated_topic(fails: bool) -> None:
 async def test_a_batch_with_positions_behind_the_end_of_its_log_is_refused() -> None:
     """SPK-1: whichever of the two it is, also where nothing would be read between them"""
     end = json.dumps({LOG: ledgers_of_one()["t"].end._asdict()})
-    behind = json.dumps({LOG: NextMessage(200, 0, 0)._asdict()})
-    farther = json.dumps({LOG: NextMessage(300, 0, 0)._asdict()})
+    behind = json.dumps({LOG: MessagePosition(200, 0, 0)._asdict()})
+    farther = json.dumps({LOG: MessagePosition(300, 0, 0)._asdict()})
     for starting, ending, option in (
         ("earliest", behind, "endingOffsets"),
         (behind, "latest", "startingOffsets"),

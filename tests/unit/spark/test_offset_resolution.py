@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from magnetar.admin import AsyncAdmin, NextMessage
+from magnetar.admin import AsyncAdmin, MessagePosition
 from magnetar_spark.batch_reader import _BatchPlanner
 from magnetar_spark.errors import InvalidOptions, PositionOfOtherTopic
 from magnetar_spark.leases.lease import create_lease
@@ -36,7 +36,7 @@ def of_ten_hours() -> FakeService:
 
 
 def at(ledger_id: int) -> str:
-    return json.dumps({"t": NextMessage(ledger_id, 0, 0)._asdict()})
+    return json.dumps({"t": MessagePosition(ledger_id, 0, 0)._asdict()})
 
 
 def hour(number: int) -> str:

@@ -7,7 +7,7 @@ import re
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from magnetar.admin import NextMessage
+from magnetar.admin import MessagePosition
 from magnetar_spark.errors import InvalidColumns, InvalidOptions
 from magnetar_spark.options import other_connectors
 from magnetar_spark.options.columns import COLUMNS
@@ -244,7 +244,7 @@ def test_starting_positions_are_set_by_partition_and_topic() -> None:
     given = '{"t": "latest", "u-partition-1": {"ledger_id": 7, "entry_id": 3, "batch_index": -1}, "w": 1700000000000}'
     bound = batch(startingOffsets=given).starting
     assert bound.get_offset("persistent://public/default/t-partition-5") == "latest"
-    assert bound.get_offset("persistent://public/default/u-partition-1") == NextMessage(7, 3, 0)
+    assert bound.get_offset("persistent://public/default/u-partition-1") == MessagePosition(7, 3, 0)
     assert bound.get_offset("persistent://public/default/u-partition-0") == "earliest"
     assert bound.get_offset("persistent://public/default/w") == 1_700_000_000_000
     with pytest.raises(InvalidOptions, match="which is not read"):
@@ -257,14 +257,14 @@ def test_starting_positions_are_set_by_partition_and_topic() -> None:
 def test_a_position_without_a_topic() -> None:
     """SPK-1: it is taken where one partition is read, and else the error shows how it is written."""
     bound = batch(startingOffsets='{"ledger_id": 7, "entry_id": 3, "batch_index": 2}').starting
-    assert bound.get_offset(LOG) == NextMessage(7, 3, 2)
+    assert bound.get_offset(LOG) == MessagePosition(7, 3, 2)
     bound.check_names("startingOffsets", [LOG])
     for logs in ([], [f"{LOG}-partition-0", f"{LOG}-partition-1"]):
         with pytest.raises(InvalidOptions, match=f"but {len(logs)} partitions are read") as raised:
             bound.check_names("startingOffsets", logs)
         shown = str(raised.value).partition("name it, ")[2]
         written = batch(startingOffsets=shown).starting
-        assert written.get_offset(str(TopicName.parse(logs[0] if logs else "my-topic"))) == NextMessage(7, 3, 2)
+        assert written.get_offset(str(TopicName.parse(logs[0] if logs else "my-topic"))) == MessagePosition(7, 3, 2)
     for text, entry in (("7:3:0", 3), ("10:30", 30), ("7:3:-1", 3)):
         with pytest.raises(
             InvalidOptions, match=rf"startingOffsets is '{text}': write a position as .*: {entry}, .*date"

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from magnetar.admin import AsyncAdmin, NextMessage
+from magnetar.admin import AsyncAdmin, MessagePosition
 from magnetar.exceptions import ConnectError, NotFound
 from magnetar_spark.errors import (
     DataLost,
@@ -640,7 +640,7 @@ async def test_checkpoint_behind_its_subscription_is_read_or_reported_lost() -> 
     await again.commit(end)
     assert log.progress["mine"] == at
     log.delete_ledgers_before(log.position_of(10).ledger_id)
-    shown, checkpoint = ("{}:{}:{}".format(*position) for position in (at, NextMessage(100, 1, 2)))
+    shown, checkpoint = ("{}:{}:{}".format(*position) for position in (at, MessagePosition(100, 1, 2)))
     with pytest.raises(
         DataLost, match=f"Subscription 'mine' is at {shown}, ahead of the checkpoint, which is at {checkpoint}: "
     ):
@@ -657,7 +657,7 @@ async def test_a_position_behind_the_end_of_a_log_is_refused_with_both() -> None
     query = Query(service, failOnDataLoss="false")
     await query.batch()
     end = service["t"].end
-    for beyond in (end._replace(batch_index=1), NextMessage(end.ledger_id + 1, 0, 0)):
+    for beyond in (end._replace(batch_index=1), MessagePosition(end.ledger_id + 1, 0, 0)):
         offsets = json.loads(query.planned[-1])
         offsets[LOG] |= beyond._asdict()
         shown = "{}:{}:{}"
@@ -690,16 +690,16 @@ async def test_progress_does_not_pass_first_chunks_of_incomplete_messages() -> N
     starting = json.dumps({LOG: log.position_of(11)._asdict()})
     query = Query(service, progressSubscription="mine", startingOffsets=starting)
     await query.stream.get_initial_offset()
-    assert log.progress == {"mine": NextMessage(100, 0, 0)}
+    assert log.progress == {"mine": MessagePosition(100, 0, 0)}
     assert await query.plan(PlanLimits(messages=12))
     await query.work()
     # It is unknown yet how far back messages may have begun that end after it.
     await query.commit()
-    assert log.progress == {"mine": NextMessage(100, 0, 0)}
+    assert log.progress == {"mine": MessagePosition(100, 0, 0)}
     assert await query.plan(PlanLimits(messages=1))
     await query.stream.commit(json.loads(query.planned[0]))
     assert log.position_of(23).ledger_id == 102
-    assert log.progress == {"mine": NextMessage(101, 0, 0)}
+    assert log.progress == {"mine": MessagePosition(101, 0, 0)}
 
 
 @pytest.mark.parametrize("fails", [True, False])

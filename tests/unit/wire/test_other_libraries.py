@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from magnetar._message import DeliveryEpoch, Message, decode_delivered_entry
-from magnetar_broker.core.accepted_entry import accept_entry
+from magnetar_broker.topics.entry_check import accept_entry
 from magnetar_protos.entry_pb2 import (
     CompressionType,
     EncryptionKeys,

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final, Protocol
 
-from magnetar_broker.core.counters import BrokerCounters
-from magnetar_broker.core.log_entry import LogEntry
-from magnetar_broker.core.position import Position
+from magnetar_broker.counters import BrokerCounters
+from magnetar_broker.managed_ledger.log_entry import LogEntry
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.server.outbox_budget import OutboxBudget
-from magnetar_broker.topic.consumer import DeliveryRun
+from magnetar_broker.topics.consumer import DeliveryRun
 from magnetar_protos.broker_pb2 import (
     ActiveChanged,
     ConsumeAnswer,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from magnetar_broker.core.counters import BrokerCounters
+from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.server.grpc.consume_outbox import ConsumeOutbox
 from magnetar_broker.server.outbox_budget import OutboxBudget
 from magnetar_protos.broker_pb2 import ActiveChanged, ConsumerEnded, ConsumerOpened, Done, EpochBegan

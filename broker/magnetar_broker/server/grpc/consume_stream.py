@@ -20,13 +20,13 @@ from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError
 
-from magnetar_broker.core.counters import BrokerCounters
+from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.grpc.consume_session import ConsumeSession
 from magnetar_broker.server.grpc.consumer_channel import ConsumerChannel
 from magnetar_broker.server.outbox_budget import OutboxBudget
 from magnetar_broker.settings.delivery import ConsumeSettings
-from magnetar_broker.topic.subscriptions import Subscriptions
+from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
     Acknowledge,
     CloseConsumer,

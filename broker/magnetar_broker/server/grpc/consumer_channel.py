@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.grpc.consume_session import ConsumeSession
-from magnetar_broker.topic.consumer import Consumer, DeliveryRun
+from magnetar_broker.topics.consumer import Consumer, DeliveryRun
 from magnetar_protos.broker_pb2 import ActiveChanged, ConsumerEnded, ConsumerOpened, EpochBegan, Problem
 
 __all__ = ["ConsumerChannel"]

@@ -12,7 +12,7 @@ from typing import Any
 
 from magnetar_broker.server.grpc.produce_answers import ProduceAnswers
 from magnetar_broker.server.grpc.stream_budget import StreamBudget
-from magnetar_broker.topic.publish_budget import PublishBudget
+from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_wire.tasks import OrderedTaskGroup
 
 __all__ = ["ProduceSession"]

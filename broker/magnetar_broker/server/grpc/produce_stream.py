@@ -22,8 +22,8 @@ from magnetar_broker.server.grpc.produce_session import ProduceSession
 from magnetar_broker.server.grpc.producer_channel import ProducerChannel
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.system_topics import is_system_topic
-from magnetar_broker.topic.publish_budget import PublishBudget
-from magnetar_broker.topic.topic import Topic
+from magnetar_broker.topics.publish_budget import PublishBudget
+from magnetar_broker.topics.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProduceRequest
 from magnetar_wire.entry_memory import count_entry_memory
 from magnetar_wire.errors import InvalidTopicName, WireError

@@ -23,11 +23,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.server.grpc.produce_session import ProduceSession
-from magnetar_broker.topic.producer import Producer
-from magnetar_broker.topic.topic import Topic
+from magnetar_broker.topics.producer import Producer
+from magnetar_broker.topics.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProducerOpened
 from magnetar_wire.entry_memory import count_entry_memory
 from magnetar_wire.frame import DecodedRun

@@ -25,7 +25,7 @@ from magnetar_broker.server.pulsar.error_codes import server_error
 from magnetar_broker.server.pulsar.message_ids import acknowledged_bits, to_position
 from magnetar_broker.server.pulsar.replies import frame
 from magnetar_broker.server.pulsar.session import ClientSession
-from magnetar_broker.topic.consumer import Consumer
+from magnetar_broker.topics.consumer import Consumer
 from magnetar_protos.broker_pb2 import Acknowledge, BatchMessages, EntryRange, ErrorCode
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandAck, CommandAckResponse

@@ -30,8 +30,8 @@ from magnetar_broker.server.pulsar.message_ids import start_at, unacknowledged_w
 from magnetar_broker.server.pulsar.replies import NO_REQUEST, MessageHeads, frame, success_frame
 from magnetar_broker.server.pulsar.session import ClientSession
 from magnetar_broker.server.pulsar.subscribe_request import SINGLE_ACTIVE, make_open_consumer
-from magnetar_broker.topic.consumer import Consumer, DeliveryRun
-from magnetar_broker.topic.topic import Topic
+from magnetar_broker.topics.consumer import Consumer, DeliveryRun
+from magnetar_broker.topics.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, Problem, StartAt, SubscriptionType
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.server.pulsar.consumer import ConnectedConsumer
 from magnetar_broker.server.pulsar.consumers import Consumers
 from magnetar_broker.server.pulsar.replies import frame
 from magnetar_broker.server.pulsar.session import ClientSession
-from magnetar_broker.topic.consumer import Consumer
-from magnetar_broker.topic.topic import Topic
+from magnetar_broker.topics.consumer import Consumer
+from magnetar_broker.topics.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, SubscriptionType
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import (

@@ -10,8 +10,8 @@ from magnetar_broker.server.pulsar.acknowledged_ids import split_ack, split_rede
 from magnetar_broker.server.pulsar.consumer import ConnectedConsumer
 from magnetar_broker.server.pulsar.replies import error_frame, no_consumer_frame, success_frame
 from magnetar_broker.server.pulsar.session import ClientSession
-from magnetar_broker.topic.consumer import Consumer
-from magnetar_broker.topic.subscription import Subscription
+from magnetar_broker.topics.consumer import Consumer
+from magnetar_broker.topics.subscription import Subscription
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandSubscribe, ServerError
 

@@ -22,16 +22,16 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.server.pulsar.error_codes import refusal_error, survives_send_error
 from magnetar_broker.server.pulsar.replies import NO_REQUEST, ReceiptFrames, frame, shorten
 from magnetar_broker.server.pulsar.schemas import check_schema
 from magnetar_broker.server.pulsar.session import ClientSession
 from magnetar_broker.system_topics import is_system_topic
-from magnetar_broker.topic.producer import Producer
-from magnetar_broker.topic.publish_budget import PublishBudget
-from magnetar_broker.topic.topic import Topic
+from magnetar_broker.topics.producer import Producer
+from magnetar_broker.topics.publish_budget import PublishBudget
+from magnetar_broker.topics.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, StartAt
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,

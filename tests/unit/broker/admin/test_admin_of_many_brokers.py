@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from magnetar import exceptions
-from magnetar.admin import AsyncAdmin, AutoTopicCreation, NamespacePolicies, NextMessage
+from magnetar.admin import AsyncAdmin, AutoTopicCreation, MessagePosition, NamespacePolicies
 from magnetar_broker import paths
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.topic_name import NamespaceName
@@ -74,7 +74,7 @@ async def test_an_owner_that_was_killed_and_restarted_does_calls_of_other_broker
         scene.brokers.remove(killed)
         match call:
             case "plan":
-                plan = await admin.reading.plan(topic, start=NextMessage(0, 0, 0))
+                plan = await admin.reading.plan(topic, start=MessagePosition(0, 0, 0))
                 assert plan.messages == 1
             case "stats":
                 assert (await admin.topics.stats(topic)).owner_broker == "b1"

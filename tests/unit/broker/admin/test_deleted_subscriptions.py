@@ -12,7 +12,7 @@ from magnetar.admin import AsyncAdmin
 from magnetar_broker.admin.subscription_calls import SubscriptionCalls
 from magnetar_broker.admin.topic_calls import TopicCalls
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.topic.subscriptions import Subscriptions
+from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from tests.unit.broker.admin.test_admin_calls import publish

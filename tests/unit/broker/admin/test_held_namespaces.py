@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from magnetar import exceptions
-from magnetar.admin import AsyncAdmin, NamespaceLease, NextMessage
+from magnetar.admin import AsyncAdmin, MessagePosition, NamespaceLease
 from magnetar_broker import paths
 from magnetar_wire.topic_name import NamespaceName
 from tests.unit.broker.broker_scene import URL, BrokerScene, running_broker
@@ -21,7 +21,7 @@ _OPTIONS: dict[str, Any] = {
     "managed_ledger_lease_sweep_interval_seconds": 0.05,
 }
 _HOUR_MS = 3_600_000
-_BEGIN = NextMessage(0, 0, 0)
+_BEGIN = MessagePosition(0, 0, 0)
 ONE, OTHER = bytes([1]) * 16, bytes([2]) * 16
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from magnetar import exceptions
-from magnetar.admin import AsyncAdmin, NextMessage
+from magnetar.admin import AsyncAdmin, MessagePosition
 from magnetar_bookie.errors import NoSuchLedger
 from magnetar_bookie.ledger.ledger_metadata import LedgerState
 from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore
@@ -31,7 +31,7 @@ _OPTIONS: dict[str, Any] = {
 }
 _HOUR_MS, _SECOND_MS = 3_600_000, 1000
 ONE, OTHER = bytes([1]) * 16, bytes([2]) * 16
-_BEGIN = NextMessage(0, 0, 0)
+_BEGIN = MessagePosition(0, 0, 0)
 
 
 async def publish(scene: BrokerScene, topic: str, count: int) -> None:

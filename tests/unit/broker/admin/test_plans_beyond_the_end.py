@@ -8,12 +8,12 @@ from functools import partial
 import pytest
 
 from magnetar import exceptions
-from magnetar.admin import NextMessage
+from magnetar.admin import MessagePosition
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker import paths
-from magnetar_broker.core.log_entry import NewEntry
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
+from magnetar_broker.managed_ledger.log_entry import NewEntry
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.store import ANY
@@ -23,7 +23,7 @@ from tests.unit.broker.broker_scene import BrokerScene, running_broker
 from tests.unit.broker.log_scene import entry
 
 _TOPIC = TopicName.parse("t")
-_BEGIN = NextMessage(0, 0, 0)
+_BEGIN = MessagePosition(0, 0, 0)
 _STRIPING = {
     "managed_ledger_default_ensemble_size": 2,
     "managed_ledger_default_write_quorum": 2,
@@ -31,7 +31,7 @@ _STRIPING = {
 }
 
 
-async def store_elsewhere(scene: BrokerScene, count: int) -> NextMessage:
+async def store_elsewhere(scene: BrokerScene, count: int) -> MessagePosition:
     """Another broker takes the topic over, stores as many entries, and lets it go; the topic's end."""
     store = scene.metadata.connect()
     client = LedgerClient(store, scene.transport, scene.clock, SystemRandomness(), LedgerClientSettings())
@@ -46,7 +46,7 @@ async def store_elsewhere(scene: BrokerScene, count: int) -> NextMessage:
         log.append([NewEntry(entry(b"%d" % number, 0), 1, 0, None)], partial(_set_result, result))
         stored.append(result)
     await asyncio.gather(*stored)
-    end = NextMessage(*log.last.next)
+    end = MessagePosition(*log.last.next)
     await log.close()
     await client.close()
     await store.close()
@@ -57,7 +57,7 @@ def _set_result(future: asyncio.Future[object], result: object) -> None:
     future.set_result(result)
 
 
-async def stale(scene: BrokerScene) -> tuple[NextMessage, NextMessage]:
+async def stale(scene: BrokerScene) -> tuple[MessagePosition, MessagePosition]:
     """A topic that its broker has lost and does not know it: the end that the broker knows, and the topic's."""
     async with scene.client() as client:
         producer = await client.create_producer("t", batching_enabled=False)
@@ -89,7 +89,7 @@ async def test_a_position_that_a_topic_never_reached_is_answered_with_its_end() 
             producer = await client.create_producer("t", batching_enabled=False)
             await producer.send(b"0")
             end = (await scene.admin.reading.plan("t", start=_BEGIN)).end
-            beyond = NextMessage(end.ledger_id + 100, 0, 0)
+            beyond = MessagePosition(end.ledger_id + 100, 0, 0)
             plan = await scene.admin.reading.plan("t", start=beyond)
             assert (plan.end, plan.pieces) == (end, [])
             [topic] = scene.broker_session.topics.loaded()

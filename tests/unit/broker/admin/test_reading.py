@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from magnetar import exceptions
-from magnetar.admin import NextMessage, Plan
+from magnetar.admin import MessagePosition, Plan
 from magnetar_bookie import paths as bookie_paths
 from magnetar_bookie.read.record import extract_entry
 from magnetar_protos.ledger_pb2 import BookieListener, BookieRegistration
@@ -59,7 +59,7 @@ async def test_plan_lists_entry_ranges_and_their_bookies() -> None:
         assert rows(scene, plan) == numbers(0, 12)
         assert plan.bookies == {"b0": "b0:1", "b1": "b1:1"}
         assert plan.stop == plan.end == (await reading.place(LOGS, MessageId.latest)).place
-        assert plan.stop == NextMessage(plan.pieces[-1].ledger_id, 2)
+        assert plan.stop == MessagePosition(plan.pieces[-1].ledger_id, 2)
         assert plan.messages_behind == 0
         assert not plan.lease_until_ms
         again = await reading.plan(LOGS, incarnation=begin.incarnation, start=plan.stop)
@@ -88,7 +88,7 @@ async def test_limits_cut_exactly_and_chained_plans_give_each_message_once(batch
             await publish(client, 100, batch=batch)
         reading = scene.admin.reading
         for messages, size in ((9, 0), (0, 700), (30, 400)):
-            place, found = NextMessage(0, 0, 0), list[bytes]()
+            place, found = MessagePosition(0, 0, 0), list[bytes]()
             while True:
                 plan = await reading.plan(LOGS, start=place, max_messages=messages, max_bytes=size)
                 if not plan.pieces:
@@ -119,7 +119,7 @@ async def test_a_plan_at_the_end_of_the_log_sends_no_requests() -> None:
             await publish(client, 8)
             reading = scene.admin.reading
             leased = partial(reading.plan, LOGS, lease_ms=600_000, lease_id=b"l" * 16, holder="test")
-            plan = await leased(start=NextMessage(0, 0, 0), before_ledgers=8)
+            plan = await leased(start=MessagePosition(0, 0, 0), before_ledgers=8)
             calls = [len(bookie.calls) for bookie in scene.bookies]
             requests = _count_requests(scene)
             for _ in range(5):
@@ -186,7 +186,7 @@ async def test_plan_flags_only_starts_within_deleted_messages() -> None:
         reading = scene.admin.reading
         async with scene.client() as client:
             await publish(client, 12)
-            plan = await reading.plan(LOGS, start=NextMessage(0, 0, 0))
+            plan = await reading.plan(LOGS, start=MessagePosition(0, 0, 0))
             ledgers = [piece.ledger_id for piece in plan.pieces]
             await scene.admin.topics.truncate(LOGS)
             empty = await reading.plan(LOGS, start=plan.start)
@@ -194,10 +194,10 @@ async def test_plan_flags_only_starts_within_deleted_messages() -> None:
             assert not empty.pieces
             assert empty.start == empty.stop == empty.first == empty.end == plan.stop
             # Right behind what was deleted nothing is lost, nor for who has read nothing yet.
-            for start in (plan.stop, NextMessage(0, 0, 0), NextMessage(ledgers[-1] + 1, 0)):
+            for start in (plan.stop, MessagePosition(0, 0, 0), MessagePosition(ledgers[-1] + 1, 0)):
                 assert not (await reading.plan(LOGS, start=start)).begins_in_deleted
             await publish(client, 3, first=12)
-            lost = await reading.plan(LOGS, start=NextMessage(ledgers[1], 3))
+            lost = await reading.plan(LOGS, start=MessagePosition(ledgers[1], 3))
             assert lost.begins_in_deleted
             assert lost.start == lost.first
             assert rows(scene, lost) == numbers(12, 15)
@@ -219,13 +219,13 @@ async def test_another_incarnation_is_not_planned() -> None:
         reading = scene.admin.reading
         async with scene.client() as client:
             await publish(client, 3)
-            old = await reading.plan(LOGS, start=NextMessage(0, 0, 0))
+            old = await reading.plan(LOGS, start=MessagePosition(0, 0, 0))
             await scene.admin.topics.delete(LOGS)
             with pytest.raises(exceptions.TopicNotFound):
                 await reading.plan(LOGS, incarnation=old.incarnation, start=old.start)
             await publish(client, 3)
             leased = partial(reading.plan, LOGS, lease_ms=600_000, lease_id=b"l" * 16, holder="test")
-            for incarnation, start in ((old.incarnation, NextMessage(0, 0, 0)), ("", old.start), ("", old.stop)):
+            for incarnation, start in ((old.incarnation, MessagePosition(0, 0, 0)), ("", old.start), ("", old.stop)):
                 plan = await leased(incarnation=incarnation, start=start)
                 assert plan.other_incarnation
                 assert not plan.pieces
@@ -251,9 +251,9 @@ async def test_plan_lease_retains_planned_and_preceding_ledgers() -> None:
         reading = scene.admin.reading
         async with scene.client() as client:
             await publish(client, 30)
-            whole = await reading.plan(LOGS, start=NextMessage(0, 0, 0))
+            whole = await reading.plan(LOGS, start=MessagePosition(0, 0, 0))
             ledgers = [piece.ledger_id for piece in whole.pieces]
-            start = NextMessage(ledgers[3], 2)
+            start = MessagePosition(ledgers[3], 2)
             leased = partial(reading.plan, LOGS, lease_ms=600_000, lease_id=b"l" * 16, holder="test")
             plan = await leased(start=start, before_ledgers=2, before_bytes=1 << 20)
             assert plan.lease_until_ms > 0
@@ -266,8 +266,8 @@ async def test_plan_lease_retains_planned_and_preceding_ledgers() -> None:
             assert not (await reading.plan(LOGS, start=start, before_ledgers=9, before_bytes=1 << 20)).deleted_before
             assert (await reading.plan(LOGS, start=start, before_ledgers=9, before_bytes=1)).before == plan.before[1:]
             await scene.admin.topics.truncate(LOGS)
-            left = await reading.plan(LOGS, start=NextMessage(0, 0, 0))
-            assert left.first == NextMessage(ledgers[2], 0)
+            left = await reading.plan(LOGS, start=MessagePosition(0, 0, 0))
+            assert left.first == MessagePosition(ledgers[2], 0)
             for ledgers_before, deleted in ((1, False), (2, True), (9, True)):
                 plan_before = partial(reading.plan, LOGS, start=start, before_bytes=1 << 20)
                 assert (await plan_before(before_ledgers=ledgers_before)).deleted_before == deleted
@@ -276,7 +276,7 @@ async def test_plan_lease_retains_planned_and_preceding_ledgers() -> None:
             with pytest.raises(exceptions.NotFound):
                 await reading.renew_lease(LOGS, plan.incarnation, b"l" * 16, 1000)
             await scene.admin.topics.truncate(LOGS)
-            assert not (await reading.plan(LOGS, start=NextMessage(0, 0, 0))).pieces
+            assert not (await reading.plan(LOGS, start=MessagePosition(0, 0, 0))).pieces
 
 
 async def test_invalid_plan_requests_are_refused() -> None:
@@ -284,17 +284,17 @@ async def test_invalid_plan_requests_are_refused() -> None:
         reading = scene.admin.reading
         await scene.admin.topics.create_partitioned(LOGS, 2)
         with pytest.raises(exceptions.NotAllowedError, match="logs-partition-0"):
-            await reading.plan(LOGS, start=NextMessage(0, 0, 0))
+            await reading.plan(LOGS, start=MessagePosition(0, 0, 0))
         # A partition that nobody has used yet is there.
-        assert not (await reading.plan(f"{LOGS}-partition-1", start=NextMessage(0, 0, 0))).pieces
+        assert not (await reading.plan(f"{LOGS}-partition-1", start=MessagePosition(0, 0, 0))).pieces
         with pytest.raises(exceptions.TopicNotFound):
-            await reading.plan(f"{LOGS}-partition-2", start=NextMessage(0, 0, 0))
+            await reading.plan(f"{LOGS}-partition-2", start=MessagePosition(0, 0, 0))
         with pytest.raises(exceptions.TopicNotFound):
             await reading.place("public/default/nothing", MessageId.earliest)
         with pytest.raises(exceptions.InvalidArgument):
-            await reading.plan(LOGS, start=NextMessage(-1, 0, 0))
+            await reading.plan(LOGS, start=MessagePosition(-1, 0, 0))
         with pytest.raises(exceptions.InvalidArgument):
-            await reading.plan(f"{LOGS}-partition-0", start=NextMessage(0, 0, 0), lease_ms=1, lease_id=b"short")
+            await reading.plan(f"{LOGS}-partition-0", start=MessagePosition(0, 0, 0), lease_ms=1, lease_id=b"short")
         assert await scene.admin.topics.list("public/default") == [
             f"persistent://{LOGS}-partition-{index}" for index in range(2)
         ]
@@ -310,15 +310,15 @@ async def test_numbers_that_no_message_has_are_refused_at_once() -> None:
         # Numbers of requests may be larger than those of a cursor's positions.
         for ledger_id, entry_id, batch_index in ((2**63, 0, 0), (1, 2**64 - 1, 0), (1, 0, 2**31)):
             with pytest.raises(exceptions.InvalidArgument, match=f"{ledger_id}:{entry_id}:{batch_index}"):
-                await reading.advance_progress(LOGS, "", "p", NextMessage(ledger_id, entry_id, batch_index))
-        for place in (NextMessage(2**64, 0), NextMessage(1, -1), NextMessage(1, 0, 2**32)):
+                await reading.advance_progress(LOGS, "", "p", MessagePosition(ledger_id, entry_id, batch_index))
+        for place in (MessagePosition(2**64, 0), MessagePosition(1, -1), MessagePosition(1, 0, 2**32)):
             with pytest.raises(exceptions.InvalidArgument):
                 await reading.advance_progress(LOGS, "", "p", place)
         for lease_ms in (-1, 2**64):
             with pytest.raises(exceptions.InvalidArgument):
                 await reading.renew_lease(LOGS, "", b"l" * 16, lease_ms)
         assert await scene.admin.subscriptions.list(LOGS) == []
-        await reading.advance_progress(LOGS, "", "p", NextMessage(2**63 - 1, 2**63 - 1, 2**31 - 1))
+        await reading.advance_progress(LOGS, "", "p", MessagePosition(2**63 - 1, 2**63 - 1, 2**31 - 1))
         assert await scene.admin.subscriptions.list(LOGS) == ["p"]
 
 
@@ -343,7 +343,7 @@ async def test_plan_uses_bookie_addresses_of_requested_listener() -> None:
         reading = scene.admin.reading
 
         async def bookies(listener_name: str) -> dict[str, str]:
-            return dict((await reading.plan(LOGS, start=NextMessage(0, 0), listener_name=listener_name)).bookies)
+            return dict((await reading.plan(LOGS, start=MessagePosition(0, 0), listener_name=listener_name)).bookies)
 
         async def known() -> bool:
             return (await bookies("")) != (await bookies("external"))
@@ -362,7 +362,7 @@ async def test_any_broker_plans_and_the_topics_own_answers() -> None:
         await spread(scene, each[0])
         topic = topic_at(scene, scene.brokers[1])
         await publish(client, 5, topic=topic)
-        answers = [await one.reading.plan(topic, start=NextMessage(0, 0, 0)) for one in each]
+        answers = [await one.reading.plan(topic, start=MessagePosition(0, 0, 0)) for one in each]
         assert [plan.messages for plan in answers] == [5, 5]
         assert answers[0] == answers[1]
         assert serving(scene, topic) == [scene.brokers[1].broker_id]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from magnetar import ConsumerType, exceptions
-from magnetar.admin import NextMessage
-from magnetar_broker.core.position import Position
+from magnetar.admin import MessagePosition
+from magnetar_broker.cursors.durable_cursor import DurableCursor
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.durable_cursor import DurableCursor
+from magnetar_broker.managed_ledger.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode, MessagePlace, StartAt
 from magnetar_wire.message_id import MessageId
 from tests.unit.broker.admin.read_logs import LOGS, numbers, publish
@@ -25,25 +25,25 @@ async def test_progress_advances_and_never_moves_back() -> None:
         reading = scene.admin.reading
         async with scene.client() as client:
             await publish(client, 14, batch=7)
-            plan = await reading.plan(LOGS, start=NextMessage(0, 0, 0))
+            plan = await reading.plan(LOGS, start=MessagePosition(0, 0, 0))
             ledger = plan.start.ledger_id
 
             async def left() -> list[bytes]:
                 return [one.payload or b"" for one in await scene.admin.subscriptions.peek(LOGS, "p", 10)]
 
             for to, first in (
-                (NextMessage(ledger, 0, 3), 3),
-                (NextMessage(ledger, 0, 3), 3),
-                (NextMessage(ledger, 1, 2), 9),
-                (NextMessage(ledger, 0, 5), 9),
-                (NextMessage(0, 0, 0), 9),
-                (NextMessage(ledger, 1, 7), 14),
+                (MessagePosition(ledger, 0, 3), 3),
+                (MessagePosition(ledger, 0, 3), 3),
+                (MessagePosition(ledger, 1, 2), 9),
+                (MessagePosition(ledger, 0, 5), 9),
+                (MessagePosition(0, 0, 0), 9),
+                (MessagePosition(ledger, 1, 7), 14),
                 (plan.stop, 14),
-                (NextMessage(ledger + 50, 3, 1), 14),
+                (MessagePosition(ledger + 50, 3, 1), 14),
             ):
                 await reading.advance_progress(LOGS, plan.incarnation, "p", to)
                 assert await left() == numbers(first, 14)
-            await reading.advance_progress(LOGS, plan.incarnation, "q", NextMessage(0, 0, 0))
+            await reading.advance_progress(LOGS, plan.incarnation, "q", MessagePosition(0, 0, 0))
             assert sorted(await scene.admin.subscriptions.list(LOGS)) == ["p", "q"]
             with pytest.raises(exceptions.InvalidArgument):
                 await reading.advance_progress(LOGS, plan.incarnation, "", plan.stop)
@@ -56,8 +56,8 @@ async def test_create_only_advance_preserves_existing_position() -> None:
         reading = scene.admin.reading
         async with scene.client() as client:
             await publish(client, 14, batch=7)
-        plan = await reading.plan(LOGS, start=NextMessage(0, 0, 0))
-        positions = (NextMessage(plan.start.ledger_id, 0, 3), plan.stop)
+        plan = await reading.plan(LOGS, start=MessagePosition(0, 0, 0))
+        positions = (MessagePosition(plan.start.ledger_id, 0, 3), plan.stop)
         for to in positions:
             await reading.advance_progress(LOGS, plan.incarnation, "p", to, only_make=True)
             left = await scene.admin.subscriptions.peek(LOGS, "p", 20)
@@ -80,10 +80,10 @@ async def test_progress_belongs_to_its_first_owner() -> None:
         reading = scene.admin.reading
         async with scene.client() as client:
             await publish(client, 14, batch=7)
-        plan = await reading.plan(LOGS, start=NextMessage(0, 0, 0))
+        plan = await reading.plan(LOGS, start=MessagePosition(0, 0, 0))
 
         async def advance(owner: str, **more: Any) -> None:
-            to = NextMessage(plan.start.ledger_id, 0, 3)
+            to = MessagePosition(plan.start.ledger_id, 0, 3)
             await reading.advance_progress(LOGS, plan.incarnation, "p", to, owner=owner, owner_name="a query", **more)
 
         await advance("", only_make=True)
@@ -116,7 +116,7 @@ async def test_advancing_a_consumer_subscription_is_refused() -> None:
         consumer = await client.subscribe(LOGS, "billing")
         await scene.admin.subscriptions.create(LOGS, "created", start=MessageId.earliest)
         await publish(client, 4)
-        plan = await scene.admin.reading.plan(LOGS, start=NextMessage(0, 0, 0))
+        plan = await scene.admin.reading.plan(LOGS, start=MessagePosition(0, 0, 0))
 
         async def check_refused() -> None:
             for name in ("billing", "created"):
@@ -141,7 +141,7 @@ async def test_a_progress_subscription_has_no_consumers() -> None:
         admin = scene.admin
         async with scene.client() as client:
             await publish(client, 4)
-            plan = await admin.reading.plan(LOGS, start=NextMessage(0, 0, 0))
+            plan = await admin.reading.plan(LOGS, start=MessagePosition(0, 0, 0))
 
             async def check_refused() -> None:
                 for kind in (ConsumerType.Exclusive, ConsumerType.Shared, ConsumerType.Failover):
@@ -173,22 +173,22 @@ async def test_a_subscription_without_an_owner_is_moved_back() -> None:
     async with running_broker() as scene:
         async with scene.client() as client:
             await publish(client, 14, batch=7)
-        plan = await scene.admin.reading.plan(LOGS, start=NextMessage(0, 0, 0))
+        plan = await scene.admin.reading.plan(LOGS, start=MessagePosition(0, 0, 0))
         ledger = plan.start.ledger_id
 
-        async def check_left(name: str, to: NextMessage, first: int, **more: Any) -> None:
+        async def check_left(name: str, to: MessagePosition, first: int, **more: Any) -> None:
             await scene.admin.reading.advance_progress(LOGS, plan.incarnation, name, to, **more)
             left = await scene.admin.subscriptions.peek(LOGS, name, 20)
             assert [one.payload for one in left] == numbers(first, 14)
 
         for name, last in (("p", {"only_make": True, "owner": "me"}), ("q", {"owner": "me"})):
             await check_left(name, plan.stop, 14, only_make=True)
-            await check_left(name, NextMessage(ledger, 1, 3), 10, only_make=True)
-            await check_left(name, NextMessage(ledger, 1, 5), 10, only_make=True)
-            await check_left(name, NextMessage(ledger, 1, 2), 9, only_make=True)
-            await check_left(name, NextMessage(ledger, 0, 4), 4, **last)
-            await check_left(name, NextMessage(0, 0, 0), 4, only_make=True)
-            await check_left(name, NextMessage(0, 0, 0), 4, **last)
+            await check_left(name, MessagePosition(ledger, 1, 3), 10, only_make=True)
+            await check_left(name, MessagePosition(ledger, 1, 5), 10, only_make=True)
+            await check_left(name, MessagePosition(ledger, 1, 2), 9, only_make=True)
+            await check_left(name, MessagePosition(ledger, 0, 4), 4, **last)
+            await check_left(name, MessagePosition(0, 0, 0), 4, only_make=True)
+            await check_left(name, MessagePosition(0, 0, 0), 4, **last)
 
 
 async def test_a_claim_that_failed_may_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,10 +207,10 @@ async def test_a_claim_that_failed_may_be_repeated(monkeypatch: pytest.MonkeyPat
         async with scene.client() as client:
             await publish(client, 14, batch=7)
         reading = scene.admin.reading
-        plan = await reading.plan(LOGS, start=NextMessage(0, 0, 0))
+        plan = await reading.plan(LOGS, start=MessagePosition(0, 0, 0))
         await reading.advance_progress(LOGS, plan.incarnation, "p", plan.stop, only_make=True)
 
-        async def claim() -> NextMessage:
+        async def claim() -> MessagePosition:
             return await reading.advance_progress(
                 LOGS, plan.incarnation, "p", plan.start, only_make=True, owner="reader"
             )

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from magnetar_broker.core.position import Position
 from magnetar_broker.errors import BrokerError, LostEntry, TopicUnloaded
-from magnetar_broker.topic.subscription import Subscription
+from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.topics.subscription import Subscription
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import (

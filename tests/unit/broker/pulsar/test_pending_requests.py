@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from magnetar_broker.topic.subscription import Subscription
+from magnetar_broker.topics.subscription import Subscription
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,

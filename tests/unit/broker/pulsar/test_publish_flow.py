@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.topic.producer import Producer
+from magnetar_broker.topics.producer import Producer
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.pulsar_pb2 import BaseCommand
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES

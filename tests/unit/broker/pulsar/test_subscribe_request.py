@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from magnetar.admin import NextMessage
+from magnetar.admin import MessagePosition
 from magnetar_broker.server.pulsar.subscribe_request import make_open_consumer
 from magnetar_protos.broker_pb2 import StartAt
 from magnetar_protos.pulsar_pb2 import (
@@ -41,7 +41,7 @@ async def test_a_progress_subscription_refuses_consumers() -> None:
         client = await scene.pulsar_client()
         opened = await client.open_producer()
         client.publish(1, 0, 1, name=opened.producer_name)
-        await scene.admin.reading.advance_progress("t", "", "p", NextMessage(0, 0, 0), only_make=True)
+        await scene.admin.reading.advance_progress("t", "", "p", MessagePosition(0, 0, 0), only_make=True)
         for kind in (0, 1, 2):
             refused = await client.try_subscribe(1, subscription="p", sub_type=kind)
             assert refused.error.error == ServerError.NOT_ALLOWED_ERROR

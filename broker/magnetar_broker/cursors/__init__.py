@@ -1,0 +1,1 @@
+"""The cursors of a topic: what each durable subscription has acknowledged."""

@@ -1,0 +1,75 @@
+"""Decides which ledgers of a topic's log may be deleted.
+
+A closed ledger may be deleted when no durable subscription needs it and it is not retained.
+
+- **Needed**: a durable subscription has not acknowledged all of its entries, durably.
+- **Retained**: it was written while the topic had no durable subscription, so perhaps nobody could read it yet, and
+  neither bound of `RetentionWithoutSubscription` is exceeded. The time of a ledger begins when it is closed, by the
+  clock of the broker that closes it. The size is that of the retained ledgers, from this one on.
+
+Which ledgers were written without a durable subscription follows from one number, `LedgerList.unsubscribed_up_to`:
+
+- While a topic has no durable subscription, all of its ledgers count, also those written before the last subscription
+  was deleted.
+- When the first durable subscription is created, the number becomes the id of the last ledger of the list, the open
+  one included. It is durable in the topic's node before the cursor is. While the topic has a durable subscription,
+  ledgers up to this number count, whatever the subscription acknowledges: it may begin at the latest message. Ledgers
+  behind it hold only entries that the subscription has needed from the first one on.
+
+The number grows only. A crash between the two writes leaves a topic without a subscription, and all ledgers count.
+
+Ledgers are deleted from the front only. A retained ledger also keeps the ledgers behind it, as a lease does.
+
+A namespace has no retention policy yet. If it has one, the policy will be the `RetentionWithoutSubscription`'s
+replacement in `deletable_ledgers`, for all ledgers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar_broker.managed_ledger.ledger_list import LedgerList
+from magnetar_broker.managed_ledger.position import LATEST, Position
+
+__all__ = ["NO_RETENTION", "RetentionWithoutSubscription", "deletable_ledgers"]
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionWithoutSubscription:
+    # None: no bound.
+    time_ms: int | None
+    max_bytes: int | None
+
+    def is_over(self, age_ms: int, retained_bytes: int) -> bool:
+        """Whether a ledger of this age, which is the oldest one of so many retained bytes, is retained no longer."""
+        if self.time_ms is not None and max(0, age_ms) >= self.time_ms:
+            return True
+        return self.max_bytes is not None and retained_bytes > self.max_bytes
+
+
+NO_RETENTION: Final = RetentionWithoutSubscription(0, None)
+
+
+def deletable_ledgers(
+    listed: LedgerList, acknowledged: Position | None, retention: RetentionWithoutSubscription, now_ms: int
+) -> Iterator[int]:
+    """Yield the ids of the ledgers that may be deleted, from the front.
+
+    `acknowledged` is the position up to which all durable subscriptions have acknowledged everything; None: the topic
+    has no durable subscription.
+    """
+
+    def is_unsubscribed(ledger_id: int) -> bool:
+        return acknowledged is None or ledger_id <= listed.unsubscribed_up_to
+
+    retained_bytes = 0
+    if retention.max_bytes is not None:
+        retained_bytes = sum(one.length_bytes for one in listed.ledgers if is_unsubscribed(one.ledger_id))
+    for ledger in listed.closed_up_to(LATEST if acknowledged is None else acknowledged):
+        if is_unsubscribed(ledger.ledger_id):
+            if not retention.is_over(now_ms - ledger.closed_ms, retained_bytes):
+                return
+            retained_bytes -= ledger.length_bytes
+        yield ledger.ledger_id

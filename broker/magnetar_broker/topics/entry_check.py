@@ -1,0 +1,125 @@
+"""Whether an entry that a producer sent may be stored, and the few things that the log has to know of it.
+
+A broker opens no payload, so a batch's number of messages is the producer's word. Indexes, permits and acknowledgements
+are counted with it, so it is held against what a payload of this size can hold at most. What asks for something that
+this broker does not do is refused: a message with a delivery time that was stored all the same would be delivered at
+once, to somebody's surprise.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.log_entry import Chunk, chunk_of
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
+from magnetar_wire.compression import uncompressed_at_most
+from magnetar_wire.entry import check_entry
+from magnetar_wire.errors import ChecksumMismatch, TooLarge, UnknownCompression, WireError
+from magnetar_wire.limits import MAX_BATCH_MESSAGES, MAX_METADATA_BYTES, MAX_UNCOMPRESSED_BYTES
+
+__all__ = ["AcceptedEntry", "accept_entry"]
+
+# In a batch: its size, and the size of its payload.
+_SMALLEST_MESSAGE: Final = 6
+_MAX_SEQUENCE_ID: Final = 2**63 - 1
+
+
+class AcceptedEntry(NamedTuple):
+    # How many messages it holds; and how many a batch: 0, it is none.
+    messages: int
+    batch_size: int
+    # The highest of its messages'.
+    sequence_id: int
+    chunk: Chunk | None
+
+
+def accept_entry(entry: bytes, producer_name: str, max_message_bytes: int) -> AcceptedEntry:
+    """Raises `BrokerError`: it is not to be stored, and why."""
+    try:
+        metadata, payload_bytes = check_entry(entry)
+    except TooLarge as error:
+        raise BrokerError(ErrorCode.MESSAGE_TOO_BIG, str(error)) from None
+    except ChecksumMismatch as error:
+        raise BrokerError(ErrorCode.CHECKSUM_ERROR, str(error)) from None
+    except WireError as error:
+        raise BrokerError(ErrorCode.INVALID_ARGUMENT, str(error)) from None
+    if payload_bytes > max_message_bytes:
+        raise BrokerError(
+            ErrorCode.MESSAGE_TOO_BIG,
+            f"the entry's payload has {payload_bytes} bytes, above the limit of {max_message_bytes} "
+            f"(max_message_size); its metadata may have {MAX_METADATA_BYTES} more",
+        )
+    if metadata.producer_name != producer_name:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"the entry's metadata names producer {metadata.producer_name!r:.200}, but {producer_name!r} sent it",
+        )
+    sequence_id = max(metadata.sequence_id, metadata.highest_sequence_id)
+    if sequence_id > _MAX_SEQUENCE_ID:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT, f"the sequence id {sequence_id} is above the limit of {_MAX_SEQUENCE_ID}"
+        )
+    _check_supported(metadata)
+    chunk = chunk_of(metadata)
+    if chunk is not None:
+        _check_chunk(metadata)
+    if not metadata.HasField("num_messages_in_batch"):
+        return AcceptedEntry(1, 0, sequence_id, chunk)
+    messages = metadata.num_messages_in_batch
+    _check_batch(messages, metadata, payload_bytes)
+    # Some libraries say only what the first of a batch has.
+    highest = max(sequence_id, min(metadata.sequence_id + messages - 1, _MAX_SEQUENCE_ID))
+    return AcceptedEntry(messages, messages, highest, None)
+
+
+def _check_batch(messages: int, metadata: MessageMetadata, payload_bytes: int) -> None:
+    """That so many messages may be in it, as far as that can be told without opening it."""
+    if not 0 < messages <= MAX_BATCH_MESSAGES:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT, f"the batch declares {messages} messages: use 1 … {MAX_BATCH_MESSAGES}"
+        )
+    try:
+        most = uncompressed_at_most(payload_bytes, metadata.compression)
+    except UnknownCompression as error:
+        raise BrokerError(ErrorCode.UNSUPPORTED, str(error)) from None
+    size = payload_bytes if metadata.compression == CompressionType.NONE else metadata.uncompressed_size
+    if size > min(most, MAX_UNCOMPRESSED_BYTES):
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"the payload of {payload_bytes} bytes declares {size} bytes uncompressed, but at most "
+            f"{min(most, MAX_UNCOMPRESSED_BYTES)} are possible",
+        )
+    if messages * _SMALLEST_MESSAGE > size:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"the batch declares {messages} messages, which have at least {messages * _SMALLEST_MESSAGE} "
+            f"bytes, but its uncompressed payload has {size}",
+        )
+
+
+def _check_chunk(metadata: MessageMetadata) -> None:
+    """That it says which part of what it is. Whether the others ever come is for those who read them."""
+    if metadata.HasField("num_messages_in_batch"):
+        raise BrokerError(ErrorCode.INVALID_ARGUMENT, "the entry is both a chunk and a batch, which is not allowed")
+    if not metadata.uuid:
+        raise BrokerError(ErrorCode.INVALID_ARGUMENT, "the entry is a chunk without the uuid of its message")
+    if not 0 <= metadata.chunk_id < metadata.num_chunks_from_msg:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"the entry is chunk {metadata.chunk_id} of {metadata.num_chunks_from_msg}: chunks are numbered from 0",
+        )
+
+
+def _check_supported(metadata: MessageMetadata) -> None:
+    if not (metadata.deliver_at_time or metadata.HasField("txnid_most_bits") or metadata.HasField("marker_type")):
+        return
+    for asked, what in (
+        (metadata.deliver_at_time > 0, "for delayed delivery, which is not supported yet"),
+        (metadata.HasField("txnid_most_bits"), "part of a transaction, and transactions are not supported"),
+    ):
+        if asked:
+            raise BrokerError(ErrorCode.UNSUPPORTED, f"the entry is {what}")
+    if metadata.HasField("marker_type"):
+        raise BrokerError(ErrorCode.NOT_ALLOWED, "the entry is a marker, which only brokers may write")

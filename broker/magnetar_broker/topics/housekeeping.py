@@ -1,0 +1,135 @@
+"""Periodic maintenance of all loaded topics, in one task: ten thousand idle topics need no tasks of their own.
+
+Each interval is one round over the topics, in ten steps. Each step handles a tenth of the topics, up to a limit. With
+very many topics a round takes longer, and the cost per second stays the same (CHK-59). For each topic:
+
+- The log is ticked, which rolls its ledger over by age. Cursors are ticked, which deletes the ledgers of idle cursors.
+- The log is trimmed if its first ledger is not needed by a durable cursor, not retained and not held by a lease, or if
+  a trimmed ledger is not deleted yet.
+- Expired leases are removed from the topic's node, and counted.
+- A topic without clients and leases is deleted or unloaded, if the settings enable that.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from magnetar_broker.counters import BrokerCounters
+from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.settings.topics import TopicSettings
+from magnetar_broker.topics.topic import Topic
+from magnetar_broker.topics.topics import Topics
+from magnetar_wire.clock import Clock
+from magnetar_wire.tasks import OrderedTaskGroup
+
+__all__ = ["Housekeeping"]
+
+_log = logging.getLogger(__name__)
+_STEPS: Final = 10
+_MOST_AT_A_STEP: Final = 200
+# What is done on disks and in the metadata store: so much at a time.
+_MAX_AT_WORK: Final = 16
+
+
+class Housekeeping:
+    def __init__(
+        self, topics: Topics, settings: TopicSettings, clock: Clock, counters: BrokerCounters | None = None
+    ) -> None:
+        self._topics = topics
+        self._settings = settings
+        self._clock = clock
+        self._counters = counters or BrokerCounters()
+        # Topics that are being trimmed, deleted or closed.
+        self._at_work: dict[Topic, None] = {}
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        pause_s = self._settings.topic_housekeeping_interval_seconds / _STEPS
+        async with OrderedTaskGroup() as tasks:
+            left: list[Topic] = []
+            size = 0
+            next_round = self._clock.monotonic()
+            while True:
+                await self._clock.sleep(pause_s)
+                if not left:
+                    if self._clock.monotonic() < next_round:
+                        continue
+                    next_round = self._clock.monotonic() + self._settings.topic_housekeeping_interval_seconds
+                    left = self._topics.loaded()
+                    size = min(-(-len(left) // _STEPS), _MOST_AT_A_STEP)
+                step, left = left[:size], left[size:]
+                for topic in step:
+                    self.look_after(topic, tasks)
+
+    def look_after(self, topic: Topic, tasks: OrderedTaskGroup) -> None:
+        if topic.ended is not None or topic in self._at_work:
+            return
+        now = self._clock.monotonic()
+        topic.log.tick(now)
+        topic.cursors.tick(now)
+        topic.report_waiting()
+        if topic.in_use or topic.log.leases.any_stands:
+            topic.unused_since = now
+        self._count_lapsed(topic)
+        if len(self._at_work) < _MAX_AT_WORK and self._has_work(topic, now):
+            self._at_work[topic] = None
+            tasks.create_task(self._work(topic, now), name="housekeeping")
+
+    def _count_lapsed(self, topic: Topic) -> None:
+        lapsed = topic.log.leases.lapsed
+        if lapsed > topic.counted_lapsed_leases:
+            more = lapsed - topic.counted_lapsed_leases
+            _log.info("%s: removed %d leases, which were not renewed in time", topic.name, more)
+            self._counters.leases_lapsed += more
+            topic.counted_lapsed_leases = lapsed
+
+    def _has_work(self, topic: Topic, now: float) -> bool:
+        lapsed = topic.log.leases.any_lapsed
+        return lapsed or self._to_trim(topic) or self._idle_too_long(topic, now) or self._inactive_too_long(topic, now)
+
+    def _to_trim(self, topic: Topic) -> bool:
+        log = topic.log
+        return (log.closed_ledgers > 0 or log.has_rest) and log.may_trim(topic.cursors.slowest_saved())
+
+    def _idle_too_long(self, topic: Topic, now: float) -> bool:
+        after_s = self._settings.unload_idle_topics_after_seconds
+        return after_s > 0 and now - topic.unused_since >= after_s
+
+    def _inactive_too_long(self, topic: Topic, now: float) -> bool:
+        settings = self._settings
+        return (
+            settings.broker_delete_inactive_topics_enabled
+            and now - topic.unused_since >= settings.broker_delete_inactive_topics_max_inactive_duration_seconds
+            and not topic.cursors.names()
+        )
+
+    async def _work(self, topic: Topic, now: float) -> None:
+        try:
+            if topic.log.leases.any_lapsed:
+                await topic.log.leases.remove_lapsed()
+            if self._to_trim(topic):
+                await self._trim(topic)
+            elif self._inactive_too_long(topic, now):
+                _log.info("Deleting %s: it has no subscription and is not used", topic.name)
+                await self._topics.delete(topic.name, force=False, only_if=lambda one: self._may_go(topic, one))
+            elif self._idle_too_long(topic, now):
+                await self._topics.unload(topic.name, TopicUnloaded(f"{topic.name} was closed, since it was idle"))
+        except BrokerError as error:
+            _log.info("The housekeeping of %s failed: %s", topic.name, error)
+        except Exception:  # noqa: BLE001 (one topic's trouble is not the others')
+            _log.exception("The housekeeping of %s failed because of an internal error", topic.name)
+        finally:
+            del self._at_work[topic]
+
+    def _may_go(self, judged: Topic, found: Topic | None) -> bool:
+        """Nothing is different from when it was judged, and since the last tick nobody has begun to read by a lease."""
+        return (
+            found is judged
+            and not judged.log.leases.any_stands
+            and self._inactive_too_long(judged, self._clock.monotonic())
+        )
+
+    async def _trim(self, topic: Topic) -> None:
+        if await topic.log.trim(topic.cursors.slowest_saved):
+            topic.cursors.log_was_trimmed()

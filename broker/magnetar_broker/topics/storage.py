@@ -1,0 +1,189 @@
+"""What makes a topic of its stored parts, and deletes them.
+
+A topic is opened from below: the log, which recovers its last ledger; the cursors in it; the subscriptions on those.
+It takes messages as soon as the log is open. What was opened is abandoned again where a later part can't be, or where
+the opening is cancelled.
+
+A namespace's policies hold for a topic as they are when it is opened: a change of them holds when it is opened next. A
+topic whose next ledger waits for bookies takes the present `persistence` policy at once (ledger_striping.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.read.striping import Striping
+from magnetar_broker.counters import BrokerCounters
+from magnetar_broker.cursors.cursor_nodes import CursorNodes
+from magnetar_broker.cursors.cursor_table import CursorTable
+from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.managed_ledger.deletion import delete_topic, finish_deletion
+from magnetar_broker.managed_ledger.entry_cache import EntryCache
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.managed_ledger.seen_topic import SeenTopic, see_topic
+from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
+from magnetar_broker.settings.delivery import SubscriptionSettings
+from magnetar_broker.settings.managed_ledgers import CursorSettings, ManagedLedgerSettings
+from magnetar_broker.settings.topics import TopicSettings
+from magnetar_broker.topics.subscriptions import Subscriptions
+from magnetar_broker.topics.topic import Topic
+from magnetar_metadata.errors import MetadataError
+from magnetar_metadata.store import Change
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import Policies
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
+from magnetar_wire.topic_name import NamespaceName, TopicName
+
+__all__ = ["StoredTopics"]
+
+_MAX_SPECIAL: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _LogSettings:
+    ledgers: ManagedLedgerSettings
+    cursors: CursorSettings
+    subscriptions: SubscriptionSettings
+
+    def under(self, policies: Policies) -> _LogSettings:
+        striping: dict[str, object] = {}
+        if policies.HasField("persistence"):
+            striping = {
+                "managed_ledger_default_ensemble_size": policies.persistence.ensemble_size,
+                "managed_ledger_default_write_quorum": policies.persistence.write_quorum,
+                "managed_ledger_default_ack_quorum": policies.persistence.ack_quorum,
+            }
+        making: dict[str, object] = {}
+        if policies.HasField("auto_subscription_creation"):
+            making = {"allow_auto_subscription_creation": policies.auto_subscription_creation.allowed}
+        return _LogSettings(
+            self.ledgers.model_copy(update=striping),
+            self.cursors,
+            self.subscriptions.model_copy(update=making),
+        )
+
+
+class StoredTopics:
+    """Is the `TopicStorage` of one metadata session."""
+
+    def __init__(
+        self,
+        client: LedgerClient,
+        cache: EntryCache,
+        clock: Clock,
+        randomness: Randomness,
+        counters: BrokerCounters,
+        topic_settings: TopicSettings,
+        ledger_settings: ManagedLedgerSettings,
+        cursor_settings: CursorSettings,
+        subscription_settings: SubscriptionSettings,
+        policies_of: Callable[[NamespaceName], Awaitable[Policies]],
+    ) -> None:
+        """`policies_of` returns what holds in a namespace, a few seconds old at most, or raises `BrokerError`."""
+        self._policies_of = policies_of
+        self._client = client
+        self._cache = cache
+        self._clock = clock
+        self._randomness = randomness
+        self._counters = counters
+        self._topic_settings = topic_settings
+        self._usual = _LogSettings(ledger_settings, cursor_settings, subscription_settings)
+        # For topics whose namespace has policies of its own: few differ, and topics share them.
+        self._special: dict[bytes, _LogSettings] = {}
+
+    async def see(self, name: TopicName) -> SeenTopic:
+        return await see_topic(self._client.ledgers.store, name)
+
+    async def open(
+        self,
+        name: TopicName,
+        *,
+        create: bool,
+        along: Sequence[Change],
+        policies: Policies,
+        seen: SeenTopic | None = None,
+        log_opened: Callable[[Topic], object] = lambda _: None,
+    ) -> Topic:
+        client, clock, randomness = self._client, self._clock, self._randomness
+        settings = self._settings_with(policies)
+
+        async def read_striping() -> Striping:
+            return self._settings_with(await self._policies_of(name.namespace_name)).ledgers.striping
+
+        nodes = CursorNodes(name, client, clock, randomness)
+
+        async def claim_cursors(node: TopicNode) -> None:
+            await nodes.claim(
+                node.list.incarnation, lambda: node.still_ours, seen.cursors if seen is not None else None
+            )
+
+        log = await ManagedLedger.open(
+            name,
+            client,
+            self._cache,
+            settings.ledgers,
+            clock,
+            randomness,
+            create=create,
+            along=along,
+            seen=seen,
+            claimed=claim_cursors,
+            on_lost_entry=self._counters.count_lost_entry,
+            read_striping=read_striping,
+        )
+        cursors = CursorTable(log, client, settings.cursors, clock, randomness, nodes)
+        subscriptions = Subscriptions(name, log, cursors, settings.subscriptions, clock, randomness)
+        topic = Topic(
+            name,
+            log,
+            cursors,
+            subscriptions,
+            self._topic_settings,
+            clock,
+            randomness,
+            self._counters,
+        )
+        try:
+            log_opened(topic)
+            await cursors.open_all()
+        except BaseException as error:
+            topic.abandon(
+                TopicUnloaded(f"{name} could not be opened: {str(error) or 'it was unloaded in the meantime'}")
+            )
+            raise
+        return topic
+
+    def _settings_with(self, policies: Policies) -> _LogSettings:
+        if not policies.ByteSize():
+            return self._usual
+        key = policies.SerializeToString(deterministic=True)
+        found = self._special.get(key)
+        if found is None:
+            if len(self._special) >= _MAX_SPECIAL:
+                self._special.clear()
+            found = self._special[key] = self._usual.under(policies)
+        return found
+
+    async def claim(self, name: TopicName) -> bytes:
+        node = TopicNode(name, self._client, self._clock, self._randomness)
+        try:
+            try:
+                await node.take_over(create=False)
+            except BeingDeleted as deleted:
+                (incarnation,) = deleted.args
+                await finish_deletion(name, incarnation, self._client, self._clock, self._randomness)
+                raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was deleted") from None
+        except MetadataError as error:
+            raise BrokerError(ErrorCode.METADATA_ERROR, f"topic {name} can't be claimed now: {error}") from error
+        return node.life
+
+    async def delete(self, name: TopicName, life: bytes | None = None, incarnation: str = "") -> None:
+        try:
+            await delete_topic(name, self._client, self._clock, self._randomness, life, incarnation)
+        except MetadataError as error:
+            text = f"topic {name} may be deleted completely, partly or not at all: delete it again: {error}"
+            raise BrokerError(ErrorCode.METADATA_ERROR, text) from error

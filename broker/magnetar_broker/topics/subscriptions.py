@@ -1,0 +1,479 @@
+"""A topic's subscriptions: found, created, changed and deleted by name.
+
+A durable subscription is its cursor; a `Subscription` stands beside it only while it has consumers or something is done
+to it. One that is not durable lives as long as its consumers. Both kinds have names of their own, so a reader may bear
+the name of a durable subscription.
+
+All changes of a subscription that wait for storage (creation, deletion, seek, reset, skip, expiry, progress) go through
+`SubscriptionChanges`, which runs them one at a time per subscription. Each looks its subscription up when it begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+from magnetar_broker.counters import Deliveries, DeliveryCounters
+from magnetar_broker.errors import BrokerError, TopicUnloaded, UnreadableEntry
+from magnetar_broker.managed_ledger.interface import Cursor, CursorTable, Log
+from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.settings.delivery import SubscriptionSettings
+from magnetar_broker.topics.consumer import Consumer, ConsumerSink
+from magnetar_broker.topics.progress_subscription import NO_OWNER, ProgressOwner, advance, check_consumable
+from magnetar_broker.topics.served_history import ServedHistory
+from magnetar_broker.topics.start_position import StartPosition, find_start
+from magnetar_broker.topics.subscription import Subscription
+from magnetar_broker.topics.subscription_changes import SubscriptionChanges, SubscriptionKey
+from magnetar_broker.topics.subscription_stats import (
+    SubscriptionStats,
+    cursor_stats,
+    subscription_stats,
+    unopened_stats,
+)
+from magnetar_broker.topics.tasks_in_order import TasksInOrder
+from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, StartAt, SubscriptionType
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["Subscriptions"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+_MAX_NAME_BYTES: Final = 768
+_MAX_PROPERTIES_BYTES: Final = 65_536
+# The length of generated consumer names, before they are written as hex.
+_TOKEN_BYTES: Final = 5
+# Among up to 64 consecutive lost entries each is read, to find the first readable one behind them.
+_EXACT: Final = 64
+# Entries that `skip` passes before other tasks have their turn.
+_SKIPPED_TOGETHER: Final = 1_000
+
+
+class Subscriptions:
+    __slots__ = (
+        "_changes",
+        "_clock",
+        "_closed",
+        "_cursors",
+        "_histories",
+        "_loaded",
+        "_log",
+        "_name",
+        "_randomness",
+        "_settings",
+        "_tasks",
+        "deliveries",
+    )
+
+    def __init__(
+        self,
+        name: TopicName,
+        log: Log,
+        cursors: CursorTable,
+        settings: SubscriptionSettings,
+        clock: Clock,
+        randomness: Randomness,
+    ) -> None:
+        self._name = name
+        self._log = log
+        self._cursors = cursors
+        self._settings = settings
+        self._clock = clock
+        self._randomness = randomness
+        # Subscriptions that have consumers, or are being changed.
+        self._loaded: dict[SubscriptionKey, Subscription] = {}
+        # For durable subscriptions that are not loaded: the consumer served last, and how often it had changed.
+        self._histories: dict[str, ServedHistory] = {}
+        self.deliveries = Deliveries()
+        self._tasks = TasksInOrder()
+        self._changes = SubscriptionChanges(self._tasks, self._loaded.get)
+        # Why everything is refused: the topic was closed.
+        self._closed: BrokerError | None = None
+
+    @property
+    def consumers(self) -> int:
+        """The number of connected consumers."""
+        return sum(len(subscription.consumers) for subscription in self._loaded.values())
+
+    @property
+    def names(self) -> list[str]:
+        """The names of durable subscriptions."""
+        return list(self._cursors.names())
+
+    def appended(self) -> None:
+        """Deliver new entries of the log."""
+        for subscription in list(self._loaded.values()):
+            try:
+                subscription.run()
+            except Exception:  # noqa: BLE001 (the others go on)
+                _log.exception("Topic %s: subscription %s failed to deliver new entries", self._name, subscription.name)
+
+    def stats(self) -> list[SubscriptionStats]:
+        """Return the statistics of all subscriptions, the durable ones first."""
+        found = []
+        for cursor in self._cursors.durable():
+            loaded = self._loaded.get((cursor.name, True))
+            counters = self.deliveries.known_of(cursor.name)
+            found.append(cursor_stats(cursor, counters) if loaded is None else subscription_stats(loaded, self._log))
+        found += [
+            unopened_stats(one, self._log, self.deliveries.known_of(one.name)) for one in self._cursors.unopened()
+        ]
+        for (_, durable), subscription in self._loaded.items():
+            if not durable:
+                found.append(subscription_stats(subscription, self._log))
+        return found
+
+    def counters(self) -> Iterator[DeliveryCounters]:
+        """Yield the counters of subscriptions and of their consumers."""
+        yield from self.deliveries.durable()
+        for subscription in self._loaded.values():
+            yield from () if subscription.durable else (subscription.counters,)
+            yield from (consumer.counters for consumer in subscription.consumers)
+
+    async def wait_for_cursor(self, name: str) -> Cursor:
+        """Return the cursor of the durable subscription when it is open. Raises `BrokerError`."""
+        self._check_open()
+        await self._cursors.wait_until_open(name)
+        self._check_open()
+        return self._cursor(name)
+
+    async def backlog_messages(self, name: str) -> int:
+        """Return the number of messages behind the durable subscription's mark-delete position, with those of
+        acknowledged entries. Raises `BrokerError`."""
+        cursor = self._cursor(name)
+        place, tries = cursor.mark_delete, 0
+        while True:
+            try:
+                first = await self._log.read(self._log.first_after(place), 1, 1)
+                break
+            except UnreadableEntry as error:  # counts from the first readable entry behind it, in growing steps
+                tries += 1
+                place = Position(error.position.ledger_id, error.position.entry_id + tries // _EXACT)
+        if not first:
+            return 0
+        return max(0, self._log.next_index - (first[0].index - first[0].messages + 1))
+
+    # Consumers.
+
+    async def subscribe(self, opened: OpenConsumer, sink: ConsumerSink) -> Consumer:
+        """Open a consumer, and call the sink's `opened`. Raises `BrokerError`."""
+        _check(opened)
+        if opened.incarnation and opened.incarnation != self._log.incarnation:
+            raise BrokerError(
+                ErrorCode.INCARNATION_CHANGED,
+                f"topic {self._name} was deleted and recreated: its incarnation was {opened.incarnation}, "
+                f"and is {self._log.incarnation}; positions of the old topic are not valid in the new one",
+            )
+        name = opened.consumer_name or self._randomness.token(_TOKEN_BYTES).hex()
+        subscription = await self._found(opened)
+        try:
+            check_consumable(subscription.name, subscription.cursor.properties)
+            return subscription.join(opened, name, sink)
+        finally:
+            subscription.release()
+
+    async def _found(self, opened: OpenConsumer) -> Subscription:
+        """Return the subscription to join, created if that is allowed. It is not being changed, and nothing is awaited
+        after that was checked."""
+        key = opened.subscription, opened.durable
+        while True:
+            self._check_open()
+            if self._changes.is_changing(key):
+                await self._changes.wait_for_changes(key)
+            elif (loaded := self._loaded.get(key)) is not None:
+                # A consumer whose connection is closed, and which has not left yet, must not refuse another one. With
+                # the last consumer the subscription is released: a consumer that joined that object would get nothing.
+                loaded.remove_disconnected()
+                if self._loaded.get(key) is loaded:
+                    return loaded
+            elif not opened.durable:
+                start = await find_start(self._log, opened.start)
+                if not self._changes.is_changing(key) and key not in self._loaded:
+                    self._check_open()
+                    return self._load_transient(opened.subscription, start)
+            elif (cursor := self._cursors.get(opened.subscription)) is not None:
+                return self._load(cursor)
+            elif opened.subscription in self._cursors.names():
+                await self._cursors.wait_until_open(opened.subscription)
+            elif not self._settings.allow_auto_subscription_creation:
+                raise self._not_found(opened.subscription)
+            else:
+                await self.create(opened.subscription, opened.start, opened.subscription_properties, may_exist=True)
+
+    def _load_transient(self, name: str, start: StartPosition) -> Subscription:
+        cursor = self._cursors.create_transient(name, start.mark_delete)
+        if start.passed_over is not None:
+            cursor.acknowledge((), [start.passed_over])
+        return self._load(cursor)
+
+    def _load(self, cursor: Cursor) -> Subscription:
+        subscription = Subscription(
+            cursor,
+            self._log,
+            self._name.partition_index,
+            self._settings,
+            self._clock,
+            self._tasks,
+            self._changes,
+            self._released,
+            self._delete_cursor,
+            self.deliveries.of_durable(cursor.name) if cursor.durable else self.deliveries.of_transient(),
+        )
+        if cursor.durable and (history := self._histories.get(cursor.name)) is not None:
+            subscription.history = history
+        self._loaded[subscription.key] = subscription
+        return subscription
+
+    def _released(self, subscription: Subscription) -> None:
+        if self._loaded.get(subscription.key) is subscription:
+            del self._loaded[subscription.key]
+            if subscription.durable and subscription.history:
+                self._histories[subscription.name] = subscription.history
+
+    # The administrator's calls, by name. All are for durable subscriptions, and raise `BrokerError`.
+
+    async def create(
+        self, name: str, start: StartAt, properties: Mapping[str, str] | None = None, *, may_exist: bool = False
+    ) -> None:
+        _check_name(name)
+        self._check_open()
+        await self._changes.run_change(
+            (name, True), lambda: self._create(name, start, dict(properties or {}), may_exist)
+        )
+
+    async def make_on_first_use(self, name: str, start: StartAt) -> None:
+        """Create the subscription unless it exists. Raises NOT_ALLOWED where only administrators create them."""
+        if name not in self._cursors.names() and not self._settings.allow_auto_subscription_creation:
+            raise BrokerError(
+                ErrorCode.NOT_ALLOWED,
+                f"topic {self._name} has no subscription {name!r:.200}, and it is not created on first use "
+                "(allow_auto_subscription_creation): create it first",
+            )
+        await self.create(name, start, may_exist=True)
+
+    def holder(self, name: str, durable: bool) -> Consumer | None:
+        """Return the consumer of an exclusive subscription."""
+        loaded = self._loaded.get((name, durable))
+        if loaded is None or loaded.type != SubscriptionType.EXCLUSIVE:
+            return None
+        return next(iter(loaded.consumers), None)
+
+    async def _create(self, name: str, start: StartAt, properties: dict[str, str], may_exist: bool) -> None:
+        if name in self._cursors.names():
+            if may_exist:
+                return
+            raise BrokerError(
+                ErrorCode.ALREADY_EXISTS, f"topic {self._name} already has a subscription {name}: use another name"
+            )
+        place = await find_start(self._log, start)
+        cursor = await self._cursors.create(name, place.mark_delete, properties)
+        if place.passed_over is not None:
+            cursor.acknowledge((), [place.passed_over])
+            await cursor.saved()
+
+    async def delete(self, name: str, *, force: bool = False) -> None:
+        """Delete the subscription, with `force` also where it has consumers. Its cursor may be damaged, or may not open
+        now."""
+        await self._change(
+            name, lambda subscription: self._delete(subscription, force), lambda: self._delete_named(name)
+        )
+
+    async def _delete(self, subscription: Subscription, force: bool) -> None:
+        if subscription.consumers and not force:
+            raise BrokerError(
+                ErrorCode.CONSUMER_BUSY,
+                f"subscription {subscription.name} has {len(subscription.consumers)} consumer(s): close "
+                "them, or delete it with force",
+            )
+        await self._delete_cursor(subscription)
+        subscription.end_deleted()
+
+    async def _delete_cursor(self, subscription: Subscription) -> None:
+        if not subscription.durable:
+            return
+        await self._delete_named(subscription.name)
+        self._released(subscription)
+        self._histories.pop(subscription.name, None)
+
+    async def _delete_named(self, name: str) -> None:
+        await self._cursors.delete(name)
+        self._histories.pop(name, None)
+        self.deliveries.forget(name)
+
+    async def reset(self, name: str, to: StartAt) -> None:
+        """Move the subscription, for its consumers too, as a seek does. Where its cursor is damaged, or can't be opened
+        now, it is replaced, and its other acknowledgements are lost."""
+        await self._change(name, lambda subscription: subscription.seek(to), lambda: self._replace(name, to))
+
+    async def _replace(self, name: str, to: StartAt) -> None:
+        place = await find_start(self._log, to)
+        if self._cursors.get(name) is not None:  # it was opened meanwhile
+            await self._loaded_or_load(name).seek(to)
+            return
+        cursor = await self._cursors.replace(name, place.mark_delete)
+        self._histories.pop(name, None)
+        if place.passed_over is not None:
+            cursor.acknowledge((), [place.passed_over])
+            await cursor.saved()
+
+    async def skip(self, name: str, entries: int) -> int:
+        """Acknowledge the next entries, each of which may be a batch. Returns their number."""
+        if entries < 0:
+            raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"{entries} entries can't be skipped: use 0 or more")
+        return await self._change(name, lambda subscription: self._skip(subscription, entries))
+
+    async def _skip(self, subscription: Subscription, entries: int) -> int:
+        return await subscription.skip_to(await self._nth_open(subscription.cursor, entries))
+
+    async def skip_all(self, name: str) -> int:
+        """Acknowledge all entries that the log has now; also known as clear_backlog."""
+        return await self._change(name, lambda subscription: subscription.skip_to(self._log.last))
+
+    async def expire(self, name: str, older_than_s: float) -> int:
+        """Acknowledge the entries that a broker received before that time."""
+        if not older_than_s >= 0:
+            raise BrokerError(
+                ErrorCode.INVALID_ARGUMENT, f"messages can't be older than {older_than_s} s: use 0 or more"
+            )
+        before_ms = max(0, int(self._clock.time_ms() - older_than_s * 1000))
+        return await self._change(name, lambda subscription: self._expire(subscription, before_ms))
+
+    async def _expire(self, subscription: Subscription, before_ms: int) -> int:
+        first_left = await self._log.first_at_time(before_ms)
+        expired = await subscription.skip_to(first_left.previous)
+        subscription.counters.expired_entries += expired
+        return expired
+
+    async def advance(
+        self, name: str, to: StartAt, *, only_make: bool = False, owner: ProgressOwner = NO_OWNER
+    ) -> Position:
+        """Acknowledge everything in front of that position, for a reader whose progress it is (progress.py). Return the
+        mark-delete position that the subscription then has.
+
+        `only_make`: create the subscription. One that has an owner stays where it is.
+        """
+        _check_name(name)
+        owner.check()
+        self._check_open()
+        return await self._changes.run_change((name, True), lambda: self._advance(name, to, only_make, owner))
+
+    async def _advance(self, name: str, to: StartAt, only_make: bool, owner: ProgressOwner) -> Position:
+        await self._cursors.wait_until_open(name)
+        if self._cursors.get(name) is None:
+            await self._create(name, to, owner.properties, may_exist=False)  # within a batch, too
+        subscription = self._loaded_or_load(name)
+        await advance(subscription, self._cursors, self._log, to, only_make, owner)
+        return subscription.cursor.mark_delete
+
+    async def _change(
+        self,
+        name: str,
+        change: Callable[[Subscription], Coroutine[Any, Any, T]],
+        unopened: Callable[[], Coroutine[Any, Any, T]] | None = None,
+    ) -> T:
+        """Change the durable subscription that has the name when the change begins. `unopened` is called instead where
+        its cursor can't be opened; without it the change is refused."""
+        self._check_open()
+
+        async def begin() -> T:
+            try:
+                await self._cursors.wait_until_open(name, wait_again=unopened is None)
+            except TopicUnloaded:
+                raise
+            except BrokerError:
+                if unopened is None:
+                    raise
+                return await unopened()
+            return await change(self._loaded_or_load(name))
+
+        return await self._changes.run_change((name, True), begin)
+
+    async def _nth_open(self, cursor: Cursor, entries: int) -> Position:
+        position = cursor.mark_delete
+        for number in range(min(entries, cursor.open_entries())):
+            position = self._log.first_after(position)
+            while position <= self._log.last and cursor.acknowledged(position):
+                position = self._log.first_after(cursor.first_open_after(position).previous)
+            if position > self._log.last:
+                return self._log.last
+            if number % _SKIPPED_TOGETHER == 0:
+                await asyncio.sleep(0)
+        return position
+
+    # The end.
+
+    async def close(self, problem: BrokerError | None = None) -> None:
+        """End all consumers and cancel all changes. The topic closes the cursors."""
+        self.end(problem or TopicUnloaded(f"topic {self._name} was closed by this broker: look it up again"))
+        await self._tasks.cancel()
+
+    def end(self, problem: BrokerError) -> None:
+        """End all consumers at once. Changes that run go on until they fail."""
+        if self._closed is None:
+            self._closed = problem
+        for subscription in list(self._loaded.values()):
+            subscription.end(self._closed.problem)
+            subscription.receipts.fail(self._closed)
+        self._loaded.clear()
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise BrokerError(self._closed.code, str(self._closed))
+
+    def _loaded_or_load(self, name: str) -> Subscription:
+        """Return a durable subscription. Only for a change: it releases the subscription when it has ended."""
+        self._check_open()
+        loaded = self._loaded.get((name, True))
+        return loaded if loaded is not None else self._load(self._cursor(name))
+
+    def _cursor(self, name: str) -> Cursor:
+        cursor = self._cursors.get(name)
+        if cursor is None:
+            raise self._not_found(name)
+        return cursor
+
+    def _not_found(self, name: str) -> BrokerError:
+        return BrokerError(
+            ErrorCode.SUBSCRIPTION_NOT_FOUND,
+            f"topic {self._name} has no subscription {name!r}: create it, or enable "
+            "allow_auto_subscription_creation and subscribe",
+        )
+
+
+def _check(opened: OpenConsumer) -> None:
+    _check_name(opened.subscription)
+    check_consumable(opened.subscription, opened.subscription_properties)
+    if opened.type == SubscriptionType.KEY_SHARED:
+        raise BrokerError(ErrorCode.UNSUPPORTED, "Key_Shared is not supported yet: use Shared or Failover")
+    if opened.type not in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER, SubscriptionType.SHARED):
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT, f"unknown subscription type {opened.type}: use Exclusive, Failover or Shared"
+        )
+    if opened.read_compacted:
+        raise BrokerError(ErrorCode.UNSUPPORTED, "compacted topics are not supported yet: read without read_compacted")
+    size = len(opened.consumer_name.encode())
+    if size > _MAX_NAME_BYTES:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"a consumer's name has {size} bytes, above the limit of {_MAX_NAME_BYTES}",
+        )
+    for properties in (opened.properties, opened.subscription_properties):
+        size = sum(len(key.encode()) + len(value.encode()) for key, value in properties.items())
+        if size > _MAX_PROPERTIES_BYTES:
+            raise BrokerError(
+                ErrorCode.INVALID_ARGUMENT,
+                f"the properties have {size} bytes, above the limit of {_MAX_PROPERTIES_BYTES}",
+            )
+
+
+def _check_name(name: str) -> None:
+    size = len(name.encode())
+    if not 0 < size <= _MAX_NAME_BYTES:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"a subscription's name can't have {size} bytes: use 1 … {_MAX_NAME_BYTES}",
+        )
