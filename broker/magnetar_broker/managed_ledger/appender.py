@@ -13,8 +13,8 @@ ledger begun, and the next ones take chunks as long as those before them got any
 
 When the writer fails, all that is pending is left to be decided, and the ledger is closed. If our close is the one that
 counts, what failed is not in the ledger and never will be: the same bytes go to the next ledger before anything else.
-If it is lost, or a ledger can't be made for another reason than one that passes (topic_ledgers.py), the topic is given
-up, and what is pending is unknown.
+If it is lost, or a ledger can't be made for another reason than one that passes (ledger_rollover.py), the topic is
+given up, and what is pending is unknown.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.append_queue import Append, AppendDone, AppendQueue
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
+from magnetar_broker.managed_ledger.ledger_rollover import LedgerRollover
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.log_entry import NewEntry
 from magnetar_broker.managed_ledger.position import Position
-from magnetar_broker.managed_ledger.topic_ledgers import TopicLedgers
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.errors import MetadataError
@@ -102,7 +102,7 @@ class Appender:
         on_ended: Callable[[], object],
     ) -> None:
         self._node = node
-        self._ledgers = TopicLedgers(node, client, striping, clock)
+        self._ledgers = LedgerRollover(node, client, striping, clock)
         self._cached = cached
         self._rule = settings.roll_rule
         self._clock = clock

@@ -3,7 +3,7 @@
 From the moment when the node says DELETING no life changes it any more, and nobody opens the topic: who would, goes on
 with the deletion and then finds no topic. Cursors and ledgers go, then the pages that named ledgers, then the node. So
 at each moment either all that there still is can be found from the node, or there is nothing. Only what leases hold
-stays, and another node names it before (leased_remains.py).
+stays, and another node names it before (orphaned_ledgers.py).
 
 Several may be at it, and one of them be late: the others may have finished, and the topic be there again. So whatever
 is taken away below the node goes with a check that the node is still the one that was found.
@@ -22,8 +22,8 @@ from magnetar_broker import paths
 from magnetar_broker.cursors.cursor_deletion import delete_cursors
 from magnetar_broker.cursors.cursor_ledger import fence_ledger
 from magnetar_broker.errors import BrokerError, RequestNotStarted, TopicUnloaded
-from magnetar_broker.managed_ledger.leased_remains import leave_remains
 from magnetar_broker.managed_ledger.ledger_list import ForeignList, LedgerList
+from magnetar_broker.managed_ledger.orphaned_ledgers import record_leased_ledgers
 from magnetar_broker.managed_ledger.topic_node import decode_topic, page_path, read_pages
 from magnetar_broker.managed_ledger.trimmer import delete_ledgers
 from magnetar_metadata import compare_and_set
@@ -136,7 +136,9 @@ async def _delete_ledgers(
         raise ForeignValue(f"{paths.topic(name)!r}: {error}") from None
     if listed.written is not None:
         await fence_ledger(client, listed.written.ledger_id)
-    held = await leave_remains(name, node, [one.ledger_id for one in listed.ledgers], client, clock, randomness, checks)
+    held = await record_leased_ledgers(
+        name, node, [one.ledger_id for one in listed.ledgers], client, clock, randomness, checks
+    )
     # Leases that hold any hold all up to the last.
     not_held = listed.ledgers[: len(listed.ledgers) - len(held)]
     ledgers = [*listed.deleting, *(one.ledger_id for one in not_held)]

@@ -20,18 +20,18 @@ from magnetar_broker.managed_ledger.append_queue import AppendDone
 from magnetar_broker.managed_ledger.appender import Appender
 from magnetar_broker.managed_ledger.deletion import delete_topic, topic_exists
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
+from magnetar_broker.managed_ledger.entry_reader import EntryReader
 from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListedLedger
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.log_entry import LogEntry, NewEntry
 from magnetar_broker.managed_ledger.log_leases import LogLeases
+from magnetar_broker.managed_ledger.log_recovery import open_node
 from magnetar_broker.managed_ledger.log_retention import LogRetention
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.managed_ledger.lost_entry_facts import nearest_readable
-from magnetar_broker.managed_ledger.opening import open_node
 from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.managed_ledger.prefetched_topic import PrefetchedTopic
 from magnetar_broker.managed_ledger.readable_entry import read_if_readable
-from magnetar_broker.managed_ledger.reading import LedgerReads
-from magnetar_broker.managed_ledger.seen_topic import SeenTopic
 from magnetar_broker.managed_ledger.time_search import first_at_time
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.managed_ledger.trimmer import Trimmer
@@ -93,7 +93,7 @@ class ManagedLedger:
         self._node = node
         self._client = client
         self._cached = CachedEntries(cache)
-        self._reads: LedgerReads | None = None
+        self._reads: EntryReader | None = None
         self._trimming = Trimmer(node, client, self._given_up)
         # That of the next ledgers, its cursors' too.
         self.striping = LedgerStriping(settings.striping, read_striping)
@@ -115,7 +115,7 @@ class ManagedLedger:
         *,
         create: bool,
         along: Sequence[Change] = (),
-        seen: SeenTopic | None = None,
+        seen: PrefetchedTopic | None = None,
         claimed: Callable[[TopicNode], Awaitable[None]] | None = None,
         on_lost_entry: Callable[[], object] = lambda: None,
         read_striping: Callable[[], Awaitable[Striping]] | None = None,
@@ -415,9 +415,9 @@ class ManagedLedger:
         if ended is not None:
             raise ended.again()
 
-    def _ledger_reads(self) -> LedgerReads:
+    def _ledger_reads(self) -> EntryReader:
         if self._reads is None:
-            self._reads = LedgerReads(self._client, self._cached.read_ahead)
+            self._reads = EntryReader(self._client, self._cached.read_ahead)
         return self._reads
 
     def metadata_of(self, ledger_id: int) -> LedgerMetadata | None:

@@ -23,7 +23,7 @@ from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.deletion import delete_topic, finish_deletion
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
-from magnetar_broker.managed_ledger.seen_topic import SeenTopic, see_topic
+from magnetar_broker.managed_ledger.prefetched_topic import PrefetchedTopic, see_topic
 from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.settings.managed_ledgers import CursorSettings, ManagedLedgerSettings
@@ -95,7 +95,7 @@ class StoredTopics:
         # For topics whose namespace has policies of its own: few differ, and topics share them.
         self._special: dict[bytes, _LogSettings] = {}
 
-    async def see(self, name: TopicName) -> SeenTopic:
+    async def see(self, name: TopicName) -> PrefetchedTopic:
         return await see_topic(self._client.ledgers.store, name)
 
     async def open(
@@ -105,7 +105,7 @@ class StoredTopics:
         create: bool,
         along: Sequence[Change],
         policies: Policies,
-        seen: SeenTopic | None = None,
+        seen: PrefetchedTopic | None = None,
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
         client, clock, randomness = self._client, self._clock, self._randomness

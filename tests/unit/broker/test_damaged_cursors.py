@@ -13,7 +13,7 @@ from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.errors import BrokerError, DamagedCursor, TopicUnloaded
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
-from magnetar_broker.managed_ledger.seen_topic import see_topic
+from magnetar_broker.managed_ledger.prefetched_topic import see_topic
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.start_position import StartPosition, find_start
 from magnetar_broker.topics.subscriptions import Subscriptions

@@ -25,7 +25,7 @@ from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_metadata.errors import StoreFull, Unavailable
 from magnetar_wire.clock import Clock
 
-__all__ = ["TopicLedgers"]
+__all__ = ["LedgerRollover"]
 
 _log = logging.getLogger(__name__)
 _PAUSE_S: Final = 0.2
@@ -34,7 +34,7 @@ _LONGEST_PAUSE_S: Final = 2.0
 _CLOSES: Final = 5
 
 
-class TopicLedgers:
+class LedgerRollover:
     __slots__ = ("_backoff", "_client", "_clock", "_last_failure", "_node", "_pause_s", "_striping", "waiting_for")
 
     def __init__(self, node: TopicNode, client: LedgerClient, striping: LedgerStriping, clock: Clock) -> None:
