@@ -17,7 +17,7 @@ from magnetar_metadata.store import MetadataStore
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["PrefetchedTopic", "see_topic"]
+__all__ = ["PrefetchedTopic", "prefetch_topic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class PrefetchedTopic:
     cursors: StoredValue | None = None
 
 
-async def see_topic(store: MetadataStore, name: TopicName) -> PrefetchedTopic:
+async def prefetch_topic(store: MetadataStore, name: TopicName) -> PrefetchedTopic:
     """Raises `BrokerError`."""
     try:
         return PrefetchedTopic(*await asyncio.gather(read(store, paths.topic(name)), _read_cursors(store, name)))

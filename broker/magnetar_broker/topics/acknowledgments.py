@@ -141,10 +141,10 @@ def check_ranges(ranges: Iterable[EntryRange], log: Log) -> list[EntriesOf]:
     if len(named) > 1:
         named.sort()
     kept: list[EntriesOf] = []
-    end_of, end = -1, -1
+    find_end, end = -1, -1
     for ledger_id, first, last in named:
-        if ledger_id != end_of:
-            end_of, end = ledger_id, _last_entry(log, ledger_id)
+        if ledger_id != find_end:
+            find_end, end = ledger_id, _last_entry(log, ledger_id)
         last = min(last, end)
         if first > last:
             continue
