@@ -1,10 +1,12 @@
 """The nodes of a topic's cursors in the metadata store, as the topic's owner changes them.
 
-Theory of operation ------------------- A broker that opens the cursors claims them: it writes its owner epoch into the
-table's node. From then on each change of a cursor's node is one transaction with a check that the table's node is still
-at that version. So a broker that was replaced, and does not know it yet, creates no cursor, points none at another
-ledger, and deletes none: its successor has read the nodes before and would not see the change. Its acknowledgements
-fail, since the successor fences the ledgers that it reads. All changes before the claim are visible to reads after it.
+Theory of operation
+-------------------
+A broker that opens the cursors claims them: it writes its owner epoch into the table's node. From then on each change
+of a cursor's node is one transaction with a check that the table's node is still at that version. So a broker that was
+replaced, and does not know it yet, creates no cursor, points none at another ledger, and deletes none: its successor
+has read the nodes before and would not see the change. Its acknowledgements fail, since the successor fences the
+ledgers that it reads. All changes before the claim are visible to reads after it.
 
 No other broker changes a cursor's node, so a change is refused unless the node has the bytes that this owner
 has read or written last.
