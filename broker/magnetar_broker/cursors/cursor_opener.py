@@ -72,7 +72,7 @@ class CursorOpener:
 
     async def read_nodes(self) -> list[DurableCursor]:
         """Read all nodes and begin to open the cursors, once. Returns those whose deletion was begun in an earlier
-        life, for the caller to delete. Raises `BrokerError`."""
+        owner epoch, for the caller to delete. Raises `BrokerError`."""
         gate = asyncio.Semaphore(_OPENED_AT_ONCE)
         places = OpeningSlots(_OPENED_AT_ONCE, self._home.clock)
 

@@ -1,8 +1,8 @@
-"""The durable cursors of one topic, in one broker's life of it: found, created, deleted, saved and closed.
+"""The durable cursors of one topic, as its owner has them: found, created, deleted, saved and closed.
 
 Opening them takes them from the broker that had them (cursor_nodes.py) and reads their nodes. Then the topic is served,
 and the cursors that have a ledger are opened in tasks (cursor_opener.py): a cursor that takes long, or is damaged,
-holds up its own subscription alone. Cursors whose deletion was begun in an earlier life are deleted. When a change
+holds up its own subscription alone. Cursors whose deletion was begun by an earlier owner are deleted. When a change
 finds that another broker has opened the cursors since, `on_lost` is called, once, and everything is refused from then
 on.
 
@@ -71,8 +71,8 @@ class CursorLog(LogPositions, Protocol):
     def incarnation(self) -> str: ...
 
     @property
-    def still_ours(self) -> Sequence[Check]:
-        """Checks of a transaction which hold only while the topic is this life's."""
+    def ownership_checks(self) -> Sequence[Check]:
+        """Checks of a transaction which hold only while the topic is this owner's."""
 
     @property
     def retention(self) -> FirstCursorMark: ...
@@ -138,7 +138,7 @@ class CursorTable:
         """`nodes` are claimed, if they are given. Raises `BrokerError`."""
         if nodes is None:
             nodes = CursorNodes(log.name, client, clock, randomness)
-            await nodes.claim(log.incarnation, lambda: log.still_ours)
+            await nodes.claim(log.incarnation, lambda: log.ownership_checks)
         table = cls(log, client, settings, clock, randomness, nodes)
         await table.open_all()
         return table

@@ -46,8 +46,8 @@ from magnetar_broker.cursors.cursor_context import CursorContext
 from magnetar_broker.cursors.cursor_ledger import CursorLedger, delete_all_ledgers
 from magnetar_broker.cursors.cursor_nodes import KnownNode, point_node
 from magnetar_broker.cursors.cursor_record import encode_changes, encode_snapshot
+from magnetar_broker.cursors.ledger_pause import LedgerPause
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger.ledger_pause import LedgerPause
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.trimmer import delete_ledgers
 from magnetar_metadata.errors import MetadataError, SessionLost, StoreFull, Unavailable
@@ -88,7 +88,7 @@ class DurableCursor(Cursor):
     ) -> None:
         super().__init__(name, state, properties)
         self._home = home
-        # The node as this life has it; and the ledger that it points at, once this life has begun one.
+        # The node as this owner has it; and the ledger that it points at, once this owner has begun one.
         self._known = known
         self._ledger: CursorLedger | None = None
         self._ledger_pause = LedgerPause(home.clock, home.client.randomness)

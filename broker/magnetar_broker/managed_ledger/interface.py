@@ -87,5 +87,5 @@ class Log(Protocol):
     async def read_at(self, positions: Sequence[Position]) -> list[LogEntry | None]:
         """These, in the order in which they are named; None for what there is no more."""
 
-    async def first_at_time(self, time_ms: int) -> Position:
+    async def find_first_at_time(self, time_ms: int) -> Position:
         """The first entry that a broker took at this time or later; behind `last` where there is none."""

@@ -143,10 +143,10 @@ def check_ranges(ranges: Iterable[EntryRange], log: Log) -> list[LedgerRange]:
     if len(named) > 1:
         named.sort()
     kept: list[LedgerRange] = []
-    end_of, end = -1, -1
+    end_ledger_id, end = -1, -1
     for ledger_id, first, last in named:
-        if ledger_id != end_of:
-            end_of, end = ledger_id, _last_entry(log, ledger_id)
+        if ledger_id != end_ledger_id:
+            end_ledger_id, end = ledger_id, _last_entry(log, ledger_id)
         last = min(last, end)
         if first > last:
             continue

@@ -30,7 +30,7 @@ async def find_start(log: Log, at: StartAt) -> StartPosition:
         case "latest" | None:
             return StartPosition(log.last)
         case "time_ms":
-            found = await log.first_at_time(at.time_ms)
+            found = await log.find_first_at_time(at.time_ms)
             return StartPosition(min(found.previous, log.last))
         case "place":
             return await _at_place(log, at.place)

@@ -346,7 +346,7 @@ class Subscriptions:
         return await self._change(name, lambda subscription: self._expire(subscription, before_ms))
 
     async def _expire(self, subscription: Subscription, before_ms: int) -> int:
-        first_left = await self._log.first_at_time(before_ms)
+        first_left = await self._log.find_first_at_time(before_ms)
         expired = await subscription.skip_to(first_left.previous)
         subscription.counters.expired_entries += expired
         return expired

@@ -203,7 +203,7 @@ async def test_graceful_shutdown_notifies_clients_before_their_streams_end() -> 
         await until(lambda: raw.over, "the stream is over")
         assert raw.error is None
         assert raw.ended[1].problem.code == ErrorCode.SERVICE_NOT_READY
-        assert all(ledger.closed for ledger in topic.log.stats().ledgers)
+        assert all(ledger.is_closed for ledger in topic.log.stats().ledgers)
         await connection.close()
         await client.close()
 

@@ -13,7 +13,7 @@ from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.errors import BrokerError, DamagedCursor, TopicUnloaded
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
-from magnetar_broker.managed_ledger.seen_topic import see_topic
+from magnetar_broker.managed_ledger.prefetched_topic import prefetch_topic
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.start_position import StartPosition, find_start
 from magnetar_broker.topics.subscriptions import Subscriptions
@@ -186,7 +186,7 @@ async def test_a_cursor_table_s_node_that_can_t_be_decoded_costs_no_cursor(
         store, path = scene.cluster.server.connect(), paths.cursors(scene.log.name)
         value = await damage_node(scene, path, damage)
         await store.put(paths.topic(scene.log.name), encode_first_value(b"", SeededRandomness(3)), ANY)
-        assert (await see_topic(store, scene.log.name)).cursors is None
+        assert (await prefetch_topic(store, scene.log.name)).cursors is None
         table = await scene.open()
         assert sorted(table.names()) == ["bad", "good"]
         for name in table.names():

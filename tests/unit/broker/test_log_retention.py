@@ -201,11 +201,11 @@ async def test_the_mark_is_written_once() -> None:
             log = await scene.open(options=options, name=(name := TopicName.parse(f"t{appended}{expected}")))
             await scene.append(log, *numbered(appended))
             cursors = await scene.patiently(scene.cursors(log))
-            before = log.still_ours
+            before = log.ownership_checks
             await scene.patiently(cursors.create("a", log.last, {}))
-            after = log.still_ours
+            after = log.ownership_checks
             await scene.patiently(cursors.create("b", log.last, {}))
-            assert (log.still_ours, after != before) == (after, expected == 1)
+            assert (log.ownership_checks, after != before) == (after, expected == 1)
             node = await scene.node(name)
             assert node is not None
             assert (node.unsubscribed_up_to > 0) == (expected == 1)

@@ -65,7 +65,7 @@ async def _find_last(topic: Topic) -> MessageIdData:
     Lost entries are skipped, because no reader gets them.
     """
     log, partition = topic.log, topic.name.partition_index
-    entry = await log.last_readable()
+    entry = await log.read_last_readable()
     if entry is None:
         return _message_id(Position(log.last.ledger_id, -1), partition)
     message_id = _message_id(entry.position, partition)
