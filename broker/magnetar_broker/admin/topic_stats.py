@@ -122,13 +122,15 @@ def describe_log(topic: Topic) -> pb.InternalStats:
                 name=cursor.name,
                 mark_delete=_position(cursor.mark_delete),
                 saved_mark_delete=_position(cursor.saved_mark_delete),
-                open_entries=cursor.open_entries(),
+                open_entries=cursor.count_unacknowledged(),
             )
-            for cursor in topic.cursors.durable()[:_MAX_SHOWN]
+            for cursor in topic.cursors.durable_cursors()[:_MAX_SHOWN]
         ]
         + [
-            pb.CursorStats(name=one.name, mark_delete=_position(one.place), saved_mark_delete=_position(one.place))
-            for one in topic.cursors.unopened()[:_MAX_SHOWN]
+            pb.CursorStats(
+                name=one.name, mark_delete=_position(one.mark_delete), saved_mark_delete=_position(one.mark_delete)
+            )
+            for one in topic.cursors.unopened_cursors()[:_MAX_SHOWN]
         ],
         leases=[
             pb.LeaseStats(

@@ -15,7 +15,7 @@ from magnetar_broker.managed_ledger.position import EARLIEST, Position
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["FakeLog", "FakeLogPlaces"]
+__all__ = ["FakeLog", "FakeLogPositions"]
 
 FIRST_LEDGER = 7
 
@@ -36,8 +36,8 @@ class RecordedMarks:
             raise self.fails
 
 
-class FakeLogPlaces:
-    """Numbers of entries without the entries: all that cursors ask of a log (`CursorLog` and `LogPlaces`).
+class FakeLogPositions:
+    """Numbers of entries without the entries: all that cursors ask of a log (`CursorLog` and `LogPositions`).
 
     Each ledger has a number of entries, which may be millions; the last one may be open.
     """

@@ -520,7 +520,7 @@ async def test_late_deletion_does_not_affect_the_recreated_topic(at: int) -> Non
         cursor = cursors.get("s")
         assert cursor is not None
         cursor.acknowledge_up_to(new.last)
-        await scene.patiently(cursor.saved())
+        await scene.patiently(cursor.wait_until_saved())
         again = await scene.open(await scene.another())
         assert again.incarnation == new.incarnation
         assert await scene.payloads(again) == numbered(8)

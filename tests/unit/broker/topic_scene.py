@@ -121,7 +121,7 @@ class FakeStorage:
         topic = Topic(
             name,
             log,  # type: ignore[arg-type]
-            FakeCursorTable(log),  # type: ignore[arg-type]
+            FakeCursorTable(log),
             FakeSubscriptions(),  # type: ignore[arg-type]
             self.options,
             self.clock,

@@ -112,7 +112,7 @@ def _make_stats(request_id: int, connected: ConnectedConsumer | None) -> Command
         connected_since=_format_time(consumer.connected_since_ms),
         type=_TYPES.get(subscription.type, "None"),
         msg_rate_expired=0.0,
-        msg_backlog=subscription.cursor.open_entries(),
+        msg_backlog=subscription.cursor.count_unacknowledged(),
         message_ack_rate=0.0,
     )
 
