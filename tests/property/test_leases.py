@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from magnetar_broker.managed_ledger.lease_rules import Lease, Leases, encoded
+from magnetar_broker.managed_ledger.lease_rules import Lease, Leases, encode_lease
 from magnetar_protos.managed_ledger_pb2 import LedgerLease
 from magnetar_testing.randomness import SeededRandomness
 
@@ -95,16 +95,16 @@ class Brokers:
             self.life, owner.found = owner.life, list(self.records)
         else:
             owner.ledgers = list(self.ledgers)
-            owner.leases.found(owner.found, owner.asked_at, self.now)
+            owner.leases.load(owner.found, owner.asked_at, self.now)
 
     def take(self, owner: Owner, lease_id: bytes, ahead: int, lease_ms: int) -> None:
         assert owner.ledgers is not None
         first = max(self.reached.get(lease_id, 0), owner.ledgers[0]) + (ahead if self.chance.random() < 0.3 else 0)
-        if owner.leases.renewed(lease_id, first, lease_ms, self.now) is not None:
+        if owner.leases.renew(lease_id, first, lease_ms, self.now) is not None:
             self.promise(owner, lease_id, first, lease_ms)
         elif owner.change is None:
             lease = Lease(lease_id, first, lease_ms, "", 0)
-            owner.change = Change(self.now, owner.leases.begin(lease, self.now), lease)
+            owner.change = Change(self.now, owner.leases.begin_change(lease, self.now), lease)
         else:
             return
         self.reached[lease_id] = first
@@ -112,7 +112,7 @@ class Brokers:
     def renew(self, owner: Owner, lease_id: bytes, lease_ms: int) -> None:
         if lease_id not in self.promised:
             return
-        if owner.leases.renewed(lease_id, None, lease_ms, self.now) is not None:
+        if owner.leases.renew(lease_id, None, lease_ms, self.now) is not None:
             ledgers, until = self.promised[lease_id]
             if self.now < until:
                 self.promised[lease_id] = (ledgers, max(until, self.now + lease_ms / 2000))
@@ -131,10 +131,10 @@ class Brokers:
         assert owner.ledgers is not None
         trimmed: list[int] = []
         for ledger_id in owner.ledgers[:-1]:
-            if owner.leases.holds(ledger_id, self.now):
+            if owner.leases.protects(ledger_id, self.now):
                 break
             trimmed.append(ledger_id)
-        owner.change = Change(self.now, owner.leases.begin(None, self.now), trimmed=trimmed)
+        owner.change = Change(self.now, owner.leases.begin_change(None, self.now), trimmed=trimmed)
 
     def decide(self, owner: Owner, change: Change) -> None:
         """The store makes the change, or refuses it."""
@@ -146,7 +146,7 @@ class Brokers:
                     assert ledger_id not in ledgers or until <= self.now, (ledger_id, until, self.now)
             self.ledgers = [one for one in self.ledgers if one not in change.trimmed]
             self.ledgers.append(self.ledgers[-1] + 1)
-            self.records = [encoded(lease) for lease in change.kept]
+            self.records = [encode_lease(lease) for lease in change.kept]
             assert len(self.records) <= len(_IDS)
 
     def hear(self, owner: Owner, change: Change) -> None:
@@ -158,12 +158,12 @@ class Brokers:
             return
         owner.ledgers = [one for one in owner.ledgers if one not in change.trimmed]
         owner.ledgers.append(owner.ledgers[-1] + 1)
-        owner.leases.made(change.kept, change.lease, change.asked_at, self.now)
+        owner.leases.commit_change(change.kept, change.lease, change.asked_at, self.now)
         lease = change.lease
         # Not what the reader has asked for anew meanwhile.
         if lease is None or self.reached[lease.lease_id] != lease.from_ledger_id:
             return
-        if owner.leases.renewed(lease.lease_id, None, lease.lease_ms, self.now) is not None:
+        if owner.leases.renew(lease.lease_id, None, lease.lease_ms, self.now) is not None:
             self.promise(owner, lease.lease_id, lease.from_ledger_id, lease.lease_ms)
 
 

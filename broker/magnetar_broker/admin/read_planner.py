@@ -86,7 +86,7 @@ class ReadPlanner:
             await log.check_current()
         from_ledger_id, until_ms = self._held_from(log, start, request), 0
         if request.lease_ms:
-            until_ms = await log.leases.take(
+            until_ms = await log.leases.take_lease(
                 request.lease_id, from_ledger_id, request.lease_ms, request.holder, request.read_id
             )
         pieces = MAX_PIECES

@@ -88,9 +88,9 @@ class ReadingCalls:
     async def renew_lease(self, topic: Topic, request: pb.RenewLeaseRequest) -> Done:
         _check_incarnation(topic, request.incarnation)
         if request.lease_ms:
-            await topic.log.leases.renew(request.lease_id, request.lease_ms, request.read_id)
+            await topic.log.leases.renew_lease(request.lease_id, request.lease_ms, request.read_id)
         else:
-            await topic.log.leases.end(request.lease_id, request.read_id)
+            await topic.log.leases.end_lease(request.lease_id, request.read_id)
         return Done()
 
     async def finish_part(self, topic: Topic, request: pb.FinishPartRequest) -> Done:

@@ -140,7 +140,7 @@ def describe_log(topic: Topic) -> pb.InternalStats:
                 lease_ms=lease.lease_ms,
                 lease_id=lease.lease_id,
             )
-            for lease, left_s in topic.log.leases.standing()[:_MAX_SHOWN]
+            for lease, left_s in topic.log.leases.list_active()[:_MAX_SHOWN]
         ],
         lapsed_leases=topic.log.leases.lapsed,
     )

@@ -1,6 +1,6 @@
 """Take, renew, end and list leases on namespaces in the metadata store.
 
-The rules are in managed_ledger/namespace_lease_rules.py, and those of the node in managed_ledger/namespace_leases.py.
+The rules are in managed_ledger/namespace_leases.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from magnetar_broker.catalog.catalog_nodes import CatalogNodes
 from magnetar_broker.catalog.namespaces import namespace_not_found
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.log_leases import LEASE_ID_BYTES
-from magnetar_broker.managed_ledger.namespace_lease_rules import end_lease, hold_lease
+from magnetar_broker.managed_ledger.namespace_leases import end_lease, hold_lease
 from magnetar_metadata.errors import Refused
 from magnetar_metadata.store import Check
 from magnetar_protos.broker_pb2 import ErrorCode

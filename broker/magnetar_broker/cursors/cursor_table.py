@@ -7,7 +7,7 @@ finds that another broker has opened the cursors since, `on_lost` is called, onc
 on.
 
 Before the first durable cursor of a topic is created, the log records which ledgers were written without one
-(managed_ledger/retention_rules.py).
+(managed_ledger/ledger_lifetime_rules.py).
 
 Trimming keeps the log from `find_slowest_position` on. A cursor that is being created counts from the call on, one that
 is being deleted until the metadata store has that, and one that is not open by the position in its node.

@@ -1,65 +1,47 @@
-"""A topic's log, as a list of ledgers; and the cursors in it, whose state lives in ledgers of their own.
+"""A topic's log: a list of ledgers.
 
-Theory of operation: the log
-----------------------------
-A ledger ends; a topic does not. So a topic's log is a list of ledgers, in a node of the metadata store, and entries are
-added to the last one. Three things decide together who may add:
+Theory of operation
+-------------------
+A ledger ends; a topic does not. So a topic's log is a list of ledgers, stored in a node of the metadata store, and
+entries are added to the last one. Only the topic's owner may add. Three mechanisms ensure that together:
 
-- **The life** in the node. Whoever opens the topic puts a number of its own there first. From then on nobody else
-  changes the list (topic_node.py), so the list has no ledger that its owner does not know of.
-- **The fence** of the last ledger. Opening recovers it, unless it is known to be closed: who wrote it before can add
-  nothing more, and what that one was told is stored is below its end (log_recovery.py).
-- **The close** of each ledger by its own writer. Failed adds are appended again only after that has been the one that
-  counts (appender.py).
+- **The owner epoch** in the node. A broker that opens the topic writes a random token there first. From then on no
+  other broker changes the list (topic_node.py), so the list has no ledger that the owner doesn't know.
+- **The fence** of the last ledger. Opening the topic recovers it, unless it is known to be closed: its former writer
+  can add nothing more, and all entries that it reported as persisted are in the closed ledger (log_recovery.py).
+- **The close** of each ledger by its own writer. Entries whose adds failed are added to another ledger only after this
+  close has won (appender.py).
 
-Who meets a refusal of any of them has lost the topic, at once and for good: its pending appends are unknown, and it
-trims no more. Who owns a topic by a hint of the metadata store only decides who tries.
+A broker that is refused by one of them has lost the topic. It unloads it at once: the outcome of pending appends is
+unknown, and it trims nothing more. Ownership in the metadata store (`ownership/`) only decides which broker tries.
 
-An entry gets the broker's time and the index of its last message when it is appended (append_queue.py), keeps them from
-ledger to ledger, and both never fall. What is known of a closed ledger is in the list; the last one's own metadata
-say it where its writer closed it, and its first and last entry after a recovery. An entry that is lost on all bookies
-costs itself alone (managed_ledger/ledger_ends.py, lost_entries.py). No ledger is made before the first append needs it,
-and the empty one that a death in between leaves is taken off with the next change of the list.
+**Entries.** An entry gets the broker's time and the index of its last message when it is appended (append_queue.py). It
+keeps them if it is added again to another ledger, and both never fall. The list has the last index and the times of
+each closed ledger. For the last ledger they are in the ledger's metadata if its writer closed it, and otherwise are
+read from its first and last entry. An entry that is lost on all bookies affects no other (ledger_ends.py,
+lost_entries.py). The first append creates a ledger. If the broker dies before it adds an entry, the empty ledger is
+removed with the next change of the list.
 
-The list is one node until it is long. Then its older part moves, in the transaction that changes the list, into pages
-of some thousand ledgers, which never change and go when all in them was trimmed (managed_ledger/ledger_list.py).
+**The list** is in one node while it is short. Then its older part moves, in the transaction that changes the list, into
+pages of a thousand ledgers each. A page never changes, and is deleted when all of its ledgers are trimmed
+(ledger_list.py).
 
-Storage is freed by whole ledgers, from the front, in steps of which each is durable before the next (trimmer.py). The
-rule which ledgers may be deleted, and what a topic without a durable subscription retains, is in
-managed_ledger/retention_rules.py; log_retention.py applies it. A topic is deleted in steps, too, which whoever meets it
-half deleted goes on with (deletion.py). Neither deletes what a reader past the broker has leased: that is told in
-managed_ledger/lease_rules.py, log_leases.py and, of topics that are gone, orphaned_ledgers.py. A topic is made with the
-leases that readers have on its namespace (managed_ledger/namespace_lease_rules.py).
+**Deletion.** Storage is freed by whole ledgers, from the front. ledger_lifetime_rules.py decides which ledgers may be
+deleted, and what a topic without a durable subscription retains. trimmer.py deletes them, in steps that are durable one
+after the other. A topic is deleted in steps, too, and any broker that finds it half deleted continues (deletion.py).
+Ledgers that a Spark reader has leased are spared (lease_rules.py, log_leases.py), also if the topic is deleted
+(orphaned_ledgers.py). A topic is created with the leases that readers have on its namespace (namespace_leases.py).
 
-Theory of operation: the cursors
---------------------------------
-A cursor is a mark-delete position, bitmaps of what is acknowledged behind it, and bit sets of batches that are in part
-(cursors/ack_state.py). Its node says where it was made and which ledger tells the rest; that ledger begins with a
-snapshot and goes on with what changed (cursors/cursor_record.py). Three things keep an acknowledgement that had a
-receipt:
-
-- **The receipt** is given when the record with it is durable, and records are read back up to the ledger's end.
-- **The fence**: who opens a cursor recovers its ledger, so who had it before can give no receipt any more.
-- **The table's life**: who opens the cursors first writes a life of its own into the node above theirs, and each change
-  of theirs is made on condition that it is still there. So nobody points a cursor at a new ledger, makes one or deletes
-  one behind its owner's back (cursor_nodes.py).
-
-The first save of a cursor makes its ledger, and housekeeping deletes those that it has left. So nothing is made or
-deleted while a topic is opened.
-
-All that a cursor knows is true whichever part of it is read, since acknowledgements only add up: so a ledger to which
-an add failed is left as it is, and another begun with a snapshot of all (durable_cursor.py). Trimming asks for the
-slowest position that is durable, and cursors in what was trimmed move on.
-
-Opening a topic reads the cursors' nodes alone. Their ledgers are recovered and read while the topic is served already;
-one that is damaged, or takes long, holds up its own subscription (cursor_opener.py).
+**Reading.** The newest entries of all topics are cached (entry_cache.py). Older ones are read from their ledgers
+(entry_reader.py), ahead of need for a consumer that works through a backlog (read_ahead.py). Spark reads the bookies
+itself, by a plan (read_plan.py).
 
 What opening a topic costs
 --------------------------
-A broker that takes over from one that has died opens hundreds of topics at once, so requests count. For a topic: a
-fresh read of its namespace, reads of its two nodes, two transactions that write the lives, and the list of its cursors.
-For the topic's last ledger, and for that of each cursor: a read of its node, two transactions (the recovery begins, and
-closes it), a call to each bookie of its last fragment, which fences and reads the end, and reads of its entries: the
-first and the last of a topic's, all of a cursor's. For a cursor also a read of its node. After a graceful close ledgers
-are closed, or a cursor has none, and only the reads remain.
+A broker that takes over from a dead one opens hundreds of topics at once, so requests count. For a topic: a read of its
+namespace after a sync, reads of its two nodes, two transactions that write the owner epochs, and the list of its
+cursors. For the topic's last ledger, and for that of each cursor: a read of its node, two transactions (the recovery
+begins, and closes it), a call to each bookie of its last fragment, which fences and reads the end, and reads of its
+entries: the first and the last of a topic's, all of a cursor's. For a cursor also a read of its node. After a graceful
+close the ledgers are closed, or a cursor has none, and only the reads remain.
 """

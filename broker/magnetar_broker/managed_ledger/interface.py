@@ -1,12 +1,11 @@
-"""What the parts of a topic know of one another: the log and the cursors in it.
+"""What producers, subscriptions and cursors see of a topic's log. `ManagedLedger` is the implementation.
 
     producers ──append──► Log ──read──► subscriptions ──acknowledge──► Cursor
                            ▲                                             │
                            └───────────────── trim ◄─────────────────────┘
 
-`ManagedLedger` is the log, and `CursorTable` holds the cursors. Both belong to one broker's life of the topic: when
-either finds that another broker has taken over, or that it can't tell any more, it calls `lost` once, refuses all that
-follows with `TopicUnloaded`, and the topic is given up.
+A log and its cursors belong to one owner of the topic. If either detects another owner, or can't exclude one, it calls
+`on_lost`, once, and raises `TopicUnloaded` from then on. The topic is unloaded.
 """
 
 from __future__ import annotations
@@ -23,69 +22,66 @@ __all__ = ["Log"]
 
 
 class Log(Protocol):
-    """A topic's entries, in order, over all its ledgers."""
+    """A topic's entries, in order, in all of its ledgers."""
 
     @property
     def name(self) -> TopicName: ...
 
     @property
     def incarnation(self) -> str:
-        """The topic's; another one under the same name has another."""
+        """The topic's incarnation. A topic that is created later under the same name has another one."""
 
     @property
     def floor(self) -> int:
-        """Ledgers of this incarnation have higher ids; those up to here say nothing of it."""
+        """A ledger id: all ledgers of this incarnation have higher ids."""
 
     @property
     def before_first(self) -> Position:
-        """Right before the first entry that there still is, or the first that there will be."""
+        """The position before the first entry, or before the first that will be appended."""
 
     @property
     def last(self) -> Position:
-        """The last entry that may be read; `before_first` where there is none."""
+        """The last readable entry; `before_first` if there is none."""
 
     @property
     def next_index(self) -> int:
-        """The index of the next message: as many messages as the topic has ever taken."""
+        """The index of the next message: the number of messages that the topic has ever accepted."""
 
     def append(self, entries: Sequence[NewEntry], done: AppendDone) -> int:
-        """Stores the entries behind all others, with the broker's part in front of each, and then calls `done`.
+        """Store the entries, with broker metadata in front of each, and then call `done`.
 
-        Never raises. Returns how many of them were taken, from the first on. Why the next one was not is told to
-        `done`, when all before it is decided; those behind it are passed over. Who goes on to append what comes behind
-        may have that stored.
+        Raises nothing. Returns the number of accepted entries, from the first on. `done` gets the error of the next one
+        when all entries before it are decided; the others are ignored. Entries of a later call may be stored, so a
+        producer whose entry is refused must stop.
         """
 
     @property
     def pending_bytes(self) -> int:
-        """The memory of entries that are appended and not decided."""
+        """The memory of pending entries."""
 
     def first_after(self, position: Position) -> Position:
-        """The first entry behind it that there still is; of a position at or behind `last`, the one that will be next,
-        as far as that is known."""
+        """Return the first entry after the position. At or after `last`: the position of the next entry, as far as it
+        is known."""
 
     def ledger_end(self, ledger_id: int) -> int | None:
-        """The last entry of a closed ledger that is on the list, -1: it has none; None: it is open, or not there."""
+        """Return the last entry id of a closed ledger in the list, -1 if it is empty; None: it is open or not in the
+        list."""
 
     def next_ledger(self, ledger_id: int) -> int | None:
-        """The one behind a ledger that is on the list; None: there is none, or the one that was named is not there."""
+        """Return the ledger after this one in the list; None: there is none, or this one is not in the list."""
 
     def entries_between(self, after: Position, up_to: Position) -> int:
-        """How many there still are behind `after`, up to and with `up_to`."""
+        """Return the number of entries after `after`, up to and including `up_to`."""
 
     async def read(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry]:
-        """Entries at or behind `start`, in order, up to `last`: at least one, if there is one; else none.
-
-        Raises `BrokerError`.
-        """
+        """Read entries from `start` on, up to `last`: at least one, unless there is none. Raises `BrokerError`."""
 
     def read_nowait(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry] | None:
-        """The same, at once, if its first entry is at hand: as many as are at hand; none where `read` would return
-        none; None where it has to be waited for. This is how a subscription at the log's end gets what is new in the
-        turn in which it became readable."""
+        """Return cached entries from `start` on, like `read`; None: the first one is not cached. So a subscription at
+        the end of the log gets new entries in the turn of the event loop in which they become readable."""
 
     async def read_at(self, positions: Sequence[Position]) -> list[LogEntry | None]:
-        """These, in the order in which they are named; None for what there is no more."""
+        """Read these entries, in this order; None for each that does not exist any more."""
 
     async def find_first_at_time(self, time_ms: int) -> Position:
-        """The first entry that a broker took at this time or later; behind `last` where there is none."""
+        """Return the first entry with this broker time or a later one; the position after `last` if there is none."""

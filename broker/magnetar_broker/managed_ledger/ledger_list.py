@@ -98,7 +98,7 @@ class LedgerList:
     floor: int = 0
     trimmed_up_to: Position = EARLIEST
     # Ledgers up to this one were written before the topic got its first durable subscription: see
-    # broker/magnetar_broker/managed_ledger/retention_rules.py.
+    # broker/magnetar_broker/managed_ledger/ledger_lifetime_rules.py.
     unsubscribed_up_to: int = 0
     # The last entry that may be read, or `before_first`.
     last: Position = EARLIEST

@@ -1,4 +1,4 @@
-"""Makes a topic's next ledger, and closes its last.
+"""Creates a topic's next ledger, and closes its current one.
 
 Both are retried while the reason may pass: too few bookies are available, the metadata store does not answer or is
 full. If ledgers fail one soon after another, the next one is created after a pause (managed_ledger/ledger_backoff.py).
@@ -30,11 +30,13 @@ __all__ = ["LedgerRollover"]
 _log = logging.getLogger(__name__)
 _PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 2.0
-# So often a close whose outcome is not known is tried again before the topic is given up.
-_CLOSES: Final = 5
+# The maximum number of attempts to close a ledger if each has an unknown outcome. Then the topic is unloaded.
+_MAX_CLOSES: Final = 5
 
 
 class LedgerRollover:
+    """Creates and closes the ledgers of one topic, one at a time."""
+
     __slots__ = ("_backoff", "_client", "_clock", "_last_failure", "_node", "_pause_s", "_striping", "waiting_for")
 
     def __init__(self, node: TopicNode, client: LedgerClient, striping: LedgerStriping, clock: Clock) -> None:
@@ -46,94 +48,96 @@ class LedgerRollover:
         self._backoff = LedgerBackoff()
         # Why the last failed ledger failed.
         self._last_failure = ""
-        # Empty: for nothing but the bookies' answers.
+        # Why appends wait; empty: for nothing but the bookies' answers.
         self.waiting_for = ""
 
     async def create_ledger(self, *, chunks: bool = False) -> LedgerWriter:
-        """A new ledger, the last in the list, which says of it whether chunks of messages may be in it.
+        """Create a ledger and add it to the list, which marks it if it may hold `chunks` of messages.
 
-        Cancelled, it may be in the list, for the next life to find it empty.
+        If this is cancelled, the ledger may be in the list, empty. Then the next owner removes it.
         """
         await self._pause_after_failures()
         while True:
-            made, writer = await self._make()
+            new_ledger, writer = await self._create()
             try:
-                await self._record(made, chunks)
+                await self._record(new_ledger, chunks)
             except LedgerNotClaimed:
                 writer.abandon()
                 continue
             except BaseException:
                 writer.abandon()
                 raise
-            self._waits_no_more()
+            self._clear_wait()
             return writer
 
     async def _pause_after_failures(self) -> None:
         pause_s = self._backoff.pause_s(self._clock.monotonic())
         if pause_s:
-            self._say(
+            self._set_wait(
                 f"ledgers failed repeatedly, so the next one is created after {pause_s:.2f} s: {self._last_failure}"
             )
             await self._clock.sleep(pause_s)
 
-    async def _make(self) -> tuple[NewLedger, LedgerWriter]:
+    async def _create(self) -> tuple[NewLedger, LedgerWriter]:
         while True:
             try:
                 return await self._client.create(self._striping.current, f"topic {self._node.name}")
             except NotEnoughBookies as error:
-                self._say(str(error))
+                self._set_wait(str(error))
                 await self._striping.wait_for_bookies(self._client)
             except (Unavailable, StoreFull) as error:
-                await self._wait(error)
+                await self._pause(error)
 
-    async def _record(self, made: NewLedger, chunks: bool) -> None:
+    async def _record(self, new_ledger: NewLedger, chunks: bool) -> None:
         while True:
             try:
-                change = ListChange(made=made.ledger_id, chunks=chunks, empty=self._node.ledger_list.empty_ledger_id)
-                return await self._node.change(change, made)
+                change = ListChange(
+                    made=new_ledger.ledger_id, chunks=chunks, empty=self._node.ledger_list.empty_ledger_id
+                )
+                return await self._node.change(change, new_ledger)
             except (Unavailable, StoreFull) as error:
-                await self._wait(error)
+                await self._pause(error)
 
     async def close_ledger(self, writer: LedgerWriter) -> None:
-        """The ledger is closed, here and in the list as it is known here, at its last confirmed entry."""
+        """Close the ledger at its last confirmed entry, and mark it as closed in the list in memory."""
         ledger_id, name = writer.ledger_id, self._node.name
-        for attempt in range(1, _CLOSES + 1):
+        for attempt in range(1, _MAX_CLOSES + 1):
             try:
-                metadata = await self._closed(writer)
+                metadata = await self._close(writer)
                 break
             except CloseLost as error:
                 raise TopicUnloaded(f"topic {name} was taken over by another broker: {error}") from error
             except OutcomeNotKnown as error:
-                if attempt == _CLOSES:
+                if attempt == _MAX_CLOSES:
                     raise TopicUnloaded(f"unknown at which entry ledger {ledger_id} of {name} ends: {error}") from error
-                await self._wait(error)
+                await self._pause(error)
         listed = self._node.ledger_list.ledgers[-1]
         if (listed.ledger_id, listed.entries - 1) != (ledger_id, metadata.last_entry_id):
             known = f"only {listed.entries} entries of ledger {listed.ledger_id} are known"
             raise TopicUnloaded(f"ledger {ledger_id} of {name} ends at entry {metadata.last_entry_id}, but {known}")
-        self._waits_no_more()
+        self._clear_wait()
         if writer.failure is not None:
             self._backoff.count_failure(self._clock.monotonic(), self._client.randomness.random())
             self._last_failure = str(writer.failure)
         self._node.ledger_list.set_closed(metadata.closed_ms)
 
-    async def _closed(self, writer: LedgerWriter) -> LedgerMetadata:
+    async def _close(self, writer: LedgerWriter) -> LedgerMetadata:
         while True:
             try:
                 return await writer.close(lambda: self._node.ledger_list.properties_at_close)
             except (Unavailable, StoreFull) as error:
-                await self._wait(error)
+                await self._pause(error)
 
-    async def _wait(self, error: Exception) -> None:
-        self._say(str(error))
+    async def _pause(self, error: Exception) -> None:
+        self._set_wait(str(error))
         await self._clock.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
-    def _say(self, reason: str) -> None:
+    def _set_wait(self, reason: str) -> None:
         if not self.waiting_for:
             _log.warning("Publishes to %s wait: %s", self._node.name, reason)
         self.waiting_for = reason
 
-    def _waits_no_more(self) -> None:
+    def _clear_wait(self) -> None:
         self.waiting_for = ""
         self._pause_s = _PAUSE_S

@@ -1,17 +1,18 @@
-"""Opens a topic's log: claims its node, has its last ledger say where it ends, and learns what the next entry follows.
+"""Opens a topic's log: claims its node, recovers its last ledger, and finds the index and time of its last entry.
 
-The claim comes first: after it no other life records a ledger, so the last one listed is the last there is. If it is
-not known to be closed it is recovered, which fences it: what its writer was told is stored is below its end, and no
-more will be. Closed is for ever: where a read says so, however stale it is, nothing is recovered; so it is after a
-peaceful end. A new ledger is not made; the first append does that.
+1. **The node is claimed** (topic_node.py). After that no other broker adds a ledger, so the last one in the list is the
+   last of the topic.
+2. **The last ledger is recovered** unless it is known to be closed. Recovery fences it and closes it behind all entries
+   that its writer reported as persisted, and no more will be added. A closed ledger stays closed: if any read says that
+   it is, however stale, nothing is recovered. So it is after a graceful close.
+3. **Its last index and times** are in the ledger's metadata if its writer closed it; else its first and last entry are
+   read. If one of them is lost on all bookies, it is reported, and the topic continues at an index that it can't have
+   had (managed_ledger/ledger_ends.py). If it can't be read *now*, the opening fails, and is tried again.
 
-What the list says of the ledger besides its length stands in the ledger's metadata where its writer closed it; else
-its first and last entry are read. One that is lost on all bookies costs that entry alone: it is reported, and the topic
-goes on at an index that it can't have had (managed_ledger/ledger_ends.py). An entry that can't be read *now* is waited
-for: the opening fails, and is tried again.
+No ledger is created: the first append does that.
 
-What needs only that the node is claimed, as the claim of the cursors does, goes beside the rest: it checks that the
-node is as this life has left it, and nobody is served before both are done.
+`on_claimed` runs beside steps 2 and 3. It claims the cursors, which needs only the claim of the node: its transactions
+check that the node is as this owner has written it. No client is served before both are done.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ async def recover_log(
                 prefetched = None
                 await finish_deletion(name, incarnation, client, clock, randomness)
                 continue
-            await _both(_find_end(node, client, lost), on_claimed(node) if on_claimed is not None else None)
+            await _run_both(_find_end(node, client, lost), on_claimed(node) if on_claimed is not None else None)
             return node
     except MetadataError as error:
         raise BrokerError(ErrorCode.METADATA_ERROR, f"topic {name} can't be opened now: {error}") from error
@@ -79,40 +80,40 @@ async def recover_log(
         raise BrokerError(ErrorCode.PERSISTENCE_ERROR, f"topic {name} can't be opened now: {error}") from error
 
 
-async def _both(one: Coroutine[Any, Any, None], other: Awaitable[None] | None) -> None:
-    """At the same time; the first error of either ends both."""
+async def _run_both(one: Coroutine[Any, Any, None], other: Awaitable[None] | None) -> None:
+    """Run both at the same time. The first error cancels the other."""
     if other is None:
         await one
         return
 
-    async def waited() -> None:
+    async def wait_for_other() -> None:
         await other
 
     try:
         async with OrderedTaskGroup() as tasks:
             tasks.create_task(one)
-            tasks.create_task(waited())
+            tasks.create_task(wait_for_other())
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
 
 
 async def _find_end(node: TopicNode, client: LedgerClient, lost: LostEntries) -> None:
-    written = node.ledger_list.open_ledger
-    if written is None:
+    last_ledger = node.ledger_list.open_ledger
+    if last_ledger is None:
         return
-    metadata = await client.recover(written.ledger_id)
+    metadata = await client.recover(last_ledger.ledger_id)
     entries = metadata.last_entry_id + 1
     if not entries:
         node.ledger_list.set_closed(metadata.closed_ms)
         return
-    ends = ends_from_properties(metadata.properties.get(LISTED), written.ledger_id, entries)
+    ends = ends_from_properties(metadata.properties.get(LISTED), last_ledger.ledger_id, entries)
     if ends is None:
-        ends = await _read_ends(node, LedgerReader(client, written.ledger_id, metadata), entries, lost)
+        ends = await _read_ends(node, LedgerReader(client, last_ledger.ledger_id, metadata), entries, lost)
     node.ledger_list.set_recovered(entries, ends, metadata.length_bytes, metadata.closed_ms)
 
 
 async def _read_ends(node: TopicNode, reader: LedgerReader, entries: int, lost: LostEntries) -> LedgerEnds:
-    """By the first entry and the last one that can be read."""
+    """Return the last index and the times by the first entry and the last readable one."""
 
     async def read(position: Position) -> LogEntry | None:
         try:
@@ -130,9 +131,9 @@ async def _read_ends(node: TopicNode, reader: LedgerReader, entries: int, lost: 
     if last is None and entries > 1:
         search: Generator[Position, LogEntry | None, LogEntry | None] = nearest_readable(end, -1)
         try:
-            place = next(search)
+            position = next(search)
             while True:
-                place = search.send(first if not place.entry_id else await read(place))
+                position = search.send(first if not position.entry_id else await read(position))
         except StopIteration as found:
             last = found.value
     return ends_from_entries(node.ledger_list.next_index, node.ledger_list.last_time_ms, entries, first, last)

@@ -25,7 +25,6 @@ from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.log_leases import LogLeases
 from magnetar_broker.managed_ledger.log_recovery import recover_log
-from magnetar_broker.managed_ledger.log_retention import LogRetention
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.managed_ledger.lost_entry_facts import nearest_readable
 from magnetar_broker.managed_ledger.position import Position
@@ -33,7 +32,7 @@ from magnetar_broker.managed_ledger.prefetched_topic import PrefetchedTopic
 from magnetar_broker.managed_ledger.readable_entry import read_if_readable
 from magnetar_broker.managed_ledger.time_search import find_first_at_time
 from magnetar_broker.managed_ledger.topic_node import TopicNode
-from magnetar_broker.managed_ledger.trimmer import Trimmer
+from magnetar_broker.managed_ledger.trimmer import LogRetention, Trimmer
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import Change, Check
@@ -70,7 +69,7 @@ class ManagedLedger:
         "_client",
         "_node",
         "_reads",
-        "_trimming",
+        "_trimmer",
         "append",
         "leases",
         "lost_entries",
@@ -94,11 +93,11 @@ class ManagedLedger:
         self._client = client
         self._cached = CachedEntries(cache)
         self._reads: EntryReader | None = None
-        self._trimming = Trimmer(node, client, self._fail)
+        self._trimmer = Trimmer(node, client, self._fail)
         # That of the next ledgers, its cursors' too.
         self.striping = LedgerStriping(settings.striping, read_striping)
         self._appender = Appender(
-            node, client, self._cached, settings, self.striping, clock, self._trimming.finish_soon, self._free_caches
+            node, client, self._cached, settings, self.striping, clock, self._trimmer.finish_soon, self._free_caches
         )
         # Without a call in between: each publish makes it.
         self.append = self._appender.append
@@ -146,7 +145,7 @@ class ManagedLedger:
         )
         self = cls(node, client, cache, settings, clock, lost, read_striping)
         if self.has_ledgers_to_delete:
-            self._trimming.finish_soon()
+            self._trimmer.finish_soon()
         return self
 
     # ── state ──
@@ -434,18 +433,18 @@ class ManagedLedger:
         return self.has_ledgers_to_delete or next(self.retention.deletable(up_to), None) is not None
 
     async def trim(self, up_to: Callable[[], Position | None]) -> bool:
-        """Delete the closed ledgers that no durable subscription needs and that are not retained
-        (managed_ledger/retention_rules.py), up to the first that a lease holds. Durable subscriptions have acknowledged
-        everything up to `up_to()`; None: the topic has none. It is called again before each change of the list. Returns
-        whether any was taken off.
+        """Delete the closed ledgers that no durable subscription needs and that are not retained (trimmer.py), up to
+        the first that a lease protects. Return whether the list changed.
 
-        A ledger that can't be deleted now is deleted by a later call. Raises `TopicUnloaded`.
+        Durable subscriptions have acknowledged everything up to `up_to()`; None: the topic has none. It is called again
+        before each change of the list. A ledger that can't be deleted now is deleted by a later call. Raises
+        `TopicUnloaded`.
         """
         return await self._trim(lambda: self.retention.deletable(up_to()))
 
     async def _trim(self, deletable: Callable[[], Iterator[int]]) -> bool:
         self._check_open()
-        trimmed = await self._trimming.trim(deletable)
+        trimmed = await self._trimmer.trim(deletable)
         if trimmed:
             gone = self._node.ledger_list.trimmed_up_to
             self._cached.drop_up_to(gone)
@@ -474,7 +473,7 @@ class ManagedLedger:
 
     def _free_caches(self) -> None:
         """Free the caches and stop the background trim: the log has ended."""
-        self._trimming.end()
+        self._trimmer.stop()
         self._cached.drop_all()
         if self._reads is not None:
             self._reads.close()

@@ -1,16 +1,37 @@
-"""Reads a namespace's leases for the making of a topic, and removes those that have lapsed. The rules are in
-managed_ledger/namespace_lease_rules.py.
+"""Leases on a namespace: topics that are created later are retained from their first message on, for Spark reads.
 
-A namespace's leases stand in one node. It is made with the namespace's first topic or lease, stays without leases, and
-is deleted in the transaction that deletes the namespace. So its version counts all changes in the namespace's life: a
-topic's making checks the version.
+Theory of operation
+-------------------
+A reader that follows a pattern finds a new topic some time after its creation. By then all of its subscriptions may
+have acknowledged its first messages, and a trim may have deleted them. So the reader takes a lease on the namespace
+before it lists the topics, and each topic is created together with the leases that its namespace has for it: one
+transaction writes them into the topic's node, on condition that the namespace's leases have not changed since they were
+read.
+
+    reader   takes the lease ──┬── lists the topics
+    broker             creates a topic
+                               │
+    before the lease: the list has the topic      after it: the topic has a lease of the same id
+
+There is no third case, and it does not depend on any clock: a lease counts as long as it is in the namespace's node.
+
+A lease names a prefix, not a pattern: a broker must not run a client's regular expression, and each topic that a
+pattern matches begins with the pattern's literal prefix, as do a topic's partitions. A topic that has the prefix and
+does not match is retained until the lease on it lapses.
+
+**Lapse.** Each renewal writes another random `renewal`. A broker that has seen the same one for `lease_ms` on its own
+monotonic clock removes the lease, if the node still has that renewal then.
+
+**The node.** A namespace's leases are in one node. It is created with the namespace's first topic or lease, stays
+without leases, and is deleted in the transaction that deletes the namespace. So its version counts all changes since
+the namespace was created, and the creation of a topic checks the version.
 
 A namespace can be deleted and created again under the same name, and a new node has the same versions as the old one
-had. So each transaction that makes or changes the leases' node, or checks its version, also checks that the node of
+had. So each transaction that creates or changes the leases' node, or checks its version, also checks that the node of
 the namespace's incarnation exists (catalog/namespaces.py).
 
-A node that can't be decoded counts as one without leases: the maker of a topic, or a reader that takes or ends a lease,
-logs its bytes and replaces it at the version that was read. The readers' renewals put their leases back.
+A node that can't be decoded counts as one without leases: a broker that creates a topic, or takes or ends a lease, logs
+its bytes and replaces it at the version that was read. The readers' renewals restore their leases.
 """
 
 from __future__ import annotations
@@ -21,32 +42,109 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from magnetar_broker import paths
-from magnetar_broker.managed_ledger.namespace_lease_rules import LapseDetector, leases_for_topic, remove_lapsed
+from magnetar_broker.system_topics import is_system_topic
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import LEAVE, UpdateAction
 from magnetar_metadata.errors import ForeignValue, MetadataError, Refused
 from magnetar_metadata.store import Change, Check, MetadataStore
 from magnetar_metadata.undecodable_nodes import UndecodableNodes, decode_node, replace_undecodable
 from magnetar_protos.catalog_pb2 import NamespaceNode
-from magnetar_protos.managed_ledger_pb2 import LedgerLease, NamespaceLeases
+from magnetar_protos.managed_ledger_pb2 import LedgerLease, NamespaceLease, NamespaceLeases
 from magnetar_wire.clock import Clock
 from magnetar_wire.path_component import decode_path_component
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import NamespaceName, TopicName
 
-__all__ = ["NamespaceLeaseSweeper", "read_leases_for"]
+__all__ = [
+    "LapseDetector",
+    "NamespaceLeaseSweeper",
+    "end_lease",
+    "hold_lease",
+    "leases_for_topic",
+    "read_leases_for",
+    "remove_lapsed",
+]
 
 _log = logging.getLogger(__name__)
-# Namespaces whose leases are read in one round. The next round goes on behind them.
+_MS_PER_S: Final = 1000
+# The maximum number of namespaces whose leases are read in one round. The next round continues behind them.
 _READ_A_ROUND: Final = 1000
+
+
+def hold_lease(node: NamespaceLeases, lease: NamespaceLease, max_leases: int) -> bool | None:
+    """Add the lease to the node, or replace the one with its id. Return whether it was added; None: the node has
+    `max_leases` others, and is not changed."""
+    for index, found in enumerate(node.leases):
+        if found.lease_id == lease.lease_id:
+            node.leases[index].CopyFrom(lease)
+            return False
+    if len(node.leases) >= max_leases:
+        return None
+    node.leases.append(lease)
+    return True
+
+
+def end_lease(node: NamespaceLeases, lease_id: bytes) -> None:
+    _keep(node, [lease for lease in node.leases if lease.lease_id != lease_id])
+
+
+def remove_lapsed(node: NamespaceLeases, lapsed: Sequence[NamespaceLease]) -> int:
+    """Remove the leases that were not renewed since they were found lapsed. Return the number of removed leases."""
+    before = len(node.leases)
+    _keep(node, [lease for lease in node.leases if lease not in lapsed])
+    return before - len(node.leases)
+
+
+def leases_for_topic(node: NamespaceLeases, name: TopicName, now_ms: int) -> list[LedgerLease]:
+    """Return the leases that a topic is created with."""
+    if is_system_topic(name):
+        return []
+    return [
+        LedgerLease(
+            lease_id=lease.lease_id, from_ledger_id=0, lease_ms=lease.lease_ms, holder=lease.holder, written_ms=now_ms
+        )
+        for lease in node.leases
+        if name.local_name.startswith(lease.name_prefix)
+    ]
+
+
+def _keep(node: NamespaceLeases, leases: list[NamespaceLease]) -> None:
+    if len(leases) < len(node.leases):
+        del node.leases[:]
+        node.leases.extend(leases)
+
+
+class LapseDetector:
+    """Finds the leases of one namespace that are not renewed any more."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self) -> None:
+        # By lease id: the renewal that was seen last, and when it was seen first.
+        self._seen: dict[bytes, tuple[bytes, float]] = {}
+
+    def lapsed(self, node: NamespaceLeases, now: float) -> list[NamespaceLease]:
+        """Return the lapsed leases. `node` was read at `now` (seconds, monotonic), or before."""
+        seen, found = self._seen, []
+        self._seen = {}
+        for lease in node.leases:
+            renewal, since = seen.get(lease.lease_id, (lease.renewal, now))
+            if renewal != lease.renewal:
+                since = now
+            self._seen[lease.lease_id] = lease.renewal, since
+            if now - since >= lease.lease_ms / _MS_PER_S:
+                found.append(lease)
+        return found
 
 
 async def read_leases_for(
     name: TopicName, store: MetadataStore, clock: Clock, randomness: Randomness, along: Sequence[Change] = ()
 ) -> tuple[list[LedgerLease], Check]:
-    """Return the leases that the topic is to be made with, and the check that goes with its making. They are current
-    if the caller has synced before. `along` are the other conditions of the making: they hold if the leases' node is
-    made or replaced here, too. Raises `MetadataError`: `Refused` with an index above 0 if one of `along` is refused.
+    """Return the leases that the topic is to be created with, and a check for the transaction that creates it.
+
+    The leases are current if the caller has synced before. `along` are the other conditions of the creation. They are
+    also checked if the leases' node is created or replaced here. Raises `MetadataError`: `Refused` with an index above
+    0 if one of `along` is refused.
     """
     path = paths.namespace_leases(name.namespace_name)
     while True:
@@ -92,7 +190,7 @@ class NamespaceLeaseSweeper:
     async def run(self) -> None:
         """Sweep until cancelled."""
         while True:
-            # Brokers that were started together need not look together.
+            # The intervals are random, so that brokers that were started together do not sweep at the same time.
             await self._clock.sleep(self._interval_s * (0.5 + self._randomness.random()))
             try:
                 await self.sweep()

@@ -1,7 +1,7 @@
-"""A topic's nodes, read ahead, at the same time as the policies which must be known before the topic may be opened.
+"""A topic's two nodes, read at the same time as the policies that are needed to open the topic.
 
-A node may have changed by the time that it is used, as after any read: a claim on top of it is refused then, and reads
-it again. A node of the cursor table that can't be decoded counts as not read: the claim of the cursors deals with it.
+A node may have changed by the time that it is used. Then the claim that is based on it is refused, and reads it again.
+A node of the cursor table that can't be decoded counts as not read: the claim of the cursors replaces it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PrefetchedTopic:
 
 
 async def prefetch_topic(store: MetadataStore, name: TopicName) -> PrefetchedTopic:
-    """Raises `BrokerError`."""
+    """Read both nodes at the same time. Raises `BrokerError`."""
     try:
         return PrefetchedTopic(*await asyncio.gather(read(store, paths.topic(name)), _read_cursors(store, name)))
     except MetadataError as error:

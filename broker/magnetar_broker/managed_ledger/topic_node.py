@@ -1,16 +1,18 @@
-"""A topic's node in the metadata store, as one life of its owner changes it.
+"""A topic's node in the metadata store, with the list of ledgers and the leases, as the topic's owner changes it.
 
-A **life** is one opening of the topic by one broker. It puts a number of its own, drawn at random, into the node before
-it looks at anything else, and from then on every other life's change is refused: also that of a broker that had
-made, but not recorded, the next ledger. So the list that a life took over is its own, and what it knows of it stays
-true until it changes it or is refused. Which entries the last ledger holds its fence decides.
+Theory of operation
+-------------------
+A broker that opens the topic draws a random token, its **owner epoch**, and writes it into the node before it reads
+anything else. From then on the changes of all other brokers, and of earlier epochs of this one, are refused: also that
+of a broker that has created the next ledger and not recorded it yet. So only the owner changes the list, and what it
+knows of the list is true until it changes it or is refused. Which entries the last ledger has is decided by its fence.
 
-A topic may be deleted and made again under its path, and versions of the two nodes look alike to the metadata store: a
-change that was on its way for long could land on the wrong one. So each incarnation has a node of its own below, made
-and deleted with it, and each change checks that it is there.
+A topic can be deleted and created again under its path, and the two nodes have the same versions: a change that was in
+flight for long could be applied to the wrong node. So each incarnation has a node of its own below, created and deleted
+with the topic's, and each change checks that it exists.
 
-Changes are made one at a time, each whole whatever becomes of its caller: who is cancelled leaves the change under way,
-so that list and node never differ. One whose outcome can't be found out ends the life.
+Changes are made one at a time. If the caller is cancelled, its change continues, so list and node never differ. If the
+outcome of a change is unknown, the broker unloads the topic.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger.lease_rules import Leases, encoded
+from magnetar_broker.managed_ledger.lease_rules import Leases, encode_lease
 from magnetar_broker.managed_ledger.ledger_list import ForeignList, LedgerList, ListChange
 from magnetar_broker.managed_ledger.namespace_leases import read_leases_for
 from magnetar_metadata import compare_and_set
@@ -44,7 +46,7 @@ _UUID_BYTES: Final = 16
 
 
 class BeingDeleted(Exception):
-    """The deletion of this incarnation was begun, and must be finished before anything else."""
+    """The topic is being deleted: finish that first. The argument is its incarnation."""
 
 
 class TopicNode:
@@ -71,25 +73,26 @@ class TopicNode:
         self._owner_epoch = randomness.token(_OWNER_EPOCH_BYTES)
         self.ledger_list = LedgerList("")
         self.leases = Leases()
-        # The topic's, and the node as this life has left it.
+        # The topic's incarnation, and the node as this owner has written it last.
         self._incarnation = ""
         self._stored = StoredValue(b"", 0, b"")
-        # The change under way, if any; whoever comes next waits for it.
+        # The change in flight, if any. The next one waits for it.
         self._changing: asyncio.Task[None] | None = None
 
     @property
     def owner_epoch(self) -> bytes:
+        """The token that the node has while this broker owns the topic."""
         return self._owner_epoch
 
     async def claim(self, *, create: bool, along: Sequence[Change] = (), prefetched: StoredValue | None = None) -> None:
-        """Begins this life: from here on nobody else's changes the node. `along` goes with the making of a topic.
-        `prefetched` is the node as it was read before, if it was.
+        """Write the owner epoch into the node, and read it. From then on no other broker changes it.
 
-        Raises `BeingDeleted`, TOPIC_NOT_FOUND, SERVICE_NOT_READY where one of `along` was refused, and what the
-        metadata store raises.
+        `along` are changes in the transaction that creates a topic, `prefetched` is the node if it was read before.
+        Raises `BeingDeleted`, TOPIC_NOT_FOUND, SERVICE_NOT_READY if one of `along` was refused, and the errors of the
+        metadata store.
         """
         stored, node = None, pb.ManagedLedgerNode()
-        asked_at = self._clock.monotonic()
+        begun_at = self._clock.monotonic()
         while stored is None or node.life != self._owner_epoch:
             stored, prefetched = prefetched or await compare_and_set.read(self._store, self._path), None
             if stored is None:
@@ -97,10 +100,10 @@ class TopicNode:
             if stored is None:
                 if not create:
                     raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {self.name}")
-                await self._make(along)
+                await self._create(along)
                 continue
             self._incarnation = decode_topic(self._path, stored.payload).incarnation
-            stored = await self._claimed(stored)
+            stored = await self._write_epoch(stored)
             if stored is not None:
                 node = decode_topic(self._path, stored.payload)
                 if node.state == pb.DELETING:
@@ -111,16 +114,16 @@ class TopicNode:
             self.ledger_list = LedgerList.decode(node, pages)
         except ForeignList as error:
             raise ForeignValue(f"{self._path!r}: {error}") from None
-        self.leases.found(node.leases, asked_at, self._clock.monotonic())
+        self.leases.load(node.leases, begun_at, self._clock.monotonic())
 
-    async def _make(self, along: Sequence[Change]) -> None:
-        """Make the topic, with the leases that its namespace has for it, unless somebody else does."""
+    async def _create(self, along: Sequence[Change]) -> None:
+        """Create the topic, with the leases that its namespace has for it, unless another broker does."""
         incarnation = self._randomness.token(_UUID_BYTES).hex()
-        # After a sync, so it is no less than what whoever had the name before has drawn and used.
+        # After a sync, so it is at least the highest ledger id of an earlier topic with this name.
         floor = await self._client.ledgers.last_ledger_id()
         leases: list[pb.LedgerLease] = []
 
-        def made(payload: bytes | None) -> bytes | UpdateAction:
+        def create(payload: bytes | None) -> bytes | UpdateAction:
             if payload is not None:
                 return LEAVE
             return pb.ManagedLedgerNode(
@@ -133,21 +136,22 @@ class TopicNode:
                 self.name, self._store, self._clock, self._randomness, along
             )
             changes += [Put(paths.incarnation(self.name, incarnation), b"", ABSENT), leases_unchanged]
-            await self._changed_to(made, changes)
+            await self._change_node(create, changes)
         except StoreFull:
             raise
         except Refused as error:
             if not error.index:
                 raise
             if error.index > allowed + 1:
-                return  # a lease on the namespace was taken, renewed or ended meanwhile: the caller tries again
+                return  # a lease on the namespace changed since it was read: the caller tries again
             text = f"topic {self.name} was not created, since its namespace was changed at the same time: try again"
             raise BrokerError(ErrorCode.SERVICE_NOT_READY, text) from error
 
-    async def _claimed(self, known: StoredValue) -> StoredValue | None:
-        """What stands there, with this life in it unless it is being deleted; None: it is another topic by now."""
+    async def _write_epoch(self, known: StoredValue) -> StoredValue | None:
+        """Write the owner epoch into the node, unless the topic is being deleted. Return the node; None: it is another
+        topic by now."""
 
-        def claimed(payload: bytes | None) -> bytes | UpdateAction:
+        def write_epoch(payload: bytes | None) -> bytes | UpdateAction:
             node = None if payload is None else decode_topic(self._path, payload)
             if node is None or node.state == pb.DELETING or node.incarnation != self._incarnation:
                 return LEAVE
@@ -155,7 +159,7 @@ class TopicNode:
             return node.SerializeToString()
 
         try:
-            return await self._changed_to(claimed, [self._is_this_one], known)
+            return await self._change_node(write_epoch, [self._is_this_one], known)
         except (BadVersion, NoNode) as error:
             if not error.index:
                 raise
@@ -166,7 +170,7 @@ class TopicNode:
     def _is_this_one(self) -> Check:
         return Check(paths.incarnation(self.name, self._incarnation), 0)
 
-    async def _changed_to(
+    async def _change_node(
         self, update: Update, along: Sequence[Change] = (), known: StoredValue | None = None
     ) -> StoredValue | None:
         return await compare_and_set.change(
@@ -175,43 +179,44 @@ class TopicNode:
 
     @property
     def ownership_checks(self) -> Sequence[Check]:
-        """What goes into a transaction that is to be made only if the topic is still this life's."""
+        """Checks of a transaction which hold only while this broker owns the topic."""
         return Check(self._path, self._stored.version), self._is_this_one
 
     async def check_current(self) -> None:
-        """Read the node afresh. Raises `TopicUnloaded` if it is not this life's any more, and `MetadataError`."""
+        """Read the node after a sync. Raises `TopicUnloaded` if it has another owner epoch, and `MetadataError`."""
         stored = await compare_and_set.read(self._store, self._path, fresh=True)
         if stored is None or decode_topic(self._path, stored.payload).life != self._owner_epoch:
             raise TopicUnloaded(f"topic {self.name} was opened by another broker, or deleted")
 
     async def change(self, change: ListChange, made: NewLedger | None = None) -> None:
-        """Makes the change, durably, and then in `list`. With `made` the new ledger's intent goes at the same time.
+        """Make the change in the node, and then in `ledger_list`. `made` is a new ledger, whose intent is deleted in
+        the same transaction.
 
-        Raises `TopicUnloaded` if the node is not this life's any more or nobody can tell, and `LedgerNotClaimed`; of
-        other errors of the metadata store nothing was changed.
+        Raises `TopicUnloaded` if the topic has another owner or the outcome is unknown, and `LedgerNotClaimed`. After
+        other errors of the metadata store nothing is changed.
         """
-        await self.settled()
+        await self.wait_until_unchanged()
         task = self._changing = asyncio.create_task(self._change(change, made))
-        task.add_done_callback(self._changed)
+        task.add_done_callback(self._on_changed)
         await asyncio.shield(task)
 
-    async def settled(self) -> None:
-        """Returns when no change is under way. Who makes one in the same turn of the loop has decided on it by what
-        there then is: nothing comes between."""
+    async def wait_until_unchanged(self) -> None:
+        """Wait until no change is in flight. A change that the caller makes in the same turn of the event loop is made
+        of the state that it sees now."""
         while self._changing is not None:
             await asyncio.wait([self._changing])
 
-    def _changed(self, task: asyncio.Task[None]) -> None:
+    def _on_changed(self, task: asyncio.Task[None]) -> None:
         self._changing = None
         if not task.cancelled():
             task.exception()  # prefetched, should its caller have been cancelled
 
     async def _change(self, change: ListChange, made: NewLedger | None) -> None:
         known, result = self.ledger_list, pb.ManagedLedgerNode()
-        asked_at = self._clock.monotonic()
-        leases = self.leases.begin(change.lease, asked_at)
+        begun_at = self._clock.monotonic()
+        leases = self.leases.begin_change(change.lease, begun_at)
 
-        def changed(payload: bytes | None) -> bytes:
+        def update(payload: bytes | None) -> bytes:
             nonlocal result
             node = None if payload is None else decode_topic(self._path, payload)
             if node is None or node.state == pb.DELETING:
@@ -220,22 +225,22 @@ class TopicNode:
                 raise TopicUnloaded(f"topic {self.name} was reopened by this broker or another one")
             known.encode(change, node)
             del node.leases[:]
-            node.leases.extend(map(encoded, leases))
+            node.leases.extend(map(encode_lease, leases))
             result = node
             return node.SerializeToString()
 
-        new, gone = known.encode(change, pb.ManagedLedgerNode())
+        new, deleted = known.encode(change, pb.ManagedLedgerNode())
         along: list[Change] = [self._is_this_one]
         along += [
             Put(page_path(self.name, page.number), encode_first_value(page.payload, self._randomness), ABSENT)
             for page in new
         ]
-        along += [Delete(page_path(self.name, number), ANY) for number in gone]
+        along += [Delete(page_path(self.name, number), ANY) for number in deleted]
         try:
             if made is not None:
-                stored = await self._client.ledgers.claim_ledger(made, self._path, changed, along, self._stored)
+                stored = await self._client.ledgers.claim_ledger(made, self._path, update, along, self._stored)
             else:
-                stored = await self._changed_to(changed, along, self._stored)
+                stored = await self._change_node(update, along, self._stored)
         except OutcomeUnknown as error:
             raise TopicUnloaded(f"unknown whether the ledgers of topic {self.name} were changed: {error}") from error
         except (BadVersion, NoNode) as error:
@@ -243,7 +248,7 @@ class TopicNode:
         assert stored is not None
         self._stored = stored
         known.apply(change, result)
-        self.leases.made(leases, change.lease, asked_at, self._clock.monotonic())
+        self.leases.commit_change(leases, change.lease, begun_at, self._clock.monotonic())
 
     @property
     def _store(self) -> MetadataStore:
@@ -259,7 +264,7 @@ def decode_topic(path: str, payload: bytes) -> pb.ManagedLedgerNode:
 
 
 async def read_pages(store: MetadataStore, name: TopicName, node: pb.ManagedLedgerNode) -> list[pb.LedgerPage]:
-    """Those that there still are: a deletion takes them away before the node that names them."""
+    """Return the pages that exist: a deletion deletes them before the node that names them."""
     pages = []
     for page in node.pages:
         path = page_path(name, page.number)

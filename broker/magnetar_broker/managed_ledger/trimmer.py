@@ -1,83 +1,159 @@
-"""Frees storage: takes ledgers off the list's front, and deletes them.
+"""Frees storage: takes ledgers off the front of the list, and deletes them.
 
-In three steps, so that whoever dies in between leaves nothing behind that nobody deletes, and nothing is deleted that
-the list still names: the ledgers move from the list to `deleting`, by compare-and-set; each is deleted; they leave
-`deleting`. What a life finds in `deleting` when it opens the topic it goes on with. Nothing else is ever deleted: not
-what is on no list, which is for the sweeper of intents to judge.
+`LogRetention` says which ledgers may be deleted now, by the rules of ledger_lifetime_rules.py and the leases. `Trimmer`
+deletes them in three steps, so that a crash leaves nothing that is never deleted, and nothing is deleted that the list
+still names:
 
-No bookie has to take anything for that, so a full disk is no hindrance.
+    1. the ledgers move from the list to `deleting`, by compare-and-set
+    2. each is deleted
+    3. they leave `deleting`
+
+A broker that opens the topic continues with the ledgers that it finds in `deleting`. Nothing else is ever deleted here:
+ledgers that are in no list are left to the deleter of unclaimed ledgers. No bookie has to store anything for this, so a
+full disk does not prevent it.
+
+The mark `unsubscribed_up_to` is in the topic's node, with the list of ledgers. It counts as soon as it is raised, so a
+trim spares the ledgers that the cursor which is being created does not protect. It is durable before that cursor is.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, takewhile
 from typing import Final
 
 from magnetar_bookie.errors import LedgerError, NoSuchLedger
 from magnetar_bookie.ledger.ledger_client import LedgerClient
-from magnetar_broker.errors import TopicUnloaded
+from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.managed_ledger.ledger_lifetime_rules import (
+    NO_RETENTION,
+    RetentionWithoutSubscription,
+    deletable_ledgers,
+)
 from magnetar_broker.managed_ledger.ledger_list import ListChange
+from magnetar_broker.managed_ledger.log_leases import LogLeases
+from magnetar_broker.managed_ledger.position import LATEST, Position
 from magnetar_broker.managed_ledger.topic_node import TopicNode
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
+from magnetar_broker.system_topics import is_system_topic
 from magnetar_metadata.errors import MetadataError
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.clock import Clock
 
-__all__ = ["Trimmer", "delete_ledgers"]
+__all__ = ["LogRetention", "Trimmer", "delete_ledgers"]
 
 _log = logging.getLogger(__name__)
-# In one change of the list: a change deletes the pages that become empty, too, and a transaction has its bounds.
+# The maximum in one change of the list. A change also deletes the pages that become empty, and the size of a
+# transaction is limited.
 _LEDGERS_AT_A_TIME: Final = 1000
 _DELETED_AT_A_TIME: Final = 16
 
 
-class Trimmer:
-    __slots__ = ("_background", "_client", "_give_up", "_node", "_running")
+class LogRetention:
+    """Which ledgers of a topic may be deleted now."""
 
-    def __init__(self, node: TopicNode, client: LedgerClient, give_up: Callable[[TopicUnloaded], object]) -> None:
+    __slots__ = ("_clock", "_fail", "_leases", "_node", "_retention", "_saved_mark")
+
+    def __init__(
+        self,
+        node: TopicNode,
+        leases: LogLeases,
+        settings: ManagedLedgerSettings,
+        clock: Clock,
+        fail: Callable[[TopicUnloaded], object],
+    ) -> None:
+        self._node = node
+        self._leases = leases
+        self._clock = clock
+        self._fail = fail
+        self._retention = NO_RETENTION if is_system_topic(node.name) else settings.retention_without_subscription
+        # At most `unsubscribed_up_to` as it is in the node.
+        self._saved_mark = node.ledger_list.unsubscribed_up_to
+
+    def deletable(self, acknowledged: Position | None) -> Iterator[int]:
+        """Yield the ledgers that a trim may delete now. Durable subscriptions have acknowledged everything up to
+        `acknowledged`; None: the topic has none."""
+        return self._not_leased(acknowledged, self._retention)
+
+    def deletable_up_to(self, ledger_id: int) -> Iterator[int]:
+        """Yield the closed ledgers up to this one that are not leased, needed or not, retained or not."""
+        return self._not_leased(Position(ledger_id, LATEST.entry_id), NO_RETENTION)
+
+    def _not_leased(self, acknowledged: Position | None, retention: RetentionWithoutSubscription) -> Iterator[int]:
+        found = deletable_ledgers(self._node.ledger_list, acknowledged, retention, self._clock.time_ms())
+        return takewhile(lambda ledger_id: not self._leases.protects(ledger_id), found)
+
+    def mark_unsubscribed(self) -> None:
+        """Raise the mark to the last ledger. Called where a durable cursor is about to be created and there is none."""
+        if self._retention != NO_RETENTION:
+            self._node.ledger_list.mark_unsubscribed()
+
+    async def save_mark(self) -> None:
+        """Make the mark durable. Called before the cursor is. Raises `BrokerError`."""
+        try:
+            while (mark := self._node.ledger_list.unsubscribed_up_to) > self._saved_mark:
+                await self._node.change(ListChange())
+                self._saved_mark = max(self._saved_mark, mark)
+        except TopicUnloaded as error:
+            self._fail(error)
+            raise
+        except MetadataError as error:
+            text = f"the retention of topic {self._node.name} can't be stored now: {error}; try again"
+            raise BrokerError(ErrorCode.METADATA_ERROR, text) from error
+
+
+class Trimmer:
+    """Trims one topic's log."""
+
+    __slots__ = ("_background", "_client", "_fail", "_node", "_trim_in_flight")
+
+    def __init__(self, node: TopicNode, client: LedgerClient, fail: Callable[[TopicUnloaded], object]) -> None:
         self._node = node
         self._client = client
-        self._give_up = give_up
-        # Ends when the trim under way does.
-        self._running: asyncio.Future[None] | None = None
+        self._fail = fail
+        # Done when the trim in flight is.
+        self._trim_in_flight: asyncio.Future[None] | None = None
         self._background: asyncio.Task[None] | None = None
 
     async def trim(self, deletable: Callable[[], Iterable[int]]) -> bool:
-        """Delete the ledgers that `deletable` names, the first ones of the list. Returns whether any was taken off.
+        """Delete the ledgers that `deletable` returns, the first of the list. Return whether the list changed.
 
-        What can't be done now is logged, and done by the next call.
+        A deletion that fails is logged, and repeated by the next call.
         """
-        while self._running is not None:
-            await asyncio.wait([self._running])
-        running = self._running = asyncio.get_running_loop().create_future()
+        while self._trim_in_flight is not None:
+            await asyncio.wait([self._trim_in_flight])
+        done = self._trim_in_flight = asyncio.get_running_loop().create_future()
         before = self._node.ledger_list.trimmed_up_to
         try:
             while await self._take_off(deletable):
                 await self._delete()
             await self._delete()
         except TopicUnloaded as error:
-            self._give_up(error)
+            self._fail(error)
             raise
         except (LedgerError, MetadataError) as error:
             _log.warning("Topic %s can't be trimmed now: %s", self._node.name, error)
         finally:
-            self._running = None
-            running.set_result(None)
+            self._trim_in_flight = None
+            done.set_result(None)
         return self._node.ledger_list.trimmed_up_to != before
 
     async def _take_off(self, deletable: Callable[[], Iterable[int]]) -> bool:
         """Take as many ledgers off the list as fit into one change. Return whether there were any.
 
-        `deletable` is called in the turn in which the change begins, before each change. Between two changes ledgers
-        are deleted, which takes long where a bookie is away. A subscription that is created or moved back meanwhile
-        needs the ledgers that the list still has. A subscription or a lease that comes later finds them deleted.
+        `deletable` is called before each change, in the turn of the event loop in which the change begins. Between two
+        changes ledgers are deleted, which takes long if a bookie is down. A subscription that is created or moved back
+        in that time needs the ledgers that the list still has. A subscription or a lease that comes later finds them
+        deleted.
         """
-        await self._node.settled()
+        await self._node.wait_until_unchanged()
         listed = self._node.ledger_list
-        going = list(islice(deletable(), _LEDGERS_AT_A_TIME))
-        if going or listed.empty_ledger_id is not None:
-            await self._node.change(ListChange(trimmed=going[-1] if going else None, empty=listed.empty_ledger_id))
-        return bool(going)
+        trimmed = list(islice(deletable(), _LEDGERS_AT_A_TIME))
+        if trimmed or listed.empty_ledger_id is not None:
+            await self._node.change(ListChange(trimmed=trimmed[-1] if trimmed else None, empty=listed.empty_ledger_id))
+        return bool(trimmed)
 
     async def _delete(self) -> None:
         deleting = self._node.ledger_list.deleting
@@ -86,7 +162,7 @@ class Trimmer:
             await self._node.change(ListChange(deleted=frozenset(deleted)))
 
     def finish_soon(self) -> None:
-        """Deletes what is to be deleted already, and the last ledger if it was closed empty."""
+        """Delete, in the background, the ledgers in `deleting`, and the last ledger if it was closed empty."""
         if self._background is None:
             self._background = asyncio.create_task(self._finish())
 
@@ -97,26 +173,27 @@ class Trimmer:
                 await self._node.change(ListChange(empty=listed.empty_ledger_id))
             await self._delete()
         except TopicUnloaded as error:
-            self._give_up(error)
+            self._fail(error)
         except (LedgerError, MetadataError) as error:
             _log.warning("Ledgers of topic %s can't be deleted now: %s", self._node.name, error)
         finally:
             self._background = None
 
-    def end(self) -> None:
+    def stop(self) -> None:
+        """Stop the background deletion."""
         if self._background is not None:
             self._background.cancel()
 
 
 async def delete_ledgers(client: LedgerClient, ledger_ids: list[int]) -> list[int]:
-    """Returns those that are deleted for certain; says why the others are not."""
+    """Delete ledgers, and return those that are deleted for certain. Logs why others are not."""
     deleted: list[int] = []
 
     async def delete(ledger_id: int) -> None:
         try:
             await client.delete(ledger_id)
         except NoSuchLedger:
-            pass  # by an earlier life, or call
+            pass  # deleted by an earlier owner or call
         except (LedgerError, MetadataError) as error:
             _log.warning("Ledger %d can't be deleted now: %s", ledger_id, error)
             return

@@ -7,8 +7,7 @@ from typing import Final, Self
 from pydantic import field_validator, model_validator
 
 from magnetar_bookie.read.striping import Striping
-from magnetar_broker.managed_ledger.retention_rules import RetentionWithoutSubscription
-from magnetar_broker.managed_ledger.roll_rule import RollRule
+from magnetar_broker.managed_ledger.ledger_lifetime_rules import RetentionWithoutSubscription, RollRule
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.settings import Subject, check_order, setting
 

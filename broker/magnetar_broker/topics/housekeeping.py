@@ -69,7 +69,7 @@ class Housekeeping:
         topic.log.tick(now)
         topic.cursors.tick(now)
         topic.report_waiting()
-        if topic.in_use or topic.log.leases.any_stands:
+        if topic.in_use or topic.log.leases.any_active:
             topic.unused_since = now
         self._count_lapsed(topic)
         if len(self._at_work) < _MAX_AT_WORK and self._has_work(topic, now):
@@ -85,7 +85,7 @@ class Housekeeping:
             topic.counted_lapsed_leases = lapsed
 
     def _has_work(self, topic: Topic, now: float) -> bool:
-        lapsed = topic.log.leases.any_lapsed
+        lapsed = topic.log.leases.has_lapsed
         return lapsed or self._to_trim(topic) or self._idle_too_long(topic, now) or self._inactive_too_long(topic, now)
 
     def _to_trim(self, topic: Topic) -> bool:
@@ -108,7 +108,7 @@ class Housekeeping:
 
     async def _work(self, topic: Topic, now: float) -> None:
         try:
-            if topic.log.leases.any_lapsed:
+            if topic.log.leases.has_lapsed:
                 await topic.log.leases.remove_lapsed()
             if self._to_trim(topic):
                 await self._trim(topic)
@@ -128,7 +128,7 @@ class Housekeeping:
         """Nothing is different from when it was judged, and since the last tick nobody has begun to read by a lease."""
         return (
             found is judged
-            and not judged.log.leases.any_stands
+            and not judged.log.leases.any_active
             and self._inactive_too_long(judged, self._clock.monotonic())
         )
 

@@ -2,7 +2,7 @@
 
 **Batches of a driver share a lease.** A driver that polls a topic with batches would leave a lease for each of them,
 until the topic has the maximum number. So batches that are planned by one process share one lease of each log, and each
-batch is a *read* of it (the broker's managed_ledger/lease_reads.py), which retains what that batch needs for as long as
+batch is a *read* of it (the broker's managed_ledger/lease_rules.py), which retains what that batch needs for as long as
 that batch needs it. Spark starts and ends the worker processes that plan batches as it likes, so the lease belongs to
 their parent: a daemon, or the driver itself. A driver can have several such parents, and so several leases. If two
 drivers have the same id by mistake they share a lease, which does no harm.

@@ -191,12 +191,12 @@ class TopicOwner(ChainWriter):
         lease_id = leased.lease_id(incarnation, reader)
         known, asked = leased.get(incarnation, lease_id), chance.random()
         if known is not None and asked < 0.3:
-            await log.leases.renew(lease_id, known.lease_ms)
+            await log.leases.renew_lease(lease_id, known.lease_ms)
             entries: Mapping[int, int] = known.entries
             world.count("leases renewed")
         elif known is not None and asked < 0.4:
             leased.ending(incarnation, reader)
-            await log.leases.end(lease_id)
+            await log.leases.end_lease(lease_id)
             return
         else:
             first = chance.choice([one.ledger_id for one in log.stats().ledgers] or [log.before_first.ledger_id + 1])
@@ -205,7 +205,7 @@ class TopicOwner(ChainWriter):
             if known is not None:
                 lease_ms = max(lease_ms, known.lease_ms)
             leased.asking(incarnation, lease_id, first)
-            await log.leases.take(lease_id, first, lease_ms, self.name)
+            await log.leases.take_lease(lease_id, first, lease_ms, self.name)
             entries = {one.ledger_id: one.entries for one in log.stats().ledgers if one.ledger_id >= first}
             entries = {ledger_id: count for ledger_id, count in entries.items() if count}
             world.count("leases taken")

@@ -125,8 +125,8 @@ class FakeLogPositions:
 
 class FakeLeases:
     def __init__(self) -> None:
-        self.any_stands = False
-        self.any_lapsed = False
+        self.any_active = False
+        self.has_lapsed = False
         self.lapsed = 0
 
 

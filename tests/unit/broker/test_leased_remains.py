@@ -30,7 +30,7 @@ async def leased(scene: Scene) -> tuple[ManagedLedger, list[int]]:
     log = await scene.open()
     await scene.append(log, *numbered(10))
     ledgers = [one.ledger_id for one in log.stats().ledgers]
-    await scene.patiently(log.leases.take(ONE, ledgers[2], _TEN_MIN_MS, "a query"))
+    await scene.patiently(log.leases.take_lease(ONE, ledgers[2], _TEN_MIN_MS, "a query"))
     return log, ledgers
 
 
@@ -75,7 +75,7 @@ async def test_deleted_topic_retains_leased_ledgers_until_leases_expire(by_owner
         assert await deleted(scene, ledgers[2:]) == [False, False]
         again = await scene.open()  # another topic of that name is none of theirs
         assert again.incarnation != incarnation
-        assert again.leases.standing() == []
+        assert again.leases.list_active() == []
         scene.clock.advance(6)
         await scene.patiently(sweeping.look())
         assert await deleted(scene, ledgers) == [True] * 4
@@ -88,8 +88,8 @@ async def test_without_a_lease_nothing_is_left() -> None:
 
     async with running_log_scene() as scene:
         log, ledgers = await leased(scene)
-        await scene.patiently(log.leases.end(ONE))
-        await scene.patiently(log.leases.take(OTHER, ledgers[-1] + 1, _TEN_MIN_MS, ""))
+        await scene.patiently(log.leases.end_lease(ONE))
+        await scene.patiently(log.leases.take_lease(OTHER, ledgers[-1] + 1, _TEN_MIN_MS, ""))
         await delete(scene)
         assert await remains(scene) == []
         await scene.every_ledger_is_deleted()
@@ -217,7 +217,7 @@ async def test_the_longest_of_several_leases_counts() -> None:
 
     async with running_log_scene() as scene:
         log, ledgers = await leased(scene)
-        await scene.patiently(log.leases.take(OTHER, ledgers[1], 2 * _TEN_MIN_MS, ""))
+        await scene.patiently(log.leases.take_lease(OTHER, ledgers[1], 2 * _TEN_MIN_MS, ""))
         await delete(scene)
         [name] = await remains(scene)
         stored = await compare_and_set.read(scene.store, f"{paths.REMAINS}/{name}")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger.lease_rules import Lease, Leases, encoded
+from magnetar_broker.managed_ledger.lease_rules import Lease, Leases, encode_lease
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.position import LATEST, Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
@@ -45,7 +45,7 @@ async def test_trim_spares_leased_ledgers_until_the_lease_expires() -> None:
 
     async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
-        until_ms = await scene.patiently(log.leases.take(ONE, ledgers[1], _TEN_MIN_MS, "a query"))
+        until_ms = await scene.patiently(log.leases.take_lease(ONE, ledgers[1], _TEN_MIN_MS, "a query"))
         assert await recorded(scene) == [(ONE, ledgers[1])]
         assert 0 < until_ms - scene.clock.time_ms() <= _TEN_MIN_MS
         assert log.may_trim(None)
@@ -55,11 +55,11 @@ async def test_trim_spares_leased_ledgers_until_the_lease_expires() -> None:
         assert not await scene.patiently(log.trim(lambda: LATEST))
         scene.clock.advance(500)
         assert not log.may_trim(None)
-        [(lease, left_s)] = log.leases.standing()
+        [(lease, left_s)] = log.leases.list_active()
         assert (lease.holder, lease.from_ledger_id) == ("a query", ledgers[1])
         assert 90 < left_s <= 100
         scene.clock.advance(101)
-        assert log.leases.standing() == []
+        assert log.leases.list_active() == []
         assert log.may_trim(None)
         assert await scene.patiently(log.trim(lambda: None))
         assert ids(log) == ledgers[3:]
@@ -72,22 +72,22 @@ async def test_a_lease_that_has_lapsed_is_removed_and_counted_once() -> None:
     async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
         for lease_id in (ONE, OTHER, b"ended" + bytes(11)):
-            await scene.patiently(log.leases.take(lease_id, ledgers[1], _TEN_MIN_MS, "a query"))
-        await scene.patiently(log.leases.end(b"ended" + bytes(11)))
+            await scene.patiently(log.leases.take_lease(lease_id, ledgers[1], _TEN_MIN_MS, "a query"))
+        await scene.patiently(log.leases.end_lease(b"ended" + bytes(11)))
         scene.clock.advance(400)
-        await scene.patiently(log.leases.renew(OTHER, _TEN_MIN_MS))
+        await scene.patiently(log.leases.renew_lease(OTHER, _TEN_MIN_MS))
         await scene.patiently(log.leases.remove_lapsed())
         assert len(await recorded(scene)) == 2
         scene.clock.advance(201)
-        assert log.leases.any_lapsed
+        assert log.leases.has_lapsed
         assert log.leases.lapsed == 0
         await scene.patiently(log.leases.remove_lapsed())
         assert await recorded(scene) == [(OTHER, ledgers[1])]
-        assert (log.leases.any_lapsed, log.leases.lapsed) == (False, 1)
+        assert (log.leases.has_lapsed, log.leases.lapsed) == (False, 1)
         await scene.patiently(log.leases.remove_lapsed())
         assert log.leases.lapsed == 1
         scene.clock.advance(601)
-        await scene.patiently(log.leases.take(ONE, ledgers[1], _TEN_MIN_MS, "a query"))
+        await scene.patiently(log.leases.take_lease(ONE, ledgers[1], _TEN_MIN_MS, "a query"))
         assert await recorded(scene) == [(ONE, ledgers[1])]
         assert log.leases.lapsed == 2
 
@@ -97,10 +97,10 @@ async def test_truncate_leaves_leased_ledgers_to_a_later_trim() -> None:
 
     async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
-        await scene.patiently(log.leases.take(ONE, ledgers[2], _TEN_MIN_MS, ""))
+        await scene.patiently(log.leases.take_lease(ONE, ledgers[2], _TEN_MIN_MS, ""))
         await scene.patiently(log.truncate())
         assert ids(log) == ledgers[2:]
-        await scene.patiently(log.leases.end(ONE))
+        await scene.patiently(log.leases.end_lease(ONE))
         assert await scene.patiently(log.trim(lambda: None))
         assert ids(log) == []
 
@@ -110,7 +110,7 @@ async def test_new_owner_honours_a_lease_for_its_full_time() -> None:
 
     async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
-        await scene.patiently(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, "a query"))
+        await scene.patiently(log.leases.take_lease(ONE, ledgers[0], _TEN_MIN_MS, "a query"))
         for _ in range(3):
             scene.clock.advance(590)
             log.abandon()
@@ -129,11 +129,11 @@ async def test_a_broker_that_lost_the_topic_gives_no_lease() -> None:
         old, ledgers = await filled(scene)
         new = await scene.open(await scene.another())
         with pytest.raises(TopicUnloaded):
-            await scene.patiently(old.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
+            await scene.patiently(old.leases.take_lease(ONE, ledgers[0], _TEN_MIN_MS, ""))
         assert len(scene.lost) == 1
-        assert new.leases.standing() == []
+        assert new.leases.list_active() == []
         with pytest.raises(TopicUnloaded):
-            await old.leases.renew(ONE, _TEN_MIN_MS)
+            await old.leases.renew_lease(ONE, _TEN_MIN_MS)
 
 
 async def test_replaced_owner_extends_no_lease_past_its_written_time() -> None:
@@ -141,16 +141,16 @@ async def test_replaced_owner_extends_no_lease_past_its_written_time() -> None:
 
     async with running_log_scene() as scene:
         old, ledgers = await filled(scene)
-        await scene.patiently(old.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
+        await scene.patiently(old.leases.take_lease(ONE, ledgers[0], _TEN_MIN_MS, ""))
         taken_at = scene.clock.time_ms()
         new = await scene.open(await scene.another())
         scene.clock.advance(250)
-        until_ms = await old.leases.renew(ONE, _TEN_MIN_MS)
+        until_ms = await old.leases.renew_lease(ONE, _TEN_MIN_MS)
         assert until_ms <= taken_at + _TEN_MIN_MS
         scene.clock.advance((until_ms - scene.clock.time_ms()) / 1000 - 0.1)
         assert not await scene.patiently(new.trim(lambda: None))
         with pytest.raises(TopicUnloaded):  # there is too little left of it, so it would have to be written
-            await scene.patiently(old.leases.renew(ONE, _TEN_MIN_MS))
+            await scene.patiently(old.leases.renew_lease(ONE, _TEN_MIN_MS))
 
 
 async def test_nothing_is_written_while_a_lease_has_half_its_time_left() -> None:
@@ -158,20 +158,20 @@ async def test_nothing_is_written_while_a_lease_has_half_its_time_left() -> None
 
     async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
-        await scene.patiently(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
+        await scene.patiently(log.leases.take_lease(ONE, ledgers[0], _TEN_MIN_MS, ""))
         node = await scene.node()
         scene.clock.advance(290)
-        await log.leases.renew(ONE, _TEN_MIN_MS)
-        await log.leases.take(ONE, ledgers[1], _TEN_MIN_MS, "")
-        await log.leases.take(ONE, ledgers[1], 1000, "")
+        await log.leases.renew_lease(ONE, _TEN_MIN_MS)
+        await log.leases.take_lease(ONE, ledgers[1], _TEN_MIN_MS, "")
+        await log.leases.take_lease(ONE, ledgers[1], 1000, "")
         assert await scene.node() == node
         assert await scene.patiently(log.trim(lambda: None))
         assert ids(log) == ledgers[1:]
         assert await recorded(scene) == [(ONE, ledgers[1])]
         scene.clock.advance(20)
-        await scene.patiently(log.leases.renew(ONE, _TEN_MIN_MS))
+        await scene.patiently(log.leases.renew_lease(ONE, _TEN_MIN_MS))
         assert await scene.node() != node
-        [(lease, left_s)] = log.leases.standing()
+        [(lease, left_s)] = log.leases.list_active()
         assert (lease.from_ledger_id, round(left_s)) == (ledgers[1], 600)
 
 
@@ -179,15 +179,15 @@ def test_lease_is_promised_from_request_and_held_from_answer() -> None:
     """SPK-5: a successor may have given its time since; and the predecessor may have promised until just then."""
     lease = Lease(ONE, 5, 10_000, "", 0)
     leases = Leases()
-    leases.found([encoded(lease)], asked_at=100.0, now=104.0)
-    assert leases.renewed(ONE, None, 10_000, 105.0) is not None
-    assert leases.renewed(ONE, None, 10_000, 105.1) is None
-    assert leases.holds(5, 113.9)
-    assert not leases.holds(5, 114.0)
-    leases.made(leases.begin(lease, 105.0), lease, asked_at=105.0, now=109.0)
-    assert leases.renewed(ONE, None, 10_000, 110.0) is not None
-    assert leases.renewed(ONE, None, 10_000, 110.1) is None
-    assert leases.holds(5, 118.9)
+    leases.load([encode_lease(lease)], begun_at=100.0, now=104.0)
+    assert leases.renew(ONE, None, 10_000, 105.0) is not None
+    assert leases.renew(ONE, None, 10_000, 105.1) is None
+    assert leases.protects(5, 113.9)
+    assert not leases.protects(5, 114.0)
+    leases.commit_change(leases.begin_change(lease, 105.0), lease, begun_at=105.0, now=109.0)
+    assert leases.renew(ONE, None, 10_000, 110.0) is not None
+    assert leases.renew(ONE, None, 10_000, 110.1) is None
+    assert leases.protects(5, 118.9)
 
 
 async def test_a_lease_that_moves_back_or_grows_is_written_first() -> None:
@@ -195,15 +195,15 @@ async def test_a_lease_that_moves_back_or_grows_is_written_first() -> None:
 
     async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
-        await scene.patiently(log.leases.take(ONE, ledgers[2], _TEN_MIN_MS, ""))
-        await scene.patiently(log.leases.take(ONE, ledgers[1], _TEN_MIN_MS, ""))
+        await scene.patiently(log.leases.take_lease(ONE, ledgers[2], _TEN_MIN_MS, ""))
+        await scene.patiently(log.leases.take_lease(ONE, ledgers[1], _TEN_MIN_MS, ""))
         assert await recorded(scene) == [(ONE, ledgers[1])]
-        await scene.patiently(log.leases.take(ONE, ledgers[1], 2 * _TEN_MIN_MS, ""))
+        await scene.patiently(log.leases.take_lease(ONE, ledgers[1], 2 * _TEN_MIN_MS, ""))
         node = await scene.node()
         assert node is not None
         assert node.leases[0].lease_ms == 2 * _TEN_MIN_MS
-        await log.leases.take(ONE, ledgers[2], _TEN_MIN_MS, "")
-        await scene.patiently(log.leases.take(ONE, ledgers[1], _TEN_MIN_MS, ""))
+        await log.leases.take_lease(ONE, ledgers[2], _TEN_MIN_MS, "")
+        await scene.patiently(log.leases.take_lease(ONE, ledgers[1], _TEN_MIN_MS, ""))
         assert await recorded(scene) == [(ONE, ledgers[1])]
         await scene.patiently(log.trim(lambda: None))
         assert ids(log) == ledgers[1:]
@@ -218,7 +218,7 @@ async def test_lease_taken_during_trim_holds_all_listed_ledgers(turns: int) -> N
         trim = asyncio.ensure_future(log.trim(lambda: None))
         for _ in range(turns):
             await asyncio.sleep(0)
-        await log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, "")
+        await log.leases.take_lease(ONE, ledgers[0], _TEN_MIN_MS, "")
         seen = ids(log)
         await scene.patiently(_done(trim))
         await scene.patiently(log.trim(lambda: None))
@@ -232,12 +232,12 @@ async def test_lease_moved_back_during_trim_holds_all_listed_ledgers(turns: int)
 
     async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
-        await scene.patiently(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
-        await log.leases.take(ONE, ledgers[2], _TEN_MIN_MS, "")
+        await scene.patiently(log.leases.take_lease(ONE, ledgers[0], _TEN_MIN_MS, ""))
+        await log.leases.take_lease(ONE, ledgers[2], _TEN_MIN_MS, "")
         trim = asyncio.ensure_future(log.trim(lambda: None))
         for _ in range(turns):
             await asyncio.sleep(0)
-        await log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, "")
+        await log.leases.take_lease(ONE, ledgers[0], _TEN_MIN_MS, "")
         seen = ids(log)
         await scene.patiently(_done(trim))
         await scene.patiently(log.trim(lambda: None))
@@ -250,7 +250,7 @@ async def test_cancelled_request_leaves_a_complete_lease_or_none(turns: int) -> 
 
     async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
-        taking = asyncio.ensure_future(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
+        taking = asyncio.ensure_future(log.leases.take_lease(ONE, ledgers[0], _TEN_MIN_MS, ""))
         for _ in range(turns):
             await asyncio.sleep(0)
         taking.cancel()
@@ -258,8 +258,8 @@ async def test_cancelled_request_leaves_a_complete_lease_or_none(turns: int) -> 
             await taking
         await scene.idle()
         there = await recorded(scene) == [(ONE, ledgers[0])]
-        assert there == bool(log.leases.standing()) == (not await scene.patiently(log.trim(lambda: None)))
-        await scene.patiently(log.leases.take(OTHER, ledgers[-1], _TEN_MIN_MS, ""))
+        assert there == bool(log.leases.list_active()) == (not await scene.patiently(log.trim(lambda: None)))
+        await scene.patiently(log.leases.take_lease(OTHER, ledgers[-1], _TEN_MIN_MS, ""))
         assert (OTHER, ledgers[-1]) in await recorded(scene)
 
 
@@ -271,7 +271,7 @@ async def test_lease_is_recorded_after_a_faulty_metadata_request(fault: Fault) -
         log, ledgers = await filled(scene)
         store = scene.store
         scene.server.queue_faults(store, fault)
-        taking = asyncio.ensure_future(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
+        taking = asyncio.ensure_future(log.leases.take_lease(ONE, ledgers[0], _TEN_MIN_MS, ""))
         await scene.idle()
         scene.server.resume(store)
         scene.server.release(store)
@@ -286,15 +286,15 @@ async def test_store_outage_refuses_new_leases_and_preserves_existing_ones() -> 
 
     async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
-        await scene.patiently(log.leases.take(ONE, ledgers[1], 3_600_000, ""))
+        await scene.patiently(log.leases.take_lease(ONE, ledgers[1], 3_600_000, ""))
         scene.server.suspend(scene.store)
-        await log.leases.renew(ONE, _TEN_MIN_MS)
-        taking = asyncio.ensure_future(log.leases.take(OTHER, ledgers[0], _TEN_MIN_MS, ""))
+        await log.leases.renew_lease(ONE, _TEN_MIN_MS)
+        taking = asyncio.ensure_future(log.leases.take_lease(OTHER, ledgers[0], _TEN_MIN_MS, ""))
         await scene.wait(taking.done)
         with pytest.raises(BrokerError) as refused:
             taking.result()
         assert refused.value.code == ErrorCode.METADATA_ERROR
-        assert [lease.lease_id for lease, _ in log.leases.standing()] == [ONE]
+        assert [lease.lease_id for lease, _ in log.leases.list_active()] == [ONE]
 
 
 async def test_a_lease_that_stands_is_renewed_though_a_topic_has_more_than_the_bound() -> None:
@@ -303,16 +303,16 @@ async def test_a_lease_that_stands_is_renewed_though_a_topic_has_more_than_the_b
     async with running_log_scene() as scene:
         log = await scene.open(options=ManagedLedgerSettings(managed_ledger_max_leases_per_topic=3))
         for lease_id in (ONE, OTHER):
-            await scene.patiently(log.leases.take(lease_id, 0, _TEN_MIN_MS, ""))
+            await scene.patiently(log.leases.take_lease(lease_id, 0, _TEN_MIN_MS, ""))
         await scene.patiently(log.close())
         log = await scene.open(options=ManagedLedgerSettings(managed_ledger_max_leases_per_topic=1))
         scene.clock.advance(_TEN_MIN_MS / 1000 * 0.6)
-        await scene.patiently(log.leases.take(ONE, 0, _TEN_MIN_MS, ""))
-        await scene.patiently(log.leases.renew(OTHER, _TEN_MIN_MS))
+        await scene.patiently(log.leases.take_lease(ONE, 0, _TEN_MIN_MS, ""))
+        await scene.patiently(log.leases.renew_lease(OTHER, _TEN_MIN_MS))
         scene.clock.advance(_TEN_MIN_MS / 1000 * 0.6)
-        assert {lease.lease_id for lease, _ in log.leases.standing()} == {ONE, OTHER}
+        assert {lease.lease_id for lease, _ in log.leases.list_active()} == {ONE, OTHER}
         with pytest.raises(BrokerError) as refused:
-            await scene.patiently(log.leases.take(bytes(16), 0, _TEN_MIN_MS, ""))
+            await scene.patiently(log.leases.take_lease(bytes(16), 0, _TEN_MIN_MS, ""))
         assert refused.value.code == ErrorCode.TOO_MANY_REQUESTS
 
 
@@ -331,20 +331,20 @@ async def test_invalid_lease_is_refused_and_error_names_the_limit() -> None:
             return str(error.value)
 
         invalid = ErrorCode.INVALID_ARGUMENT
-        assert "16 bytes" in await refused(invalid, leases.take(b"short", 0, _TEN_MIN_MS, ""))
-        assert "600000 ms" in await refused(invalid, leases.take(ONE, 0, _TEN_MIN_MS + 1, ""))
-        assert "999" in await refused(invalid, leases.take(ONE, 0, 999, ""))
-        assert "256 bytes" in await refused(invalid, leases.take(ONE, 0, 1000, "x" * 257))
-        await refused(invalid, leases.take(ONE, 2**63, 1000, ""))
-        assert ONE.hex() in await refused(ErrorCode.NOT_FOUND, leases.renew(ONE, 1000))
-        await scene.patiently(leases.take(ONE, 0, 1000, ""))
-        await scene.patiently(leases.take(OTHER, 0, _TEN_MIN_MS, ""))
+        assert "16 bytes" in await refused(invalid, leases.take_lease(b"short", 0, _TEN_MIN_MS, ""))
+        assert "600000 ms" in await refused(invalid, leases.take_lease(ONE, 0, _TEN_MIN_MS + 1, ""))
+        assert "999" in await refused(invalid, leases.take_lease(ONE, 0, 999, ""))
+        assert "256 bytes" in await refused(invalid, leases.take_lease(ONE, 0, 1000, "x" * 257))
+        await refused(invalid, leases.take_lease(ONE, 2**63, 1000, ""))
+        assert ONE.hex() in await refused(ErrorCode.NOT_FOUND, leases.renew_lease(ONE, 1000))
+        await scene.patiently(leases.take_lease(ONE, 0, 1000, ""))
+        await scene.patiently(leases.take_lease(OTHER, 0, _TEN_MIN_MS, ""))
         third = bytes(16)
-        said = await refused(ErrorCode.TOO_MANY_REQUESTS, leases.take(third, 0, 1000, ""))
+        said = await refused(ErrorCode.TOO_MANY_REQUESTS, leases.take_lease(third, 0, 1000, ""))
         assert "managed_ledger_max_leases_per_topic" in said
         scene.clock.advance(1.1)
-        await refused(ErrorCode.NOT_FOUND, leases.renew(ONE, 1000))
-        await scene.patiently(leases.take(third, 0, 1000, ""))  # in the place of the one that is over
+        await refused(ErrorCode.NOT_FOUND, leases.renew_lease(ONE, 1000))
+        await scene.patiently(leases.take_lease(third, 0, 1000, ""))  # in the place of the one that is over
         assert [one for one, _ in await recorded(scene)] == [OTHER, third]
 
 
@@ -353,9 +353,9 @@ async def test_ended_lease_holds_no_ledgers() -> None:
 
     async with running_log_scene() as scene:
         log, ledgers = await filled(scene)
-        await scene.patiently(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
-        await scene.patiently(log.leases.end(ONE))
-        await scene.patiently(log.leases.end(ONE))
+        await scene.patiently(log.leases.take_lease(ONE, ledgers[0], _TEN_MIN_MS, ""))
+        await scene.patiently(log.leases.end_lease(ONE))
+        await scene.patiently(log.leases.end_lease(ONE))
         assert await recorded(scene) == []
         assert await scene.patiently(log.trim(lambda: Position(ledgers[0], 2)))
 
@@ -387,9 +387,9 @@ async def test_leases_add_no_store_requests_to_opening_a_topic(monkeypatch: pyte
         for leases in ([], [(ONE, ledgers[0])]):
             await scene.patiently(log.close())
             log = await scene.open()
-            await scene.patiently(log.leases.take(ONE, ledgers[0], _TEN_MIN_MS, ""))
+            await scene.patiently(log.leases.take_lease(ONE, ledgers[0], _TEN_MIN_MS, ""))
             if not leases:
-                await scene.patiently(log.leases.end(ONE))
+                await scene.patiently(log.leases.end_lease(ONE))
             assert await recorded(scene) == leases
             asked_for.append(await asked())
         assert asked_for[0] == asked_for[1] > 0

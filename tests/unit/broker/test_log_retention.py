@@ -228,11 +228,11 @@ async def test_lease_holds_ledgers_past_their_retention_time() -> None:
         log, ledgers = await filled(scene)
         lease_id = bytes(16)
         scene.clock.advance(61 * _MINUTES)
-        await scene.patiently(log.leases.take(lease_id, ledgers[1], 600_000, "a reader"))
+        await scene.patiently(log.leases.take_lease(lease_id, ledgers[1], 600_000, "a reader"))
         assert await trimmed(scene, log)
         assert ids(log) == ledgers[1:]
         assert not await trimmed(scene, log)
-        await scene.patiently(log.leases.end(lease_id))
+        await scene.patiently(log.leases.end_lease(lease_id))
         assert await trimmed(scene, log)
         assert ids(log) == ledgers[3:]
 

@@ -59,9 +59,9 @@ async def test_closed_ledgers_go_when_all_in_them_is_read() -> None:
         assert await scene.payloads(log) == numbered(4, 6)
         assert log.closed_ledgers == 1
         lease = bytes(16)
-        await scene.patiently(log.leases.take(lease, ledgers[2], 3_600_000, "a reader"))
+        await scene.patiently(log.leases.take_lease(lease, ledgers[2], 3_600_000, "a reader"))
         assert not await scene.patiently(log.trim(lambda: None))
-        await scene.patiently(log.leases.end(lease))
+        await scene.patiently(log.leases.end_lease(lease))
         assert await scene.patiently(log.trim(lambda: None))
         assert await scene.payloads(log) == numbered(1, 9)  # of the open one
         again = await scene.open(await scene.another())
@@ -612,8 +612,8 @@ async def test_a_ledger_may_go_as_soon_as_its_last_entry_is_done_with() -> None:
         assert not log.may_trim(Position(first, 1))
         assert log.may_trim(Position(first, 2))
         assert log.may_trim(None)
-        await scene.patiently(log.leases.take(bytes(16), first, 1000, "a reader"))
+        await scene.patiently(log.leases.take_lease(bytes(16), first, 1000, "a reader"))
         assert not log.may_trim(None)
-        await scene.patiently(log.leases.end(bytes(16)))
+        await scene.patiently(log.leases.end_lease(bytes(16)))
         assert await scene.patiently(log.trim(lambda: Position(first, 2)))
         assert not log.may_trim(None)

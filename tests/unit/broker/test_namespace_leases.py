@@ -12,14 +12,15 @@ from magnetar_broker import paths
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger import topic_node
-from magnetar_broker.managed_ledger.namespace_lease_rules import (
+from magnetar_broker.managed_ledger.namespace_leases import (
     LapseDetector,
+    NamespaceLeaseSweeper,
     end_lease,
     hold_lease,
     leases_for_topic,
+    read_leases_for,
     remove_lapsed,
 )
-from magnetar_broker.managed_ledger.namespace_leases import NamespaceLeaseSweeper, read_leases_for
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import ANY, Change, ChangeResult, Delete
 from magnetar_metadata.undecodable_nodes import UndecodableNodes

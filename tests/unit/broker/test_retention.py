@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from magnetar_broker.managed_ledger.ledger_lifetime_rules import (
+    NO_RETENTION,
+    RetentionWithoutSubscription,
+    deletable_ledgers,
+)
 from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListChange, ListedLedger
 from magnetar_broker.managed_ledger.position import Position
-from magnetar_broker.managed_ledger.retention_rules import NO_RETENTION, RetentionWithoutSubscription, deletable_ledgers
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos import managed_ledger_pb2 as pb
 

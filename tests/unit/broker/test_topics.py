@@ -469,10 +469,10 @@ async def test_a_topic_that_is_read_by_a_lease_is_not_idle() -> None:
     keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())
     topic = await topics.get(TopicName.parse("leased"), create=True)
     leases = log_of(topic).leases
-    leases.any_stands = True
+    leases.any_active = True
     await passes(clock, 30.0)
     assert topics.loaded() == [topic]
-    leases.any_stands = False
+    leases.any_active = False
     await passes(clock, 15.0)
     assert storage.deleted == [topic.name]
     keeping.cancel()
@@ -495,7 +495,7 @@ async def test_lease_taken_as_deletion_begins_prevents_the_deletion(
 
     async def taken_meanwhile(*_: object) -> None:
         checked.append(topic.name)
-        log_of(topic).leases.any_stands = True
+        log_of(topic).leases.any_active = True
 
     monkeypatch.setattr(FakeOwnership, "verify_owned", taken_meanwhile)
     keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())

@@ -1,6 +1,9 @@
-"""Decides which ledgers of a topic's log may be deleted.
+"""Decides when the current ledger of a topic is closed, and when a closed ledger may be deleted.
 
-A closed ledger may be deleted when no durable subscription needs it and it is not retained.
+Storage is freed by whole ledgers, so a ledger must end: when it holds enough, or is old (`RollRule`). A full ledger is
+not closed before it has reached a minimum age, so that a busy topic does not get too many ledgers.
+
+A closed ledger may be deleted when no durable subscription needs it and it is not retained (`deletable_ledgers`).
 
 - **Needed**: a durable subscription has not acknowledged all of its entries, durably.
 - **Retained**: it was written while the topic had no durable subscription, so perhaps nobody could read it yet, and
@@ -18,14 +21,15 @@ Which ledgers were written without a durable subscription follows from one numbe
 
 The number grows only. A crash between the two writes leaves a topic without a subscription, and all ledgers count.
 
-Ledgers are deleted from the front only. A retained ledger also keeps the ledgers behind it, as a lease does.
+Ledgers are deleted from the front only. A retained ledger also retains the ledgers behind it, as a lease does.
 
-A namespace has no retention policy yet. If it has one, the policy will be the `RetentionWithoutSubscription`'s
-replacement in `deletable_ledgers`, for all ledgers.
+A namespace has no retention policy yet. If it has one, the policy will replace `RetentionWithoutSubscription` in
+`deletable_ledgers`, for all ledgers.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -33,7 +37,23 @@ from typing import Final
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
 from magnetar_broker.managed_ledger.position import LATEST, Position
 
-__all__ = ["NO_RETENTION", "RetentionWithoutSubscription", "deletable_ledgers"]
+__all__ = ["NO_RETENTION", "RetentionWithoutSubscription", "RollRule", "deletable_ledgers"]
+
+
+@dataclass(frozen=True, slots=True)
+class RollRule:
+    max_entries: int
+    max_bytes: int
+    min_age_s: float
+    max_age_s: float
+
+    def find_limits(self, age_s: float) -> tuple[int, int]:
+        """Return the number of entries, and of bytes, from which on a ledger of this age is due to be closed."""
+        if age_s >= self.max_age_s:
+            return 0, 0
+        if age_s >= self.min_age_s:
+            return self.max_entries, self.max_bytes
+        return sys.maxsize, sys.maxsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +63,8 @@ class RetentionWithoutSubscription:
     max_bytes: int | None
 
     def is_over(self, age_ms: int, retained_bytes: int) -> bool:
-        """Whether a ledger of this age, which is the oldest one of so many retained bytes, is retained no longer."""
+        """Return whether the oldest of the retained ledgers, of this age, is not retained any more. `retained_bytes` is
+        the size of all of them."""
         if self.time_ms is not None and max(0, age_ms) >= self.time_ms:
             return True
         return self.max_bytes is not None and retained_bytes > self.max_bytes
