@@ -26,14 +26,23 @@ from magnetar_wire.bundles import BundleRange
 from magnetar_wire.path_component import encode_path_component
 from magnetar_wire.topic_name import NamespaceName, TopicName
 
-__all__ = ["BROKERS", "NAMESPACES", "NAMESPACE_LEASES", "OWNERS", "PARTITIONED", "REMAINS", "TENANTS", "TOPICS"]
+__all__ = [
+    "BROKERS",
+    "NAMESPACES",
+    "NAMESPACE_LEASES",
+    "ORPHANED_LEDGERS",
+    "OWNERS",
+    "PARTITIONED",
+    "TENANTS",
+    "TOPICS",
+]
 
 TENANTS: Final = "/tenants"
 NAMESPACES: Final = "/namespaces"
 NAMESPACE_INCARNATIONS: Final = "/namespace-incarnations"
 PARTITIONED: Final = "/partitioned"
 TOPICS: Final = "/topics"
-REMAINS: Final = "/leased-remains"
+ORPHANED_LEDGERS: Final = "/leased-remains"
 NAMESPACE_LEASES: Final = "/namespace-leases"
 BROKERS: Final = "/brokers"
 OWNERS: Final = "/owners"
@@ -75,8 +84,8 @@ def cursor(name: TopicName, subscription: str) -> str:
     return f"{cursors(name)}/{encode_path_component(subscription)}"
 
 
-def remains(incarnation: str, number: int) -> str:
-    return f"{REMAINS}/{incarnation}-{number}"
+def orphaned_ledgers(incarnation: str, number: int) -> str:
+    return f"{ORPHANED_LEDGERS}/{incarnation}-{number}"
 
 
 def namespace_leases(name: NamespaceName) -> str:

@@ -13,7 +13,7 @@ from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, find_end, find_first
-from magnetar_broker.managed_ledger.readable_entry import read_if_readable
+from magnetar_broker.managed_ledger.readable_entries import read_if_readable
 from magnetar_broker.topics.foreign_ids import another_incarnation, is_of_another_incarnation
 from magnetar_broker.topics.progress_subscription import ProgressOwner
 from magnetar_broker.topics.topic import Topic

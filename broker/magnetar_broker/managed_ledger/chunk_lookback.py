@@ -1,8 +1,8 @@
-"""What a plan holds and tells of what lies in front of its range: where a message may have begun whose last chunk is in
-it, but whose first ones are not.
+"""Rules for chunks before a plan's range: messages whose last chunk is in the range, and whose first chunks are not.
 
-So many ledgers back, the range's first one among them, as far as they have no more than so many bytes; what is right in
-front of the range always. A lease holds them from the first of these on.
+A plan also lists the pieces before its range, for a limited number of ledgers back, the first of the range included,
+and a limited number of bytes. The piece right before the range is always listed. The plan's lease protects the ledgers
+from the first of these on.
 """
 
 from __future__ import annotations
@@ -22,29 +22,28 @@ __all__ = ["find_first_held", "find_needed_start", "is_all_deleted_before", "pla
 _ledger_id: Final = attrgetter("ledger_id")
 
 
-def find_first_held(log: LedgerList, place: Position, ledgers: int, max_bytes: int) -> int:
-    """The id of the first ledger that is needed for a range that begins at `place`."""
-    own = bisect_left(log.ledgers, place.ledger_id, key=_ledger_id)
+def find_first_held(log: LedgerList, position: Position, ledgers: int, max_bytes: int) -> int:
+    """Return the first ledger that a lease must protect for a range that begins at `position`."""
+    own = bisect_left(log.ledgers, position.ledger_id, key=_ledger_id)
     if own == len(log.ledgers):
-        # Nothing is there yet, and what comes is behind what there was.
-        return place.ledger_id
+        # The range is empty, and begins after all ledgers.
+        return position.ledger_id
     listed = log.ledgers[own]
     at, size = own, 0
-    if listed.ledger_id == place.ledger_id and place.entry_id > 0:
-        # About: how many bytes an entry has nobody has looked at yet.
-        size = max(1, listed.length_bytes * min(place.entry_id, listed.entries) // max(1, listed.entries))
+    if listed.ledger_id == position.ledger_id and position.entry_id > 0:
+        # An estimate: no entry was read.
+        size = max(1, listed.length_bytes * min(position.entry_id, listed.entries) // max(1, listed.entries))
         ledgers -= 1
     while at > 0 and ledgers > 0 and (not size or size + log.ledgers[at - 1].length_bytes <= max_bytes):
         at -= 1
         ledgers -= 1
         size += log.ledgers[at].length_bytes
-    return min(log.ledgers[at].ledger_id, place.ledger_id)
+    return min(log.ledgers[at].ledger_id, position.ledger_id)
 
 
 def find_needed_start(log: LedgerList, from_ledger_id: int, start: MessagePosition) -> MessagePosition:
-    """The first position that a reader needs which reads from `start` on: the beginning of the first ledger, of those
-    from `from_ledger_id` on, in which a message may have begun that was not whole at `start`.
-    """
+    """Return the first position that a reader needs which reads from `start` on: the beginning of the first ledger,
+    from `from_ledger_id` on, that may hold chunks. A message that was incomplete at `start` may begin there."""
     for listed in log.ledgers[bisect_left(log.ledgers, from_ledger_id, key=_ledger_id) :]:
         if listed.ledger_id > start.ledger_id:
             break
@@ -53,25 +52,25 @@ def find_needed_start(log: LedgerList, from_ledger_id: int, start: MessagePositi
     return start
 
 
-def plan_pieces_before(log: LedgerList, from_ledger_id: int, place: Position, front: Boundary) -> list[PlannedPiece]:
-    """What there is from that ledger on up to `place`, of which `front` is known; the nearest last."""
+def plan_pieces_before(log: LedgerList, from_ledger_id: int, position: Position, front: Boundary) -> list[PlannedPiece]:
+    """Return the pieces from that ledger on up to `position`, whose front is `front`, in order."""
     begin = bisect_left(log.ledgers, from_ledger_id, key=_ledger_id)
-    end = bisect_left(log.ledgers, place.ledger_id, key=_ledger_id)
+    end = bisect_left(log.ledgers, position.ledger_id, key=_ledger_id)
     pieces = []
     index = log.ledgers[begin - 1].last_index + 1 if begin else -1
     for listed in log.ledgers[begin:end]:
         if listed.entries:
-            # Of the very first that there is nobody knows how many messages it has: only how many have been by its end.
+            # For the first ledger of the list only the index of its last message is known, not the number of messages.
             messages = listed.last_index + 1 - index if index >= 0 else 0
             index = listed.last_index + 1
             pieces.append(PlannedPiece(listed.ledger_id, 0, listed.entries - 1, 0, 0, listed.length_bytes, messages))
-    if place.entry_id > 0:
+    if position.entry_id > 0:
         messages = front.messages - index if index >= 0 else 0
-        pieces.append(PlannedPiece(place.ledger_id, 0, place.entry_id - 1, 0, 0, front.bytes, messages))
+        pieces.append(PlannedPiece(position.ledger_id, 0, position.entry_id - 1, 0, 0, front.bytes, messages))
     return pieces
 
 
-def is_all_deleted_before(log: LedgerList, place: Position) -> bool:
-    """There was something in front of it, and all of that was deleted."""
+def is_all_deleted_before(log: LedgerList, position: Position) -> bool:
+    """Return whether there were entries before the position, and all of them were deleted."""
     first = log.at_or_after(EARLIEST)
-    return log.trimmed_up_to != EARLIEST and (first is None or place <= first)
+    return log.trimmed_up_to != EARLIEST and (first is None or position <= first)

@@ -1,15 +1,17 @@
-"""Deletes a topic, whoever owned it, and whoever began: first its node says so, and goes last.
+"""Deletes a topic, in steps that any broker can continue.
 
-From the moment when the node says DELETING no life changes it any more, and nobody opens the topic: who would, goes on
-with the deletion and then finds no topic. Cursors and ledgers go, then the pages that named ledgers, then the node. So
-at each moment either all that there still is can be found from the node, or there is nothing. Only what leases hold
-stays, and another node names it before (orphaned_ledgers.py).
+1. The topic's node is marked as DELETING. From then on no owner changes it, and a broker that opens the topic finishes
+   the deletion, and finds no topic.
+2. Cursors and ledgers are deleted, then the pages of the list. Ledgers that leases protect stay, and another node has
+   their ids before (orphaned_ledgers.py).
+3. The topic's node is deleted.
 
-Several may be at it, and one of them be late: the others may have finished, and the topic be there again. So whatever
-is taken away below the node goes with a check that the node is still the one that was found.
+So everything that still exists can be found from the node, at any time. Several brokers may delete the topic at once,
+and one of them may be late, when the topic was deleted and created again. So each node below is deleted with a check
+that the topic's node is still the one that was found.
 
-Who deletes only what nobody uses must have the topic: what it knows of its users is true of its own life of it alone.
-So it names that life, and the deletion is begun only if the node has it still; another broker may serve the topic else.
+A broker that deletes a topic only if it is unused must own it, since only the owner knows who uses it. It passes its
+owner epoch, and the deletion is begun only while the node has that epoch.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ _ROUNDS: Final = 5
 
 
 async def topic_exists(store: MetadataStore, name: TopicName) -> bool:
-    """One that is being deleted does not."""
+    """Return whether the topic exists. A topic that is being deleted does not."""
     path = paths.topic(name)
     stored = await compare_and_set.read(store, path)
     return stored is not None and decode_topic(path, stored.payload).state != pb.DELETING
@@ -61,8 +63,8 @@ async def delete_topic(
     With `owner_epoch` the deletion is begun only while the topic has that epoch: else this raises `RequestNotStarted`.
     With `incarnation` a later topic of the same name is left alone (CHK-69).
 
-    Raises `MetadataError`, and `BrokerError` where something could not be deleted: then it is half deleted, and is
-    served no more; the next attempt, or the next who opens the topic, goes on.
+    Raises `MetadataError`, and `BrokerError` if something could not be deleted. Then the topic is half deleted and not
+    served any more. The next attempt to delete or open it continues.
     """
     path = paths.topic(name)
     stored = await compare_and_set.read(client.ledgers.store, path, fresh=True)
@@ -82,7 +84,7 @@ async def finish_deletion(
     begin: bool = False,
     owner_epoch: bytes | None = None,
 ) -> None:
-    """Of this incarnation, where it was begun, or with `begin` is to be. Raises what `delete_topic` does."""
+    """Finish the deletion of this incarnation if it was begun. With `begin` it is begun. Raises as `delete_topic`."""
     store, path = client.ledgers.store, paths.topic(name)
     marker = Check(paths.incarnation(name, incarnation), 0)
 
@@ -118,7 +120,7 @@ async def finish_deletion(
         except RequestNotStarted:
             raise
         except (BadVersion, NoNode, NotEmpty, TopicUnloaded):
-            # Somebody else is at it, too: he was faster, or begins with the cursors just now.
+            # Another broker deletes the topic, too: it was faster, or has just claimed the cursors.
             if last:
                 raise
 
@@ -137,20 +139,20 @@ async def _delete_ledgers(
         raise ForeignValue(f"{paths.topic(name)!r}: {error}") from None
     if listed.open_ledger is not None:
         await fence_ledger(client, listed.open_ledger.ledger_id)
-    held = await record_leased_ledgers(
+    leased = await record_leased_ledgers(
         name, node, [one.ledger_id for one in listed.ledgers], client, clock, randomness, checks
     )
-    # Leases that hold any hold all up to the last.
-    not_held = listed.ledgers[: len(listed.ledgers) - len(held)]
-    ledgers = [*listed.deleting, *(one.ledger_id for one in not_held)]
-    left = len(ledgers) - len(await delete_ledgers(client, ledgers))
-    if left:
-        text = f"{left} of {len(ledgers)} ledgers of topic {name} could not be deleted: try again"
+    # A lease protects all ledgers from one on.
+    not_leased = listed.ledgers[: len(listed.ledgers) - len(leased)]
+    ledgers = [*listed.deleting, *(one.ledger_id for one in not_leased)]
+    failed = len(ledgers) - len(await delete_ledgers(client, ledgers))
+    if failed:
+        text = f"{failed} of {len(ledgers)} ledgers of topic {name} could not be deleted: try again"
         raise BrokerError(ErrorCode.PERSISTENCE_ERROR, text)
 
 
 async def _remove(store: MetadataStore, path: str, *checks: Check) -> None:
-    """A node below the topic's, as long as that is the one which is being deleted; one that is empty."""
+    """Delete a node below the topic's, if it is empty and the checks hold."""
     try:
         await store.transaction([*checks, Delete(path, ANY)])
     except NoNode as error:

@@ -1,11 +1,12 @@
-"""The newest entries of all topics, for those who read as they come: one for the whole broker, bounded in bytes.
+"""The newest entries of all topics, for consumers that read them as they arrive: one cache per broker, bounded in
+bytes.
 
-An entry gets in when its append has completed and goes when newer ones need its room, the oldest of all topics first.
-What is read from ledgers does not get in: who reads a backlog reads each entry once.
+An entry is added when it is persisted, and evicted when newer entries need its memory, the oldest of all topics first.
+Entries that are read from ledgers are not added: a consumer of a backlog reads each entry once.
 
-A topic's entries leave the cache in the order in which they came, and that is the order of the whole. So the whole is
-a queue of places, and each topic has a table of its own, which a topic that nothing is cached of does not need. What a
-topic drops before its turn stays in the queue as an empty place, and the queue is made anew before those are many.
+Entries are evicted in the order in which they were added. So the cache is one queue of positions, and each topic has a
+table of its cached entries, unless it has none. If a topic drops an entry before its turn, its position in the queue
+becomes stale, and the queue is rebuilt when many are.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 
 __all__ = ["CachedEntries", "EntryCache"]
 
-_MANY_EMPTY: Final = 1000
+_MANY_STALE: Final = 1000
 
 
 class EntryCache:
     def __init__(self, max_bytes: int, read_ahead_readers: int = 16) -> None:
         self._max_bytes = max_bytes
-        # Those who read what is not here.
+        # For reads of entries that are not cached.
         self.read_ahead = ReadAhead(read_ahead_readers)
         self.size_bytes = 0
-        # Oldest first. A place whose topic has let the entry go is empty.
+        # Oldest first. A position is stale if its topic has dropped the entry.
         self._queue: deque[tuple[CachedEntries, Position]] = deque()
-        self._empty = 0
-        # For whoever counts.
+        self._stale = 0
+        # For metrics.
         self.hits = self.misses = 0
 
     def __len__(self) -> int:
-        return len(self._queue) - self._empty
+        return len(self._queue) - self._stale
 
     def add(self, topic: CachedEntries, entries: Sequence[LogEntry]) -> None:
         table = topic.table
@@ -57,23 +58,23 @@ class EntryCache:
         table = topic.table
         entry = None if table is None else table.pop(position, None)
         if entry is None:
-            self._empty -= 1
+            self._stale -= 1
             return
         self.size_bytes -= len(entry.stored) + ENTRY_OVERHEAD_BYTES
         if not table:
             topic.table = None
 
-    def dropped(self, entries: int, stored_bytes: int) -> None:
-        """A topic has let so many go."""
+    def note_dropped(self, entries: int, stored_bytes: int) -> None:
+        """Note that a topic has dropped entries of these sizes."""
         self.size_bytes -= stored_bytes + entries * ENTRY_OVERHEAD_BYTES
-        self._empty += entries
-        if self._empty > _MANY_EMPTY and self._empty * 2 > len(self._queue):
-            self._queue = deque(place for place in self._queue if place[0].holds(place[1]))
-            self._empty = 0
+        self._stale += entries
+        if self._stale > _MANY_STALE and self._stale * 2 > len(self._queue):
+            self._queue = deque((topic, position) for topic, position in self._queue if topic.holds(position))
+            self._stale = 0
 
 
 class CachedEntries:
-    """One topic's."""
+    """The cached entries of one topic."""
 
     __slots__ = ("_cache", "table")
 
@@ -100,17 +101,17 @@ class CachedEntries:
         return self.table is not None and position in self.table
 
     def drop_up_to(self, position: Position) -> None:
-        """These are in the log no more."""
+        """Drop the entries up to the position: they were deleted from the log."""
         if self.table is None:
             return
-        going = [place for place in self.table if place <= position]
-        size = sum(len(self.table.pop(place).stored) for place in going)
+        deleted = [one for one in self.table if one <= position]
+        size = sum(len(self.table.pop(one).stored) for one in deleted)
         if not self.table:
             self.table = None
-        if going:
-            self._cache.dropped(len(going), size)
+        if deleted:
+            self._cache.note_dropped(len(deleted), size)
 
     def drop_all(self) -> None:
         table, self.table = self.table, None
         if table:
-            self._cache.dropped(len(table), sum(len(entry.stored) for entry in table.values()))
+            self._cache.note_dropped(len(table), sum(len(entry.stored) for entry in table.values()))

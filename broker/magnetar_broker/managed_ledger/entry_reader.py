@@ -1,11 +1,11 @@
-"""Reads a log's entries from its ledgers: what is not in the cache any more.
+"""Reads entries of a topic's log that are not cached from their ledgers.
 
-A read of one place is asked of the bookies as it is. One that goes on where the last one ended is of somebody who works
-through a backlog: from then on what follows is fetched ahead (read_ahead.py), up to what may be read when that begins.
-Several may do so at once, at different places.
+A single read is passed to the bookies as it is. A read that continues where an earlier one ended belongs to a consumer
+that works through a backlog: from then on the following entries are fetched ahead (read_ahead.py), up to the last entry
+that is readable when that begins. Several consumers may do so at once, at different positions.
 
-Readers of ledgers are kept, a few per topic. How far each may read the list of ledgers knows: bookies learn of the
-last entries of a ledger that is written with a delay.
+A few ledger readers per topic are cached. The list of ledgers limits how far each may read, since the bookies learn the
+LAC of an open ledger with a delay.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from magnetar_bookie.ledger.ledger_reader import LedgerReader
 from magnetar_broker.managed_ledger.ledger_list import ListedLedger
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.position import Position
-from magnetar_broker.managed_ledger.read_ahead import ReadAhead, SequentialRead, decoded
+from magnetar_broker.managed_ledger.read_ahead import ReadAhead, SequentialRead, decode_entries
 
 __all__ = ["EntryReader"]
 
 _READERS: Final = 8
 _ENDS: Final = 64
-# Entries that nobody asked for are read, too, where that saves a question and they have no more than this.
+# Requested entries are read together if at most this many bytes of others are between them.
 _GAP_BYTES: Final = 16_384
 
 
@@ -36,25 +36,26 @@ class EntryReader:
     def __init__(self, client: LedgerClient, ahead: ReadAhead) -> None:
         self._client = client
         self._ahead = ahead
-        # Used least lately first.
+        # By ledger, the least recently used first.
         self._readers: dict[int, LedgerReader] = {}
-        # Where reads ended lately, the oldest first: one that begins there goes on.
+        # The positions at which recent reads ended, the oldest first.
         self._ends: dict[Position, None] = {}
 
     async def read(
         self, start: Position, listed: ListedLedger, metadata: LedgerMetadata | None, max_entries: int, max_bytes: int
     ) -> list[LogEntry]:
-        """Entries of this one ledger, from `start`, at least one. Raises `LedgerError`, `MetadataError`, `BrokerError`.
+        """Read at least one entry of this ledger, from `start` on. Raises `LedgerError`, `MetadataError`,
+        `BrokerError`.
 
-        `metadata` are those of the ledger that is written: its writer knows them.
+        `metadata` are those of an open ledger, as its writer has them.
         """
         ahead = self._ahead.take(self, start)
         if ahead is None:
             last = min(listed.entries, start.entry_id + max_entries) - 1
             reader = await self._reader(listed, metadata)
             if start not in self._ends:
-                entries = decoded(start, await reader.read(start.entry_id, last, max_bytes))
-                self._ended_at(Position(start.ledger_id, start.entry_id + len(entries)))
+                entries = decode_entries(start, await reader.read(start.entry_id, last, max_bytes))
+                self._note_end(Position(start.ledger_id, start.entry_id + len(entries)))
                 return entries
             del self._ends[start]
             batches = reader.batches(start.entry_id, listed.entries - 1)
@@ -62,16 +63,16 @@ class EntryReader:
         try:
             entries = await ahead.read(max_entries, max_bytes)
         except BaseException:
-            ahead.let_go()
+            ahead.close()
             raise
         if entries:
-            self._ahead.keep(ahead, self)
+            self._ahead.put_back(ahead, self)
             return entries
-        # It has read all that there was when it began.
-        self._ended_at(start)
+        # It has read all entries that were readable when it began.
+        self._note_end(start)
         return await self.read(start, listed, metadata, max_entries, max_bytes)
 
-    def _ended_at(self, position: Position) -> None:
+    def _note_end(self, position: Position) -> None:
         self._ends.pop(position, None)
         self._ends[position] = None
         if len(self._ends) > _ENDS:
@@ -80,25 +81,25 @@ class EntryReader:
     async def read_some(
         self, listed: ListedLedger, metadata: LedgerMetadata | None, entry_ids: Sequence[int]
     ) -> dict[Position, LogEntry]:
-        """These entries of the ledger, named in order."""
+        """Read these entries of the ledger, which are in order."""
         reader = await self._reader(listed, metadata)
         gap = max(1, _GAP_BYTES * listed.entries // max(1, listed.length_bytes))
         found: dict[Position, LogEntry] = {}
-        for group in _groups(entry_ids, gap):
+        for group in _group(entry_ids, gap):
             try:
                 stored = dict(enumerate(await reader.read(group[0], group[-1]), group[0]))
             except Unreadable as error:
                 if error.entry_id in group:
                     raise
-                # One that nobody asked for: those that somebody did are read alone.
+                # That entry was not requested: read the requested ones alone.
                 stored = {one: (await reader.read(one, one))[0] for one in group}
             for entry_id in group:
                 position = Position(listed.ledger_id, entry_id)
-                found[position] = decoded(position, [stored[entry_id]])[0]
+                found[position] = decode_entries(position, [stored[entry_id]])[0]
         return found
 
-    async def record(self, listed: ListedLedger, metadata: LedgerMetadata | None, entry_id: int) -> bytes:
-        """The entry as the ledger has it, its record's header in front."""
+    async def read_record(self, listed: ListedLedger, metadata: LedgerMetadata | None, entry_id: int) -> bytes:
+        """Read the record of an entry."""
         return await (await self._reader(listed, metadata)).read_record(entry_id)
 
     async def _reader(self, listed: ListedLedger, metadata: LedgerMetadata | None) -> LedgerReader:
@@ -117,24 +118,24 @@ class EntryReader:
         return reader
 
     def forget_up_to(self, position: Position) -> None:
-        """Ledgers were deleted."""
-        self._ahead.let_go(self, position)
+        """Close the readers of ledgers up to this position, which were deleted."""
+        self._ahead.close_reads(self, position)
         for ledger_id in [one for one in self._readers if one <= position.ledger_id]:
             del self._readers[ledger_id]
 
     def close(self) -> None:
-        self._ahead.let_go(self)
+        self._ahead.close_reads(self)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         bookies = self._client.bookies
         if bookies.is_closed:
-            work.close()  # what was on its way ended with the client
+            work.close()  # everything in flight ended with the client
         else:
             bookies.spawn(work)
 
 
-def _groups(entry_ids: Sequence[int], gap: int) -> list[list[int]]:
-    """Those that are read in one go: the next one is no further than `gap`."""
+def _group(entry_ids: Sequence[int], gap: int) -> list[list[int]]:
+    """Group entries that are read together: the next one is at most `gap` further."""
     groups = [[entry_ids[0]]]
     for entry_id in entry_ids[1:]:
         if entry_id <= groups[-1][-1] + gap:

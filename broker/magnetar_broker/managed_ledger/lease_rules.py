@@ -203,7 +203,7 @@ class Leases:
     def __init__(self) -> None:
         # By id: all that have not ended, and some that have, which leave with the next change of the node.
         self._leases: dict[bytes, Lease] = {}
-        # The first ledger of each lease in the node, whatever becomes of a change that is in flight.
+        # The first ledger of each lease in the node, also if a change that is in flight fails.
         self._stored_from: dict[bytes, int] = {}
         # Of the shared ones.
         self._reads: dict[bytes, LeaseReads] = {}

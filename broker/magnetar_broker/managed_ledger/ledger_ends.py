@@ -1,15 +1,15 @@
-"""What the list says of a closed ledger besides its length: the index of its last message, the times of its ends.
+"""Rules for the ends of a closed ledger: the index of its last message, and the times of its first and last entry.
 
-A broker that closes a ledger knows them, and leaves them in the ledger's metadata, in the property `listed`. So a
-ledger that was closed by its writer is opened without reading an entry, and a damaged one costs nothing.
+A broker that closes a ledger knows them, and stores them in the ledger's metadata, in the property `listed`. So a log
+whose last ledger was closed by its writer is opened without reading an entry.
 
-A ledger that recovery has closed is asked: its first and last entry say it. Where an entry at an end is lost on all
-bookies, what it said is bounded by its nearest readable neighbour and by the limits that entries are accepted under:
+After a recovery they are read from the first and last entry. If one of these is lost on all bookies, its values are
+bounded by its nearest readable neighbour and by the limits of entries:
 
-    index   A lost entry has at most MAX_BATCH_MESSAGES messages. With the last readable entry at index i and n entries
-            lost behind it, the ledger ends at or below i + n * MAX_BATCH_MESSAGES, and that is where the topic goes on:
-            an index is never given twice. The numbers between are nobody's; that is the gap to be seen in the log.
-    time    Of the nearest readable entry, or of the ledger before. The entries that follow have later ones.
+    index   A lost entry has at most MAX_BATCH_MESSAGES messages. If the last readable entry has index i and n lost
+            entries follow it, the ledger ends at or below i + n * MAX_BATCH_MESSAGES, and the topic continues there: no
+            index is assigned twice. The unused numbers are a gap in the log.
+    time    that of the nearest readable entry, or of the ledger before. Later entries have later times.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LedgerEnds(NamedTuple):
 
 
 def ends_from_properties(payload: bytes | None, ledger_id: int, entries: int) -> LedgerEnds | None:
-    """None: the property says nothing of this ledger, closed at this length."""
+    """Decode the property. None: it is absent, or belongs to another ledger or length."""
     if payload is None:
         return None
     try:
@@ -50,8 +50,8 @@ def ends_from_properties(payload: bytes | None, ledger_id: int, entries: int) ->
 def ends_from_entries(
     next_index: int, last_time_ms: int, entries: int, first: LogEntry | None, last: LogEntry | None
 ) -> LedgerEnds:
-    """`next_index` and `last_time_ms` are those of the log in front of the ledger. `first`: the first entry, None where
-    it is lost; `last`: the last one that can be read, None where none can be."""
+    """Return the ends by the first entry, None if it is lost, and the last readable one, None if all are lost.
+    `next_index` and `last_time_ms` are those of the log before the ledger."""
     lost = entries if last is None else entries - 1 - last.position.entry_id
     last_index = next_index - 1 if last is None else last.index
     last_time_ms = last_time_ms if last is None else max(last_time_ms, last.broker_time_ms)

@@ -1,18 +1,19 @@
 """The list of a topic's ledgers: which entries there are, and how the list stands in the metadata.
 
-    pages, thousands of older ledgers each │ the topic's node: the rest, all closed │ perhaps one that is written
+    pages, a thousand older ledgers each │ the topic's node: closed ledgers │ perhaps an open one
 
-Ledger ids grow, so the list is in the order of the ids and of the entries. All but the last are known to be closed, and
-have entries: one that was closed empty leaves the list. What is known of a closed ledger is written with the next
-change of the list; until then the last one's own metadata or its entries say it (ledger_ends.py), so a close alone
-changes nothing here.
+Ledger ids grow, so the list is in the order of the ids and of the entries. All ledgers but the last are known to be
+closed, and have entries: one that was closed empty is removed. The length of a closed ledger is stored with the next
+change of the list. Until then it is in the ledger's own metadata or follows from its entries (ledger_ends.py), so a
+close alone does not change the node.
 
-What is trimmed leaves from the front. `trimmed_up_to` keeps the place of the last entry that ever left, so that a list
-without ledgers still says where the log stands, and `next_index` and `last_time_ms` what the next entry follows.
+Trimmed ledgers are removed from the front. `trimmed_up_to` is the position of the last entry that was ever trimmed, so
+that a list without ledgers still has the position of the log. `next_index` and `last_time_ms` are those that the next
+entry follows.
 
-**Changes** are made in three steps: a `ListChange` says what is to be, `encode` what the node and the pages are to hold
-then, and when that is durable `apply` makes it so here. One at a time: between `encode` and `apply` nothing changes but
-what the last ledger holds.
+**Changes** are made in three steps: a `ListChange` says what changes, `encode` puts it into the node and the pages, and
+when these are durable, `apply` changes the list in memory. One at a time: between `encode` and `apply` nothing changes
+but the entries of the last ledger.
 """
 
 from __future__ import annotations
@@ -31,30 +32,31 @@ from magnetar_protos import managed_ledger_pb2 as pb
 
 __all__ = ["ForeignList", "LedgerList", "ListChange", "ListedLedger", "NewPage"]
 
-# What a page takes, some 50 KB, when the node has so many: each change of the list writes the node.
+# The number of ledgers in a page, some 50 KB, and the number in the node from which on a page is made: each change of
+# the list writes the whole node.
 PAGE_LEDGERS: Final = 1000
 MAX_LEDGERS_IN_NODE: Final = 1500
 _ledger_id = attrgetter("ledger_id")
 
 
 class ForeignList(ValueError):
-    """The metadata hold what no version of ours has written."""
+    """The metadata contain something that no version of Magnetar has written."""
 
 
 @dataclass(slots=True)
 class ListedLedger:
     ledger_id: int
     is_closed: bool = False
-    # Those that may be read: of one that is written the confirmed ones.
+    # The number of readable entries. Those of an open ledger are confirmed.
     entries: int = 0
     length_bytes: int = 0
-    # Of all entries of the topic in the ledgers before.
+    # The number of entries in all ledgers before it, plus a constant of the list.
     rank: int = 0
     last_index: int = 0
     first_time_ms: int = 0
     last_time_ms: int = 0
     closed_ms: int = 0
-    # There may be chunks of messages in it; known before it has any.
+    # It may hold chunks of messages. Set before it has any.
     chunks: bool = False
 
     @property
@@ -64,17 +66,17 @@ class ListedLedger:
 
 @dataclass(frozen=True, slots=True)
 class ListChange:
-    # A new ledger, behind all others.
+    # Add this ledger, after all others.
     made: int | None = None
-    # There may be chunks of messages in that.
+    # It may hold chunks of messages.
     chunks: bool = False
-    # The last ledger, which was closed empty, leaves.
+    # Remove the last ledger, which was closed empty.
     empty: int | None = None
-    # All up to and with this one leave.
+    # Remove all ledgers up to this one.
     trimmed: int | None = None
-    # Of those to be deleted: they are.
+    # These ledgers of `deleting` are deleted.
     deleted: frozenset[int] = frozenset()
-    # Made, or written anew. Leases stand beside the list (broker/magnetar_broker/managed_ledger/lease_rules.py).
+    # Add or renew this lease. Leases are in the same node (managed_ledger/lease_rules.py).
     lease: Lease | None = None
 
 
@@ -86,27 +88,29 @@ class NewPage:
 
 @dataclass(slots=True)
 class LedgerList:
+    """The ledgers of one topic, in order, as its owner knows them."""
+
     incarnation: str
     ledgers: list[ListedLedger] = field(default_factory=list)
     deleting: list[int] = field(default_factory=list)
-    # (number, id of its last ledger), of those of which a ledger is in the list.
+    # The number, and the id of the last ledger, of each page with a ledger in the list.
     pages: list[tuple[int, int]] = field(default_factory=list)
     next_page: int = 0
     next_index: int = 0
     last_time_ms: int = 0
-    # All ledgers that were ever in the list have higher ids.
+    # All ledgers that were ever in the list have higher ids than this.
     floor: int = 0
     trimmed_up_to: Position = EARLIEST
     # Ledgers up to this one were written before the topic got its first durable subscription: see
     # broker/magnetar_broker/managed_ledger/ledger_lifetime_rules.py.
     unsubscribed_up_to: int = 0
-    # The last entry that may be read, or `before_first`.
+    # The last readable entry, or `before_first`.
     last: Position = EARLIEST
 
     @classmethod
     def decode(cls, node: pb.ManagedLedgerNode, pages: Iterable[pb.LedgerPage] = ()) -> LedgerList:
-        """Raises `ForeignList`. The pages are those that the node names, in that order."""
-        place = node.trimmed_up_to
+        """Decode the list. `pages` are those that the node names, in that order. Raises `ForeignList`."""
+        trimmed = node.trimmed_up_to
         self = cls(
             node.incarnation,
             deleting=list(node.deleting),
@@ -115,7 +119,7 @@ class LedgerList:
             next_index=node.next_index,
             last_time_ms=node.last_time_ms,
             floor=node.floor,
-            trimmed_up_to=Position(place.ledger_id, place.entry_id) if node.HasField("trimmed_up_to") else EARLIEST,
+            trimmed_up_to=Position(trimmed.ledger_id, trimmed.entry_id) if node.HasField("trimmed_up_to") else EARLIEST,
             unsubscribed_up_to=node.unsubscribed_up_to,
         )
         rank = 0
@@ -132,7 +136,7 @@ class LedgerList:
         self._find_last()
         return self
 
-    # ── places ──
+    # ── positions ──
 
     @property
     def before_first(self) -> Position:
@@ -140,7 +144,7 @@ class LedgerList:
 
     @property
     def open_ledger(self) -> ListedLedger | None:
-        """The last one, if it is not known to be closed."""
+        """The last ledger, if it is not known to be closed."""
         return self.ledgers[-1] if self.ledgers and not self.ledgers[-1].is_closed else None
 
     def find(self, ledger_id: int) -> ListedLedger | None:
@@ -158,7 +162,7 @@ class LedgerList:
         return listed is not None and 0 <= position.entry_id < listed.entries
 
     def at_or_after(self, position: Position) -> Position | None:
-        """The first entry there is, at the position or behind it; None where there is none yet."""
+        """Return the first entry at or after the position; None: there is none yet."""
         if position > self.last:
             return None
         for at in range(bisect_left(self.ledgers, position.ledger_id, key=_ledger_id), len(self.ledgers)):
@@ -182,13 +186,13 @@ class LedgerList:
         found = self.at_or_after(Position(position.ledger_id, position.entry_id + 1))
         if found is not None:
             return found
-        written = self.open_ledger
-        if written is not None:
-            return Position(written.ledger_id, written.entries)
+        last = self.open_ledger
+        if last is not None:
+            return Position(last.ledger_id, last.entries)
         return Position(self.last.ledger_id, self.last.entry_id + 1)
 
     def entries_up_to(self, position: Position) -> int:
-        """How many there are up to and with it, and a number that is the same for all positions."""
+        """Return the number of entries up to and including the position, plus a constant of the list."""
         at = bisect_left(self.ledgers, position.ledger_id, key=_ledger_id)
         if at == len(self.ledgers):
             return self.ledgers[-1].rank + self.ledgers[-1].entries if self.ledgers else 0
@@ -222,54 +226,54 @@ class LedgerList:
     def add_confirmed(
         self, position: Position, stored_bytes: int, index: int, time_ms: int, first_time_ms: int | None = None
     ) -> None:
-        """More entries of the ledger that is written, up to this one. `first_time_ms`: of the first, where it is not
-        this one."""
-        written = self.ledgers[-1]
-        if not written.entries:
-            written.first_time_ms = time_ms if first_time_ms is None else first_time_ms
-        written.entries = position.entry_id + 1
-        written.length_bytes += stored_bytes
-        written.last_index = index
-        written.last_time_ms = time_ms
+        """Note that entries of the open ledger are persisted, up to this one. `first_time_ms` is the time of the first
+        of them, if that is another one."""
+        last = self.ledgers[-1]
+        if not last.entries:
+            last.first_time_ms = time_ms if first_time_ms is None else first_time_ms
+        last.entries = position.entry_id + 1
+        last.length_bytes += stored_bytes
+        last.last_index = index
+        last.last_time_ms = time_ms
         self.last = position
 
     def set_recovered(self, entries: int, ends: LedgerEnds, length_bytes: int, closed_ms: int) -> None:
         """Record that the ledger of a former session is closed, with `entries` entries, at least one."""
-        written = self.ledgers[-1]
-        written.entries = entries
-        written.length_bytes = length_bytes
-        written.last_index, written.first_time_ms, written.last_time_ms = ends
-        self.last = written.last
+        last = self.ledgers[-1]
+        last.entries = entries
+        last.length_bytes = length_bytes
+        last.last_index, last.first_time_ms, last.last_time_ms = ends
+        self.last = last.last
         self.set_closed(closed_ms)
 
     def set_closed(self, closed_ms: int) -> None:
-        """The ledger that was written is closed, at its last confirmed entry."""
-        written = self.ledgers[-1]
-        written.is_closed = True
-        written.closed_ms = closed_ms
-        if written.entries:
-            self.next_index = written.last_index + 1
-            self.last_time_ms = written.last_time_ms
+        """Note that the last ledger is closed at its last confirmed entry."""
+        last = self.ledgers[-1]
+        last.is_closed = True
+        last.closed_ms = closed_ms
+        if last.entries:
+            self.next_index = last.last_index + 1
+            self.last_time_ms = last.last_time_ms
 
     @property
     def properties_at_close(self) -> dict[str, bytes]:
-        """For the metadata of the last ledger, which its writer closes: what the list will say of it."""
-        written = self.ledgers[-1]
-        return {LISTED: _encoded(replace(written, is_closed=True)).SerializeToString()}
+        """Properties for the metadata of the last ledger, which its writer closes: its element of the list."""
+        last = self.ledgers[-1]
+        return {LISTED: _encoded(replace(last, is_closed=True)).SerializeToString()}
 
     @property
     def empty_ledger_id(self) -> int | None:
-        """The last ledger, if it was closed without an entry: the next change takes it off the list."""
+        """The last ledger, if it was closed empty: the next change removes it."""
         last = self.ledgers[-1] if self.ledgers else None
         return last.ledger_id if last is not None and last.is_closed and not last.entries else None
 
     # ── changes ──
 
     def encode(self, change: ListChange, node: pb.ManagedLedgerNode) -> tuple[list[NewPage], list[int]]:
-        """Makes the node what it is to be. Returns the pages that come, and the numbers of those that go."""
+        """Put the changed list into the node. Return new pages, and the numbers of pages that are to be deleted."""
         trimmed = self._count_up_to(change.trimmed)
         pages = self.pages if change.trimmed is None else [page for page in self.pages if page[1] > change.trimmed]
-        gone = [number for number, _ in self.pages[: len(self.pages) - len(pages)]]
+        deleted_pages = [number for number, _ in self.pages[: len(self.pages) - len(pages)]]
         in_node = self.ledgers[self._count_up_to(pages[-1][1]) if pages else trimmed :]
         dropped = [listed.ledger_id for listed in self.ledgers[:trimmed]]
         if in_node and in_node[-1].ledger_id == change.empty:
@@ -295,10 +299,10 @@ class LedgerList:
         trimmed_up_to = self._trimmed_up_to(trimmed)
         if trimmed_up_to != EARLIEST:
             node.trimmed_up_to.ledger_id, node.trimmed_up_to.entry_id = trimmed_up_to
-        return made, gone
+        return made, deleted_pages
 
     def apply(self, change: ListChange, node: pb.ManagedLedgerNode) -> None:
-        """The change was made, and the node is what `encode` made it."""
+        """Change the list in memory: the change is durable, and `node` is as `encode` made it."""
         trimmed = self._count_up_to(change.trimmed)
         self.trimmed_up_to = self._trimmed_up_to(trimmed)
         del self.ledgers[:trimmed]

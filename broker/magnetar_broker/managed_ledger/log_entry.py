@@ -1,4 +1,4 @@
-"""An entry of a topic's log as a broker handles it: its place, its bytes, and the few things known of them."""
+"""An entry of a topic's log as a broker handles it: its position, its bytes, and a few facts about them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ __all__ = ["Chunk", "LogEntry", "NewEntry", "count_messages", "decode_log_entry"
 
 
 class Chunk(NamedTuple):
-    """Which part of what message an entry is."""
+    """The part of a message that an entry holds."""
 
-    # Made of its uuid. Two messages have the same by chance, or because somebody wants it: it is good for choosing a
-    # consumer, and nothing else.
+    # A hash of its uuid. Two messages may have the same, by chance or by intent: it is used only to choose a consumer.
     message: int
     number: int
     last: bool
 
 
 class NewEntry(NamedTuple):
-    """An entry that is to be stored, without the broker's part."""
+    """An entry to be stored, without broker metadata."""
 
     entry: bytes
     # As in `LogEntry`.
@@ -36,20 +35,20 @@ class NewEntry(NamedTuple):
 @dataclass(slots=True)
 class LogEntry:
     position: Position
-    # As it is stored, the broker's part in front.
+    # The stored bytes, with broker metadata in front.
     stored: bytes
-    # How many messages it holds; and how many a batch: 0, it is none.
+    # The number of its messages, and the size of its batch; 0: it is not a batch.
     messages: int
     batch_size: int
-    # Of its last message.
+    # The index of its last message.
     index: int
     broker_time_ms: int
-    # None: it is whole messages.
+    # None: it holds whole messages.
     chunk: Chunk | None = None
 
 
 def count_messages(entry: Entry) -> tuple[int, int]:
-    """`messages` and `batch_size` of an entry that was taken apart."""
+    """Return `messages` and `batch_size` of a decoded entry."""
     if not entry.is_batch:
         return 1, 0
     size = entry.metadata.num_messages_in_batch
@@ -57,7 +56,7 @@ def count_messages(entry: Entry) -> tuple[int, int]:
 
 
 def get_chunk(metadata: MessageMetadata) -> Chunk | None:
-    """None where it is no chunk."""
+    """Return the chunk that an entry with these metadata holds; None: it holds whole messages."""
     chunks = metadata.num_chunks_from_msg
     if chunks <= 1:
         return None
@@ -65,7 +64,7 @@ def get_chunk(metadata: MessageMetadata) -> Chunk | None:
 
 
 def decode_log_entry(position: Position, stored: bytes) -> LogEntry:
-    """What is known of an entry that was read from a ledger, and whose record was checked by that.
+    """Decode an entry that was read from a ledger, and whose record was checked.
 
     Raises `MalformedEntry` for bytes that no broker has stored.
     """

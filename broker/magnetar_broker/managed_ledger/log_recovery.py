@@ -29,7 +29,7 @@ from magnetar_broker.managed_ledger.deletion import finish_deletion
 from magnetar_broker.managed_ledger.ledger_ends import LISTED, LedgerEnds, ends_from_entries, ends_from_properties
 from magnetar_broker.managed_ledger.log_entry import LogEntry, decode_log_entry
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
-from magnetar_broker.managed_ledger.lost_entry_facts import nearest_readable
+from magnetar_broker.managed_ledger.lost_entry_facts import find_nearest_readable
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
 from magnetar_metadata.compare_and_set import StoredValue
@@ -129,7 +129,7 @@ async def _read_ends(node: TopicNode, reader: LedgerReader, entries: int, lost: 
     end = Position(reader.ledger_id, entries - 1)
     first, last = await asyncio.gather(read(Position(reader.ledger_id, 0)), read(end))
     if last is None and entries > 1:
-        search: Generator[Position, LogEntry | None, LogEntry | None] = nearest_readable(end, -1)
+        search: Generator[Position, LogEntry | None, LogEntry | None] = find_nearest_readable(end, -1)
         try:
             position = next(search)
             while True:

@@ -1,11 +1,11 @@
 """The lost entries of one topic that were found since its broker opened it: logged, counted and listed in its stats.
 
-Consumers and readers meet a lost entry each time that they pass it, so the set of known ones decides whether an entry
+Consumers and readers report a lost entry each time that they pass it, so the set of known ones decides whether an entry
 is new: each is counted once. The first 1,000 are logged one by one. The set is a bitmap in chunks of 1,024 entries of
 one ledger, and has at most 4,096 chunks, about 1 MB: a lost ledger takes few of them. With all chunks in use an entry
 outside of them is not counted, so the count is a lower bound: it is never more than what is lost. Up to 1,000 are
-listed with the reason, until their ledgers are deleted. A read in flight can report an entry of a ledger that was
-deleted meanwhile: the report is ignored.
+listed with the reason, until their ledgers are deleted. A read in flight can report an entry of a ledger that has been
+deleted: the report is ignored.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What an entry must have been that no bookie has any more: what there is between its neighbours.
+"""Rules for a lost entry in a plan: its messages and bytes are what there is between its readable neighbours.
 
-How many messages and bytes there were in front of it the nearest readable entry before it says, or the list of ledgers
-where there is none; the nearest one behind it, or the list, how many there were by its end. Where several are lost side
-by side each is told as if it were all of them: nobody can tell any more which of them had what, and nobody will get any
-of it, so a plan loses nothing but the exactness of its limits just there.
+The nearest readable entry before it, or the list of ledgers, has the number of messages and bytes before it; the
+nearest one after it, or the list, those up to its end. If several lost entries are side by side, each counts as all of
+them together: what each of them had is unknown, and no reader gets any of it, so only the limits of a plan are less
+exact there.
 
-The neighbours are looked for in steps that grow, and then by halves, so that a ledger of which nothing is left costs
-few looks. Where a readable one lies between two that are lost it may be missed, which costs the same exactness.
+Neighbours are searched for in steps that grow, and then by binary search, so that a ledger without any readable entry
+takes few reads. A readable entry between two lost ones may be missed, which makes limits less exact in the same way.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from magnetar_broker.managed_ledger.ledger_list import LedgerList
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.read_plan import front_of_ledger
 
-__all__ = ["facts_of_lost", "nearest_readable"]
+__all__ = ["facts_of_lost", "find_nearest_readable"]
 
 T = TypeVar("T")
 Search = Generator[Position, EntryFacts | None, EntryFacts | None]
 
 
 def facts_of_lost(log: LedgerList, lost: Position) -> Generator[Position, EntryFacts | None, EntryFacts]:
-    """Yields entries of the same ledger, and is sent None where one is lost, too."""
+    """Return the facts of a lost entry. Yields entries of the same ledger to read; send None if one is lost, too."""
     listed = log.find(lost.ledger_id)
     assert listed is not None
     entries, back = listed.entries, Boundary(listed.entries, listed.last_index + 1, listed.length_bytes)
     front = front_of_ledger(log, lost.ledger_id)
-    in_front: Search = nearest_readable(lost, -1)
+    in_front: Search = find_nearest_readable(lost, -1)
     before = yield from in_front
     if before is not None:
         front = before.back
-    at_back: Search = nearest_readable(lost, entries)
+    at_back: Search = find_nearest_readable(lost, entries)
     behind = yield from at_back
     if behind is not None:
         back = behind.front
@@ -43,19 +43,19 @@ def facts_of_lost(log: LedgerList, lost: Position) -> Generator[Position, EntryF
     return EntryFacts(lost, messages, max(0, back.messages - messages), bytes_, max(0, back.bytes - bytes_), lost=True)
 
 
-def nearest_readable(lost: Position, end: int) -> Generator[Position, T | None, T | None]:
-    """The readable entry that is nearest to it, on the way to `end`, which is no entry itself; None: all are lost.
+def find_nearest_readable(lost: Position, end: int) -> Generator[Position, T | None, T | None]:
+    """Return the nearest readable entry in the direction of `end`, which is no entry itself; None: all are lost.
 
-    Yields entries of the same ledger, and is sent what they say, or None where one is lost, too."""
+    Yields entries of the same ledger to read; send what was read, or None if one is lost, too."""
     way = 1 if end > lost.entry_id else -1
-    gone, readable, step = lost.entry_id, end, 1
+    unreadable, readable, step = lost.entry_id, end, 1
     found: T | None = None
-    while abs(readable - gone) > 1:
-        far = abs(readable - gone)
-        look_at = gone + way * (min(step, far - 1) if found is None else far // 2)
+    while abs(readable - unreadable) > 1:
+        far = abs(readable - unreadable)
+        look_at = unreadable + way * (min(step, far - 1) if found is None else far // 2)
         facts = yield Position(lost.ledger_id, look_at)
         if facts is None:
-            gone = look_at
+            unreadable = look_at
             step *= 2
         else:
             readable, found = look_at, facts

@@ -1,15 +1,15 @@
-"""A topic's log: an endless one, of ledgers that end. See the package's head for the theory.
+"""A topic's log, and the interface of this package, whose docstring has the theory.
 
-`ManagedLedger` is the interface of the package. Its parts are the node with the list of ledgers (topic_node.py),
-appends (appender.py), the cache of the last entries (entry_cache.py), reads of older ones (reading.py) and trimming
-(trimmer.py). None of them has a task or a timer while nothing happens on the topic.
+Its parts: the node with the list of ledgers (topic_node.py), appends (appender.py), the cache of the newest entries
+(entry_cache.py), reads of older ones (entry_reader.py), leases (log_leases.py) and trimming (trimmer.py). None of them
+has a task or a timer while nothing happens on the topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self, cast
+from typing import Self
 
 from magnetar_bookie.errors import LedgerError, Unreadable
 from magnetar_bookie.ledger.ledger_client import LedgerClient
@@ -26,11 +26,9 @@ from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.log_leases import LogLeases
 from magnetar_broker.managed_ledger.log_recovery import recover_log
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
-from magnetar_broker.managed_ledger.lost_entry_facts import nearest_readable
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.prefetched_topic import PrefetchedTopic
-from magnetar_broker.managed_ledger.readable_entry import read_if_readable
-from magnetar_broker.managed_ledger.time_search import find_first_at_time
+from magnetar_broker.managed_ledger.readable_entries import find_first_at_time, find_last_readable
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.managed_ledger.trimmer import LogRetention, Trimmer
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
@@ -46,12 +44,13 @@ __all__ = ["ManagedLedger", "ManagedLedgerStats", "delete_topic", "topic_exists"
 
 @dataclass(frozen=True, slots=True)
 class ManagedLedgerStats:
-    # `written`: a ledger is open; `idle`: none is, until the next append; `waiting`: see `waiting_for`; `ended`.
+    # `written`: a ledger is open; `idle`: none is, until the next append; `waiting`: see `waiting_for`; `ended`: the
+    # log is closed, or the broker has lost the topic.
     state: str
     waiting_for: str
-    # Oldest first, the open ledger included, without those being deleted; none before the first append.
-    # Then their readable entries and bytes, broker metadata included.
+    # Oldest first, with the open ledger and without those being deleted. Empty before the first append.
     ledgers: Sequence[ListedLedger]
+    # The readable entries of these ledgers, and their bytes, broker metadata included.
     stored_entries: int
     stored_bytes: int
     ledgers_to_delete: int
@@ -61,14 +60,14 @@ class ManagedLedgerStats:
 
 
 class ManagedLedger:
-    """`open` makes it. Implements `Log`."""
+    """Created by `open`. Implements `Log`."""
 
     __slots__ = (
         "_appender",
         "_cached",
         "_client",
+        "_entry_reader",
         "_node",
-        "_reads",
         "_trimmer",
         "append",
         "leases",
@@ -87,14 +86,14 @@ class ManagedLedger:
         lost: LostEntries | None = None,
         read_striping: Callable[[], Awaitable[Striping]] | None = None,
     ) -> None:
-        # The entries that were found lost.
+        # The lost entries that were found.
         self.lost_entries = lost or LostEntries(node.name)
         self._node = node
         self._client = client
         self._cached = CachedEntries(cache)
-        self._reads: EntryReader | None = None
+        self._entry_reader: EntryReader | None = None
         self._trimmer = Trimmer(node, client, self._fail)
-        # That of the next ledgers, its cursors' too.
+        # The striping of the next ledgers, also of its cursors.
         self.striping = LedgerStriping(settings.striping, read_striping)
         self._appender = Appender(
             node, client, self._cached, settings, self.striping, clock, self._trimmer.finish_soon, self._free_caches
@@ -156,12 +155,12 @@ class ManagedLedger:
 
     @property
     def ledger_list(self) -> LedgerList:
-        """The list of ledgers. Only this log changes it."""
+        """The list of ledgers. Only this object changes it."""
         return self._node.ledger_list
 
     @property
     def owner_epoch(self) -> bytes:
-        """The token in the topic's node while the topic is this life's."""
+        """The token that the topic's node has while this broker owns the topic."""
         return self._node.owner_epoch
 
     @property
@@ -174,7 +173,7 @@ class ManagedLedger:
 
     @property
     def ownership_checks(self) -> Sequence[Check]:
-        """Checks of a transaction which hold only while the topic is this life's."""
+        """Checks of a transaction which hold only while this broker owns the topic."""
         return self._node.ownership_checks
 
     @property
@@ -191,18 +190,18 @@ class ManagedLedger:
 
     @property
     def closed_ledgers(self) -> int:
-        """The number of closed ledgers. When it changes a trim may delete something."""
+        """The number of closed ledgers. When it changes, a trim may delete something."""
         listed = self._node.ledger_list
         return len(listed.ledgers) - (listed.open_ledger is not None)
 
     @property
     def has_ledgers_to_delete(self) -> bool:
-        """Whether ledgers that are off the list, or empty, are not deleted yet: the next trim deletes them."""
+        """Whether ledgers that left the list, or are empty, are not deleted yet: the next trim deletes them."""
         return bool(self._node.ledger_list.deleting) or self._node.ledger_list.empty_ledger_id is not None
 
     async def check_current(self) -> None:
-        """Make sure that no other broker had opened the topic when this was called. So what `listed` says afterwards
-        is all that was ever stored by then. Raises `TopicUnloaded`, METADATA_ERROR."""
+        """Check that no other broker had opened the topic when this was called. So `ledger_list` has all entries that
+        were persisted by then. Raises `TopicUnloaded`, METADATA_ERROR."""
         self._check_open()
         try:
             await self._node.check_current()
@@ -215,12 +214,12 @@ class ManagedLedger:
         self._check_open()
 
     def ledger_end(self, ledger_id: int) -> int | None:
-        """The last entry of a closed ledger in the list, -1 if it is empty; None: it is not closed, or not there."""
+        """As in `Log`."""
         found = self._node.ledger_list.find(ledger_id)
         return found.entries - 1 if found is not None and found.is_closed else None
 
     def next_ledger(self, ledger_id: int) -> int | None:
-        """The ledger in the list behind this one in the list; None: there is none, or this one is not there."""
+        """As in `Log`."""
         return self._node.ledger_list.next_ledger(ledger_id)
 
     def first_after(self, position: Position) -> Position:
@@ -261,7 +260,7 @@ class ManagedLedger:
 
     @property
     def on_lost(self) -> Callable[[TopicUnloaded], object] | None:
-        """Called once, when the topic is given up."""
+        """Called once, when the broker has lost the topic or can't write it."""
         return self._appender.on_lost
 
     @on_lost.setter
@@ -288,57 +287,57 @@ class ManagedLedger:
     # ── reading ──
 
     def read_nowait(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry] | None:
-        """As `Log` says. Raises `TopicUnloaded`."""
+        """As in `Log`. Raises `TopicUnloaded`."""
         self._check_open()
         listed = self._node.ledger_list
-        place = listed.at_or_after(start)
-        if place is None:
+        position = listed.at_or_after(start)
+        if position is None:
             return []
         table = self._cached.table
-        entry = self._cached.get(place)
+        entry = self._cached.get(position)
         if entry is None or table is None:
             return None
         found = [entry]
         left, last = max_bytes - len(entry.stored), listed.last
-        while len(found) < max_entries and place != last:
-            ledger_id, entry_id = place
+        while len(found) < max_entries and position != last:
+            ledger_id, entry_id = position
             following = table.get(Position(ledger_id, entry_id + 1))
             if following is None:
-                place = listed.at_or_after(Position(ledger_id, entry_id + 1))
-                following = None if place is None else table.get(place)
+                position = listed.at_or_after(Position(ledger_id, entry_id + 1))
+                following = None if position is None else table.get(position)
                 if following is None:
                     break
             left -= len(following.stored)
             if left < 0:
                 break
             found.append(following)
-            place = following.position
+            position = following.position
         return found
 
     async def read(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry]:
-        """As `Log` says. Raises `BrokerError`, `TopicUnloaded` and `DamagedEntry` among them."""
+        """As in `Log`. Raises `BrokerError`, `TopicUnloaded` and `DamagedEntry` among them."""
         while True:
-            at_hand = self.read_nowait(start, max_entries, max_bytes)
-            if at_hand is not None:
-                return at_hand
-            place = self._node.ledger_list.at_or_after(start)
-            assert place is not None
-            found = self._node.ledger_list.find(place.ledger_id)
+            cached = self.read_nowait(start, max_entries, max_bytes)
+            if cached is not None:
+                return cached
+            position = self._node.ledger_list.at_or_after(start)
+            assert position is not None
+            found = self._node.ledger_list.find(position.ledger_id)
             assert found is not None
             try:
-                return await self._ledger_reads().read(
-                    place, found, self.get_open_metadata(place.ledger_id), max_entries, max_bytes
+                return await self._reader().read(
+                    position, found, self.get_open_metadata(position.ledger_id), max_entries, max_bytes
                 )
             except UnreadableEntry as error:
                 self.lost_entries.report(error)
                 raise
             except (LedgerError, MetadataError) as error:
-                if self._node.ledger_list.find(place.ledger_id) is None:
-                    continue  # it was trimmed meanwhile
-                raise self._unreadable(place, error) from error
+                if self._node.ledger_list.find(position.ledger_id) is None:
+                    continue  # it was trimmed in the meantime
+                raise self._unreadable(position, error) from error
 
     async def read_at(self, positions: Sequence[Position]) -> list[LogEntry | None]:
-        """As `Log` says. Raises `BrokerError`."""
+        """As in `Log`. Raises `BrokerError`."""
         self._check_open()
         found: dict[Position, LogEntry] = {}
         missing: dict[int, list[int]] = {}
@@ -353,24 +352,8 @@ class ManagedLedger:
         return [found.get(position) for position in positions]
 
     async def read_last_readable(self) -> LogEntry | None:
-        """Return the last entry that can be read, or None. Raises `BrokerError`.
-
-        Behind lost entries it is searched for as managed_ledger/lost_entry_facts.py says, ledger by ledger.
-        """
-        place: Position | None = self.last if self.last > self.before_first else None
-        while place is not None:
-            if (entry := await read_if_readable(self, place)) is not None:
-                return entry
-            search: Generator[Position, LogEntry | None, LogEntry | None] = nearest_readable(place, -1)
-            try:
-                wanted = next(search)
-                while True:
-                    wanted = search.send(await read_if_readable(self, wanted))
-            except StopIteration as found:
-                if found.value is not None:
-                    return cast("LogEntry", found.value)
-            place = self.ledger_list.last_before(Position(place.ledger_id, 0))
-        return None
+        """Return the last entry that can be read, or None. Raises `BrokerError`."""
+        return await find_last_readable(self, self.ledger_list)
 
     async def read_stored(self, position: Position) -> LogEntry | None:
         """Read the entry from a bookie, not from the cache; None: there is none."""
@@ -382,9 +365,9 @@ class ManagedLedger:
     async def _read_some(self, ledger_id: int, entry_ids: list[int]) -> dict[Position, LogEntry]:
         listed = self._node.ledger_list.find(ledger_id)
         if listed is None:
-            return {}  # it was trimmed meanwhile
+            return {}  # it was trimmed in the meantime
         try:
-            return await self._ledger_reads().read_some(listed, self.get_open_metadata(ledger_id), entry_ids)
+            return await self._reader().read_some(listed, self.get_open_metadata(ledger_id), entry_ids)
         except UnreadableEntry as error:
             self.lost_entries.report(error)
             raise
@@ -394,21 +377,21 @@ class ManagedLedger:
             raise self._unreadable(Position(ledger_id, entry_ids[0]), error) from error
 
     async def read_record(self, position: Position) -> bytes | None:
-        """The entry's record as a bookie has it; None: there is no such entry (any more). Raises `BrokerError`."""
+        """Read the entry's record from a bookie; None: there is no such entry (any more). Raises `BrokerError`."""
         self._check_open()
         if (listed := self.ledger_list.find(position.ledger_id)) is None or not self.ledger_list.holds(position):
             return None
         try:
-            return await self._ledger_reads().record(
+            return await self._reader().read_record(
                 listed, self.get_open_metadata(position.ledger_id), position.entry_id
             )
         except (LedgerError, MetadataError) as error:
             if self.ledger_list.find(position.ledger_id) is None:
-                return None  # it was trimmed meanwhile
+                return None  # it was trimmed in the meantime
             raise self._unreadable(position, error) from error
 
     async def find_first_at_time(self, time_ms: int) -> Position:
-        """As `Log` says. Raises `BrokerError`."""
+        """As in `Log`. Raises `BrokerError`."""
         return await find_first_at_time(self, self.ledger_list, time_ms)
 
     def _check_open(self) -> None:
@@ -416,10 +399,10 @@ class ManagedLedger:
         if error is not None:
             raise error.again()
 
-    def _ledger_reads(self) -> EntryReader:
-        if self._reads is None:
-            self._reads = EntryReader(self._client, self._cached.read_ahead)
-        return self._reads
+    def _reader(self) -> EntryReader:
+        if self._entry_reader is None:
+            self._entry_reader = EntryReader(self._client, self._cached.read_ahead)
+        return self._entry_reader
 
     def get_open_metadata(self, ledger_id: int) -> LedgerMetadata | None:
         """Return the metadata of the ledger that is being written, as its writer has them."""
@@ -446,22 +429,22 @@ class ManagedLedger:
         self._check_open()
         trimmed = await self._trimmer.trim(deletable)
         if trimmed:
-            gone = self._node.ledger_list.trimmed_up_to
-            self._cached.drop_up_to(gone)
-            if self._reads is not None:
-                self._reads.forget_up_to(gone)
-            self.lost_entries.forget_ledgers(gone.ledger_id)
+            trimmed_up_to = self._node.ledger_list.trimmed_up_to
+            self._cached.drop_up_to(trimmed_up_to)
+            if self._entry_reader is not None:
+                self._entry_reader.forget_up_to(trimmed_up_to)
+            self.lost_entries.forget_ledgers(trimmed_up_to.ledger_id)
         return trimmed
 
     async def truncate(self) -> None:
-        """Delete all entries that were stored before this call, read or not, retained or not. Ledgers that leases hold
-        are left to later trims. Raises `TopicUnloaded`."""
+        """Delete all entries that were stored before this call, whether acknowledged, retained or not. Ledgers that
+        leases protect are left to later trims. Raises `TopicUnloaded`."""
         last = self._node.ledger_list.ledgers[-1].ledger_id if self._node.ledger_list.ledgers else -1
         await self._appender.roll_ledger()
         await self._trim(lambda: self.retention.deletable_up_to(last))
 
     async def close(self) -> None:
-        """Take no more appends, wait for those in flight, and close the ledger. May be called again."""
+        """Accept no more appends, wait for those in flight, and close the ledger. May be called again."""
         await self._appender.close()
 
     def abandon(self) -> None:
@@ -475,16 +458,16 @@ class ManagedLedger:
         """Free the caches and stop the background trim: the log has ended."""
         self._trimmer.stop()
         self._cached.drop_all()
-        if self._reads is not None:
-            self._reads.close()
+        if self._entry_reader is not None:
+            self._entry_reader.close()
 
-    def _unreadable(self, place: Position, error: Exception) -> BrokerError:
-        """Return the error of a read from `place`. A lost entry is reported."""
+    def _unreadable(self, position: Position, error: Exception) -> BrokerError:
+        """Return the error of a read from `position`. A lost entry is reported."""
         if isinstance(error, Unreadable):
             if error.entry_id is not None:
-                place = Position(place.ledger_id, error.entry_id)
+                position = Position(position.ledger_id, error.entry_id)
             if error.is_lost:
-                lost = LostEntry(place, error)
+                lost = LostEntry(position, error)
                 self.lost_entries.report(lost)
                 return lost
-        return BrokerError(ErrorCode.PERSISTENCE_ERROR, f"entry {place} can't be read now: {error}")
+        return BrokerError(ErrorCode.PERSISTENCE_ERROR, f"entry {position} can't be read now: {error}")

@@ -1,7 +1,8 @@
-"""The place of a message in a topic's log, or of the one that will come there: where a range of it begins or ends.
+"""The position of a message in a topic's log, also of a future one: where a range of messages begins or ends.
 
-One place has several names: behind a batch's last message is before the first of the next entry, and behind a ledger's
-last entry is before the next ledger's first. They are in the log's order all the same, with nothing between them.
+Several positions may mean the same: after a batch's last message is before the first message of the next entry, and
+after a ledger's last entry is before the next ledger's first. They are in the order of the log, with nothing between
+them.
 """
 
 from __future__ import annotations
@@ -17,40 +18,41 @@ __all__ = ["BEFORE_ALL", "MessagePosition", "find_end", "find_first", "is_delete
 class MessagePosition(NamedTuple):
     ledger_id: int
     entry_id: int
-    # Messages of the entry's batch in front of it.
+    # The number of messages before it in the entry's batch.
     batch_index: int = 0
 
     @property
     def position(self) -> Position:
+        """The position of its entry."""
         return Position(self.ledger_id, self.entry_id)
 
     def __str__(self) -> str:
         return f"{self.ledger_id}:{self.entry_id}:{self.batch_index}"
 
 
-# Whatever there is comes behind it, and nothing was lost: it is what somebody says who has read nothing yet.
+# The position of a reader that has read nothing yet: before all messages, and none of them counts as deleted.
 BEFORE_ALL: Final = MessagePosition(0, 0, 0)
 
 
 def find_end(log: LedgerList) -> MessagePosition:
-    """Right behind the last message that may be read. It never falls, and stays while nothing is appended, whichever
-    ledgers come and go meanwhile."""
+    """Return the position after the last readable message. It never falls, and changes only by appends, not when
+    ledgers are created or deleted."""
     if log.last.entry_id >= 0:
         return MessagePosition(*log.last.next)
     if log.trimmed_up_to != EARLIEST:
         return MessagePosition(*log.trimmed_up_to.next)
-    # All ledgers that it will ever have are above.
+    # All of its ledgers will have higher ids.
     return MessagePosition(log.floor + 1, 0)
 
 
 def find_first(log: LedgerList) -> MessagePosition:
-    """The first message that there is; where there is none, the end."""
+    """Return the position of the first message, or the end if there is none."""
     first = log.at_or_after(EARLIEST)
     return find_end(log) if first is None else MessagePosition(*first)
 
 
-def is_deleted(log: LedgerList, place: MessagePosition) -> bool:
-    """What was deleted reached beyond it. Right behind the last entry that was deleted nothing is lost."""
-    if place == BEFORE_ALL or log.trimmed_up_to == EARLIEST:
+def is_deleted(log: LedgerList, position: MessagePosition) -> bool:
+    """Return whether messages after the position were deleted. After the last deleted entry none was."""
+    if position == BEFORE_ALL or log.trimmed_up_to == EARLIEST:
         return False
-    return place < MessagePosition(*log.trimmed_up_to.next)
+    return position < MessagePosition(*log.trimmed_up_to.next)

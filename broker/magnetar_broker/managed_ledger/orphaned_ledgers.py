@@ -1,14 +1,14 @@
-"""What a deleted topic leaves behind for those who read it by a lease, and who deletes that in the end.
+"""Leased ledgers of deleted topics: recorded when the topic is deleted, and deleted when the leases have ended.
 
-Whoever deletes a topic can't know for how long its leases hold still, be it the owner or not: that is a matter of the
-owner's clock, and of its present life. So ledgers that a lease in the topic's node holds are not deleted with the
-topic; a node of its own names them from before the topic's node goes. Nobody can renew the leases any more, since there
-is no topic; readers have their whole time, and read on from the bookies.
+A broker that deletes a topic can't know how long its leases still last: that depends on the clock of the topic's owner.
+So ledgers that a lease in the topic's node protects are not deleted with the topic. Their ids are recorded in a node of
+their own before the topic's node is deleted. The leases can't be renewed any more; readers have their full time, and
+continue to read from the bookies.
 
-Every broker looks at these nodes now and then, and deletes the ledgers of one when it has known of it for the leases'
-full time on its own clock; then the node. Several may do that at once, or one after the other has died half way: a
-ledger that is gone is no hindrance, and a node is named for an incarnation, so it never comes back as another's. A
-broker that begins anew gives the time anew.
+Every broker checks these nodes at intervals. When it has known a node for the leases' full time, on its own clock, it
+deletes the ledgers and then the node. Several brokers may do that at once, or continue after a crash: a ledger that is
+deleted already is no error, and the node's name contains the incarnation, so it is never used again. A broker that is
+restarted waits for the full time again.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ __all__ = ["OrphanedLedgerDeleter", "record_leased_ledgers"]
 
 _log = logging.getLogger(__name__)
 _MS_PER_S: Final = 1000
-# Of one node: some 200 KB.
-_LEDGERS_OF_ONE: Final = 40_000
-# Nodes that are read in one round, those that are swept, and those that are known at all: what is more has its turn
-# when others have gone.
+# The maximum in one node: some 200 KB.
+_LEDGERS_PER_NODE: Final = 40_000
+# The maximum number of nodes that are read in one round, whose ledgers are deleted in one round, and that are known.
+# Further ones have their turn when others are deleted.
 _READ_A_ROUND: Final = 1000
-_SWEPT_A_ROUND: Final = 1000
-_MOST_KNOWN: Final = 100_000
+_DELETED_A_ROUND: Final = 1000
+_MAX_KNOWN: Final = 100_000
 
 
 async def record_leased_ledgers(
@@ -53,67 +53,69 @@ async def record_leased_ledgers(
     randomness: Randomness,
     checks: Sequence[Check],
 ) -> list[int]:
-    """Those of a topic's ledgers that its leases hold are the remains' when this returns, and are returned; `checks`
-    say that the topic's node is the one that is being deleted. Raises `MetadataError`."""
+    """Record the ledgers of a topic that its leases protect, and return them. `checks` hold while the topic's node is
+    the one that is being deleted. Raises `MetadataError`."""
     if not node.leases:
         return []
     lowest = min(lease.from_ledger_id for lease in node.leases)
-    held = [ledger_id for ledger_id in ledger_ids if ledger_id >= lowest]
-    for number, at in enumerate(range(0, len(held), _LEDGERS_OF_ONE)):
+    leased = [ledger_id for ledger_id in ledger_ids if ledger_id >= lowest]
+    for number, at in enumerate(range(0, len(leased), _LEDGERS_PER_NODE)):
         payload = LeasedRemains(
             topic=str(name),
             incarnation=node.incarnation,
-            ledger_ids=held[at : at + _LEDGERS_OF_ONE],
+            ledger_ids=leased[at : at + _LEDGERS_PER_NODE],
             lease_ms=max(lease.lease_ms for lease in node.leases),
             deleted_ms=clock.time_ms(),
         ).SerializeToString()
         await compare_and_set.change(
             client.ledgers.store,
-            paths.remains(node.incarnation, number),
-            # Whoever was at it before has left the same ones.
+            paths.orphaned_ledgers(node.incarnation, number),
+            # An earlier attempt has recorded the same ledgers.
             lambda found, payload=payload: payload if found is None else LEAVE,  # type: ignore[misc]
             clock=clock,
             randomness=randomness,
             along=checks,
         )
-    return held
+    return leased
 
 
 class OrphanedLedgerDeleter:
+    """Deletes the leased ledgers of deleted topics when their leases have ended."""
+
     def __init__(self, client: LedgerClient, clock: Clock, randomness: Randomness, interval_s: float) -> None:
         self._client = client
         self._store = client.ledgers.store
         self._clock = clock
         self._randomness = randomness
         self._interval_s = interval_s
-        # By the node's name: when its leases' time is over, on the monotonic clock.
+        # By the node's name: when its leases have ended, on the monotonic clock.
         self._until: dict[str, float] = {}
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Check the nodes at intervals, until cancelled."""
         while True:
-            # Brokers that were started together need not look together.
+            # The intervals are random, so that brokers that were started together do not check at the same time.
             await self._clock.sleep(self._interval_s * (0.5 + self._randomness.random()))
             try:
-                await self.look()
+                await self.check_nodes()
             except MetadataError as error:
                 _log.info("Ledgers of deleted topics that readers have leased can't be checked now: %s", error)
 
-    async def look(self) -> None:
-        """One round. Raises `MetadataError`."""
-        names = await self._store.children(paths.REMAINS)
+    async def check_nodes(self) -> None:
+        """Do one round. Raises `MetadataError`."""
+        names = await self._store.children(paths.ORPHANED_LEDGERS)
         now = self._clock.monotonic()
         self._until = {name: self._until[name] for name in names if name in self._until}
-        news = [name for name in names if name not in self._until]
-        for name in news[: min(_READ_A_ROUND, _MOST_KNOWN - len(self._until))]:
-            remains = await self._read(name)
-            if remains is not None:
-                self._until[name] = self._clock.monotonic() + remains.lease_ms / _MS_PER_S
-        for name in [name for name, until in self._until.items() if until <= now][:_SWEPT_A_ROUND]:
-            await self._sweep(name)
+        new = [name for name in names if name not in self._until]
+        for name in new[: min(_READ_A_ROUND, _MAX_KNOWN - len(self._until))]:
+            orphaned = await self._read(name)
+            if orphaned is not None:
+                self._until[name] = self._clock.monotonic() + orphaned.lease_ms / _MS_PER_S
+        for name in [name for name, until in self._until.items() if until <= now][:_DELETED_A_ROUND]:
+            await self._delete_ledgers(name)
 
     async def _read(self, name: str) -> LeasedRemains | None:
-        path = f"{paths.REMAINS}/{name}"
+        path = f"{paths.ORPHANED_LEDGERS}/{name}"
         try:
             stored = await compare_and_set.read(self._store, path)
             return None if stored is None else decode_node(LeasedRemains, path, stored.payload)
@@ -121,17 +123,17 @@ class OrphanedLedgerDeleter:
             self._client.ledgers.undecodable_nodes.log_once(path, error)
             return None
 
-    async def _sweep(self, name: str) -> None:
-        remains = await self._read(name)
-        if remains is None:
+    async def _delete_ledgers(self, name: str) -> None:
+        orphaned = await self._read(name)
+        if orphaned is None:
             return
-        ledger_ids = list(remains.ledger_ids)
-        left = len(ledger_ids) - len(await delete_ledgers(self._client, ledger_ids))
-        if left:
+        ledger_ids = list(orphaned.ledger_ids)
+        failed = len(ledger_ids) - len(await delete_ledgers(self._client, ledger_ids))
+        if failed:
             _log.warning(
-                "%d ledgers of deleted topic %s, whose leases have ended, can't be deleted now", left, remains.topic
+                "%d ledgers of deleted topic %s, whose leases have ended, can't be deleted now", failed, orphaned.topic
             )
             return
-        with suppress(BadVersion, NoNode):  # another broker was at it, too
-            await self._store.delete(f"{paths.REMAINS}/{name}", 0)
-        _log.info("Deleted %d ledgers of deleted topic %s, whose leases have ended", len(ledger_ids), remains.topic)
+        with suppress(BadVersion, NoNode):  # another broker has deleted it
+            await self._store.delete(f"{paths.ORPHANED_LEDGERS}/{name}", 0)
+        _log.info("Deleted %d ledgers of deleted topic %s, whose leases have ended", len(ledger_ids), orphaned.topic)

@@ -1,7 +1,7 @@
-"""An entry's place in a topic's log.
+"""The position of an entry in a topic's log.
 
-Ledger ids grow over the whole cluster, so positions of one topic are in the order of the log. `(ledger, -1)` stands
-before the ledger's first entry. A position is compared and hashed as the pair that it is.
+Ledger ids grow in the whole cluster, so the positions of a topic are in the order of the log. `(ledger, -1)` is the
+position before the ledger's first entry. A position is compared and hashed as a pair.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ class Position(NamedTuple):
 
     @property
     def next(self) -> Position:
-        """The place right behind, whether there is an entry or not."""
+        """The position after this one in the same ledger. It need not have an entry."""
         return Position(self.ledger_id, self.entry_id + 1)
 
     @property
     def previous(self) -> Position:
-        """The place right before; that of a ledger's first entry is before the ledger."""
+        """The position before this one; for a ledger's first entry the position before the ledger."""
         return Position(self.ledger_id, self.entry_id - 1)
 
     def __str__(self) -> str:
         return f"{self.ledger_id}:{self.entry_id}"
 
 
-# Before, and behind, every entry that there can be.
+# The positions before and after all possible entries.
 EARLIEST: Final = Position(-1, -1)
 LATEST: Final = Position(2**63 - 1, 2**63 - 1)

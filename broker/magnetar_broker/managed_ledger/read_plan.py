@@ -1,22 +1,22 @@
-"""What lies between two places of a topic's log, cut where the limits say: the rule of a plan.
+"""The rule of a read plan: the pieces of ledgers between two positions of a topic's log, within limits.
 
 Theory of operation
 -------------------
-The list of ledgers says how far each may be read, how many bytes it has and which message is its last; so of a range of
-whole ledgers everything is known without a look at any of them. What is not known is what lies within a ledger, so the
-rule is a generator: it yields the few entries that it has to look at, and is sent what they say of themselves
-(`EntryFacts`). Those are the entry at which the range begins, unless a former plan ended there (`known`); the one in
-which it ends; and those by which the entry is found where a limit is met (entry_search.py).
+The list of ledgers has the number of readable entries, the bytes and the last message's index of each ledger. So a
+range of whole ledgers is planned without reading any entry. For a position within a ledger the rule must know entries,
+so it is a generator: it yields the few entries that it needs, and is sent their facts (`EntryFacts`). These are the
+entry at which the range begins, unless an earlier plan ended there (`known`); the one in which it ends; and those by
+which the entry is found at which a limit is reached (entry_search.py).
 
-The range is looked at as it is when the rule begins. What is appended later is not in it, though the list grows
-meanwhile; what is deleted later is noticed by whoever looks, and the plan is made anew.
+The range is that of the moment when the rule begins. Entries that are appended later are not in it. If an entry was
+deleted in the meantime, the caller notices when it reads it, and makes the plan again.
 
-**Cuts.** Messages are counted by the index that brokers give them, of which each entry has its last one's; so a cut is
-exact, within a batch too. Bytes are those of whole entries as they are stored: a plan ends before the entry with which
-it would pass the limit, unless that is its first. Of an entry that is lost, and says nothing, its neighbours tell
-(broker/magnetar_broker/managed_ledger/lost_entry_facts.py): a limit that would fall within it is met behind it. It
-stays in the range, so that who reads it meets the loss. No plan has more than so many pieces, one for each ledger;
-where it ends before what was asked for, the next one goes on there.
+**Limits.** Messages are counted by their index, which each entry has for its last message. So a limit of messages is
+exact, also within a batch. Bytes are those of whole entries, as they are stored: a plan ends before the entry that
+would exceed the limit, unless it is the first. For a lost entry the facts follow from its neighbours
+(lost_entry_facts.py): a limit that would fall within it counts as reached after it. It stays in the range, so that its
+reader notices the loss. A plan has a maximum number of pieces, one for each ledger. If it ends early, the next plan
+continues there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,12 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
 
-from magnetar_broker.managed_ledger.entry_search import Boundary, EntryFacts, entry_with_byte, entry_with_message
+from magnetar_broker.managed_ledger.entry_search import (
+    Boundary,
+    EntryFacts,
+    find_entry_with_byte,
+    find_entry_with_message,
+)
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
 from magnetar_broker.managed_ledger.message_position import MessagePosition, find_end, find_first, is_deleted
 from magnetar_broker.managed_ledger.position import EARLIEST, Position
@@ -37,15 +42,15 @@ __all__ = ["MAX_PIECES", "LogPlan", "PlanLimits", "PlannedPiece", "front_of", "f
 MAX_PIECES: Final = 1000
 _ledger_id = attrgetter("ledger_id")
 
-# Yields the entries that are to be looked at.
-Looks = Generator[Position, EntryFacts, "LogPlan"]
-# What is known of the place right in front of an entry.
+# Yields the entries that must be read.
+PlanRule = Generator[Position, EntryFacts, "LogPlan"]
+# Returns the known boundary before an entry, or None.
 Known = Callable[[Position], Boundary | None]
 
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
-    # 0: none.
+    # 0: no limit.
     messages: int = 0
     bytes: int = 0
     pieces: int = MAX_PIECES
@@ -56,7 +61,8 @@ class PlannedPiece:
     ledger_id: int
     first_entry_id: int
     last_entry_id: int
-    # Of the first entry, before the range; of the last one, in it, counted from its first; 0: all.
+    # The number of messages to skip in the first entry, and after which to stop in the last one, counted from its
+    # first; 0: none is skipped, or all are read.
     skip_messages: int
     stop_after_messages: int
     bytes: int
@@ -73,19 +79,19 @@ class LogPlan:
     # The index that the log's next message will have.
     end_index: int
     messages_behind: int
-    # A limit ended it, and not what there is, what was asked for, or how many pieces it may have.
+    # It ends because of a limit of messages or bytes.
     at_limit: bool = False
     pieces: tuple[PlannedPiece, ...] = ()
     messages: int = 0
     bytes: int = 0
-    # Right in front of the first entry, and of the one in which, or before which, it ends.
+    # The boundary before the first entry, and before the entry in or before which it ends.
     front: Boundary | None = None
     back: tuple[Position, Boundary] | None = None
 
 
 @dataclass(slots=True)
 class _Run:
-    """The entries of one ledger that are in the range, from `front` on; `back` is behind the last of them."""
+    """The entries of one ledger that are in the range, from `front` up to `back`."""
 
     ledger_id: int
     front: Boundary
@@ -94,12 +100,12 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """Where the range ends: in front of that entry of that run, and so many of its messages after all."""
+    """The end of the range: before the entry at `front` of a run, plus a number of its messages."""
 
     run: int
     front: Boundary
     messages: int = 0
-    # Behind that entry, if messages of it are in the range.
+    # The boundary after that entry, if messages of it are in the range.
     back: Boundary | None = None
 
     @property
@@ -108,29 +114,30 @@ class _Cut:
 
     @property
     def last(self) -> Boundary:
-        """Behind the last entry of which something is in the range."""
+        """The boundary after the last entry that is at least partly in the range."""
         return self.back or self.front
 
 
 def make_plan(
     log: LedgerList, start: MessagePosition, stop: MessagePosition | None, limits: PlanLimits, known: Known
-) -> Looks:
+) -> PlanRule:
+    """Plan the range from `start` to `stop`; None: to the end of the log."""
     first, end = find_first(log), find_end(log)
     begin = max(start, first if stop is None else min(first, stop))
     goal = max(begin, end if stop is None else min(stop, end))
     end_index = _end_index(log)
     plan = LogPlan(begin, goal, is_deleted(log, start), first, end, end_index, 0)
-    place, skip = log.at_or_after(begin.position), 0
-    if place == begin.position and begin.batch_index:
-        facts = yield place
+    first_entry, skip = log.at_or_after(begin.position), 0
+    if first_entry == begin.position and begin.batch_index:
+        facts = yield first_entry
         skip = begin.batch_index
         if skip >= facts.messages and not facts.lost:
-            place, skip = log.at_or_after(place.next), 0
-    if place is None or goal <= max(begin, MessagePosition(*place)):
+            first_entry, skip = log.at_or_after(first_entry.next), 0
+    if first_entry is None or goal <= max(begin, MessagePosition(*first_entry)):
         index = yield from _index_at(log, goal, known)
         return plan if index is None else replace(plan, messages_behind=max(0, end_index - index))
-    runs, capped = _runs(log, place, goal, limits.pieces)
-    runs[0].front = yield from front_of(log, place, known)
+    runs, capped = _runs(log, first_entry, goal, limits.pieces)
+    runs[0].front = yield from front_of(log, first_entry, known)
     cut = _Cut(len(runs) - 1, runs[-1].back)
     if not capped and runs[-1].ledger_id == goal.ledger_id and goal.entry_id < runs[-1].back.entry_id:
         cut = yield from _cut_at_goal(runs, goal, known)
@@ -139,7 +146,7 @@ def make_plan(
         cut = yield from _cut_at_message(runs, cut, runs[0].front.messages + skip + limits.messages)
     if limits.bytes:
         cut = yield from _cut_at_byte(runs, cut, limits.bytes)
-    stops = goal if cut.order == whole.order and not capped else _place(runs, cut)
+    stops = goal if cut.order == whole.order and not capped else _position_of(runs, cut)
     pieces = tuple(_pieces(runs, cut, skip))
     behind_cut = max(0, end_index - cut.front.messages - cut.messages)
     return replace(
@@ -156,7 +163,7 @@ def make_plan(
 
 
 def front_of(log: LedgerList, position: Position, known: Known) -> Generator[Position, EntryFacts, Boundary]:
-    """What is right in front of an entry that there is."""
+    """Return the boundary before an existing entry."""
     found = front_of_ledger(log, position.ledger_id) if position.entry_id == 0 else None
     if found is None:
         found = known(position)
@@ -167,22 +174,23 @@ def front_of(log: LedgerList, position: Position, known: Known) -> Generator[Pos
 
 
 def front_of_ledger(log: LedgerList, ledger_id: int) -> Boundary | None:
-    """None: what was in front of it was deleted, and the list has not kept how many messages that were."""
+    """Return the boundary before a ledger. None: it is the first, and the number of messages before it is unknown,
+    since they were deleted."""
     at = bisect_left(log.ledgers, ledger_id, key=_ledger_id)
     if at:
         return Boundary(0, log.ledgers[at - 1].last_index + 1, 0)
     return Boundary(0, 0, 0) if log.trimmed_up_to == EARLIEST else None
 
 
-def _index_at(log: LedgerList, place: MessagePosition, known: Known) -> Generator[Position, EntryFacts, int | None]:
-    """Of the message there, or of the next one; None: there is none."""
-    position = log.at_or_after(place.position)
-    if position is None:
+def _index_at(log: LedgerList, position: MessagePosition, known: Known) -> Generator[Position, EntryFacts, int | None]:
+    """Return the index of the message at the position, or of the next one; None: there is none."""
+    entry = log.at_or_after(position.position)
+    if entry is None:
         return None
-    if position == place.position and place.batch_index:
-        facts = yield position
-        return facts.first_index + min(place.batch_index, facts.messages)
-    front = yield from front_of(log, position, known)
+    if entry == position.position and position.batch_index:
+        facts = yield entry
+        return facts.first_index + min(position.batch_index, facts.messages)
+    front = yield from front_of(log, entry, known)
     return front.messages
 
 
@@ -191,10 +199,10 @@ def _end_index(log: LedgerList) -> int:
     return last.last_index + 1 if last is not None and last.entries else log.next_index
 
 
-def _runs(log: LedgerList, place: Position, goal: MessagePosition, most: int) -> tuple[list[_Run], bool]:
-    """What is in the range of each ledger, but for what the front of the first and the cut take away; and whether there
-    is more of it than `most` ledgers."""
-    begin = bisect_left(log.ledgers, place.ledger_id, key=_ledger_id)
+def _runs(log: LedgerList, first_entry: Position, goal: MessagePosition, most: int) -> tuple[list[_Run], bool]:
+    """Return the runs of the range, at most `most`, and whether there are more. The front of the first run and the cut
+    are applied later."""
+    begin = bisect_left(log.ledgers, first_entry.ledger_id, key=_ledger_id)
     end = bisect_right(log.ledgers, goal.ledger_id, key=_ledger_id)
     if end - 1 > begin and log.ledgers[end - 1].ledger_id == goal.ledger_id and not goal.entry_id | goal.batch_index:
         end -= 1
@@ -209,7 +217,7 @@ def _runs(log: LedgerList, place: Position, goal: MessagePosition, most: int) ->
 
 
 def _cut_at_goal(runs: list[_Run], goal: MessagePosition, known: Known) -> Generator[Position, EntryFacts, _Cut]:
-    """`goal` is at an entry of the last run, or in it."""
+    """Cut at the goal, which is before or within an entry of the last run."""
     last = len(runs) - 1
     if not goal.batch_index and (found := known(goal.position)) is not None:
         return _Cut(last, found)
@@ -220,28 +228,28 @@ def _cut_at_goal(runs: list[_Run], goal: MessagePosition, known: Known) -> Gener
 
 
 def _cut_at_message(runs: list[_Run], cut: _Cut, index: int) -> Generator[Position, EntryFacts, _Cut]:
-    """Before that message of the log, if it is in the range."""
+    """Cut before this message of the log, if it is in the range."""
     if index >= cut.front.messages + cut.messages:
         return cut
     at = bisect_right(runs, index, hi=cut.run, key=lambda run: run.back.messages)
     run = runs[at]
-    front, back = yield from entry_with_message(
+    front, back = yield from find_entry_with_message(
         run.ledger_id, run.front, cut.last if at == cut.run else run.back, index
     )
     messages = max(0, index - front.messages)
-    # What asked for the range may end it within a lost entry.
+    # The requested end may be within a lost entry.
     return min(_Cut(at, front, messages, back if messages else None), cut, key=lambda one: one.order)
 
 
 def _cut_at_byte(runs: list[_Run], cut: _Cut, left: int) -> Generator[Position, EntryFacts, _Cut]:
-    """Before the entry with which the range would have more bytes, unless that is its first."""
+    """Cut before the entry with which the range would have more bytes, unless it is the first."""
     for at, run in enumerate(runs[: cut.run + 1]):
         end = cut.last if at == cut.run else run.back
         size = end.bytes - run.front.bytes
         if size <= left:
             left -= size
             continue
-        front, back = yield from entry_with_byte(run.ledger_id, run.front, end, run.front.bytes + left)
+        front, back = yield from find_entry_with_byte(run.ledger_id, run.front, end, run.front.bytes + left)
         found = _Cut(at, front)
         if at == 0 and front.entry_id == run.front.entry_id:
             found = _Cut(at, back)
@@ -249,7 +257,7 @@ def _cut_at_byte(runs: list[_Run], cut: _Cut, left: int) -> Generator[Position, 
     return cut
 
 
-def _place(runs: list[_Run], cut: _Cut) -> MessagePosition:
+def _position_of(runs: list[_Run], cut: _Cut) -> MessagePosition:
     return MessagePosition(runs[cut.run].ledger_id, cut.front.entry_id, cut.messages)
 
 

@@ -8,7 +8,7 @@ from magnetar_broker.cursors.ack_state import PartialBatch
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
-from magnetar_broker.managed_ledger.readable_entry import read_if_readable
+from magnetar_broker.managed_ledger.readable_entries import read_if_readable
 from magnetar_broker.topics.foreign_ids import another_incarnation, is_of_another_incarnation
 from magnetar_protos.broker_pb2 import ErrorCode, MessagePlace, StartAt
 

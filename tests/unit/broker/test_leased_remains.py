@@ -44,7 +44,7 @@ async def deleted(scene: Scene, ledgers: list[int]) -> list[bool]:
 
 async def remains(scene: Scene) -> list[str]:
     await scene.store.sync()
-    return await scene.store.children(paths.REMAINS)
+    return await scene.store.children(paths.ORPHANED_LEDGERS)
 
 
 def sweeper(scene: Scene, client: LedgerClient | None = None) -> OrphanedLedgerDeleter:
@@ -60,7 +60,7 @@ async def test_deleted_topic_retains_leased_ledgers_until_leases_expire(by_owner
         incarnation = log.incarnation
         client = scene.client if by_owner else await scene.another()
         sweeping = sweeper(scene, client)
-        await sweeping.look()
+        await sweeping.check_nodes()
         await delete(scene, client)
         assert await scene.node() is None
         assert await deleted(scene, ledgers) == [True, True, False, False]
@@ -68,19 +68,19 @@ async def test_deleted_topic_retains_leased_ledgers_until_leases_expire(by_owner
         assert name == f"{incarnation}-0"
         reader = await scene.patiently(scene.client.open(ledgers[3]))
         assert len(await scene.patiently(reader.read(0, 0))) == 1
-        await sweeping.look()
+        await sweeping.check_nodes()
         for _ in range(5):
             scene.clock.advance(119)
-            await sweeping.look()
+            await sweeping.check_nodes()
         assert await deleted(scene, ledgers[2:]) == [False, False]
         again = await scene.open()  # another topic of that name is none of theirs
         assert again.incarnation != incarnation
         assert again.leases.list_active() == []
         scene.clock.advance(6)
-        await scene.patiently(sweeping.look())
+        await scene.patiently(sweeping.check_nodes())
         assert await deleted(scene, ledgers) == [True] * 4
         assert await remains(scene) == []
-        await sweeping.look()
+        await sweeping.check_nodes()
 
 
 async def test_without_a_lease_nothing_is_left() -> None:
@@ -114,11 +114,11 @@ async def test_a_deletion_that_breaks_off_anywhere_is_finished_by_the_next() -> 
         assert (await deleted_or_gone(scene, another, ledgers[2:])) == [False, False]
         await delete(scene, another)
         assert (await deleted_or_gone(scene, another, ledgers)) == [True, True, False, False]
-        assert len(await another.ledgers.store.children(paths.REMAINS)) == 1
+        assert len(await another.ledgers.store.children(paths.ORPHANED_LEDGERS)) == 1
         sweeping = sweeper(scene, another)
-        await sweeping.look()
+        await sweeping.check_nodes()
         scene.clock.advance(601)
-        await scene.patiently(sweeping.look())
+        await scene.patiently(sweeping.check_nodes())
         assert (await deleted_or_gone(scene, another, ledgers)) == [True] * 4
         return broke_off
 
@@ -158,29 +158,29 @@ async def test_several_delete_at_once_and_one_is_cancelled(turns: int) -> None:
 
 async def test_several_sweep_at_once_and_one_dies_half_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """SPK-5: whoever comes later gives the whole time anew, and finishes what is left."""
-    monkeypatch.setattr(orphaned_ledgers, "_LEDGERS_OF_ONE", 1)
+    monkeypatch.setattr(orphaned_ledgers, "_LEDGERS_PER_NODE", 1)
 
     async with running_log_scene() as scene:
         _, ledgers = await leased(scene)
         await delete(scene)
         assert len(await remains(scene)) == 2
         first, second = sweeper(scene), sweeper(scene, await scene.another())
-        await first.look()
+        await first.check_nodes()
         scene.clock.advance(300)
         late = sweeper(scene, await scene.another())
-        await late.look()
-        await second.look()
+        await late.check_nodes()
+        await second.check_nodes()
         scene.clock.advance(301)
-        await late.look()
+        await late.check_nodes()
         assert await deleted(scene, ledgers[2:]) == [False, False]
-        dying = asyncio.ensure_future(first.look())
+        dying = asyncio.ensure_future(first.check_nodes())
         for _ in range(12):
             await asyncio.sleep(0)
         dying.cancel()
         with suppress(asyncio.CancelledError):
             await dying
         scene.clock.advance(300)
-        await scene.patiently(_all(second.look(), late.look()))
+        await scene.patiently(_all(second.check_nodes(), late.check_nodes()))
         assert await deleted(scene, ledgers) == [True] * 4
         assert await remains(scene) == []
 
@@ -190,7 +190,7 @@ async def test_sweeper_continues_despite_foreign_nodes_and_store_outages() -> No
 
     async with running_log_scene() as scene:
         _, ledgers = await leased(scene)
-        await scene.store.put(f"{paths.REMAINS}/0-foreign", b"whatever", ABSENT)
+        await scene.store.put(f"{paths.ORPHANED_LEDGERS}/0-foreign", b"whatever", ABSENT)
         await delete(scene)
         sweeping = asyncio.ensure_future(
             OrphanedLedgerDeleter(scene.client, scene.clock, SeededRandomness(3), 1.0).run()
@@ -220,7 +220,7 @@ async def test_the_longest_of_several_leases_counts() -> None:
         await scene.patiently(log.leases.take_lease(OTHER, ledgers[1], 2 * _TEN_MIN_MS, ""))
         await delete(scene)
         [name] = await remains(scene)
-        stored = await compare_and_set.read(scene.store, f"{paths.REMAINS}/{name}")
+        stored = await compare_and_set.read(scene.store, f"{paths.ORPHANED_LEDGERS}/{name}")
         assert stored is not None
         left = LeasedRemains.FromString(stored.payload)
         assert (list(left.ledger_ids), left.lease_ms, left.topic) == (ledgers[1:], 2 * _TEN_MIN_MS, str(TOPIC))
