@@ -8,12 +8,13 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from magnetar import Consumer, ConsumerBatchReceivePolicy, Message, MessageId, Reader
+from magnetar import Consumer, ConsumerBatchReceivePolicy, Message, MessageId, Producer, Reader
 from magnetar._event_loop import background
 from magnetar.exceptions import StaleEpoch
 from tests.running import GENEROUS_S
@@ -193,3 +194,58 @@ def test_ctrl_c_in_a_fork_hook_leaves_no_lock_held(function: str) -> None:
     with ThreadPoolExecutor(1) as other:
         assert other.submit(background.lock.acquire, timeout=5).result()
         other.submit(background.lock.release).result()
+
+
+_FORK_CALLS = (
+    *(
+        "before_fork",
+        "_finish",
+        "_suspend_clients",
+        "_collect",
+        "_stop_for_fork",
+        "_stop",
+        "run",
+        "wait",
+        "call_soon_threadsafe",
+    ),
+    *("after_fork_in_parent", "_go_on", "_start", "start", "call_soon"),
+)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+def test_ctrl_c_at_any_call_of_a_fork_stops_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHK-60: also where Python ignores it, because it comes as a fork hook begins."""
+    pytest.importorskip("grpc")
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    with sync_scene() as made, made.client() as client, ctrl_c_interrupts():
+        producer = client.create_producer("t")
+        for name, times in product(_FORK_CALLS, (1, 2, 3)):
+            left = times
+
+            def interrupt(frame: FrameType, event: str, _: object, name: str = name) -> None:
+                nonlocal left
+                if event == "call" and frame.f_code.co_name == name:
+                    left -= 1
+                    if left == 0:
+                        raise KeyboardInterrupt
+
+            sys.setprofile(interrupt)
+            try:
+                pid = os.fork()
+                if pid == 0:
+                    os._exit(0)
+            finally:
+                sys.setprofile(None)
+            os.waitpid(pid, 0)
+            _send_despite_ctrl_c(producer)
+            assert left <= 0 or times > 1, name
+
+
+def _send_despite_ctrl_c(producer: Producer) -> None:
+    while True:
+        try:
+            producer.send(b"")
+            time.sleep(0.02)  # the client may raise it now that it goes on
+            return
+        except KeyboardInterrupt:
+            pass
