@@ -31,7 +31,7 @@ _BRANCHES: Final = [
     Branch("Subscription.acknowledge", "raise acknowledged.problem or BrokerError(\nErrorCode.STALE_EPOCH"),
     Branch("PartitionConsumer.delivered", "if not self.is_connected or delivery.epoch != self.epoch.number:\nreturn"),
     # A cursor in a ledger that is gone (CHK-54).
-    Branch("AckState._within_the_log", "return self._log.before_first"),
+    Branch("AckState._find_equivalent", "return self._log.before_first"),
     # A ledger that was written without a subscription: retained, and deleted after its time; and a first subscription.
     Branch("deletable_ledgers", "if not retention.is_over(now_ms - ledger.closed_ms, retained_bytes):\nreturn"),
     Branch("deletable_ledgers", "retained_bytes -= ledger.length_bytes"),

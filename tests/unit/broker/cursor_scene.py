@@ -89,7 +89,7 @@ class CursorScene:
     async def intents(self) -> list[int]:
         return await self.cluster.client.ledgers.list_ledger_ids("/ledger-intents")
 
-    async def left_ledgers_are_deleted(self, table: CursorTable, now: float = 0.0) -> None:
+    async def delete_former_ledgers(self, table: CursorTable, now: float = 0.0) -> None:
         """Housekeeping comes by as often as that takes."""
         for cursor in table.durable_cursors():
             while (await self.known(cursor.name)).deleting:
@@ -109,7 +109,7 @@ class CursorScene:
 
 async def wait_for_first_attempts(table: CursorTable) -> None:
     """Returns when each cursor is open, or one attempt at it has failed."""
-    while any(unopened.task is not None and unopened.problem is None for unopened in table._opener.unopened()):
+    while any(unopened.task is not None and unopened.problem is None for unopened in table._opener.unopened_cursors()):
         await asyncio.sleep(0)
 
 

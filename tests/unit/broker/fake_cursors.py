@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from magnetar_broker.cursors.ack_state import AckState
 from magnetar_broker.cursors.cursor import TransientCursor
+from magnetar_broker.cursors.cursor_opener import UnopenedCursor
 from magnetar_broker.cursors.cursor_table import CursorTable
-from magnetar_broker.cursors.unopened_cursor import UnopenedCursor
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode

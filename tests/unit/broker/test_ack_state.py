@@ -84,7 +84,7 @@ def test_of_two_sizes_of_a_batch_the_first_is_believed() -> None:
     assert list(state.batches()) == [(at(3, 4), 1, 4)]
     assert not state.is_acknowledged(at(3, 9))
     assert state.acknowledge((), [(at(3, 5), 1, MAX_BATCH_MESSAGES + 1), (at(3, 5), 1, 0), (at(3, 5), 1, -1)]) == []
-    assert state.batch(at(3, 5)) == (0, 0)
+    assert state.get_batch(at(3, 5)) == (0, 0)
 
 
 def test_batch_acks_above_the_memory_limit_are_refused() -> None:
@@ -148,8 +148,8 @@ def test_large_snapshot_is_split_into_several_records() -> None:
     again = _state((3, 200))
     for piece in pieces:
         apply_record(again, piece)
-    again.settle()
-    assert [again.batch(at(3, number)) for number in range(16)] == [((1 << size) - 2, size)] * 15 + [(0, 0)]
+    again.match_log()
+    assert [again.get_batch(at(3, number)) for number in range(16)] == [((1 << size) - 2, size)] * 15 + [(0, 0)]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_record_is_clipped_to_entries_of_the_log() -> None:
     apply_record(
         state, CursorRecord(mark_delete=CursorPlace(ledger_id=3, entry_id=1), entries=told).SerializeToString()
     )
-    state.settle()
+    state.match_log()
     assert [one for one in range(20) if state.is_acknowledged(at(3, one))] == [0, 1, 5, 6, 7, 8, 9]
     assert state.count_unacknowledged() == 3
 
@@ -189,7 +189,7 @@ def test_position_outside_all_ledgers_settles_at_equivalent_one() -> None:
 
     def settled(place: Position) -> Position:
         state = AckState(log, place)
-        state.settle()
+        state.match_log()
         return state.mark_delete
 
     assert settled(EARLIEST) == at(3, -1)

@@ -33,7 +33,7 @@ async def _fail_until_it_pauses(scene: CursorScene, cursor: DurableCursor) -> No
     """The bookie refuses all adds, until the cursor's pauses are the longest and one has just begun."""
     (bookie,) = scene.cluster.bookies.values()
     bookie.failing.add("add")
-    cursor._save()
+    cursor._begin_save()
     await scene.clock.sleep(60)
     while cursor._ledger_pause.is_due:
         await scene.clock.sleep(0.05)
@@ -116,7 +116,7 @@ async def test_closing_resetting_and_deleting_do_not_wait_for_the_pause(
         cursor.acknowledge(entries(5, 2) if holes else entries(5, 0, 1, 2))
         for _ in range(20):
             cursor._ledger_pause.count_failure()
-        cursor._save()
+        cursor._begin_save()
         await scene.turns()
         assert await scene.ledgers() == []
         await call(table, cursor)
@@ -178,7 +178,7 @@ async def test_reset_pauses_between_failed_writes_of_its_position(monkeypatch: p
             refused += 1
             raise BrokerError(ErrorCode.METADATA_ERROR, "the metadata store is full")
 
-        monkeypatch.setattr(DurableCursor, "_leave_place", refuse)
+        monkeypatch.setattr(DurableCursor, "_save_to_node", refuse)
         resetting = asyncio.ensure_future(cursor.move_to(at(5, 7)))
         await scene.clock.sleep(60)
         assert 0 < refused <= 2 + 60 / 2.5

@@ -10,7 +10,7 @@ import pytest
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.paths import ledger as ledger_path
-from magnetar_broker.cursors import durable_cursor
+from magnetar_broker.cursors import cursor_node_writer
 from magnetar_broker.cursors.cursor_nodes import CursorNodes
 from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.cursors.durable_cursor import DurableCursor
@@ -219,7 +219,7 @@ async def test_a_long_ledger_is_followed_by_one_that_begins_with_a_snapshot() ->
             cursor.acknowledge(entries(5, entry_id))
             await cursor.wait_until_saved()
         await scene.turns()
-        await scene.left_ledgers_are_deleted(table)
+        await scene.delete_former_ledgers(table)
         node = await scene.known("s")
         assert node.ledger_id > 1
         assert await scene.ledgers() == [node.ledger_id]
@@ -299,11 +299,11 @@ async def test_ledgers_that_are_left_to_delete_have_a_bound_and_hold_up_nobody()
             assert await scene.ledgers() == sorted([*node.deleting, node.ledger_id]) == there
             await table.close()
         table = await scene.open()
-        await scene.left_ledgers_are_deleted(table)
+        await scene.delete_former_ledgers(table)
         assert await scene.ledgers() == [there[-1]]
 
 
-async def with_left_ledgers(scene: CursorScene, *names: str) -> CursorTable:
+async def with_former_ledgers(scene: CursorScene, *names: str) -> CursorTable:
     """Cursors, each with a ledger of a dead broker, which is to be deleted, and one of its own."""
     table = await scene.open()
     for name in names:
@@ -334,11 +334,11 @@ async def test_no_save_waits_for_the_deletion_of_former_ledgers(then: str, monke
                 await gate.wait()
             return await delete_ledgers(client, ledger_ids)
 
-        table = await with_left_ledgers(scene, "s")
+        table = await with_former_ledgers(scene, "s")
         cursor = table.get("s")
         assert cursor is not None
         left = list((await scene.known("s")).deleting)
-        monkeypatch.setattr(durable_cursor, "delete_ledgers", delete_late)
+        monkeypatch.setattr(cursor_node_writer, "delete_ledgers", delete_late)
         table.tick(0.0)
         await scene.turns()
         assert begun == left
@@ -352,7 +352,7 @@ async def test_no_save_waits_for_the_deletion_of_former_ledgers(then: str, monke
                 assert not await scene.ledgers()
             case _:
                 gate.set()
-                await scene.left_ledgers_are_deleted(table)
+                await scene.delete_former_ledgers(table)
                 cursor.acknowledge(entries(5, 8))
                 await cursor.wait_until_saved()
                 assert await scene.ledgers() == [(await scene.known("s")).ledger_id]
@@ -409,7 +409,7 @@ async def test_undeletable_ledger_does_not_block_deletion_of_others() -> None:
         await scene.turns()
         assert list((await scene.known("s")).deleting) == [stuck]
         await store.put(path, metadata.value, ANY)
-        await scene.left_ledgers_are_deleted(table)
+        await scene.delete_former_ledgers(table)
         assert await scene.ledgers() == [(await scene.known("s")).ledger_id]
         assert not await scene.intents()
         assert await _acknowledged(scene, "s") == list(range(2, 60, 2))
@@ -419,7 +419,7 @@ async def test_a_deletion_deletes_each_ledger_that_can_be_deleted() -> None:
     """CHK-58: one can't be deleted now, and the next opening of the topic deletes it with the node that names it."""
 
     async with running_cursor_scene() as scene:
-        table = await with_left_ledgers(scene, "s")
+        table = await with_former_ledgers(scene, "s")
         stuck, in_use = await scene.ledgers()
         store, path = scene.cluster.server.connect(), ledger_path(stuck)
         metadata = await store.get(path)
@@ -443,7 +443,7 @@ async def test_undeletable_ledger_does_not_block_other_cursors(
     """CHK-58: whichever cursor it is of."""
 
     async with running_cursor_scene() as scene:
-        table = await with_left_ledgers(scene, "a", "b", "c")
+        table = await with_former_ledgers(scene, "a", "b", "c")
         for stuck in "abc":
             for cursor in table.durable_cursors():  # each has another one to delete
                 assert isinstance(cursor, DurableCursor)
@@ -452,7 +452,7 @@ async def test_undeletable_ledger_does_not_block_other_cursors(
                 await cursor.wait_until_saved()
             kept = list((await scene.known(stuck)).deleting)
 
-            monkeypatch.setattr(durable_cursor, "delete_ledgers", delete_all_but(kept))
+            monkeypatch.setattr(cursor_node_writer, "delete_ledgers", delete_all_but(kept))
             for _ in range(6):
                 table.tick(0.0)
                 await scene.turns()
@@ -474,7 +474,7 @@ async def test_gracefully_closed_cursor_without_holes_leaves_no_ledger() -> None
         node = await scene.known("holes")
         assert not (await scene.known("used")).ledger_id
         table = await scene.open()
-        await scene.left_ledgers_are_deleted(table)
+        await scene.delete_former_ledgers(table)
         assert await scene.ledgers() == [node.ledger_id]
         found = [table.get(name) for name in names]
         assert [one and one.mark_delete.entry_id for one in found] == [3, -1, 7, -1]
@@ -518,10 +518,10 @@ async def test_idle_cursor_releases_its_ledger_until_used_again() -> None:
             cursor = table.get("used")
             assert cursor is not None
             table.tick(now)
-        await scene.left_ledgers_are_deleted(table, now)
+        await scene.delete_former_ledgers(table, now)
         table.tick(now + 400)
         await scene.turns()
-        await scene.left_ledgers_are_deleted(table, now + 400)
+        await scene.delete_former_ledgers(table, now + 400)
         node = await scene.known("holes")
         assert await scene.ledgers() == [node.ledger_id]
 
@@ -794,10 +794,10 @@ async def test_a_late_deletion_of_a_topic_leaves_the_cursors_of_a_later_one() ->
         scene.log.incarnation = "another"
         for _ in range(2):  # claimed as often as the first
             table = await scene.open()
-        cursor = await table.create("s", at(5, -1), {})
-        assert isinstance(cursor, DurableCursor)
+        await table.create("s", at(5, -1), {})
+        stored = await late.read("s")
         with pytest.raises(TopicUnloaded):
-            await late.remove("s", cursor._known)
+            await late.remove("s", stored)
         await table.delete("s")
         with pytest.raises(TopicUnloaded):
             await late.remove_table()
