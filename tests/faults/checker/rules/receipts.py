@@ -1,8 +1,6 @@
-"""A receipt says where a message is: there it must be, if anybody has looked, and nothing else. A message has one
-receipt.
+"""The message that a receipt names is at its id, if an observer looked there. Each message has one receipt.
 
-What is missing altogether is lost, and told of there; where two have seen two messages at one id, that is told of as
-corrupted.
+A message that is missing altogether is reported as lost; two messages at one id are reported as corrupted.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 from tests.faults.checker.history import Line
 from tests.faults.checker.marks import Marks
 from tests.faults.checker.rule import Rule
-from tests.faults.checker.things import NOBODYS, NOTHING, Place, Producer, Scan, message, number_of
+from tests.faults.checker.things import NOBODYS, NOTHING, Partition, Producer, Scan, message, number_of
 
 
 class Receipts(Rule):
@@ -24,29 +22,30 @@ class Receipts(Rule):
 
     def end(self) -> None:
         facts = self.facts
-        scanned = {scan.place.index: _Scanned(scan) for scan in facts.complete_scans()}
+        scanned = {scan.partition.index: _Scanned(scan) for scan in facts.complete_scans()}
         named: dict[tuple[int, int], int] = {}
         for topic in facts.topics.values():
             for producer, number in facts.with_receipts(topic):
                 one, slot = message(producer.index, number), producer.slots[number]
-                place = facts.place_list[producer.places[number]]
-                if facts.topic_of(place.name) is not topic:
+                partition = facts.partition_list[producer.partitions[number]]
+                if facts.topic_of(partition.name) is not topic:
                     self.found(
-                        f"the receipt of {facts.text(one)} names {place.name}, which is no place of {topic.name}"
+                        f"the receipt of {facts.text(one)} names {partition.name}, which is no partition of "
+                        f"{topic.name}"
                     )
                 elif slot >= 0:
-                    other = named.setdefault((place.index, slot), one)
+                    other = named.setdefault((partition.index, slot), one)
                     if other != one:
-                        where = facts.where(place, slot)
+                        where = facts.where(partition, slot)
                         self.found(f"the receipts of {facts.text(other)} and of {facts.text(one)} both name {where}")
-                    self._look(producer, number, place, scanned.get(place.index))
+                    self._look(producer, number, partition, scanned.get(partition.index))
 
-    def _look(self, producer: Producer, number: int, place: Place, scanned: _Scanned | None) -> None:
+    def _look(self, producer: Producer, number: int, partition: Partition, scanned: _Scanned | None) -> None:
         one, slot = message(producer.index, number), producer.slots[number]
-        there = place.content[slot]
-        if there in (one, NOBODYS) or slot in place.disputed:
+        there = partition.content[slot]
+        if there in (one, NOBODYS) or slot in partition.disputed:
             return
-        where = self.facts.where(place, slot)
+        where = self.facts.where(partition, slot)
         if there != NOTHING:
             self.found(f"the receipt of {self.facts.text(one)} names {where}, and there is {self.facts.text(there)}")
         elif scanned is not None and one in scanned.messages:
