@@ -222,7 +222,7 @@ async def test_closing_on_a_full_disk_closes_the_folder(tmp_path: Path, monkeypa
         assert await store.children("/") == []
 
 
-@pytest.mark.parametrize("place", ["end_session", "close"])
+@pytest.mark.parametrize("method", ["end_session", "close"])
 async def test_closing_that_fails_closes_the_folder_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
