@@ -15,7 +15,7 @@ process, an acknowledgement's before anybody else hears of it. A last line witho
     waits WHY                   no ledger can be made
     tail CHAIN NAME             the first line of a tail's
     saw LEDGER ENTRY BYTES CRC
-    reads LEDGER LAST           it reads a closed ledger back, from the beginning, as anybody would
+    reads LEDGER LAST           it reads a closed ledger back, from the beginning, like any reader
     read LEDGER ENTRY BYTES CRC
     whole LEDGER LAST           it has read all of it: now its owner may delete it
     note WORDS                  for people

@@ -1,4 +1,4 @@
-"""Single violations for tests of the checker: each alters a correct history as if one thing had gone wrong, and no
+"""Single violations for tests of the checker. Each alters a correct history as if one thing had gone wrong, and no
 other. Each is named for the rule that must find it; `Inapplicable` if the history has no line for it.
 """
 

@@ -373,7 +373,7 @@ async def _members(cluster: Cluster, injector: _Injector) -> None:
             ("remove", first, "done"),
         ]
         assert await cluster.ready(first) == ""
-        # Its log remains.
+        # Its log is still there.
         assert f"{first}.log" in {log.name for log in cluster.logs()}
     assert list(cluster.broker_addresses()) == cluster.brokers
     assert cluster.proxies["broker-2"].address in cluster.service_url

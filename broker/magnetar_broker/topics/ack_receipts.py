@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.interface import Cursor
 from magnetar_broker.topics.tasks_in_order import TasksInOrder
 
 __all__ = ["AckReceipts", "ReceiptDone"]
@@ -58,7 +58,7 @@ class AckReceipts:
                 self._being_saved, self._waiting = self._waiting, []
                 error: BrokerError | None = None
                 try:
-                    await self._cursor.saved()
+                    await self._cursor.wait_until_saved()
                 except BrokerError as problem:
                     error = problem
                 saved, self._being_saved = self._being_saved, []

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
+from magnetar_broker.cursors.ack_state import LedgerRange, PartialBatch
+from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.interface import Cursor, EntriesOf, Log, MessagesOf
+from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.topics.dispatch.consumer_state import ConsumerState
 from magnetar_broker.topics.dispatch.dispatch import DispatchRule
@@ -23,8 +25,8 @@ _MOST_ID: Final = 2**63 - 1
 
 @dataclass(slots=True)
 class Acknowledged:
-    entries: list[EntriesOf] = field(default_factory=list)
-    messages: list[MessagesOf] = field(default_factory=list)
+    entries: list[LedgerRange] = field(default_factory=list)
+    messages: list[PartialBatch] = field(default_factory=list)
     # Why some of what was named counts for nothing: to be told to who wants a receipt, when the rest counts.
     problem: BrokerError | None = None
 
@@ -88,7 +90,7 @@ def acknowledge(
 
 
 def _acknowledge_up_to(acknowledged: Acknowledged, log: Log, cursor: Cursor) -> int:
-    place: MessagesOf
+    place: PartialBatch
     if acknowledged.messages:
         place = acknowledged.messages[0]
     else:
@@ -120,12 +122,12 @@ def _acknowledge_each(
         dispatch.acknowledged(consumer, position.ledger_id, position.entry_id, position.entry_id)
         sizes.pop(position, None)
     for position, size in sizes.items():
-        if now := cursor.acknowledged_messages(position).bit_count():
+        if now := cursor.get_acknowledged_messages(position).bit_count():
             dispatch.acknowledged_messages(consumer, position, size - now)
     return count
 
 
-def check_ranges(ranges: Iterable[EntryRange], log: Log) -> list[EntriesOf]:
+def check_ranges(ranges: Iterable[EntryRange], log: Log) -> list[LedgerRange]:
     """What of them the log may have, none twice: work for a range is bounded by what there is, whatever is asked.
 
     Raises `BrokerError`.
@@ -140,11 +142,11 @@ def check_ranges(ranges: Iterable[EntryRange], log: Log) -> list[EntriesOf]:
             )
     if len(named) > 1:
         named.sort()
-    kept: list[EntriesOf] = []
-    end_of, end = -1, -1
+    kept: list[LedgerRange] = []
+    end_ledger_id, end = -1, -1
     for ledger_id, first, last in named:
-        if ledger_id != end_of:
-            end_of, end = ledger_id, _last_entry(log, ledger_id)
+        if ledger_id != end_ledger_id:
+            end_ledger_id, end = ledger_id, _last_entry(log, ledger_id)
         last = min(last, end)
         if first > last:
             continue
@@ -164,7 +166,7 @@ def _last_entry(log: Log, ledger_id: int) -> int:
     return -1 if end is None else end
 
 
-def _messages(one: BatchMessages) -> MessagesOf:
+def _messages(one: BatchMessages) -> PartialBatch:
     if one.ledger_id > _MOST_ID or one.entry_id > _MOST_ID:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT, f"{one.ledger_id}:{one.entry_id} is not a valid entry: ids are below 2^63"

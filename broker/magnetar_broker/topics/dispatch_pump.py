@@ -18,8 +18,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.errors import BrokerError, TopicUnloaded, UnreadableEntry
-from magnetar_broker.managed_ledger.interface import Cursor, Log
+from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.topics.dispatch.consumer_state import ConsumerState
@@ -144,7 +145,7 @@ class Dispatcher:
         """The first place at it or behind it that is not acknowledged."""
         if position == self._cursor.mark_delete.next:
             return position
-        return self._cursor.first_open_after(position.previous)
+        return self._cursor.find_unacknowledged_after(position.previous)
 
     def _all_open(self, position: Position) -> bool:
         """Nothing is acknowledged from there on, as long as clients acknowledge in order: there is no need to ask."""
@@ -230,8 +231,8 @@ class Dispatcher:
         cursor = self._cursor
         found: list[Deliverable] = []
         for entry in entries:
-            if not cursor.acknowledged(entry.position):
-                acknowledged = cursor.acknowledged_messages(entry.position) if entry.batch_size else 0
+            if not cursor.is_acknowledged(entry.position):
+                acknowledged = cursor.get_acknowledged_messages(entry.position) if entry.batch_size else 0
                 found.append(Deliverable(entry, acknowledged))
         return found
 

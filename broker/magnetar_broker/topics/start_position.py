@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from magnetar_broker.cursors.ack_state import PartialBatch
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.interface import Log, MessagesOf
+from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.readable_entry import read_if_readable
 from magnetar_broker.topics.foreign_ids import another_incarnation, is_of_another_incarnation
@@ -18,7 +19,7 @@ __all__ = ["StartPosition", "find_start"]
 class StartPosition:
     mark_delete: Position
     # Of the entry behind it, a batch: the messages that are passed over.
-    passed_over: MessagesOf | None = None
+    passed_over: PartialBatch | None = None
 
 
 async def find_start(log: Log, at: StartAt) -> StartPosition:
@@ -29,7 +30,7 @@ async def find_start(log: Log, at: StartAt) -> StartPosition:
         case "latest" | None:
             return StartPosition(log.last)
         case "time_ms":
-            found = await log.first_at_time(at.time_ms)
+            found = await log.find_first_at_time(at.time_ms)
             return StartPosition(min(found.previous, log.last))
         case "place":
             return await _at_place(log, at.place)

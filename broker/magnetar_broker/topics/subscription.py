@@ -15,8 +15,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from magnetar_broker.counters import DeliveryCounters
+from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.interface import Cursor, Log
+from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.ack_receipts import AckReceipts
@@ -116,11 +117,11 @@ class Subscription:
 
     @property
     def durable(self) -> bool:
-        return self.cursor.durable
+        return self.cursor.is_durable
 
     @property
     def key(self) -> SubscriptionKey:
-        return self.cursor.name, self.cursor.durable
+        return self.cursor.name, self.cursor.is_durable
 
     @property
     def incarnation(self) -> str:
@@ -258,7 +259,7 @@ class Subscription:
             if not self._pump.dispatch.is_active(consumer.state) or consumer.sink.broken:
                 continue
             if self.history.served(consumer.name):
-                self.cursor.taken_over()
+                self.cursor.record_takeover()
 
     @property
     def moves(self) -> int:
@@ -379,7 +380,7 @@ class Subscription:
             return None
         mark_delete = self.cursor.mark_delete
         first = self._log.first_after(mark_delete)
-        bits = self.cursor.acknowledged_messages(first)
+        bits = self.cursor.get_acknowledged_messages(first)
         if bits & 1:
             first_open = (~bits & bits + 1).bit_length() - 1
             return MessagePlace(ledger_id=first.ledger_id, entry_id=first.entry_id, batch_index=first_open - 1)
@@ -436,19 +437,19 @@ class Subscription:
         await self.cursor.move_to(start.mark_delete)
         if start.passed_over is not None:
             self.cursor.acknowledge((), [start.passed_over])
-            await self.cursor.saved()
+            await self.cursor.wait_until_saved()
 
     async def skip_to(self, position: Position) -> int:
         """Acknowledge all entries up to `position`, durably, and return their number. The caller runs it as a
         change."""
-        before = self.cursor.open_entries()
+        before = self.cursor.count_unacknowledged()
         if position > self.cursor.mark_delete:
             self.cursor.acknowledge_up_to(min(position, self._log.last))
             if self._pump is not None:
                 self._pump.dispatch.acknowledged_up_to(self.cursor.mark_delete)
         # Counted before it is saved: entries that are published meanwhile are open.
-        skipped = before - self.cursor.open_entries()
-        await self.cursor.saved()
+        skipped = before - self.cursor.count_unacknowledged()
+        await self.cursor.wait_until_saved()
         return skipped
 
     async def unsubscribe_for(self, consumer: Consumer, *, force: bool) -> None:

@@ -250,7 +250,7 @@ class Topic:
             await self._wait_closed(closing)
 
     async def _close_consumers(self, problem: BrokerError) -> None:
-        await self.cursors.settle()
+        await self.cursors.flush()
         await self.subscriptions.close(problem)
         await self.cursors.close()
 
@@ -293,7 +293,7 @@ class Topic:
                 await producer.settled()
             producer.end(problem)
         if in_peace:
-            await self.cursors.settle()
+            await self.cursors.flush()
         await self.subscriptions.close(problem)
         if in_peace:
             async with OrderedTaskGroup() as tasks:

@@ -96,7 +96,7 @@ class Ledger:
     buried: bool = False
     # The chain that lists it, or has.
     chain: str = ""
-    # Why it may be deleted; empty: it may not be.
+    # Why its deletion is allowed; empty: it isn't.
     may_go: str = ""
 
     def names(self) -> list[str]:

@@ -50,8 +50,8 @@ class Sent:
     # The producer's, from 0.
     number: int
     at: int
-    # The incarnations that this producer had been opened on and not been told to be deleted: no later one may get it.
-    # By the topic's or partition's name.
+    # The incarnations that this producer was opened on, unless it got an error that they were deleted: no later one may
+    # get it. By the topic's or partition's name.
     meant: dict[str, Incarnation]
     receipt: Position | None = None
     never: Exception | None = None
@@ -114,7 +114,7 @@ class Published:
         if payload in self._sent:
             raise ValueError(f"{payload!r} is sent twice: payloads are to be unique")
         number = self._numbers[producer.name] = self._numbers.get(producer.name, -1) + 1
-        # Whoever had been opened on one that goes may know that, and mean the next one.
+        # A producer that was opened on a topic that is being deleted may know that, and mean the next one.
         opened = self._opened_on.get(producer.name, {})
         meant = {
             topic: incarnation for topic, incarnation in opened.items() if not (incarnation.dying or incarnation.doomed)
@@ -148,7 +148,7 @@ class Published:
     def failed(self, payload: bytes, error: Exception) -> None:
         self._sent[payload].failed = True
         if isinstance(error, (IncarnationChanged, TopicNotFound)):
-            # What waits for room at this moment is not lost with the rest.
+            # A send that waits for capacity at this moment is not lost with the rest.
             self._change_reported_at[self._sent[payload].producer.name] = self._tick()
         if isinstance(error, _NEVER_STORED):
             self._sent[payload].never = error
@@ -236,9 +236,9 @@ class Published:
     def _producers_order(
         self, topic: str, first: dict[bytes, Position], last: dict[bytes, Position], *, incomplete: bool
     ) -> None:
-        """Judge by the first copy of each message. Trimmed and destroyed entries may have been the first ones: then
-        the last copies are judged, too. They tell nothing of a message that has failed: it is not sent again with those
-        before it."""
+        """Judge by the first copy of each message. Trimmed and destroyed entries may have been the first ones: then the
+        last copies are checked, too. They prove nothing for a failed message: it is not resent with those before it.
+        """
         before: dict[str, Sent] = {}
         for payload in first:
             sent = self._sent[payload]
@@ -250,7 +250,7 @@ class Published:
                 raise Violation("5, 33", f"{topic}: {sent} is at {first[payload]}, and only behind {other}")
 
     def _copy(self, sent: Sent, position: Position, log: _Log) -> None:
-        """One that has a receipt was not sent again after it; and at its place is nothing else."""
+        """One that has a receipt was not stored again after it; and no other message is at its position."""
         known = log.at.get(position)
         if known is not None and known is not sent:
             raise Violation("2", f"{known} has a receipt for {position}, where {sent} is")

@@ -1,6 +1,8 @@
 """The message that a receipt names is at its id, if an observer looked there. Each message has one receipt.
 
 A message that is missing altogether is reported as lost; two messages at one id are reported as corrupted.
+
+Receipts that Pulsar's C++ library matched to the wrong messages were withdrawn before (reused_sequence_ids.py).
 """
 
 from __future__ import annotations
@@ -38,16 +40,16 @@ class Receipts(Rule):
                     if other != one:
                         where = facts.where(partition, slot)
                         self.found(f"the receipts of {facts.text(other)} and of {facts.text(one)} both name {where}")
-                    self._look(producer, number, partition, scanned.get(partition.index))
+                    self._check_content(producer, number, partition, scanned.get(partition.index))
 
-    def _look(self, producer: Producer, number: int, partition: Partition, scanned: _Scanned | None) -> None:
+    def _check_content(self, producer: Producer, number: int, partition: Partition, scanned: _Scanned | None) -> None:
         one, slot = message(producer.index, number), producer.slots[number]
-        there = partition.content[slot]
-        if there in (one, NOBODYS) or slot in partition.disputed:
+        stored = partition.content[slot]
+        if stored in (one, NOBODYS) or slot in partition.disputed:
             return
         where = self.facts.where(partition, slot)
-        if there != NOTHING:
-            self.found(f"the receipt of {self.facts.text(one)} names {where}, and there is {self.facts.text(there)}")
+        if stored != NOTHING:
+            self.found(f"the receipt of {self.facts.text(one)} names {where}, and there is {self.facts.text(stored)}")
         elif scanned is not None and one in scanned.messages:
             self.found(f"the receipt of {self.facts.text(one)} names {where}; the log has the message at another id")
 
