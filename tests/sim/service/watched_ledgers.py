@@ -42,7 +42,7 @@ def _watch(writer: LedgerWriter, ledger_id: int, world: ServiceWorld, *, listed:
     append, checker = writer.append_entries, world.checker
 
     def watched(entries: Sequence[bytes], done: AppendCallback) -> int:
-        def told(result: int | AddFailed, count: int) -> None:
+        def on_done(result: int | AddFailed, count: int) -> None:
             if isinstance(result, int):
                 for entry_id in range(result, result + count):
                     world.count("entries acknowledged")
@@ -52,7 +52,7 @@ def _watch(writer: LedgerWriter, ledger_id: int, world: ServiceWorld, *, listed:
                         checker.acked_unlisted(ledger_id, entry_id)
             done(result, count)
 
-        first = append(entries, told)
+        first = append(entries, on_done)
         for entry_id, entry in enumerate(entries, first):
             checker.appended(ledger_id, entry_id, entry)
         return first
