@@ -47,8 +47,8 @@ async def ledgers_in(store: MetadataStore) -> Ledgers:
     named = set(await ledgers.list_ledger_ids(INTENTS))
     async for topic in _topics(store):
         named.update(await _named_by(store, topic))
-    for name in await store.children(paths.REMAINS):
-        remains = await compare_and_set.read(store, f"{paths.REMAINS}/{name}")
+    for name in await store.children(paths.LEASED_LEDGERS):
+        remains = await compare_and_set.read(store, f"{paths.LEASED_LEDGERS}/{name}")
         assert remains is not None
         named.update(LeasedRemains.FromString(remains.payload).ledger_ids)
     return Ledgers(living, named, await ledgers.last_ledger_id())

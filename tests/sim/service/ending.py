@@ -158,8 +158,11 @@ async def end(world: ServiceWorld) -> None:
     world.judged(world.history.check_end)
     await _until(
         world,
-        lambda: not world.metadata.names(paths.REMAINS),
-        lambda: ("SPK-5", f"what deleted topics left to readers is there still: {world.metadata.names(paths.REMAINS)}"),
+        lambda: not world.metadata.names(paths.LEASED_LEDGERS),
+        lambda: (
+            "SPK-5",
+            f"leased ledgers of deleted topics are left: {world.metadata.names(paths.LEASED_LEDGERS)}",
+        ),
     )
     await _until(
         world,
