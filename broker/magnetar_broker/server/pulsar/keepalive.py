@@ -2,8 +2,9 @@
 
 A client that sends nothing for an interval gets a PING, and is disconnected if it sends nothing in the next interval. A
 client that has not sent CONNECT by the first check is disconnected, even if it has sent other bytes. A client that
-takes bytes that waited for it is alive too: while a long message is in flight to a slow client, it has nothing to send. Only bytes that waited in this process count. The operating system's buffer takes bytes for a while even if the
-client is disconnected; where bytes wait in this process, that buffer was full.
+takes bytes that waited for it is alive too: while a long message is in flight to a slow client, it has nothing to send.
+Only bytes that waited in this process count. The operating system's buffer takes bytes for a while even if the client
+is disconnected; where bytes wait in this process, that buffer was full.
 
 While reading from a connection is paused because the broker is overloaded, its silence has no meaning. While it is
 paused because the client takes no answers, the client counts as alive as long as it takes some. It gets PINGs anyway:
