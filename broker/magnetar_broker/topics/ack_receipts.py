@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Cursor
-from magnetar_broker.topics.tasks_in_order import TasksInOrder
+from magnetar_broker.topics.tasks_in_order import TopicTasks
 
 __all__ = ["AckReceipts", "ReceiptDone"]
 
@@ -20,7 +20,7 @@ ReceiptDone = Callable[[BrokerError | None], object]
 class AckReceipts:
     __slots__ = ("_being_saved", "_cursor", "_failed", "_saved", "_saving", "_tasks", "_waiting")
 
-    def __init__(self, cursor: Cursor, tasks: TasksInOrder, saved: Callable[[], object]) -> None:
+    def __init__(self, cursor: Cursor, tasks: TopicTasks, saved: Callable[[], object]) -> None:
         self._cursor = cursor
         self._tasks = tasks
         # Nobody waits any more.

@@ -11,7 +11,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Cursor, EntriesOf, Log, MessagesOf
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.topics.dispatch.consumer_state import ConsumerState
-from magnetar_broker.topics.dispatch.dispatch import DispatchRule
+from magnetar_broker.topics.dispatch.dispatch_rule import DispatchRule
 from magnetar_broker.topics.foreign_ids import another_incarnation, is_of_another_incarnation
 from magnetar_protos.broker_pb2 import Acknowledge, BatchMessages, EntryRange, ErrorCode
 from magnetar_wire.limits import MAX_BATCH_MESSAGES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from magnetar_broker.topics.consumer import DeliveryRun
-from magnetar_broker.topics.dispatch.dispatch import Deliverable
+from magnetar_broker.topics.dispatch.dispatch_rule import Deliverable
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 
 __all__ = ["delivery_runs"]

@@ -1,6 +1,6 @@
 """A subscription while it has consumers, or something is done to it.
 
-It holds the rule that deals entries out (topics/dispatch), the pump that feeds the rule, and the cursor, which alone
+It holds the rule of dispatch, the dispatcher that reads for it, and the cursor, which alone
 lasts. Everything that changes at once does so in one step: who joins, leaves, grants, acknowledges. What waits for
 storage, moving and deleting the cursor, is done one after the other (subscription_changes.py); the subscription is
 paused meanwhile.
@@ -24,14 +24,14 @@ from magnetar_broker.topics.acknowledgments import acknowledge, check_ranges, re
 from magnetar_broker.topics.consumer import Consumer, ConsumerSink
 from magnetar_broker.topics.delivery_runs import delivery_runs
 from magnetar_broker.topics.dispatch.consumer_state import ConsumerState
-from magnetar_broker.topics.dispatch.dispatch import Changes, Deliverable, DispatchRule
-from magnetar_broker.topics.dispatch.round_robin import RoundRobin
-from magnetar_broker.topics.dispatch.single_active import SingleActive
-from magnetar_broker.topics.dispatch_pump import Dispatcher
+from magnetar_broker.topics.dispatch.dispatch_rule import ConsumerUpdates, Deliverable, DispatchRule
+from magnetar_broker.topics.dispatch.dispatcher import Dispatcher
+from magnetar_broker.topics.dispatch.exclusive_and_failover import SingleActiveRule
+from magnetar_broker.topics.dispatch.shared import SharedRule
 from magnetar_broker.topics.served_history import ServedHistory
 from magnetar_broker.topics.start_position import StartPosition, find_start
 from magnetar_broker.topics.subscription_changes import SubscriptionChanges, SubscriptionKey
-from magnetar_broker.topics.tasks_in_order import TasksInOrder
+from magnetar_broker.topics.tasks_in_order import TopicTasks
 from magnetar_protos.broker_pb2 import (
     Acknowledge,
     EntryRange,
@@ -56,11 +56,11 @@ class Subscription:
         "_clock",
         "_consumers",
         "_delete_cursor",
+        "_dispatcher",
         "_kept",
         "_let_go",
         "_log",
         "_partition",
-        "_pump",
         "_released",
         "_settings",
         "_tasks",
@@ -79,7 +79,7 @@ class Subscription:
         partition: int,
         settings: SubscriptionSettings,
         clock: Clock,
-        tasks: TasksInOrder,
+        tasks: TopicTasks,
         changes: SubscriptionChanges,
         released: Callable[[Subscription], object],
         delete_cursor: Callable[[Subscription], Coroutine[Any, Any, None]],
@@ -100,7 +100,7 @@ class Subscription:
         self.type = SubscriptionType.EXCLUSIVE
         self._consumers: dict[ConsumerState, Consumer] = {}
         # While there are consumers.
-        self._pump: Dispatcher | None = None
+        self._dispatcher: Dispatcher | None = None
         # A change waits or runs: nothing is delivered, nobody joins, and this object is not dropped.
         self.paused = changes.is_changing(self.key)
         # Until when it stays though nobody is there, and how many have not come back.
@@ -137,17 +137,17 @@ class Subscription:
 
     @property
     def dispatch(self) -> DispatchRule | None:
-        return None if self._pump is None else self._pump.dispatch
+        return None if self._dispatcher is None else self._dispatcher.dispatch
 
     @property
-    def pump(self) -> Dispatcher | None:
-        return self._pump
+    def dispatcher(self) -> Dispatcher | None:
+        return self._dispatcher
 
     def has(self, consumer: Consumer) -> bool:
         return consumer.state in self._consumers
 
     def is_active(self, consumer: Consumer) -> bool:
-        return self._pump is not None and self._pump.dispatch.is_active(consumer.state)
+        return self._dispatcher is not None and self._dispatcher.dispatch.is_active(consumer.state)
 
     # Joining and leaving.
 
@@ -156,15 +156,15 @@ class Subscription:
         excludes it."""
         self._check_joining(opened)
         consumer = Consumer(self, ConsumerState(name, opened.priority_level, sink), sink, opened, self._clock.time_ms())
-        if self._pump is None:
+        if self._dispatcher is None:
             self.type = opened.type
-            self._pump = Dispatcher(
+            self._dispatcher = Dispatcher(
                 self.name, self._rule(), self._log, self.cursor, self._clock, self._tasks, self._deliver
             )
-            self._pump.paused = self.paused
+            self._dispatcher.paused = self.paused
         self._consumers[consumer.state] = consumer
         self._came_back()
-        changes = self._pump.dispatch.join(consumer.state, self.cursor.mark_delete)
+        changes = self._dispatcher.dispatch.join(consumer.state, self.cursor.mark_delete)
         self._note_who_is_served()
         sink.opened(consumer)
         changes.active = [(state, active) for state, active in changes.active if state is not consumer.state]
@@ -229,8 +229,8 @@ class Subscription:
     def _rule(self) -> DispatchRule:
         limits, mark_delete = self._settings.limits, self.cursor.mark_delete
         if self.type == _SHARED:
-            return RoundRobin(limits, mark_delete)
-        return SingleActive(limits, mark_delete, self._partition)
+            return SharedRule(limits, mark_delete)
+        return SingleActiveRule(limits, mark_delete, self._partition)
 
     def leave(self, consumer: Consumer) -> None:
         """It may have left already."""
@@ -239,12 +239,12 @@ class Subscription:
     def leave_together(self, consumers: Sequence[Consumer]) -> None:
         """Those of one connection, which may be thousands."""
         left = [one.state for one in consumers if self._consumers.pop(one.state, None) is not None]
-        if not left or self._pump is None:
+        if not left or self._dispatcher is None:
             return
-        changes = self._pump.dispatch.leave_together(left, self.cursor.mark_delete)
+        changes = self._dispatcher.dispatch.leave_together(left, self.cursor.mark_delete)
         if not self._consumers:
-            self._pump.stop()
-            self._pump = None
+            self._dispatcher.stop()
+            self._dispatcher = None
             self.release()
             return
         self._note_who_is_served()
@@ -253,9 +253,9 @@ class Subscription:
 
     def _note_who_is_served(self) -> None:
         """Not one that is about to leave: it gets nothing."""
-        assert self._pump is not None
+        assert self._dispatcher is not None
         for consumer in self._consumers.values() if self.type != _SHARED else ():
-            if not self._pump.dispatch.is_active(consumer.state) or consumer.sink.broken:
+            if not self._dispatcher.dispatch.is_active(consumer.state) or consumer.sink.broken:
                 continue
             if self.history.served(consumer.name):
                 self.cursor.taken_over()
@@ -273,41 +273,41 @@ class Subscription:
         """All its consumers, for good."""
         self._not_kept()
         consumers, self._consumers = self.consumers, {}
-        if self._pump is not None:
-            self._pump.stop()
-            self._pump = None
+        if self._dispatcher is not None:
+            self._dispatcher.stop()
+            self._dispatcher = None
         for consumer in consumers:
             consumer.sink.ended(problem)
 
     # Requests of consumers. They are handled without waiting.
 
     def run(self) -> None:
-        if self._pump is not None:
-            self._pump.run()
+        if self._dispatcher is not None:
+            self._dispatcher.run()
 
     def flow(self, consumer: Consumer, epoch: int, permits: int) -> None:
-        if self._pump is not None and consumer.state in self._consumers:
-            self._pump.dispatch.grant(consumer.state, epoch, permits)
-            self._pump.run()
+        if self._dispatcher is not None and consumer.state in self._consumers:
+            self._dispatcher.dispatch.grant(consumer.state, epoch, permits)
+            self._dispatcher.run()
 
     def on_capacity(self, consumer: Consumer) -> None:
-        if self._pump is not None and consumer.state in self._consumers:
-            self._pump.dispatch.ready(consumer.state)
-            self._pump.run()
+        if self._dispatcher is not None and consumer.state in self._consumers:
+            self._dispatcher.dispatch.ready(consumer.state)
+            self._dispatcher.run()
 
     def redeliver(self, consumer: Consumer, epoch: int, ranges: Sequence[EntryRange]) -> None:
         checked = check_ranges(ranges, self._log)
-        if self._pump is None or consumer.state not in self._consumers or (ranges and not checked):
+        if self._dispatcher is None or consumer.state not in self._consumers or (ranges and not checked):
             # All named entries are trimmed. Without this check an empty list would redeliver all entries.
             return
-        self._tell(self._pump.dispatch.redeliver(consumer.state, epoch, checked, self.cursor.mark_delete))
-        self._pump.run()
+        self._tell(self._dispatcher.dispatch.redeliver(consumer.state, epoch, checked, self.cursor.mark_delete))
+        self._dispatcher.run()
 
     def acknowledge(self, consumer: Consumer, request: Acknowledge, *, active_only: bool = True) -> None:
         acknowledged = read_acknowledge(request, self._log)
-        if self._pump is None or consumer.state not in self._consumers:
+        if self._dispatcher is None or consumer.state not in self._consumers:
             raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {consumer.name} has left subscription {self.name}")
-        is_late = active_only and not self._pump.dispatch.is_active(consumer.state)
+        is_late = active_only and not self._dispatcher.dispatch.is_active(consumer.state)
         if is_late or request.epoch < consumer.acknowledged_from:
             raise acknowledged.problem or BrokerError(
                 ErrorCode.STALE_EPOCH,
@@ -321,10 +321,10 @@ class Subscription:
                 f"subscription {self.name} is Shared: a cumulative acknowledgement would acknowledge "
                 "messages of other consumers. Acknowledge each message",
             )
-        count = acknowledge(request, acknowledged, self._log, self.cursor, self._pump.dispatch, consumer.state)
+        count = acknowledge(request, acknowledged, self._log, self.cursor, self._dispatcher.dispatch, consumer.state)
         self.counters.acknowledged_entries += count
         consumer.counters.acknowledged_entries += count
-        self._pump.run()
+        self._dispatcher.run()
         if acknowledged.problem is not None:
             raise acknowledged.problem
 
@@ -364,9 +364,9 @@ class Subscription:
         consumer.counters.deliver(messages, len(entries), size, again)
         consumer.sink.deliver(delivery_runs(state.epoch, entries))
 
-    def _tell(self, changes: Changes) -> None:
-        if changes.rewound and self._pump is not None:
-            self._pump.rewound()
+    def _tell(self, changes: ConsumerUpdates) -> None:
+        if changes.rewound and self._dispatcher is not None:
+            self._dispatcher.rewound()
         for state in changes.epochs:
             if (consumer := self._consumers.get(state)) is not None:
                 consumer.sink.epoch_began(consumer)
@@ -389,14 +389,14 @@ class Subscription:
 
     def pause(self) -> None:
         self.paused = True
-        if self._pump is not None:
-            self._pump.paused = True
+        if self._dispatcher is not None:
+            self._dispatcher.paused = True
 
     def resume(self) -> None:
         self.paused = False
-        if self._pump is not None:
-            self._pump.paused = False
-            self._pump.run()
+        if self._dispatcher is not None:
+            self._dispatcher.paused = False
+            self._dispatcher.run()
         self.release()
 
     async def seek_for(self, consumer: Consumer, to: StartAt, moves: int | None) -> None:
@@ -407,16 +407,16 @@ class Subscription:
         """Moves the cursor, under a new epoch, if `check` does not raise. The caller runs it as a change."""
         start = await find_start(self._log, to)
         check()
-        changes = Changes()
-        if self._pump is not None:
-            changes = self._pump.dispatch.move()
-            self._pump.rewound()
+        changes = ConsumerUpdates()
+        if self._dispatcher is not None:
+            changes = self._dispatcher.dispatch.move()
+            self._dispatcher.rewound()
         try:
             await self._move_to(start)
         finally:
             # Where it failed, the epoch has ended all the same: what was delivered comes again.
-            if self._pump is not None:
-                self._pump.dispatch.moved(self.cursor.mark_delete)
+            if self._dispatcher is not None:
+                self._dispatcher.dispatch.moved(self.cursor.mark_delete)
                 self._tell(changes)
 
     def _check_still_here(self, consumer: Consumer) -> None:
@@ -444,8 +444,8 @@ class Subscription:
         before = self.cursor.open_entries()
         if position > self.cursor.mark_delete:
             self.cursor.acknowledge_up_to(min(position, self._log.last))
-            if self._pump is not None:
-                self._pump.dispatch.acknowledged_up_to(self.cursor.mark_delete)
+            if self._dispatcher is not None:
+                self._dispatcher.dispatch.acknowledged_up_to(self.cursor.mark_delete)
         # Counted before it is saved: entries that are published meanwhile are open.
         skipped = before - self.cursor.open_entries()
         await self.cursor.saved()

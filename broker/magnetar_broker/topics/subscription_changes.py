@@ -24,7 +24,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from magnetar_broker.topics.tasks_in_order import TasksInOrder
+from magnetar_broker.topics.tasks_in_order import TopicTasks
 
 __all__ = ["SubscriptionChanges", "SubscriptionKey"]
 
@@ -43,7 +43,7 @@ class Pausable(Protocol):
 class SubscriptionChanges:
     __slots__ = ("_find_loaded", "_queues", "_tasks")
 
-    def __init__(self, tasks: TasksInOrder, find_loaded: Callable[[SubscriptionKey], Pausable | None]) -> None:
+    def __init__(self, tasks: TopicTasks, find_loaded: Callable[[SubscriptionKey], Pausable | None]) -> None:
         self._tasks = tasks
         self._find_loaded = find_loaded
         # The unfinished changes of each key that has any, oldest first: a dict is an ordered set. Each waits for the

@@ -96,20 +96,20 @@ def unopened_stats(unopened: Unopened, log: Log, counters: DeliveryCounters) -> 
 
 
 def subscription_stats(subscription: Subscription, log: Log) -> SubscriptionStats:
-    cursor, pump = subscription.cursor, subscription.pump
+    cursor, dispatcher = subscription.cursor, subscription.dispatcher
     backlog = cursor.open_entries()
-    if pump is None:
+    if dispatcher is None:
         blocked_by = "no consumer is connected" if backlog else ""
         read_position, redelivery, unacked = None, 0, 0
     else:
-        dispatch = pump.dispatch
+        dispatch = dispatcher.dispatch
         read_position, redelivery = dispatch.read_position, dispatch.redelivery_entries
         unacked = dispatch.unacked_messages
         blocked_by = _blocked_by(subscription, log) if backlog else ""
     return SubscriptionStats(
         name=subscription.name,
         durable=subscription.durable,
-        type="" if pump is None else SubscriptionType.Name(subscription.type),
+        type="" if dispatcher is None else SubscriptionType.Name(subscription.type),
         mark_delete=cursor.mark_delete,
         read_position=read_position,
         backlog_entries=backlog,
@@ -123,17 +123,17 @@ def subscription_stats(subscription: Subscription, log: Log) -> SubscriptionStat
 
 
 def _blocked_by(subscription: Subscription, log: Log) -> str:
-    pump = subscription.pump
-    assert pump is not None
-    if pump.paused:
+    dispatcher = subscription.dispatcher
+    assert dispatcher is not None
+    if dispatcher.paused:
         return "the subscription is being moved, skipped or deleted"
-    if pump.failed:
-        return f"reading failed, and is retried: {pump.failed}"
-    if reason := pump.dispatch.blocked_by():
+    if dispatcher.failed:
+        return f"reading failed, and is retried: {dispatcher.failed}"
+    if reason := dispatcher.dispatch.blocked_by():
         return reason
-    if pump.reading:
+    if dispatcher.reading:
         return "entries are being read"
-    if not pump.dispatch.redelivery_entries and pump.dispatch.read_position > log.last:
+    if not dispatcher.dispatch.redelivery_entries and dispatcher.dispatch.read_position > log.last:
         return "all entries were delivered, and some are not acknowledged"
     return ""
 

@@ -32,7 +32,7 @@ from magnetar_broker.topics.subscription_stats import (
     subscription_stats,
     unopened_stats,
 )
-from magnetar_broker.topics.tasks_in_order import TasksInOrder
+from magnetar_broker.topics.tasks_in_order import TopicTasks
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, StartAt, SubscriptionType
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
@@ -89,7 +89,7 @@ class Subscriptions:
         # For durable subscriptions that are not loaded: the consumer served last, and how often it had changed.
         self._histories: dict[str, ServedHistory] = {}
         self.deliveries = Deliveries()
-        self._tasks = TasksInOrder()
+        self._tasks = TopicTasks()
         self._changes = SubscriptionChanges(self._tasks, self._loaded.get)
         # Why everything is refused: the topic was closed.
         self._closed: BrokerError | None = None

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 from magnetar_broker.errors import TopicUnloaded
 
-__all__ = ["TasksInOrder"]
+__all__ = ["TopicTasks"]
 
 T = TypeVar("T")
 
 
-class TasksInOrder:
+class TopicTasks:
     """Unfinished tasks, oldest first: a dict is an ordered set."""
 
     __slots__ = ("_tasks",)

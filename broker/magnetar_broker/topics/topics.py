@@ -23,8 +23,8 @@ from magnetar_broker.errors import BrokerError, RequestNotStarted, TopicUnloaded
 from magnetar_broker.ownership.interface import Ownership
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.system_topics import heartbeat_broker
-from magnetar_broker.topics.loading_queue import LoadingQueue
 from magnetar_broker.topics.topic import Topic
+from magnetar_broker.topics.topic_load_queue import TopicLoadQueue
 from magnetar_broker.topics.topics_by_hash import TopicsByHash
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -114,7 +114,7 @@ class Topics:
         self._given_up = False
         # All that are in one of these states.
         self._by_hash = TopicsByHash()
-        self._loading = LoadingQueue(settings, clock)
+        self._loading = TopicLoadQueue(settings, clock)
         # Why nothing is opened any more.
         self._closed: BrokerError | None = None
 

@@ -7,11 +7,11 @@ from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.dispatch.active_choice import choose_active
 from magnetar_broker.topics.dispatch.consumer_state import ConsumerState
-from magnetar_broker.topics.dispatch.dispatch import Deliverable, DispatchLimits
-from magnetar_broker.topics.dispatch.entry_numbers import EntryNumbers
-from magnetar_broker.topics.dispatch.past_deliveries import PastDeliveries
+from magnetar_broker.topics.dispatch.dispatch_rule import Deliverable, DispatchLimits
+from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
 from magnetar_broker.topics.dispatch.position_set import PositionSet
-from magnetar_broker.topics.dispatch.round_robin import RoundRobin
+from magnetar_broker.topics.dispatch.redelivery_counts import RedeliveryCounts
+from magnetar_broker.topics.dispatch.shared import SharedRule
 
 
 class _Outlet:
@@ -47,7 +47,7 @@ def test_failover_selects_a_consumer_of_the_highest_priority() -> None:
 
 def test_round_robin_bounds_consecutive_messages_of_a_consumer() -> None:
     """SUB-4"""
-    rule = RoundRobin(DispatchLimits(max_round_robin_messages=20), Position(1, -1))
+    rule = SharedRule(DispatchLimits(max_round_robin_messages=20), Position(1, -1))
     consumers = [_consumer(name) for name in "ab"]
     for consumer in consumers:
         rule.join(consumer, Position(1, -1))
@@ -63,7 +63,7 @@ def test_round_robin_bounds_consecutive_messages_of_a_consumer() -> None:
 
 def test_entries_read_beyond_permits_are_queued_for_redelivery() -> None:
     """SUB-14"""
-    rule = RoundRobin(DispatchLimits(), Position(1, -1))
+    rule = SharedRule(DispatchLimits(), Position(1, -1))
     consumer = _consumer("a")
     rule.join(consumer, Position(1, -1))
     rule.grant(consumer, consumer.epoch, 3)
@@ -85,7 +85,7 @@ def test_entries_read_beyond_permits_are_queued_for_redelivery() -> None:
 
 
 def test_stream_without_capacity_is_skipped_until_it_has_some() -> None:
-    rule = RoundRobin(DispatchLimits(), Position(1, -1))
+    rule = SharedRule(DispatchLimits(), Position(1, -1))
     outlet = _Outlet(0)
     consumer = ConsumerState("a", 0, outlet)
     rule.join(consumer, Position(1, -1))
@@ -104,7 +104,7 @@ def test_stream_without_capacity_is_skipped_until_it_has_some() -> None:
 
 
 def test_priority_levels_that_nobody_has_any_more_are_forgotten() -> None:
-    rule = RoundRobin(DispatchLimits(), Position(1, -1))
+    rule = SharedRule(DispatchLimits(), Position(1, -1))
     for level in range(100):
         consumer = _consumer("a", level)
         rule.join(consumer, Position(1, -1))
@@ -116,7 +116,7 @@ def test_priority_levels_that_nobody_has_any_more_are_forgotten() -> None:
 
 def test_fifty_thousand_held_entries_are_cheap_to_give_back() -> None:
     """ACK-3: so many a consumer holds where nothing else is said."""
-    rule = RoundRobin(SubscriptionSettings().limits, Position(1, -1))
+    rule = SharedRule(SubscriptionSettings().limits, Position(1, -1))
     consumer = _consumer("a")
     rule.join(consumer, Position(1, -1))
     rule.grant(consumer, consumer.epoch, 1_000_000)
@@ -134,7 +134,7 @@ def test_fifty_thousand_held_entries_are_cheap_to_give_back() -> None:
 
 
 def test_past_deliveries_count_the_deliveries_that_reached_an_entry() -> None:
-    past = PastDeliveries()
+    past = RedeliveryCounts()
     for end in (20, 9, 5):
         past.delivered_up_to(Position(1, end))
     assert [past.count(Position(1, number)) for number in (0, 4, 5, 7, 9, 19, 20)] == [3, 3, 2, 2, 1, 1, 0]
@@ -149,7 +149,7 @@ def test_past_deliveries_count_the_deliveries_that_reached_an_entry() -> None:
 
 
 def test_range_removal_does_not_scan_entries_outside_the_range() -> None:
-    numbers = EntryNumbers()
+    numbers = EntryCounts()
     numbers.increment(7, range(50_000))
     for _ in range(200_000):  # a look at all of them for each would take many minutes
         assert numbers.take_range(7, 60_000, 2**62) == []
@@ -158,7 +158,7 @@ def test_range_removal_does_not_scan_entries_outside_the_range() -> None:
 
 
 def test_removal_of_a_huge_range_costs_only_existing_entries() -> None:
-    numbers, positions = EntryNumbers(), PositionSet()
+    numbers, positions = EntryCounts(), PositionSet()
     for entry_id in (3, 5, 2**40):
         numbers.set(Position(1, entry_id), 2)
         positions.add(Position(1, entry_id))
@@ -173,7 +173,7 @@ def _chunks(*chunks: Chunk | None) -> list[Deliverable]:
     return [Deliverable(LogEntry(Position(1, at), b"x", 1, 0, at, 0, chunk)) for at, chunk in enumerate(chunks)]
 
 
-def _dealt(rule: RoundRobin, entries: list[Deliverable]) -> list[tuple[str, int]]:
+def _dealt(rule: SharedRule, entries: list[Deliverable]) -> list[tuple[str, int]]:
     reading = rule.next_read()
     assert reading is not None
     dealt = rule.assign(entries, reading, None if reading.positions else entries[-1].entry.position.next)
@@ -182,7 +182,7 @@ def _dealt(rule: RoundRobin, entries: list[Deliverable]) -> list[tuple[str, int]
 
 def test_a_chunk_waits_for_the_consumer_that_has_those_before_it_and_others_do_not() -> None:
     """WIRE-1, SUB-4: until it takes something; one that is acknowledged meanwhile does not"""
-    rule = RoundRobin(DispatchLimits(), Position(1, -1))
+    rule = SharedRule(DispatchLimits(), Position(1, -1))
     a, b = _consumer("a"), _consumer("b")
     for consumer, permits in ((a, 1), (b, 100)):
         rule.join(consumer, Position(1, -1))
@@ -204,7 +204,7 @@ def test_a_chunk_waits_for_the_consumer_that_has_those_before_it_and_others_do_n
 
 
 def test_of_messages_that_are_begun_and_never_ended_few_are_remembered() -> None:
-    rule = RoundRobin(DispatchLimits(), Position(1, -1))
+    rule = SharedRule(DispatchLimits(), Position(1, -1))
     consumer = _consumer("a")
     rule.join(consumer, Position(1, -1))
     rule.grant(consumer, consumer.epoch, 10_000)

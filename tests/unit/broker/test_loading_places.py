@@ -10,8 +10,8 @@ import pytest
 
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.settings.topics import TopicSettings
-from magnetar_broker.topics.loading_slots import LoadingSlots, TopicLoading
 from magnetar_broker.topics.topic import Topic
+from magnetar_broker.topics.topic_load_slots import TopicLoad, TopicLoadSlots
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
@@ -21,33 +21,33 @@ from tests.running import until, within
 from tests.unit.broker.topic_scene import FakeStorage, topics_on
 
 
-def granted(places: LoadingSlots[str]) -> list[str]:
+def granted(places: TopicLoadSlots[str]) -> list[str]:
     names = []
     while (loading := places.grant_next()) is not None:
         names.append(loading.name)
     return names
 
 
-def evicted(places: LoadingSlots[str]) -> list[str]:
+def evicted(places: TopicLoadSlots[str]) -> list[str]:
     names = []
     while (loading := places.evict_next()) is not None:
         names.append(loading.name)
     return names
 
 
-def failed_once(places: LoadingSlots[str], *names: str) -> None:
+def failed_once(places: TopicLoadSlots[str], *names: str) -> None:
     for name in names:
         loading = places.request(name)
         assert places.grant_next() is loading
         places.release(loading, failed=True)
 
 
-def requested(places: LoadingSlots[str], *names: str) -> dict[str, TopicLoading[str]]:
+def requested(places: TopicLoadSlots[str], *names: str) -> dict[str, TopicLoad[str]]:
     return {name: places.request(name) for name in names}
 
 
 def test_load_slots_are_granted_in_request_order() -> None:
-    places: LoadingSlots[str] = LoadingSlots(2)
+    places: TopicLoadSlots[str] = TopicLoadSlots(2)
     loadings = requested(places, "a", "b", "c", "d")
     assert granted(places) == ["a", "b"]
     places.release(loadings["c"], failed=False)  # withdrawn
@@ -56,7 +56,7 @@ def test_load_slots_are_granted_in_request_order() -> None:
 
 
 def test_failed_topics_get_at_most_half_the_load_slots() -> None:
-    places: LoadingSlots[str] = LoadingSlots(4)
+    places: TopicLoadSlots[str] = TopicLoadSlots(4)
     failed_once(places, "s1", "s2", "s3")
     loadings = requested(places, "s1", "s2", "s3", "h1", "h2", "h3")
     assert granted(places) == ["s1", "s2", "h1", "h2"]
@@ -69,7 +69,7 @@ def test_failed_topics_get_at_most_half_the_load_slots() -> None:
 
 
 def test_a_topic_that_was_opened_counts_as_healthy_again() -> None:
-    places: LoadingSlots[str] = LoadingSlots(2)
+    places: TopicLoadSlots[str] = TopicLoadSlots(2)
     failed_once(places, "a", "b")
     loading = places.request("a")
     assert loading.is_slow
@@ -79,7 +79,7 @@ def test_a_topic_that_was_opened_counts_as_healthy_again() -> None:
 
 
 def test_an_opening_that_became_slow_is_evicted_only_for_a_healthy_one_that_waits() -> None:
-    places: LoadingSlots[str] = LoadingSlots(4)
+    places: TopicLoadSlots[str] = TopicLoadSlots(4)
     loadings = requested(places, "a", "b", "c", "d")
     assert granted(places) == ["a", "b", "c", "d"]
     for loading in loadings.values():
@@ -98,14 +98,14 @@ def test_an_opening_that_became_slow_is_evicted_only_for_a_healthy_one_that_wait
 
 
 def test_one_slow_opening_is_always_possible() -> None:
-    places: LoadingSlots[str] = LoadingSlots(1)
+    places: TopicLoadSlots[str] = TopicLoadSlots(1)
     failed_once(places, "s")
     places.request("s")
     assert granted(places) == ["s"]
 
 
 def test_failed_topics_are_remembered_in_bounded_memory() -> None:
-    places: LoadingSlots[str] = LoadingSlots(1, max_remembered=2)
+    places: TopicLoadSlots[str] = TopicLoadSlots(1, max_remembered=2)
     failed_once(places, "a", "b", "c")
     assert [places.request(name).is_slow for name in ("a", "b", "c")] == [False, True, True]
 

@@ -952,8 +952,8 @@ async def _log_has_ended(kind: SubscriptionType, monkeypatch: pytest.MonkeyPatch
         redeliver(consumer)
         await settle()
         assert sink.positions == positions[:1]
-        assert consumer.subscription.pump is not None
-        assert consumer.subscription.pump.failed == "fenced"
+        assert consumer.subscription.dispatcher is not None
+        assert consumer.subscription.dispatcher.failed == "fenced"
     consumer.flow(consumer.epoch, 10)
     assert sink.positions == positions
 

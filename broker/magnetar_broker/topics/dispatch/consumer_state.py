@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from magnetar_broker.topics.dispatch.entry_numbers import EntryNumbers
+from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
 
 __all__ = ["ConsumerState", "Outlet"]
 
@@ -53,7 +53,7 @@ class ConsumerState:
         # How many more messages it takes; below 0 where the last entry had more than were left.
         self.permits = 0
         # Of Shared: entries that were delivered to it, and how many of their messages are not acknowledged.
-        self.held = EntryNumbers()
+        self.held = EntryCounts()
         # Of Shared: it stands in line with those that are served in turn.
         self.in_turn = False
 

@@ -38,7 +38,7 @@ from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import NamespaceName, TopicName
 
-__all__ = ["StoredTopics"]
+__all__ = ["LedgerTopicStorage"]
 
 _MAX_SPECIAL: Final = 1000
 
@@ -67,7 +67,7 @@ class _LogSettings:
         )
 
 
-class StoredTopics:
+class LedgerTopicStorage:
     """Is the `TopicStorage` of one metadata session."""
 
     def __init__(

@@ -15,33 +15,33 @@ from collections.abc import Iterable, Iterator, Sequence
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.topics.dispatch.active_choice import choose_active
 from magnetar_broker.topics.dispatch.consumer_state import ConsumerState
-from magnetar_broker.topics.dispatch.dispatch import (
+from magnetar_broker.topics.dispatch.dispatch_rule import (
     Assignment,
-    Changes,
+    ConsumerUpdates,
     Deliverable,
     DispatchLimits,
     DispatchRule,
-    Reading,
+    ReadRequest,
 )
-from magnetar_broker.topics.dispatch.past_deliveries import PastDeliveries
+from magnetar_broker.topics.dispatch.redelivery_counts import RedeliveryCounts
 
-__all__ = ["SingleActive"]
+__all__ = ["SingleActiveRule"]
 
 
-class SingleActive(DispatchRule):
+class SingleActiveRule(DispatchRule):
     def __init__(self, limits: DispatchLimits, mark_delete: Position, partition: int = -1) -> None:
         super().__init__(limits, mark_delete)
         self._partition = partition
         self._active: ConsumerState | None = None
-        self._past = PastDeliveries()
+        self._past = RedeliveryCounts()
         # Entries before it were delivered since reading last began behind the mark-delete position.
         self._delivered_up_to = self.read_position
 
     def _left(self, consumer: ConsumerState) -> None:
         pass
 
-    def _joined_or_left(self, mark_delete: Position, joined: ConsumerState | None = None) -> Changes:
-        changes = Changes()
+    def _joined_or_left(self, mark_delete: Position, joined: ConsumerState | None = None) -> ConsumerUpdates:
+        changes = ConsumerUpdates()
         before, self._active = self._active, choose_active(self.consumers, self._partition)
         if self._active is before:
             return changes
@@ -67,12 +67,12 @@ class SingleActive(DispatchRule):
 
     def redeliver(
         self, consumer: ConsumerState, epoch: int, ranges: Iterable[tuple[int, int, int]], mark_delete: Position
-    ) -> Changes:
+    ) -> ConsumerUpdates:
         if consumer is not self._active or epoch != consumer.epoch:
-            return Changes()  # that comes again anyway
+            return ConsumerUpdates()  # that comes again anyway
         consumer.begin_epoch(self._next_epoch(), acknowledgements_end=False)
         self._rewind(mark_delete)
-        return Changes(epochs=[consumer], rewound=True)
+        return ConsumerUpdates(epochs=[consumer], rewound=True)
 
     def _rewind(self, mark_delete: Position) -> None:
         begin = mark_delete.next
@@ -97,14 +97,16 @@ class SingleActive(DispatchRule):
     def _forget(self) -> None:
         self._past.clear()
 
-    def next_read(self) -> Reading | None:
+    def next_read(self) -> ReadRequest | None:
         active = self._active
         if active is None or active.permits <= 0 or (capacity_bytes := active.outlet.capacity_bytes()) <= 0:
             return None
         entries, size = self._entries_for(active.permits), min(capacity_bytes, self.limits.max_read_bytes)
-        return Reading([], self.read_position, entries, size, active.outlet)
+        return ReadRequest([], self.read_position, entries, size, active.outlet)
 
-    def assign(self, entries: Sequence[Deliverable], reading: Reading, behind: Position | None) -> Iterator[Assignment]:
+    def assign(
+        self, entries: Sequence[Deliverable], reading: ReadRequest, behind: Position | None
+    ) -> Iterator[Assignment]:
         assert behind is not None
         self._learn_size(entries)
         active = self._active
@@ -128,7 +130,7 @@ class SingleActive(DispatchRule):
             self._delivered_up_to = max(self._delivered_up_to, behind)
             yield active, dealt
 
-    def not_read(self, reading: Reading) -> None:
+    def not_read(self, reading: ReadRequest) -> None:
         pass
 
     @property

@@ -20,14 +20,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
-__all__ = ["LoadingSlots", "TopicLoading"]
+__all__ = ["TopicLoad", "TopicLoadSlots"]
 
 N = TypeVar("N", bound=Hashable)
 
 MAX_REMEMBERED: Final = 10_000
 
 
-class TopicLoading(Generic[N]):
+class TopicLoad(Generic[N]):
     """One opening of a topic, from the request of a place until its release."""
 
     __slots__ = ("is_evicted", "is_slow", "name", "number")
@@ -41,28 +41,28 @@ class TopicLoading(Generic[N]):
         self.is_evicted = False
 
 
-class LoadingSlots(Generic[N]):
+class TopicLoadSlots(Generic[N]):
     def __init__(self, places: int, max_remembered: int = MAX_REMEMBERED) -> None:
         self._places = places
         self._slow_places = max(1, places // 2)
         self._max_remembered = max_remembered
         self._requests = 0
         # Requests without a place, in their order.
-        self._waiting: dict[TopicLoading[N], None] = {}
-        self._waiting_slow: dict[TopicLoading[N], None] = {}
+        self._waiting: dict[TopicLoad[N], None] = {}
+        self._waiting_slow: dict[TopicLoad[N], None] = {}
         # In the order in which places were granted, and of those the slow ones in the order in which they became slow.
-        self._running: dict[TopicLoading[N], None] = {}
-        self._running_slow: dict[TopicLoading[N], None] = {}
+        self._running: dict[TopicLoad[N], None] = {}
+        self._running_slow: dict[TopicLoad[N], None] = {}
         # Topics whose last opening failed, oldest first.
         self._failed: dict[N, None] = {}
 
-    def request(self, name: N) -> TopicLoading[N]:
+    def request(self, name: N) -> TopicLoad[N]:
         self._requests += 1
-        loading = TopicLoading(name, self._requests, is_slow=name in self._failed)
+        loading = TopicLoad(name, self._requests, is_slow=name in self._failed)
         (self._waiting_slow if loading.is_slow else self._waiting)[loading] = None
         return loading
 
-    def grant_next(self) -> TopicLoading[N] | None:
+    def grant_next(self) -> TopicLoad[N] | None:
         """Grants a place to the first request that may have one; None: none may. Call it until then."""
         if len(self._running) >= self._places:
             return None
@@ -78,13 +78,13 @@ class LoadingSlots(Generic[N]):
                 self._running_slow[loading] = None
         return loading
 
-    def mark_slow(self, loading: TopicLoading[N]) -> None:
+    def mark_slow(self, loading: TopicLoad[N]) -> None:
         """It has been running for longer than the bound."""
         if loading in self._running:
             loading.is_slow = True
             self._running_slow[loading] = None
 
-    def evict_next(self) -> TopicLoading[N] | None:
+    def evict_next(self) -> TopicLoad[N] | None:
         """The slow opening to be ended for a healthy one that waits; None: none is. Call it until then.
 
         It keeps its place until it is released.
@@ -99,7 +99,7 @@ class LoadingSlots(Generic[N]):
         loading.is_evicted = True
         return loading
 
-    def release(self, loading: TopicLoading[N], *, failed: bool) -> None:
+    def release(self, loading: TopicLoad[N], *, failed: bool) -> None:
         """The opening is over, or its request is withdrawn."""
         self._leave(loading)
         self._failed.pop(loading.name, None)
@@ -108,6 +108,6 @@ class LoadingSlots(Generic[N]):
             if len(self._failed) > self._max_remembered:
                 del self._failed[next(iter(self._failed))]
 
-    def _leave(self, loading: TopicLoading[N]) -> None:
+    def _leave(self, loading: TopicLoad[N]) -> None:
         for loadings in (self._waiting, self._waiting_slow, self._running, self._running_slow):
             loadings.pop(loading, None)

@@ -23,8 +23,8 @@ from magnetar_broker.managed_ledger.interface import Cursor, Log
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.topics.dispatch.consumer_state import ConsumerState
-from magnetar_broker.topics.dispatch.dispatch import Deliverable, DispatchRule, Reading
-from magnetar_broker.topics.tasks_in_order import TasksInOrder
+from magnetar_broker.topics.dispatch.dispatch_rule import Deliverable, DispatchRule, ReadRequest
+from magnetar_broker.topics.tasks_in_order import TopicTasks
 from magnetar_wire.clock import Clock, Timer
 
 __all__ = ["Dispatcher"]
@@ -62,7 +62,7 @@ class Dispatcher:
         log: Log,
         cursor: Cursor,
         clock: Clock,
-        tasks: TasksInOrder,
+        tasks: TopicTasks,
         deliver: Callable[[ConsumerState, list[Deliverable]], object],
     ) -> None:
         self.name = name
@@ -75,7 +75,7 @@ class Dispatcher:
         # The cursor is being moved.
         self.paused = False
         # What a task reads; None: it is not reading, or what it reads will be dropped.
-        self._reading: Reading | None = None
+        self._reading: ReadRequest | None = None
         # How many lost entries.
         self.passed_over = 0
         # `run` was called while it was.
@@ -150,7 +150,7 @@ class Dispatcher:
         """Nothing is acknowledged from there on, as long as clients acknowledge in order: there is no need to ask."""
         return not self._cursor.has_holes and position > self._cursor.mark_delete
 
-    def _read_in_task(self, reading: Reading) -> None:
+    def _read_in_task(self, reading: ReadRequest) -> None:
         self._reading = reading
         self._asked = False
         if reading.outlet is not None:
@@ -158,7 +158,7 @@ class Dispatcher:
         task = self._tasks.spawn(self._read(reading))
         task.add_done_callback(lambda _: _release(reading))  # it may be cancelled before it has begun
 
-    async def _read(self, reading: Reading) -> None:
+    async def _read(self, reading: ReadRequest) -> None:
         passed_over = self.passed_over
         entries = await self._entries(reading)
         _release(reading)
@@ -173,7 +173,7 @@ class Dispatcher:
         elif self._asked or passed_over != self.passed_over:
             self.run()
 
-    async def _entries(self, reading: Reading) -> Sequence[LogEntry | None] | None:
+    async def _entries(self, reading: ReadRequest) -> Sequence[LogEntry | None] | None:
         """None: reading has failed."""
         positions, start = reading.positions, reading.start
         while True:
@@ -202,7 +202,7 @@ class Dispatcher:
         self._cursor.acknowledge([(lost.ledger_id, lost.entry_id, lost.entry_id)])
         _log.error("Subscription %s: entry %s is lost, and is skipped", self.name, lost)
 
-    def _failed(self, reading: Reading, error: Exception) -> None:
+    def _failed(self, reading: ReadRequest, error: Exception) -> None:
         if self._reading is not reading or self._stopped:
             return
         self._reading = None
@@ -219,7 +219,7 @@ class Dispatcher:
         self._timer = None
         self.run()
 
-    def _take(self, reading: Reading, entries: Sequence[LogEntry], all_open: bool) -> None:
+    def _take(self, reading: ReadRequest, entries: Sequence[LogEntry], all_open: bool) -> None:
         open_entries = [Deliverable(entry) for entry in entries] if all_open else self._open(entries)
         behind = None if reading.positions else entries[-1].position.next
         for consumer, dealt in self.dispatch.assign(open_entries, reading, behind):
@@ -236,7 +236,7 @@ class Dispatcher:
         return found
 
 
-def _release(reading: Reading) -> None:
+def _release(reading: ReadRequest) -> None:
     """The room that was spoken for, once."""
     outlet, reading.outlet = reading.outlet, None
     if outlet is not None:

@@ -13,13 +13,13 @@ from typing import Final
 
 from magnetar_broker.managed_ledger.position import Position
 
-__all__ = ["EntryNumbers"]
+__all__ = ["EntryCounts"]
 
 # Entries of one stretch: 512.
 _SHIFT: Final = 9
 
 
-class EntryNumbers:
+class EntryCounts:
     __slots__ = ("_ledgers", "total")
 
     def __init__(self) -> None:

@@ -23,30 +23,30 @@ from magnetar_broker.managed_ledger.log_entry import Chunk, LogEntry
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.topics.dispatch.chunk_owners import ChunkOwners
 from magnetar_broker.topics.dispatch.consumer_state import ConsumerState
-from magnetar_broker.topics.dispatch.dispatch import (
+from magnetar_broker.topics.dispatch.dispatch_rule import (
     Assignment,
-    Changes,
+    ConsumerUpdates,
     Deliverable,
     DispatchLimits,
     DispatchRule,
-    Reading,
+    ReadRequest,
 )
-from magnetar_broker.topics.dispatch.entry_numbers import EntryNumbers
+from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
 from magnetar_broker.topics.dispatch.position_set import PositionSet
 
-__all__ = ["RoundRobin"]
+__all__ = ["SharedRule"]
 
 _MANY: Final = 2**31
 
 
-class RoundRobin(DispatchRule):
+class SharedRule(DispatchRule):
     def __init__(self, limits: DispatchLimits, mark_delete: Position) -> None:
         super().__init__(limits, mark_delete)
         # By priority level, the levels in order.
         self._lines: dict[int, deque[ConsumerState]] = {}
         self._redelivery = PositionSet()
         # How often entries were delivered that are not acknowledged; those that were more than once, or come again.
-        self._counts = EntryNumbers()
+        self._counts = EntryCounts()
         self._chunks = ChunkOwners()
         # The sum of what the consumers hold.
         self._unacked = 0
@@ -111,9 +111,9 @@ class RoundRobin(DispatchRule):
 
     def redeliver(
         self, consumer: ConsumerState, epoch: int, ranges: Iterable[tuple[int, int, int]], mark_delete: Position
-    ) -> Changes:
+    ) -> ConsumerUpdates:
         if epoch != consumer.epoch:
-            return Changes()  # a seek lies between: it does not hold that any more
+            return ConsumerUpdates()  # a seek lies between: it does not hold that any more
         named = list(ranges)
         if named:
             for ledger_id, first, last in named:
@@ -124,7 +124,7 @@ class RoundRobin(DispatchRule):
         else:
             self._give_up(consumer)
         self.ready(consumer)
-        return Changes()
+        return ConsumerUpdates()
 
     def _give_up(self, consumer: ConsumerState) -> None:
         messages = consumer.held.total
@@ -190,7 +190,7 @@ class RoundRobin(DispatchRule):
 
     # What goes out.
 
-    def next_read(self) -> Reading | None:
+    def next_read(self) -> ReadRequest | None:
         line = self._next_line()
         if line is None:
             return None
@@ -198,13 +198,15 @@ class RoundRobin(DispatchRule):
             self._redelivery.add(position)
         permits = sum(consumer.permits for consumer in line)
         limits, entries = self.limits, self._entries_for(permits)
-        return Reading(self._redelivery.take(entries), self.read_position, entries, limits.max_read_bytes)
+        return ReadRequest(self._redelivery.take(entries), self.read_position, entries, limits.max_read_bytes)
 
-    def not_read(self, reading: Reading) -> None:
+    def not_read(self, reading: ReadRequest) -> None:
         for position in reading.positions:
             self._redelivery.add(position)
 
-    def assign(self, entries: Sequence[Deliverable], reading: Reading, behind: Position | None) -> Iterator[Assignment]:
+    def assign(
+        self, entries: Sequence[Deliverable], reading: ReadRequest, behind: Position | None
+    ) -> Iterator[Assignment]:
         self._learn_size(entries)
         if behind is not None:
             self.read_position = max(self.read_position, behind)

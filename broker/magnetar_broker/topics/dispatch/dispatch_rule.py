@@ -9,7 +9,7 @@ Between the two, anything may happen: consumers join, leave and acknowledge. Onl
 worthless, and then the shell drops it.
 
 **Epochs** are numbered through the subscription: no two of any consumers are the same. What begins one tells so in
-`Changes`, for the consumers to be told.
+`ConsumerUpdates`, for the consumers to be told.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.topics.dispatch.consumer_state import ConsumerState, Outlet
 
-__all__ = ["Assignment", "Changes", "Deliverable", "DispatchLimits", "DispatchRule", "Reading"]
+__all__ = ["Assignment", "ConsumerUpdates", "Deliverable", "DispatchLimits", "DispatchRule", "ReadRequest"]
 
 # Before anything was read.
 _MESSAGES_PER_ENTRY: Final = 100.0
@@ -41,7 +41,7 @@ class DispatchLimits:
 
 
 @dataclass(slots=True)
-class Reading:
+class ReadRequest:
     """What to read next."""
 
     # These entries; or, where there are none, what stands at `start` and behind it.
@@ -68,7 +68,7 @@ Assignment = tuple[ConsumerState, list[Deliverable]]
 
 
 @dataclass(slots=True)
-class Changes:
+class ConsumerUpdates:
     """What consumers are to be told."""
 
     # For whom a new epoch has begun.
@@ -94,7 +94,7 @@ class DispatchRule(ABC):
         self._messages_per_entry = _MESSAGES_PER_ENTRY
         self._learned = False
 
-    def join(self, consumer: ConsumerState, mark_delete: Position) -> Changes:
+    def join(self, consumer: ConsumerState, mark_delete: Position) -> ConsumerUpdates:
         """Its first epoch begins, with permits of 0."""
         consumer.number = self._joined
         self._joined += 1
@@ -102,11 +102,11 @@ class DispatchRule(ABC):
         self.consumers.append(consumer)
         return self._joined_or_left(mark_delete, consumer)
 
-    def leave(self, consumer: ConsumerState, mark_delete: Position) -> Changes:
+    def leave(self, consumer: ConsumerState, mark_delete: Position) -> ConsumerUpdates:
         """What it had is delivered to others."""
         return self.leave_together([consumer], mark_delete)
 
-    def leave_together(self, consumers: Iterable[ConsumerState], mark_delete: Position) -> Changes:
+    def leave_together(self, consumers: Iterable[ConsumerState], mark_delete: Position) -> ConsumerUpdates:
         """As if each did, but who is served then is found out once."""
         for consumer in consumers:
             self.consumers.remove(consumer)
@@ -116,8 +116,8 @@ class DispatchRule(ABC):
     @abstractmethod
     def _left(self, consumer: ConsumerState) -> None: ...
 
-    def _joined_or_left(self, mark_delete: Position, joined: ConsumerState | None = None) -> Changes:
-        return Changes()
+    def _joined_or_left(self, mark_delete: Position, joined: ConsumerState | None = None) -> ConsumerUpdates:
+        return ConsumerUpdates()
 
     @abstractmethod
     def is_active(self, consumer: ConsumerState) -> bool:
@@ -134,7 +134,7 @@ class DispatchRule(ABC):
     @abstractmethod
     def redeliver(
         self, consumer: ConsumerState, epoch: int, ranges: Iterable[tuple[int, int, int]], mark_delete: Position
-    ) -> Changes:
+    ) -> ConsumerUpdates:
         """What was delivered to it and is not acknowledged is to come again: of Shared, what is in these ranges
         (ledger id, first and last entry id), or all; else everything, whatever is named."""
 
@@ -150,12 +150,12 @@ class DispatchRule(ABC):
     def acknowledged_up_to(self, mark_delete: Position) -> None:
         """Everything is, up to this entry and with it."""
 
-    def move(self, acknowledgements_end: bool = True) -> Changes:
+    def move(self, acknowledgements_end: bool = True) -> ConsumerUpdates:
         """The cursor is about to be moved: a new epoch for every consumer. `moved` follows."""
         self._forget()
         for consumer in self.consumers:
             consumer.begin_epoch(self._next_epoch(), acknowledgements_end=acknowledgements_end)
-        return Changes(epochs=list(self.consumers), rewound=True)
+        return ConsumerUpdates(epochs=list(self.consumers), rewound=True)
 
     def moved(self, mark_delete: Position) -> None:
         self.read_position = mark_delete.next
@@ -165,16 +165,18 @@ class DispatchRule(ABC):
         """All that was delivered, and how often."""
 
     @abstractmethod
-    def next_read(self) -> Reading | None:
+    def next_read(self) -> ReadRequest | None:
         """What to read now, for those who take something; None: nobody does."""
 
     @abstractmethod
-    def assign(self, entries: Sequence[Deliverable], reading: Reading, behind: Position | None) -> Iterator[Assignment]:
+    def assign(
+        self, entries: Sequence[Deliverable], reading: ReadRequest, behind: Position | None
+    ) -> Iterator[Assignment]:
         """Deals out what was read: each part is delivered before the next is dealt, so that it counts against its
         outlet's room. `behind`: where reading goes on; None where `reading` named its positions."""
 
     @abstractmethod
-    def not_read(self, reading: Reading) -> None:
+    def not_read(self, reading: ReadRequest) -> None:
         """It could not be, now: what it named is named again."""
 
     @property

@@ -16,7 +16,7 @@ from typing import Final
 
 from magnetar_broker.managed_ledger.position import Position
 
-__all__ = ["PastDeliveries"]
+__all__ = ["RedeliveryCounts"]
 
 # One more place is made at most with each redelivery, and goes when the mark-delete position passes it. Where that
 # never moves, entries in the middle get the number of those behind them, which is a little too low; the first ones keep
@@ -24,7 +24,7 @@ __all__ = ["PastDeliveries"]
 _MOST: Final = 256
 
 
-class PastDeliveries:
+class RedeliveryCounts:
     __slots__ = ("_counts", "_ends")
 
     def __init__(self) -> None:
