@@ -114,9 +114,9 @@ def test_past_deliveries_are_a_count_for_each_entry(deliveries: list[tuple[int, 
     for end, acknowledge in deliveries:
         if acknowledge:
             done = max(done, end)
-            past.acknowledged_up_to(Position(1, done - 1))
+            past.discard_up_to(Position(1, done - 1))
         elif end > done:
-            past.delivered_up_to(Position(1, end))
+            past.record_delivery(Position(1, end))
             for entry_id in range(end):
                 plain[entry_id] += 1
         assert [past.count(Position(1, one)) for one in range(done, 16)] == plain[done:]

@@ -250,7 +250,7 @@ class Topics:
         self._break_off(namespace, bundle)
         for name in self._within(namespace, bundle):
             if (topic := self._loaded.get(name) or self._leaving.get(name)) is not None:
-                topic.give_up(problem)
+                topic.abort(problem)
 
     def _break_off(self, namespace: NamespaceName, bundle: BundleRange) -> None:
         for name in self._within(namespace, bundle):
@@ -288,7 +288,7 @@ class Topics:
         for opening in list(self._opening.values()):
             opening.task.cancel()
         for topic in [*self.loaded(), *self._leaving.values()]:
-            topic.give_up(problem)
+            topic.abort(problem)
 
     async def wait_ended(self) -> None:
         """Returns when nothing is being opened, closed or deleted any more."""

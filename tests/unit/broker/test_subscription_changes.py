@@ -14,7 +14,7 @@ from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.topics.consumer import Consumer
 from magnetar_broker.topics.subscription_changes import SubscriptionChanges
 from magnetar_broker.topics.subscriptions import Subscriptions
-from magnetar_broker.topics.tasks_in_order import TopicTasks
+from magnetar_broker.topics.topic_tasks import TopicTasks
 from magnetar_protos.broker_pb2 import ErrorCode, SubscriptionType
 from tests.unit.broker.subscription_scene import EARLIEST, LATEST, Scene, ack, at_place, settle
 

@@ -374,7 +374,7 @@ async def test_consumers_are_notified_once_when_a_close_is_aborted(in_peace: boo
         topics.give_up(TopicUnloaded("its session is over"))
     for _ in range(steps):
         await asyncio.sleep(0)
-    topic.give_up(TopicUnloaded("its bundle is lost"))
+    topic.abort(TopicUnloaded("its bundle is lost"))
     await within(topics.wait_ended(), "all have ended")
     if in_peace:
         await within(closing, "the close returns")

@@ -1,15 +1,14 @@
-"""What all rules of dispatch have in common, and what is asked of one.
+"""A dispatch rule decides which consumers of a subscription get which entries. There is one per subscription type.
 
-The shell asks `next_read` what to read, reads it, and hands what it got to `assign`, which says who gets which of it
-and takes it as delivered. What was acknowledged meanwhile the shell leaves out, for it has the cursor.
+The dispatcher asks `next_read` what to read, reads it, and passes the entries to `assign`, which chooses consumers and
+counts the entries as delivered. The dispatcher has left out entries that were acknowledged before.
 
-    next_read() ──Reading──► the log ──entries──► assign(…) ──► [(consumer, entries), …]
+    next_read(log) ──DispatchRead──► the log ──entries──► assign(…) ──► [(consumer, entries), …]
 
-Between the two, anything may happen: consumers join, leave and acknowledge. Only a rewind makes what is being read
-worthless, and then the shell drops it.
+In between, consumers may join, leave and acknowledge. A rewind (`ConsumerUpdates.rewound`) makes the dispatcher drop
+what it reads.
 
-**Epochs** are numbered through the subscription: no two of any consumers are the same. What begins one tells so in
-`ConsumerUpdates`, for the consumers to be told.
+**Epochs** are numbered through the subscription, so no two epochs of any of its consumers have the same number.
 """
 
 from __future__ import annotations
@@ -17,194 +16,187 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar
 
-from magnetar_broker.managed_ledger.log_entry import LogEntry
+from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
-from magnetar_broker.topics.dispatch.consumer_state import ConsumerState, Outlet
+from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
+from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, ReadSize
 
-__all__ = ["Assignment", "ConsumerUpdates", "Deliverable", "DispatchLimits", "DispatchRule", "ReadRequest"]
-
-# Before anything was read.
-_MESSAGES_PER_ENTRY: Final = 100.0
+__all__ = ["Assignment", "ConsumerUpdates", "DispatchLimits", "DispatchRead", "DispatchRule"]
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchLimits:
     max_read_entries: int = 100
     max_read_bytes: int = 5_242_880
-    # Of Shared: how many messages one consumer gets before the next has its turn.
+    # Shared: the messages that a consumer gets before the next one's turn.
     max_round_robin_messages: int = 20
-    # Of Shared, delivered and not acknowledged; 0: any number.
+    # Shared: messages that are delivered and not acknowledged. 0: no limit.
     max_unacked_per_consumer: int = 50_000
     max_unacked_per_subscription: int = 200_000
 
 
 @dataclass(slots=True)
-class ReadRequest:
-    """What to read next."""
+class DispatchRead:
+    """What to read for the consumers."""
 
-    # These entries; or, where there are none, what stands at `start` and behind it.
+    # These entries; if empty, entries from `start` on.
     positions: list[Position]
     start: Position
     max_entries: int
     max_bytes: int
-    # All of it goes there: the room for it is spoken for while it is read.
-    outlet: Outlet | None = None
+    # The consumer whose capacity was measured for it. None after the dispatcher has waited for entries: then capacity
+    # is measured again.
+    measured: BaseConsumer | None
+    # The consumer that gets all of it: `max_bytes` of its outbox are reserved while the dispatcher waits for entries.
+    only_for: BaseConsumer | None = None
 
 
-@dataclass(slots=True)
-class Deliverable:
-    """An entry that is not acknowledged, or not all of it."""
-
-    entry: LogEntry
-    # Which of a batch's messages are acknowledged, bit by bit.
-    acknowledged: int = 0
-    # How often it was delivered before: `assign` says.
-    redelivery_count: int = 0
-
-
-Assignment = tuple[ConsumerState, list[Deliverable]]
+Assignment = tuple[BaseConsumer, Sequence[Deliverable]]
 
 
 @dataclass(slots=True)
 class ConsumerUpdates:
-    """What consumers are to be told."""
+    """Changes that are reported to consumers."""
 
-    # For whom a new epoch has begun.
-    epochs: list[ConsumerState] = field(default_factory=list)
-    # Who is served now, or is not any more.
-    active: list[tuple[ConsumerState, bool]] = field(default_factory=list)
-    # Reading begins elsewhere: what is being read is not to be assigned.
+    # A new epoch has begun for these.
+    epochs: list[BaseConsumer] = field(default_factory=list)
+    # These became active, or not active.
+    active: list[tuple[BaseConsumer, bool]] = field(default_factory=list)
+    # Reading continues at another position: entries that are being read must not be assigned.
     rewound: bool = False
 
 
 class DispatchRule(ABC):
-    """The rule of one subscription, from its first consumer's joining until its last one has left."""
+    """The rule of one subscription, from the joining of its first consumer until the last one has left."""
 
-    def __init__(self, limits: DispatchLimits, mark_delete: Position) -> None:
+    # Maximum number of consumers that the type allows; 0: no limit.
+    max_consumers: ClassVar[int] = 0
+    # Whether each consumer gets all entries in order, so that it may acknowledge cumulatively.
+    delivers_in_order: ClassVar[bool] = False
+
+    def __init__(self, limits: DispatchLimits, mark_delete: Position, partition: int = -1) -> None:
+        """`partition`: the topic's; -1: it is not a partition."""
         self.limits = limits
+        self.partition = partition
         # In the order in which they joined.
-        self.consumers: list[ConsumerState] = []
-        # All entries before it were read; some of them may wait to be delivered again.
+        self.consumers: list[BaseConsumer] = []
+        # All entries before it were read. Some of them may wait for redelivery.
         self.read_position = mark_delete.next
+        self._read_size = ReadSize(limits.max_read_entries)
         self._joined = 0
         self._epoch = 0
-        # About the most that entries read lately had, so that few are read that nobody takes: they would be read again.
-        self._messages_per_entry = _MESSAGES_PER_ENTRY
-        self._learned = False
 
-    def join(self, consumer: ConsumerState, mark_delete: Position) -> ConsumerUpdates:
-        """Its first epoch begins, with permits of 0."""
+    # Consumers.
+
+    def join(self, consumer: BaseConsumer, mark_delete: Position) -> ConsumerUpdates:
+        """Add a consumer. Its first epoch begins, without permits."""
         consumer.number = self._joined
         self._joined += 1
         consumer.begin_epoch(self._next_epoch(), acknowledgements_end=True)
         self.consumers.append(consumer)
-        return self._joined_or_left(mark_delete, consumer)
+        return self._consumers_changed(mark_delete, consumer)
 
-    def leave(self, consumer: ConsumerState, mark_delete: Position) -> ConsumerUpdates:
-        """What it had is delivered to others."""
-        return self.leave_together([consumer], mark_delete)
-
-    def leave_together(self, consumers: Iterable[ConsumerState], mark_delete: Position) -> ConsumerUpdates:
-        """As if each did, but who is served then is found out once."""
+    def leave(self, consumers: Iterable[BaseConsumer], mark_delete: Position) -> ConsumerUpdates:
+        """Remove consumers that leave together. Their unacknowledged entries are redelivered to others."""
         for consumer in consumers:
+            consumer.capacity.stop()
             self.consumers.remove(consumer)
-            self._left(consumer)
-        return self._joined_or_left(mark_delete)
+            self._remove(consumer)
+        return self._consumers_changed(mark_delete)
 
-    @abstractmethod
-    def _left(self, consumer: ConsumerState) -> None: ...
+    def _remove(self, consumer: BaseConsumer) -> None:
+        """Drop what the rule knows of a consumer that has left."""
+        return
 
-    def _joined_or_left(self, mark_delete: Position, joined: ConsumerState | None = None) -> ConsumerUpdates:
+    def _consumers_changed(self, mark_delete: Position, joined: BaseConsumer | None = None) -> ConsumerUpdates:
+        """Consumers have joined or left."""
         return ConsumerUpdates()
 
-    @abstractmethod
-    def is_active(self, consumer: ConsumerState) -> bool:
-        """It is one of those that are served."""
+    @property
+    def active_consumer(self) -> BaseConsumer | None:
+        """The only consumer that gets entries. None: all do, or there is none."""
+        return None
 
-    def grant(self, consumer: ConsumerState, epoch: int, permits: int) -> None:
-        consumer.grant(epoch, permits)
-        self.ready(consumer)
+    def is_active(self, consumer: BaseConsumer) -> bool:
+        """Return whether the consumer is one that gets entries."""
+        return True
 
-    @abstractmethod
-    def ready(self, consumer: ConsumerState) -> None:
-        """It may be, again, that the consumer takes something."""
+    def grant(self, consumer: BaseConsumer, epoch: int, permits: int) -> None:
+        if epoch == consumer.epoch:
+            consumer.capacity.grant(permits)
+        self.recheck(consumer)
+
+    def recheck(self, consumer: BaseConsumer) -> None:
+        """The consumer may have capacity again."""
+        return
+
+    # Redelivery and acknowledgement.
 
     @abstractmethod
     def redeliver(
-        self, consumer: ConsumerState, epoch: int, ranges: Iterable[tuple[int, int, int]], mark_delete: Position
+        self, consumer: BaseConsumer, epoch: int, ranges: Iterable[tuple[int, int, int]], mark_delete: Position
     ) -> ConsumerUpdates:
-        """What was delivered to it and is not acknowledged is to come again: of Shared, what is in these ranges
-        (ledger id, first and last entry id), or all; else everything, whatever is named."""
+        """Redeliver unacknowledged entries that were delivered to the consumer in this epoch. Shared: those in
+        `ranges` (ledger id, first and last entry id) if there are any; else all."""
+
+    def record_acknowledged(self, consumer: BaseConsumer, ledger_id: int, first: int, last: int) -> None:
+        """The consumer has acknowledged these entries, which may have been delivered to others."""
+        return
+
+    def record_acknowledged_messages(self, consumer: BaseConsumer, position: Position, left: int) -> None:
+        """The consumer has acknowledged messages of a batch, and `left` messages of it are not acknowledged."""
+        return
 
     @abstractmethod
-    def acknowledged(self, consumer: ConsumerState, ledger_id: int, first: int, last: int) -> None:
-        """These entries are, by this consumer, whoever holds them."""
+    def record_acknowledged_up_to(self, mark_delete: Position) -> None:
+        """All entries up to this one are acknowledged."""
 
-    @abstractmethod
-    def acknowledged_messages(self, consumer: ConsumerState, position: Position, left: int) -> None:
-        """Some messages of the batch are, and so many are not."""
-
-    @abstractmethod
-    def acknowledged_up_to(self, mark_delete: Position) -> None:
-        """Everything is, up to this entry and with it."""
-
-    def move(self, acknowledgements_end: bool = True) -> ConsumerUpdates:
-        """The cursor is about to be moved: a new epoch for every consumer. `moved` follows."""
-        self._forget()
+    def begin_move(self, acknowledgements_end: bool = True) -> ConsumerUpdates:
+        """The cursor is about to be moved: a new epoch begins for every consumer. `end_move` follows."""
+        self._clear_deliveries()
         for consumer in self.consumers:
             consumer.begin_epoch(self._next_epoch(), acknowledgements_end=acknowledgements_end)
         return ConsumerUpdates(epochs=list(self.consumers), rewound=True)
 
-    def moved(self, mark_delete: Position) -> None:
+    def end_move(self, mark_delete: Position) -> None:
         self.read_position = mark_delete.next
 
     @abstractmethod
-    def _forget(self) -> None:
-        """All that was delivered, and how often."""
+    def _clear_deliveries(self) -> None:
+        """Forget which entries were delivered, and how often."""
+
+    # Dispatch.
 
     @abstractmethod
-    def next_read(self) -> ReadRequest | None:
-        """What to read now, for those who take something; None: nobody does."""
+    def next_read(self, log: Log) -> DispatchRead | None:
+        """Return what to read now. None: there is nothing to read, or no consumer has capacity."""
 
     @abstractmethod
-    def assign(
-        self, entries: Sequence[Deliverable], reading: ReadRequest, behind: Position | None
-    ) -> Iterator[Assignment]:
-        """Deals out what was read: each part is delivered before the next is dealt, so that it counts against its
-        outlet's room. `behind`: where reading goes on; None where `reading` named its positions."""
+    def assign(self, entries: Sequence[Deliverable], read: DispatchRead, end: Position | None) -> Iterator[Assignment]:
+        """Yield entries that were read, with the consumers that get them. Each part is delivered before the next one
+        is chosen, because it uses capacity of the outbox. `end`: where reading continues; None if `read` named its
+        positions."""
 
-    @abstractmethod
-    def not_read(self, reading: ReadRequest) -> None:
-        """It could not be, now: what it named is named again."""
+    def cancel_read(self, read: DispatchRead) -> None:
+        """The entries could not be read now."""
+        return
 
     @property
-    @abstractmethod
     def redelivery_entries(self) -> int:
-        """How many wait to be delivered again."""
+        """The number of entries that wait for redelivery."""
+        return 0
 
     @property
     def unacked_messages(self) -> int:
-        """Of Shared: delivered and not acknowledged."""
+        """Shared: the number of messages that are delivered and not acknowledged."""
         return 0
 
     @abstractmethod
-    def blocked_by(self) -> str:
-        """Why nobody takes anything; empty: somebody does."""
+    def find_shortage(self) -> str:
+        """Return why no consumer gets entries. Empty: one may get some."""
 
     def _next_epoch(self) -> int:
         self._epoch += 1
         return self._epoch
-
-    def _learn_size(self, entries: Sequence[Deliverable]) -> None:
-        if entries:
-            most = entries[0].entry.messages
-            if len(entries) > 1:
-                most = max(one.entry.messages for one in entries)
-            before = self._messages_per_entry if self._learned else most
-            self._messages_per_entry, self._learned = max(most, (3 * before + most) / 4), True
-
-    def _entries_for(self, permits: int) -> int:
-        """As many as `permits` are enough for, most likely; one at least."""
-        return max(1, min(self.limits.max_read_entries, int(permits / self._messages_per_entry)))

@@ -1,12 +1,12 @@
-"""How often entries were delivered before, where all of them go to one consumer, in order.
+"""Exclusive and Failover: how often entries were delivered.
 
-Every delivery then begins anew behind the cursor's mark-delete position and gets to some place. An entry was delivered
-once for each of these places that it is before, so the places are all that is kept:
+Each redelivery begins behind the cursor's mark-delete position and ends at some position. An entry was delivered once
+for each end that is behind it, so only the ends are recorded:
 
-    delivered up to (excluded)        1:5      1:9      1:20
-    how often what is before it was    3        2         1        so 1:7 was delivered twice
+    end of a delivery (excluded)       1:5      1:9      1:20
+    deliveries of entries before it     3        2         1        so 1:7 was delivered twice
 
-Acknowledged ones in between were delivered less often; nobody asks for them again.
+Acknowledged entries in between were delivered less often, and are not delivered again.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from magnetar_broker.managed_ledger.position import Position
 
 __all__ = ["RedeliveryCounts"]
 
-# One more place is made at most with each redelivery, and goes when the mark-delete position passes it. Where that
-# never moves, entries in the middle get the number of those behind them, which is a little too low; the first ones keep
-# theirs.
-_MOST: Final = 256
+# A redelivery adds at most one end, which is removed when the mark-delete position passes it. If that never moves,
+# entries in the middle get the count of those behind them, which is a little too low. The first ones keep theirs.
+_MAX_ENDS: Final = 256
 
 
 class RedeliveryCounts:
     __slots__ = ("_counts", "_ends")
 
     def __init__(self) -> None:
-        # Ascending, each once; and how often what stands before it, and not before the one before, was delivered.
+        # Ascending, without duplicates; and the deliveries of the entries from the end before to this one.
         self._ends: list[Position] = []
         self._counts: list[int] = []
 
     def __bool__(self) -> bool:
-        """Something is to come again."""
+        """Whether entries are redelivered."""
         return bool(self._ends)
 
     def count(self, position: Position) -> int:
@@ -42,23 +41,23 @@ class RedeliveryCounts:
         at = bisect_right(self._ends, position)
         return self._counts[at] if at < len(self._ends) else 0
 
-    def delivered_up_to(self, end: Position) -> None:
-        """Everything before it, that is, and it is to come again."""
+    def record_delivery(self, end: Position) -> None:
+        """Record that all entries before `end` were delivered. They will be redelivered."""
         at = bisect_left(self._ends, end)
         if at == len(self._ends) or self._ends[at] != end:
             self._counts.insert(at, self._counts[at] if at < len(self._counts) else 0)
             self._ends.insert(at, end)
         for earlier in range(at + 1):
             self._counts[earlier] += 1
-        if len(self._ends) > _MOST:
+        if len(self._ends) > _MAX_ENDS:
             del self._ends[1], self._counts[1]
 
-    def acknowledged_up_to(self, position: Position) -> None:
-        """Nobody asks for that one any more, nor for those before it."""
+    def discard_up_to(self, position: Position) -> None:
+        """Drop the counts of acknowledged entries, up to this one."""
         if not self._ends:
             return
-        done = bisect_right(self._ends, position.next)
-        del self._ends[:done], self._counts[:done]
+        discarded = bisect_right(self._ends, position.next)
+        del self._ends[:discarded], self._counts[:discarded]
 
     def clear(self) -> None:
         self._ends.clear()
