@@ -16,8 +16,8 @@ from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.counters import BrokerCounters, Traffic
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
-from magnetar_broker.managed_ledger.leased_remains import OrphanedLedgerDeleter
 from magnetar_broker.managed_ledger.namespace_leases import NamespaceLeaseSweeper
+from magnetar_broker.managed_ledger.orphaned_ledgers import OrphanedLedgerDeleter
 from magnetar_broker.ownership.advertised_addresses import AdvertisedAddresses
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.ownership.registration import LoadSampler

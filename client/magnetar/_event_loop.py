@@ -104,6 +104,8 @@ class BackgroundLoop:
         # stays here, so that it is closed when the process ends.
         self._clients: dict[Forkable, None] = {}
         self._suspended = False
+        # Whether `before_fork` has done everything.
+        self._is_ready_to_fork = False
         # Whether Ctrl-C came while clients were suspended or resumed.
         self._interrupted = False
         # Loops of the parent process, which must not be freed here.
@@ -168,16 +170,26 @@ class BackgroundLoop:
 
     def _start(self, loop: _Loop) -> None:
         before = self._stopping
+        if before is not None:
+            loop.call_soon_threadsafe(loop.stop)  # Ctrl-C may have come before the first call
+
+        assigned = threading.Lock()
+        assigned.acquire()
 
         def run() -> None:
+            with assigned:
+                pass
             if before is not None:  # Ctrl-C interrupted the thread that waited for its end
                 before.join()
             while self._thread is thread:  # else it was stopped; `loop.stop` may be called more than once
                 loop.run_forever()
 
         thread = threading.Thread(target=run, name="magnetar", daemon=True)
-        self._thread = thread
-        thread.start()
+        try:
+            thread.start()
+            self._thread = thread  # not if Ctrl-C interrupted the start: then the thread ends, if it runs
+        finally:
+            assigned.release()
 
     def _stop(self, loop: _Loop) -> None:
         assert self._thread is not None
@@ -194,16 +206,23 @@ class BackgroundLoop:
         Ctrl-C waits until the fork is over: Python ignores an exception that is raised here, and if half of this was
         done, the parent would be left without its connections.
         """
-        if "grpc" not in sys.modules or self.inside:
+        if "grpc" not in sys.modules or self.inside or self._is_ready_to_fork:
             return
         for step in (self._suspend_clients, self._collect, self._stop_for_fork):
+            self._finish(step)
+        self._is_ready_to_fork = True
+
+    def _finish(self, step: Callable[[], None]) -> None:
+        """Repeat a step until Ctrl-C doesn't interrupt it."""
+        while True:
             try:
                 step()
             except Exception:
-                log.exception("the channels could not be closed before a fork")
+                log.exception("the clients could not be prepared for a fork, or go on after it")
             except BaseException:  # noqa: BLE001 (Ctrl-C, which is raised again)
                 self._interrupted = True
-                step()
+                continue
+            return
 
     def _suspend_clients(self) -> None:
         loop, clients = self._loop, list(self._clients)
@@ -221,7 +240,8 @@ class BackgroundLoop:
     def _stop_for_fork(self) -> None:
         if self._loop is not None and self._thread is not None:
             self._stop(self._loop)
-        elif self._stopping is not None:
+        elif self._loop is not None and self._stopping is not None:  # Ctrl-C interrupted `_stop`
+            self._loop.call_soon_threadsafe(self._loop.stop)
             self._stopping.join()
 
     def _collect(self) -> None:
@@ -246,11 +266,8 @@ class BackgroundLoop:
 
     def after_fork_in_parent(self) -> None:
         """Go on with the same loop, in a new thread."""
-        try:
-            self._go_on()
-        except BaseException:  # noqa: BLE001 (Ctrl-C, which is raised again)
-            self._interrupted = True
-            self._go_on()
+        self._finish(self._go_on)
+        self._is_ready_to_fork = False
 
     def _go_on(self) -> None:
         if not self._suspended or self._loop is None:
@@ -381,12 +398,12 @@ async def _settle() -> None:
 
 background: Final = BackgroundLoop()
 # Python ignores an exception of such a function. So Ctrl-C at its beginning or end must not leave the lock held:
-# acquiring and releasing are functions of their own, which run no bytecode. `before` functions are called in reverse.
-os.register_at_fork(
-    before=background.before_fork,
-    after_in_parent=background.after_fork_in_parent,
-    after_in_child=background.after_fork_in_child,
-)
+# acquiring and releasing are functions of their own, which run no bytecode. A function that is ended at its first
+# instruction does nothing: Ctrl-C that comes while the kernel forks does that. So each is registered twice, and does
+# nothing the second time. `before` functions are called in reverse.
+for _ in range(2):
+    os.register_at_fork(before=background.before_fork, after_in_parent=background.after_fork_in_parent)
+os.register_at_fork(after_in_child=background.after_fork_in_child)
 os.register_at_fork(
     before=background.lock.acquire,
     after_in_parent=background.lock.release,

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from magnetar_broker.cursors.ack_state import LogPlaces
+from magnetar_broker.cursors.ack_state import LogPositions
 from magnetar_broker.managed_ledger.position import EARLIEST, Position
-from tests.unit.broker.fake_log import FakeLog, FakeLogPlaces
+from tests.unit.broker.fake_log import FakeLog, FakeLogPositions
 from tests.unit.broker.log_scene import SMALL, numbered, running_log_scene
 
 
-def _asked(log: LogPlaces, ledger_ids: list[int]) -> dict[str, Any]:
-    """What it answers to every question of `LogPlaces`."""
+def _asked(log: LogPositions, ledger_ids: list[int]) -> dict[str, Any]:
+    """What it answers to every question of `LogPositions`."""
     places = [Position(ledger_id, entry_id) for ledger_id in ledger_ids for entry_id in range(-1, 4)]
     return {
         "before_first": log.before_first,
@@ -33,10 +33,10 @@ async def test_fake_logs_answer_as_a_managed_ledger_does(count: int) -> None:
         await scene.append(log, *numbered(count))
         ledger_ids = [ledger.ledger_id for ledger in log.stats().ledgers]
         counts = [min(3, count - 3 * number) for number in range(len(ledger_ids))]
-        places = FakeLogPlaces(*zip(ledger_ids, counts, strict=True))
+        places = FakeLogPositions(*zip(ledger_ids, counts, strict=True))
         assert _asked(places, ledger_ids) == _asked(log, ledger_ids)
     entries = FakeLog(per_ledger=3)
     for _ in range(count):
         entries.add()
     ledger_ids = list(dict.fromkeys(position.ledger_id for position in entries.order))
-    assert _asked(entries, ledger_ids) == _asked(FakeLogPlaces(*zip(ledger_ids, counts, strict=True)), ledger_ids)
+    assert _asked(entries, ledger_ids) == _asked(FakeLogPositions(*zip(ledger_ids, counts, strict=True)), ledger_ids)

@@ -15,9 +15,9 @@ from contextlib import suppress
 import pytest
 
 from magnetar_broker.cursors.ack_state import AckState
+from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.cursors.cursor_record import encode_snapshot
 from magnetar_broker.cursors.cursor_table import CursorTable
-from magnetar_broker.cursors.durable_cursor import DurableCursor
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.settings.managed_ledgers import CursorSettings
@@ -25,7 +25,7 @@ from magnetar_metadata.errors import MetadataError
 from magnetar_testing.metadata import Fault, MemoryStore
 from magnetar_testing.randomness import SeededRandomness
 from tests.unit.broker.cursor_scene import OPTIONS, CursorScene, at, running_cursor_scene
-from tests.unit.broker.fake_log import FakeLogPlaces
+from tests.unit.broker.fake_log import FakeLogPositions
 
 _log = logging.getLogger(__name__)
 _ENTRIES = 300
@@ -59,7 +59,7 @@ class Lives:
             table = await self.scene.open(client)
         except (BrokerError, MetadataError):
             return
-        if [one.damaged for one in table.unopened()] == [False]:  # its bookies are away
+        if [one.is_damaged for one in table.unopened_cursors()] == [False]:  # its bookies are away
             table.abandon()
             return
         self.tables.append(table)
@@ -80,8 +80,8 @@ class Lives:
     def check(self, table: CursorTable) -> None:
         cursor = table.get("s")
         assert cursor is not None, "a cursor that was made is gone"
-        found = {one for one in range(_ENTRIES) if cursor.acknowledged(at(5, one))}
-        some = {one: cursor.acknowledged_messages(at(5, one)) for one in range(_ENTRIES) if one not in found}
+        found = {one for one in range(_ENTRIES) if cursor.is_acknowledged(at(5, one))}
+        some = {one: cursor.get_acknowledged_messages(at(5, one)) for one in range(_ENTRIES) if one not in found}
         assert cursor.moves >= max((moves for moves, done in self.receipted.items() if done), default=0)
         for done in self.receipted.get(cursor.moves, ()):
             if isinstance(done, int):
@@ -122,21 +122,21 @@ class Lives:
         if self.chance.below(2):
             self.tasks.append(asyncio.ensure_future(self._receipt(cursor, self._known(cursor), cursor.moves)))
 
-    def _known(self, cursor: DurableCursor) -> set[Done]:
+    def _known(self, cursor: Cursor) -> set[Done]:
         known: set[Done] = set()
         for one in range(_ENTRIES):
-            if cursor.acknowledged(at(5, one)):
+            if cursor.is_acknowledged(at(5, one)):
                 known.add(one)
-            known.update((one, bit) for bit in range(3) if cursor.acknowledged_messages(at(5, one)) >> bit & 1)
+            known.update((one, bit) for bit in range(3) if cursor.get_acknowledged_messages(at(5, one)) >> bit & 1)
         return known
 
-    async def _receipt(self, cursor: DurableCursor, known: set[Done], moves: int) -> None:
+    async def _receipt(self, cursor: Cursor, known: set[Done], moves: int) -> None:
         with suppress(BrokerError):
-            await cursor.saved()
+            await cursor.wait_until_saved()
             self.receipts += 1
             self.receipted.setdefault(moves, set()).update(known)
 
-    async def _moved(self, cursor: DurableCursor, to: Position, moves: int) -> None:
+    async def _moved(self, cursor: Cursor, to: Position, moves: int) -> None:
         with suppress(BrokerError):
             await cursor.move_to(to)
             self.receipted.setdefault(moves, set()).update(range(to.entry_id + 1))
@@ -173,7 +173,7 @@ async def test_persisted_acknowledgements_survive_bookie_and_metadata_faults(see
     """ACK-1, CHK-34, OWN-2, CHK-58: lives overlap, and no receipt is given that the next life knows nothing of."""
 
     async with running_cursor_scene(bookies=5) as scene:
-        scene.log = FakeLogPlaces((5, _ENTRIES))
+        scene.log = FakeLogPositions((5, _ENTRIES))
         scene.options = CursorSettings(
             **OPTIONS.model_dump() | {"managed_ledger_cursor_max_size_per_ledger_bytes": 400 if seed % 3 else 10_000}
         )
@@ -211,14 +211,14 @@ async def test_million_acknowledgement_holes_are_recovered() -> None:
     """ACK-1, CHK-34: every second entry of two million, in bitmaps; also through the disk."""
 
     async with running_cursor_scene() as scene:
-        scene.log = log = FakeLogPlaces(*((10 + number, 50_000) for number in range(40)))
+        scene.log = log = FakeLogPositions(*((10 + number, 50_000) for number in range(40)))
         table = await scene.open()
         cursor = await table.create("s", at(10, -1), {})
         began = time.perf_counter()
         for ledger_id in log.ledgers:
             cursor.acknowledge([(ledger_id, entry_id, entry_id) for entry_id in range(1, 50_000, 2)])
         acknowledged_s = time.perf_counter() - began
-        await cursor.saved()
+        await cursor.wait_until_saved()
         # The cursor's own state is private: another one that was acknowledged the same.
         state = AckState(log, at(10, -1), durable=True)
         for ledger_id in log.ledgers:
@@ -243,17 +243,17 @@ async def test_million_acknowledgement_holes_are_recovered() -> None:
             held, sum(map(len, snapshot)), acknowledged_s * 1000, encoded_s * 1000, opened_s * 1000,
         )  # fmt: skip
         assert again is not None
-        assert again.open_entries() == 1_000_000
+        assert again.count_unacknowledged() == 1_000_000
         assert again.mark_delete == at(10, -1)
         for ledger_id in (10, 29, 49):
-            assert [again.acknowledged(at(ledger_id, one)) for one in range(50_000)] == [False, True] * 25_000
+            assert [again.is_acknowledged(at(ledger_id, one)) for one in range(50_000)] == [False, True] * 25_000
         again.acknowledge([(10, 0, 0)])
         assert again.mark_delete == at(10, 1)
 
 
 def test_numbers_that_nobody_has_seen_take_neither_time_nor_memory() -> None:
     """CHK-34: what a hostile client acknowledges is held back to what there is."""
-    log = FakeLogPlaces((5, 100))
+    log = FakeLogPositions((5, 100))
     state = AckState(log, log.before_first, durable=True)
     far = 2**63 - 1
     state.acknowledge([(5, 50, far), (far, 0, far), (6, 0, far), (5, -far, -1), (5, 3, 2)])
@@ -261,9 +261,9 @@ def test_numbers_that_nobody_has_seen_take_neither_time_nor_memory() -> None:
         (), [(at(5, far), 1, 2), (at(5, 1), 2**4000, 3), (at(5, 2), 1, far), (at(5, 2), -1, 0), (at(far, 0), 1, 2)]
     )
     state.acknowledge_up_to(at(far, far))
-    assert [one for one in range(100) if state.acknowledged(at(5, one))] == list(range(50, 100))
-    assert not any(state.acknowledged_messages(at(5, one)) for one in range(100))
+    assert [one for one in range(100) if state.is_acknowledged(at(5, one))] == list(range(50, 100))
+    assert not any(state.get_acknowledged_messages(at(5, one)) for one in range(100))
     log.append(10)
-    assert not state.acknowledged(at(5, 100))
+    assert not state.is_acknowledged(at(5, 100))
     state.acknowledge_up_to(at(5, far))
     assert state.mark_delete == log.last

@@ -112,7 +112,7 @@ async def test_writes_continue_or_wait_with_reason_when_bookies_die(tmp_path: Pa
         assert len(whole.metadata.fragments) == 1
         degraded = await _writer(client)
         assert sorted(degraded.metadata.last_fragment.bookies) == sorted([other, last])
-        assert degraded.metadata.degraded
+        assert degraded.metadata.is_degraded
         await _add(degraded, 20)
         assert not degraded.should_roll
 

@@ -14,7 +14,7 @@ from magnetar_broker.cursors.entry_set import CHUNK_ENTRIES, EntrySet
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.position import EARLIEST, Position
 from tests.examples import examples
-from tests.unit.broker.fake_log import FakeLogPlaces
+from tests.unit.broker.fake_log import FakeLogPositions
 
 _MOST = 2**63 - 1
 
@@ -23,7 +23,7 @@ _MOST = 2**63 - 1
 class Model:
     """All that is acknowledged, one by one; and of batches, message by message."""
 
-    log: FakeLogPlaces
+    log: FakeLogPositions
     entries: set[Position] = field(default_factory=set)
     messages: dict[Position, tuple[set[int], int]] = field(default_factory=dict)
 
@@ -77,11 +77,11 @@ class Model:
 
 def _same(state: AckState, model: Model) -> None:
     for place in model.log.positions():
-        assert state.acknowledged(place) == (place in model.entries), place
+        assert state.is_acknowledged(place) == (place in model.entries), place
         held = model.messages.get(place, (set(), 0))[0]
-        assert state.acknowledged_messages(place) == sum(1 << bit for bit in held), place
+        assert state.get_acknowledged_messages(place) == sum(1 << bit for bit in held), place
     there = model.log.positions()
-    assert state.open_entries() == len(there) - len(model.entries)
+    assert state.count_unacknowledged() == len(there) - len(model.entries)
     open_ones = [place for place in there if place not in model.entries]
     # The mark-delete position is the furthest that it can be.
     behind = [place for place in there if place > state.mark_delete]
@@ -89,7 +89,7 @@ def _same(state: AckState, model: Model) -> None:
     assert not behind or behind[0] in open_ones
     for start in [EARLIEST, *there]:
         expected = next((place for place in open_ones if place > start), None)
-        found = state.first_open_after(start)
+        found = state.find_unacknowledged_after(start)
         if expected is not None:
             # It may be a place without an entry, but none that has one lies between.
             assert found <= expected
@@ -128,7 +128,7 @@ _STEPS = st.lists(
 @given(_STEPS)
 def test_ack_state_matches_a_model_and_restores_saved_state(steps: list[tuple]) -> None:  # type: ignore[type-arg]
     """ACK-1, ACK-2, CHK-34: nothing is forgotten and nothing invented, whatever is acknowledged, trimmed or saved."""
-    log = FakeLogPlaces((3, 4))
+    log = FakeLogPositions((3, 4))
     model = Model(log)
     state = AckState(log, log.before_first, durable=True)
     records = list(encode_snapshot(state))
@@ -165,7 +165,7 @@ def test_ack_state_matches_a_model_and_restores_saved_state(steps: list[tuple]) 
                 log.is_open = False
             case ("trim",):
                 log.trim(state.mark_delete)
-                state.log_was_trimmed()
+                state.drop_trimmed_ledgers()
                 model.trimmed()
             case ("save",):
                 records += encode_changes(state, state.take_unsaved())
@@ -180,7 +180,7 @@ def test_ack_state_matches_a_model_and_restores_saved_state(steps: list[tuple]) 
     _same(_restored(log, records), model)
 
 
-def _restored(log: FakeLogPlaces, records: list[bytes]) -> AckState:
+def _restored(log: FakeLogPositions, records: list[bytes]) -> AckState:
     state = AckState(log, EARLIEST, durable=True)
     for record in records:
         apply_record(state, record)

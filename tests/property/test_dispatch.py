@@ -4,37 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_broker.cursors.ack_state import AckState
-from magnetar_broker.cursors.cursor import TransientCursor
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.topics.consumer import Consumer, DeliveryRun
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, SubscriptionType
 from tests.examples import examples
-from tests.unit.broker.fake_cursors import FakeCursor, FakeCursorTable
+from tests.unit.broker.fake_cursors import FakeCursorTable
 from tests.unit.broker.recording_sink import RecordingSink
 from tests.unit.broker.subscription_scene import EARLIEST, Scene, ack, ack_messages, at_place, redeliver, settle
 
 _MANY = 1_000_000
-
-
-class _Durable(TransientCursor):
-    """The real rules of a cursor, kept in memory."""
-
-    durable = True
-
-
-class _Cursors(FakeCursorTable):
-    async def create(self, name: str, mark_delete: Position, properties: Mapping[str, str]) -> FakeCursor:
-        made = _Durable(name, AckState(self.log, mark_delete, durable=True), dict(properties))
-        self.cursors[name] = made  # type: ignore[assignment]
-        return made  # type: ignore[return-value]
 
 
 class _Sink(RecordingSink):
@@ -59,7 +44,7 @@ class _Model:
         self.kind = kind
         self.scene = Scene(
             per_ledger=4,
-            cursors=_Cursors,
+            cursors=FakeCursorTable,
             max_unacked_messages_per_consumer=6,
             max_unacked_messages_per_subscription=15,
         )

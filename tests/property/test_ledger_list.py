@@ -60,12 +60,12 @@ class Both:
         self.listed.apply(change, self.node)
 
     def append(self, count: int) -> None:
-        written = self.listed.written
+        written = self.listed.open_ledger
         if written is None:
             return self.roll(1)
         for _ in range(count):
             position = Position(written.ledger_id, written.entries)
-            self.listed.confirmed(position, 10, self.index, 1000 + self.index)
+            self.listed.add_confirmed(position, 10, self.index, 1000 + self.index)
             self.index += 1
             self.model.entries.append(position)
         return None
@@ -76,12 +76,12 @@ class Both:
         self.model.closed[self.next_ledger] = False
         if gap % 2 == 0:
             self.with_chunks.add(self.next_ledger)
-        self.change(ListChange(made=self.next_ledger, chunks=gap % 2 == 0, empty=self.listed.empty))
+        self.change(ListChange(made=self.next_ledger, chunks=gap % 2 == 0, empty=self.listed.empty_ledger_id))
 
     def close(self, _: int) -> None:
-        written = self.listed.written
+        written = self.listed.open_ledger
         if written is not None:
-            self.listed.closed(5)
+            self.listed.set_closed(5)
             self.model.closed[written.ledger_id] = True
 
     def trim(self, back: int) -> None:
@@ -93,10 +93,10 @@ class Both:
         assert all(one <= up_to for one in entries if one.ledger_id in going)
         # The next one is kept for a reason.
         following = [listed for listed in self.listed.ledgers if listed.ledger_id not in going]
-        assert not following or following[0].last > up_to or not (following[0].closed and following[0].entries)
+        assert not following or following[0].last > up_to or not (following[0].is_closed and following[0].entries)
         if going:
             self.model.entries = kept
-            self.change(ListChange(trimmed=going[-1], empty=self.listed.empty))
+            self.change(ListChange(trimmed=going[-1], empty=self.listed.empty_ledger_id))
             assert set(going) <= set(self.listed.deleting)
             self.change(ListChange(deleted=frozenset(going)))
 
@@ -107,14 +107,14 @@ class Both:
         node = pb.ManagedLedgerNode.FromString(self.node.SerializeToString())
         pages = [pb.LedgerPage.FromString(self.pages[page.number]) for page in node.pages]
         self.listed = LedgerList.decode(node, pages)
-        written = self.listed.written
+        written = self.listed.open_ledger
         if written is not None:
             last = known.find(written.ledger_id)
             assert last is not None
             for entry_id in range(last.entries):
                 index = last.last_index - last.entries + 1 + entry_id
-                self.listed.confirmed(Position(written.ledger_id, entry_id), 10, index, 1000 + index)
-            self.listed.closed(5)
+                self.listed.add_confirmed(Position(written.ledger_id, entry_id), 10, index, 1000 + index)
+            self.listed.set_closed(5)
         assert [(one.ledger_id, one.entries, one.chunks) for one in self.listed.ledgers] == [
             (one.ledger_id, one.entries, one.chunks) for one in known.ledgers
         ]

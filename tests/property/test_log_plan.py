@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 
+from magnetar_broker.managed_ledger.chunk_lookback import find_first_held, plan_pieces_before
 from magnetar_broker.managed_ledger.entry_search import Boundary, EntryFacts
 from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListChange
-from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, end_of, first_of
+from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, find_end, find_first
 from magnetar_broker.managed_ledger.position import LATEST, Position
 from magnetar_broker.managed_ledger.read_plan import LogPlan, PlanLimits, make_plan
-from magnetar_broker.managed_ledger.read_plan_before import held_from, pieces_before
 from magnetar_protos import managed_ledger_pb2 as pb
 from tests.examples import examples
 
@@ -87,24 +87,24 @@ class Log:
         self.listed.apply(change, self.node)
 
     def append(self, entries: list[tuple[int, int]]) -> None:
-        if self.listed.written is None:
+        if self.listed.open_ledger is None:
             self.roll(1)
-        written = self.listed.written
+        written = self.listed.open_ledger
         assert written is not None
         for messages, size in entries:
             position = Position(written.ledger_id, written.entries)
             self.entries[position] = Entry(EntryFacts(position, self.index, messages, written.length_bytes, size))
             self.index += messages
-            self.listed.confirmed(position, size, self.index - 1, self.index)
+            self.listed.add_confirmed(position, size, self.index - 1, self.index)
 
     def roll(self, gap: int) -> None:
         self.close()
         self.next_ledger += gap
-        self.change(ListChange(made=self.next_ledger, empty=self.listed.empty))
+        self.change(ListChange(made=self.next_ledger, empty=self.listed.empty_ledger_id))
 
     def close(self) -> None:
-        if self.listed.written is not None:
-            self.listed.closed(5)
+        if self.listed.open_ledger is not None:
+            self.listed.set_closed(5)
 
     def trim(self, count: int) -> None:
         going = [one.ledger_id for one in self.listed.closed_up_to(LATEST)][:count]
@@ -114,12 +114,12 @@ class Log:
 
     def reopen(self) -> None:
         """Another life reads the list; what it does not know of the last ledger it finds out."""
-        written = self.listed.written
+        written = self.listed.open_ledger
         before = (written.entries, written.last_index, written.length_bytes) if written is not None else (0, 0, 0)
         self.change(ListChange())
         pages = [pb.LedgerPage.FromString(self.pages[page.number]) for page in self.node.pages]
         self.listed = LedgerList.decode(self.node, pages)
-        written = self.listed.written
+        written = self.listed.open_ledger
         if written is not None and before[0]:
             written.entries, written.last_index, written.length_bytes = before
             self.listed.last = written.last
@@ -207,7 +207,7 @@ class Log:
         if left and not plan.at_limit:
             assert len(ledgers) > limits.pieces
         elif not left and stop is None:
-            assert plan.stop == max(start, end_of(self.listed))
+            assert plan.stop == max(start, find_end(self.listed))
         lost = [one for one in self.ever if start <= one and one.ledger_id <= self.deleted]
         if start == BEFORE_ALL:
             assert not plan.begins_in_deleted
@@ -215,7 +215,7 @@ class Log:
             assert plan.begins_in_deleted
         elif start.position not in self.entries or not start.batch_index:
             assert not plan.begins_in_deleted
-        assert (plan.first, plan.end) == (first_of(self.listed), end_of(self.listed))
+        assert (plan.first, plan.end) == (find_first(self.listed), find_end(self.listed))
         assert plan.first == (there[0] if there else plan.end)
         # The ends, and by halves at most twice as often for each limit.
         assert self.looks <= 3 + 2 * 2 * 5
@@ -225,7 +225,9 @@ class Log:
             return
         assert plan.front is not None
         place = Position(plan.pieces[0].ledger_id, plan.pieces[0].first_entry_id)
-        pieces = pieces_before(self.listed, held_from(self.listed, place, ledgers, max_bytes), place, plan.front)
+        pieces = plan_pieces_before(
+            self.listed, find_first_held(self.listed, place, ledgers, max_bytes), place, plan.front
+        )
         entries = [
             Position(piece.ledger_id, entry_id)
             for piece in pieces
@@ -287,7 +289,7 @@ def test_chained_plans_give_each_message_once_in_order(steps: list[tuple[str, An
                 log.append([(2, 20)])
                 again = log.plan(plan.start, plan.stop, PlanLimits())
                 assert log.messages_of(again) == log.messages_of(plan)
-    while log.place < end_of(log.listed):
+    while log.place < find_end(log.listed):
         log.go_on(PlanLimits(messages=3))
     deleted = [one for one in log.ever if one.ledger_id <= log.deleted]
     assert log.read == sorted(log.read)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from magnetar_broker.managed_ledger.entry_search import EntryFacts
 from magnetar_broker.managed_ledger.lost_entry_facts import facts_of_lost
-from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, end_of
+from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, find_end
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.read_plan import LogPlan, PlanLimits, make_plan
 from tests.property.test_log_plan import Log
@@ -96,7 +96,7 @@ def test_plans_return_readable_messages_once_and_cover_lost_entries(
     log.lost = set(data.draw(st.lists(st.sampled_from(there)))) if there else set()
     place = BEFORE_ALL
     found, missed = list[MessagePosition](), list[Position]()
-    while place < end_of(log.listed):
+    while place < find_end(log.listed):
         if data.draw(st.booleans()):
             log.known.clear()  # by another broker
         plan = log.planned(place, None, limits)

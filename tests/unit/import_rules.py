@@ -77,7 +77,7 @@ RULES: Final = frozenset(
         "magnetar_broker.managed_ledger.namespace_lease_rules",
         "magnetar_broker.managed_ledger.position",
         "magnetar_broker.managed_ledger.read_plan",
-        "magnetar_broker.managed_ledger.read_plan_before",
+        "magnetar_broker.managed_ledger.chunk_lookback",
         "magnetar_broker.managed_ledger.retention_rules",
         "magnetar_broker.managed_ledger.roll_rule",
         "magnetar_broker.ownership.bundle_map",

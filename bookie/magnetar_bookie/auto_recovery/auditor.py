@@ -158,7 +158,7 @@ class Auditor:
                 _log.info("Ledger %s is postponed to the next audit: %s", ledger_id, error)
             except (LedgerError, ForeignValue) as error:  # overwritten since it was read
                 self._client.ledgers.undecodable_nodes.log_once(paths.ledger(ledger_id), error)
-            if metadata.closed and metadata.fragments:
+            if metadata.is_closed and metadata.fragments:
                 closed.append(ledger_id)
                 self._checker.schedule.add_ledger(ledger_id, version)
         self._checker.schedule.retain_only(closed)

@@ -67,7 +67,7 @@ class LedgerChecker:
         """Return the version of the metadata by which no entry is missing, or None if one is or that is unknown."""
         stored = await compare_and_set.read(self._client.ledgers.store, paths.ledger(ledger_id))
         metadata = ledger_metadata.decode_metadata(stored.payload) if stored else None
-        if stored is None or metadata is None or not metadata.closed:
+        if stored is None or metadata is None or not metadata.is_closed:
             return None
         alive = self._client.bookies.registered()
         if any(one not in alive for one in metadata.bookies()):

@@ -89,7 +89,7 @@ async def _repair_ledger_in_limbo(
     metadata = await client.ledgers.read_metadata(ledger_id, fresh=True)
     if metadata.state is LedgerState.TOMBSTONE or bookie.bookie_id not in metadata.bookies():
         return
-    if not metadata.closed and (
+    if not metadata.is_closed and (
         metadata.state is LedgerState.IN_RECOVERY or bookie.bookie_id in metadata.last_fragment.bookies
     ):
         await client.recover(ledger_id)
@@ -102,4 +102,4 @@ async def _repair_ledger_in_limbo(
     for slot in list_final_slots(metadata):
         if slot.current == bookie.bookie_id:
             await copy_missing_entries(client, settings, ledger_id, metadata, slot, progress)
-    await bookie.clear_limbo(ledger_id, closed=metadata.closed)
+    await bookie.clear_limbo(ledger_id, closed=metadata.is_closed)

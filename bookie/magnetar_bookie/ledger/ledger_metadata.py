@@ -80,11 +80,11 @@ class LedgerMetadata:
     properties: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         return self.state is LedgerState.CLOSED
 
     @property
-    def degraded(self) -> bool:
+    def is_degraded(self) -> bool:
         """Whether the ensemble is smaller than requested."""
         return self.striping.ensemble_size < self.wanted_ensemble_size
 
@@ -96,7 +96,7 @@ class LedgerMetadata:
         """Return the last entry of the fragment at this index; None: entries may still be added to it."""
         if index + 1 < len(self.fragments):
             return self.fragments[index + 1].first_entry_id - 1
-        return self.last_entry_id if self.closed else None
+        return self.last_entry_id if self.is_closed else None
 
     def list_final_entries(self, bookie_id: str, entry_ids: Iterable[int]) -> list[int]:
         """Return those of the entries that are final and that the bookie must have: repair may write them to it."""
@@ -222,7 +222,7 @@ def close_by_recovery(
     Raises `LedgerAlreadyClosed`, and `FragmentChanged` if the ledger's last fragment is another one.
     """
     current = _check_exists(current)
-    if current.closed:
+    if current.is_closed:
         raise LedgerAlreadyClosed(current)
     if current.state is not LedgerState.IN_RECOVERY or current.last_fragment != last_fragment:
         raise FragmentChanged("the ledger's last fragment changed during its recovery")
@@ -263,7 +263,7 @@ def add_holders(current: LedgerMetadata | None, *bookies: str) -> LedgerMetadata
 
 def add_recovery_holders(current: LedgerMetadata | None, bookies: Iterable[str]) -> LedgerMetadata:
     """Add bookies that a recovery is about to write to. Raises `LedgerAlreadyClosed`."""
-    if current is not None and current.closed:
+    if current is not None and current.is_closed:
         raise LedgerAlreadyClosed(current)
     return add_holders(current, *bookies)
 

@@ -82,7 +82,7 @@ class LedgerReader:
         metadata = await client.ledgers.read_metadata(ledger_id, fresh=True)
         _check_not_deleted(ledger_id, metadata)
         reader = cls(client, ledger_id, metadata)
-        if not metadata.closed:
+        if not metadata.is_closed:
             try:
                 await reader._fetch_last_add_confirmed()
             except Unreadable as error:
@@ -221,7 +221,7 @@ class LedgerReader:
                         async for entry_id, entry in entries:
                             first = entry_id + 1
                             yield entry_id, entry
-                if self._metadata.closed:
+                if self._metadata.is_closed:
                     return
                 if self._client.bookies.is_closed:
                     raise ClientClosed(f"the ledger client was closed while it tailed ledger {self.ledger_id}")
@@ -241,7 +241,7 @@ class LedgerReader:
 
     async def read_last_add_confirmed(self) -> int:
         """Read the LAC again, and return it. Raises `Unreadable` if no bookie answers."""
-        if not self._metadata.closed:
+        if not self._metadata.is_closed:
             try:
                 await self._reread()
             except Unavailable as error:
@@ -250,7 +250,7 @@ class LedgerReader:
                     self.ledger_id,
                     error,
                 )
-        if not self._metadata.closed:
+        if not self._metadata.is_closed:
             await self._fetch_last_add_confirmed()
         return self._last_add_confirmed
 
@@ -260,7 +260,7 @@ class LedgerReader:
     async def _reread(self, *, fresh: bool = False) -> None:
         metadata = await self._client.ledgers.read_metadata(self.ledger_id, fresh=fresh)
         _check_not_deleted(self.ledger_id, metadata)
-        if self._metadata.closed and not metadata.closed:
+        if self._metadata.is_closed and not metadata.is_closed:
             return  # from a server that lags
         self._metadata = metadata
         self._entries.fragments = metadata.fragments
@@ -287,7 +287,7 @@ class LedgerReader:
             read = await self._read_again(first, last, max_bytes)
         if read.faults:
             await self._report(read.faults)
-        if not self._metadata.closed:
+        if not self._metadata.is_closed:
             self.raise_last_add_confirmed(read.last_add_confirmed)
         return read.records
 
@@ -348,7 +348,7 @@ class LedgerReader:
 
 def _is_final(metadata: LedgerMetadata, entry_id: int) -> bool:
     """Return whether nothing is added to the entry's fragment any more."""
-    return metadata.closed or entry_id < metadata.last_fragment.first_entry_id
+    return metadata.is_closed or entry_id < metadata.last_fragment.first_entry_id
 
 
 def _unreadable(error: EntriesNotRead, before: LedgerMetadata) -> Unreadable:
@@ -367,7 +367,7 @@ async def _cancel(chunks: _Chunks) -> None:
 
 def _find_confirmed(metadata: LedgerMetadata) -> int:
     """Return an entry that the metadata prove to be confirmed: a fragment begins above an LAC of its writer."""
-    return metadata.last_entry_id if metadata.closed else metadata.last_fragment.first_entry_id - 1
+    return metadata.last_entry_id if metadata.is_closed else metadata.last_fragment.first_entry_id - 1
 
 
 def _check_not_deleted(ledger_id: int, metadata: LedgerMetadata) -> None:

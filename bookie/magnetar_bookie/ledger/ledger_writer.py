@@ -131,7 +131,7 @@ class LedgerWriter:
         metadata = self.metadata
         if len(metadata.fragments) >= _MAX_FRAGMENTS:
             return True
-        return metadata.degraded and len(self._client.bookies.writable()) >= metadata.wanted_ensemble_size
+        return metadata.is_degraded and len(self._client.bookies.writable()) >= metadata.wanted_ensemble_size
 
     # ── capacity ──
 
@@ -300,7 +300,7 @@ class LedgerWriter:
         has_failed_adds = self._has_failed_adds
 
         def close(current: LedgerMetadata | None) -> LedgerMetadata:
-            if not has_failed_adds and current is not None and current.closed and current.last_entry_id == last:
+            if not has_failed_adds and current is not None and current.is_closed and current.last_entry_id == last:
                 return current  # closed with the same result
             return ledger_metadata.close_by_writer(current, last, length, self._client.clock.time_ms(), properties)
 

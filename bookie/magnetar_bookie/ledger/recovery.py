@@ -96,7 +96,7 @@ async def recover_ledger(client: LedgerContext, ledger_id: int) -> LedgerMetadat
     while True:
         try:
             metadata = await client.ledgers.change_metadata(ledger_id, start_recovery, known=node)
-            if metadata.closed:
+            if metadata.is_closed:
                 return metadata
             return await _Attempt(client, ledger_id, metadata, node, deadline).run()
         except LedgerAlreadyClosed as closed:

@@ -63,9 +63,9 @@ class LedgerLocations:
         missing: list[int] = []
         now = self._client.clock.monotonic()
         for ledger_id in ledger_ids:
-            written = log.metadata_of(ledger_id)
+            written = log.get_open_metadata(ledger_id)
             if written is not None:
-                found[ledger_id] = LedgerLocation(written.striping, written.fragments, written.closed, now)
+                found[ledger_id] = LedgerLocation(written.striping, written.fragments, written.is_closed, now)
                 continue
             location = self._known.pop(ledger_id, None)
             if location is None or fresh or now - location.read_at > _CACHE_TTL_S:
@@ -76,7 +76,7 @@ class LedgerLocations:
             read = await map_bounded(missing, lambda one: self._read(one, fresh=fresh), _CONCURRENCY)
             for ledger_id, location in zip(missing, read, strict=True):
                 if location is None:
-                    if log.listed.find(ledger_id) is not None:
+                    if log.ledger_list.find(ledger_id) is not None:
                         # A trimmed ledger leaves the list before it is deleted.
                         raise BrokerError(
                             ErrorCode.PERSISTENCE_ERROR,
@@ -104,9 +104,9 @@ class LedgerLocations:
 
     def _cache(self, ledger_id: int, metadata: LedgerMetadata) -> LedgerLocation:
         location = LedgerLocation(
-            metadata.striping, metadata.fragments, metadata.closed, self._client.clock.monotonic()
+            metadata.striping, metadata.fragments, metadata.is_closed, self._client.clock.monotonic()
         )
-        if metadata.closed:
+        if metadata.is_closed:
             self._known[ledger_id] = location
             if len(self._known) > _MAX_CACHED:
                 del self._known[next(iter(self._known))]

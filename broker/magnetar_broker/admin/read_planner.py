@@ -20,19 +20,19 @@ from typing import Final, TypeVar
 from magnetar_bookie.read.record import BadRecord, check_record, extract_entry
 from magnetar_broker.admin.ledger_locations import LedgerLocation, LedgerLocations
 from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
+from magnetar_broker.managed_ledger.chunk_lookback import (
+    find_first_held,
+    find_needed_start,
+    is_all_deleted_before,
+    plan_pieces_before,
+)
 from magnetar_broker.managed_ledger.entry_search import Boundary, EntryFacts
-from magnetar_broker.managed_ledger.log_entry import log_entry
+from magnetar_broker.managed_ledger.log_entry import decode_log_entry
 from magnetar_broker.managed_ledger.lost_entry_facts import facts_of_lost
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
-from magnetar_broker.managed_ledger.message_position import MessagePosition, end_of, is_deleted
+from magnetar_broker.managed_ledger.message_position import MessagePosition, find_end, is_deleted
 from magnetar_broker.managed_ledger.position import EARLIEST, Position
 from magnetar_broker.managed_ledger.read_plan import MAX_PIECES, LogPlan, PlanLimits, PlannedPiece, make_plan
-from magnetar_broker.managed_ledger.read_plan_before import (
-    held_from,
-    needed_from,
-    nothing_is_left_before,
-    pieces_before,
-)
 from magnetar_protos import reading_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.errors import WireError
@@ -81,7 +81,7 @@ class ReadPlanner:
         for position in (start, stop):
             if position is not None and 0 < position.ledger_id <= log.floor:
                 return pb.PlanAnswer(incarnation=log.incarnation, other_incarnation=True)
-        if max(start, stop or start) > end_of(log.listed):
+        if max(start, stop or start) > find_end(log.ledger_list):
             # The reader knows messages that this broker does not know: another one may have stored them.
             await log.check_current()
         from_ledger_id, until_ms = self._held_from(log, start, request), 0
@@ -93,8 +93,8 @@ class ReadPlanner:
         for _ in range(_ATTEMPTS):
             limits = PlanLimits(request.max_messages, request.max_bytes, pieces)
             try:
-                plan = await self.run_rule(log, make_plan(log.listed, start, stop, limits, self._known.get))
-                if plan.pieces and is_deleted(log.listed, plan.start):
+                plan = await self.run_rule(log, make_plan(log.ledger_list, start, stop, limits, self._known.get))
+                if plan.pieces and is_deleted(log.ledger_list, plan.start):
                     continue
                 answer = await self._answer(log, plan, from_ledger_id, request)
             except Deleted:
@@ -103,16 +103,18 @@ class ReadPlanner:
                 pieces = max(1, pieces // 8)
                 continue
             answer.lease_until_ms = until_ms
-            answer.trimmed = log.listed.trimmed_up_to != EARLIEST
-            answer.needed_from.CopyFrom(message_of(needed_from(log.listed, from_ledger_id, plan.start)))
+            answer.trimmed = log.ledger_list.trimmed_up_to != EARLIEST
+            answer.needed_from.CopyFrom(message_of(find_needed_start(log.ledger_list, from_ledger_id, plan.start)))
             return answer
         raise BrokerError(
             ErrorCode.SERVICE_NOT_READY, f"{log.name} is being trimmed faster than it can be planned: try again"
         )
 
     def _held_from(self, log: ManagedLedger, start: MessagePosition, request: pb.PlanRequest) -> int:
-        position = log.listed.at_or_after(start.position) or end_of(log.listed).position
-        return held_from(log.listed, position, min(request.before_ledgers, _MAX_BEFORE), request.before_bytes)
+        position = log.ledger_list.at_or_after(start.position) or find_end(log.ledger_list).position
+        return find_first_held(
+            log.ledger_list, position, min(request.before_ledgers, _MAX_BEFORE), request.before_bytes
+        )
 
     async def run_rule(self, log: ManagedLedger, rule: Generator[Position, EntryFacts, R]) -> R:
         """Run the rule on the entries that it requests, and return its result. Raises `Deleted`, `BrokerError`."""
@@ -120,7 +122,7 @@ class ReadPlanner:
         async def look(position: Position) -> EntryFacts:
             found = await _look(log, position)
             if found is None:
-                found = await _run_rule(facts_of_lost(log.listed, position), partial(_look, log))
+                found = await _run_rule(facts_of_lost(log.ledger_list, position), partial(_look, log))
             return found
 
         return await _run_rule(rule, look)
@@ -151,9 +153,9 @@ class ReadPlanner:
         self._remember(*plan.back)
         before: list[PlannedPiece] = []
         if request.before_ledgers:
-            before = pieces_before(log.listed, from_ledger_id, first, plan.front)
+            before = plan_pieces_before(log.ledger_list, from_ledger_id, first, plan.front)
             reached = Position(before[0].ledger_id, before[0].first_entry_id) if before else first
-            answer.deleted_before = nothing_is_left_before(log.listed, reached)
+            answer.deleted_before = is_all_deleted_before(log.ledger_list, reached)
         ledger_ids = list(dict.fromkeys(piece.ledger_id for piece in itertools.chain(before, plan.pieces)))
         locations = await self._locations.find(log, ledger_ids, fresh=request.fresh)
         if locations is None:
@@ -194,8 +196,8 @@ async def _look(log: ManagedLedger, position: Position) -> EntryFacts | None:
     """Return an entry's facts; None: it is lost, or damaged on all bookies. Raises `Deleted`, `BrokerError`."""
     facts = None
     with contextlib.suppress(LostEntry, DamagedEntry):
-        facts = _facts(position, await log.record_at(position))
-    if not log.listed.holds(position):
+        facts = _facts(position, await log.read_record(position))
+    if not log.ledger_list.holds(position):
         # A bookie still returns an entry for a while after its ledger has left the list, which the rule reads.
         raise Deleted
     return facts
@@ -206,7 +208,7 @@ def _facts(position: Position, record: bytes | None) -> EntryFacts:
         raise Deleted
     try:
         header = check_record(record, position.ledger_id, position.entry_id)
-        entry = log_entry(position, extract_entry(record))
+        entry = decode_log_entry(position, extract_entry(record))
     except (BadRecord, WireError) as error:
         raise DamagedEntry(position, error) from error
     size = len(entry.stored)

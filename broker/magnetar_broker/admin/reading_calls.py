@@ -12,7 +12,7 @@ from magnetar_broker.admin.read_planner import ReadPlanner, message_of, position
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
-from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, end_of, first_of
+from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, find_end, find_first
 from magnetar_broker.managed_ledger.readable_entry import read_if_readable
 from magnetar_broker.topics.client_positions import is_of_another_incarnation, make_incarnation_error
 from magnetar_broker.topics.progress_subscription import ProgressOwner
@@ -147,12 +147,12 @@ async def _find_position(log: ManagedLedger, at: StartAt) -> MessagePosition:
     """Return the position of `at`, or the next one that the log has (still or already). Raises `BrokerError`."""
     match at.WhichOneof("at"):
         case "earliest":
-            return first_of(log.listed)
+            return find_first(log.ledger_list)
         case "latest":
-            return end_of(log.listed)
+            return find_end(log.ledger_list)
         case "time_ms":
-            found = MessagePosition(*await log.first_at_time(at.time_ms))
-            return min(max(found, first_of(log.listed)), end_of(log.listed))
+            found = MessagePosition(*await log.find_first_at_time(at.time_ms))
+            return min(max(found, find_first(log.ledger_list)), find_end(log.ledger_list))
         case "place":
             return await _find_after_message(log, at)
         case _:
@@ -164,7 +164,7 @@ async def _find_position(log: ManagedLedger, at: StartAt) -> MessagePosition:
 async def _find_after_message(log: ManagedLedger, at: StartAt) -> MessagePosition:
     named = at.place
     if named.ledger_id < 0 or named.entry_id < 0:
-        return first_of(log.listed)
+        return find_first(log.ledger_list)
     found = MessagePosition(named.ledger_id, named.entry_id, max(0, named.batch_index))
     if found != BEFORE_ALL and is_of_another_incarnation(log, named.ledger_id):
         raise make_incarnation_error(log, found.position)
@@ -172,7 +172,7 @@ async def _find_after_message(log: ManagedLedger, at: StartAt) -> MessagePositio
         found = (
             MessagePosition(*found.position.next) if named.batch_index < 0 else found._replace(batch_index=found[2] + 1)
         )
-    found = min(max(found, first_of(log.listed)), end_of(log.listed))
+    found = min(max(found, find_first(log.ledger_list)), find_end(log.ledger_list))
     if found.batch_index:
         entry = await read_if_readable(log, found.position)
         if entry is not None and found.batch_index >= entry.messages:

@@ -130,12 +130,12 @@ class SubscriptionCalls:
                 continue
             for entry in read:
                 start = Position(entry.position.ledger_id, entry.position.entry_id + 1)
-                if cursor.acknowledged(entry.position) or len(answer.entries) == request.entries:
+                if cursor.is_acknowledged(entry.position) or len(answer.entries) == request.entries:
                     continue
                 size += len(entry.stored)
                 if answer.entries and size > _MAX_PEEKED_BYTES:
                     return answer
-                done = cursor.acknowledged_messages(entry.position)
+                done = cursor.get_acknowledged_messages(entry.position)
                 answer.entries.add(
                     ledger_id=entry.position.ledger_id,
                     entry_id=entry.position.entry_id,

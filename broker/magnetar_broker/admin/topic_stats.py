@@ -49,10 +49,10 @@ async def describe_topic(topic: Topic) -> pb.TopicStats:
         messages_ever=topic.log.next_index,
         pending_bytes=topic.log.pending_bytes,
         waiting_for=log.waiting_for,
-        lost_entries=topic.log.lost.count,
+        lost_entries=topic.log.lost_entries.count,
         lost=[
             pb.LostEntry(ledger_id=position.ledger_id, entry_id=position.entry_id, reason=reason)
-            for position, reason in topic.log.lost.list_known()[:_MAX_LOST_SHOWN]
+            for position, reason in topic.log.lost_entries.list_known()[:_MAX_LOST_SHOWN]
         ],
         producers=[_producer(producer) for producer in topic.producers()[:_MAX_SHOWN]],
     )
@@ -112,7 +112,7 @@ def describe_log(topic: Topic) -> pb.InternalStats:
         last=_position(topic.log.last),
         ledgers=[
             pb.LedgerStats(
-                ledger_id=ledger.ledger_id, entries=ledger.entries, bytes=ledger.length_bytes, closed=ledger.closed
+                ledger_id=ledger.ledger_id, entries=ledger.entries, bytes=ledger.length_bytes, closed=ledger.is_closed
             )
             for ledger in shown
         ],
@@ -122,13 +122,15 @@ def describe_log(topic: Topic) -> pb.InternalStats:
                 name=cursor.name,
                 mark_delete=_position(cursor.mark_delete),
                 saved_mark_delete=_position(cursor.saved_mark_delete),
-                open_entries=cursor.open_entries(),
+                open_entries=cursor.count_unacknowledged(),
             )
-            for cursor in topic.cursors.durable()[:_MAX_SHOWN]
+            for cursor in topic.cursors.durable_cursors()[:_MAX_SHOWN]
         ]
         + [
-            pb.CursorStats(name=one.name, mark_delete=_position(one.place), saved_mark_delete=_position(one.place))
-            for one in topic.cursors.unopened()[:_MAX_SHOWN]
+            pb.CursorStats(
+                name=one.name, mark_delete=_position(one.mark_delete), saved_mark_delete=_position(one.mark_delete)
+            )
+            for one in topic.cursors.unopened_cursors()[:_MAX_SHOWN]
         ],
         leases=[
             pb.LeaseStats(

@@ -29,14 +29,19 @@ from magnetar_broker.managed_ledger.position import EARLIEST, Position
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 
-__all__ = ["MAX_BATCH_BYTES", "AckState", "LogPlaces", "Unsaved"]
+__all__ = ["MAX_BATCH_BYTES", "AckState", "LedgerRange", "LogPositions", "PartialBatch", "Unsaved"]
+
+# Entries of one ledger: ledger id, first and last entry id.
+LedgerRange = tuple[int, int, int]
+# Some messages of one batch: its position, the messages as bits (bit i: message i), and the batch's size.
+PartialBatch = tuple[Position, int, int]
 
 # What a cursor holds of batches that are acknowledged in part. Two hundred thousand of a thousand messages each have
 # less than half of it.
 MAX_BATCH_BYTES: Final = 67_108_864
 
 
-class LogPlaces(Protocol):
+class LogPositions(Protocol):
     """What is asked of the log; see `managed_ledger.interface.Log`."""
 
     @property
@@ -79,7 +84,7 @@ class AckState:
         "unsaved",
     )
 
-    def __init__(self, log: LogPlaces, mark_delete: Position, *, durable: bool = False) -> None:
+    def __init__(self, log: LogPositions, mark_delete: Position, *, durable: bool = False) -> None:
         self._log = log
         self.mark_delete = mark_delete
         self._entries: dict[int, EntrySet] = {}
@@ -99,20 +104,20 @@ class AckState:
 
     # ── what is known ──
 
-    def acknowledged(self, position: Position) -> bool:
+    def is_acknowledged(self, position: Position) -> bool:
         if position <= self.mark_delete:
             return True
         entries = self._entries.get(position.ledger_id)
         return entries is not None and position.entry_id in entries
 
-    def acknowledged_messages(self, position: Position) -> int:
+    def get_acknowledged_messages(self, position: Position) -> int:
         return self._messages(position)[0]
 
     def _messages(self, position: Position) -> tuple[int, int]:
         of_ledger = self._batches.get(position.ledger_id)
         return of_ledger.get(position.entry_id, (0, 0)) if of_ledger else (0, 0)
 
-    def first_open_after(self, position: Position) -> Position:
+    def find_unacknowledged_after(self, position: Position) -> Position:
         ledger_id, entry_id = max(position, self.mark_delete)
         while True:
             entries = self._entries.get(ledger_id)
@@ -123,7 +128,7 @@ class AckState:
                 return Position(ledger_id, place)
             ledger_id, entry_id = following, -1
 
-    def open_entries(self) -> int:
+    def count_unacknowledged(self) -> int:
         return max(0, self._log.entries_between(self.mark_delete, self._log.last) - self._acknowledged)
 
     @property
@@ -177,7 +182,7 @@ class AckState:
             known = sizes.get(position, 0) or self._messages(position)[1]
             if not known:
                 more += size // 8
-            elif known != size and not self.acknowledged(position):
+            elif known != size and not self.is_acknowledged(position):
                 raise BrokerError(
                     ErrorCode.INVALID_ARGUMENT,
                     f"entry {position} was acknowledged as a batch of {known} messages before, but now of {size}",
@@ -194,7 +199,7 @@ class AckState:
         done = [
             position
             for position, bits, size in messages
-            if self.acknowledged(position) or self._acknowledge_some(position, bits, size)
+            if self.is_acknowledged(position) or self._acknowledge_some(position, bits, size)
         ]
         self._advance()
         return done
@@ -208,7 +213,7 @@ class AckState:
         if self.unsaved is not None:
             self.unsaved = Unsaved(reset=True)
 
-    def log_was_trimmed(self) -> None:
+    def drop_trimmed_ledgers(self) -> None:
         """What is known of ledgers that are gone is dropped; a mark-delete position in one of them moves on, once."""
         first = self._log.before_first
         if self.mark_delete < first:

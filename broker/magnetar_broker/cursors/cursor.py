@@ -1,85 +1,120 @@
-"""A cursor that nothing is kept of; and what it has in common with those that are durable."""
+"""A cursor: the position of one subscription in a topic's log, and the acknowledgements after it."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 
-from magnetar_broker.cursors.ack_state import AckState
-from magnetar_broker.managed_ledger.interface import EntriesOf, MessagesOf
+from magnetar_broker.cursors.ack_state import AckState, LedgerRange, PartialBatch
 from magnetar_broker.managed_ledger.position import Position
 
-__all__ = ["BaseCursor", "TransientCursor"]
+__all__ = ["Cursor", "TransientCursor"]
 
 
-class BaseCursor:
-    """All that needs no disk."""
+class Cursor(ABC):
+    """What durable and transient cursors have in common: the rules of ack_state.py.
+
+    Changes take effect at once. `wait_until_saved` returns when they are durable.
+    """
 
     __slots__ = ("__weakref__", "_state", "name", "properties", "waiting_for")
 
-    durable = False
+    is_durable = False
 
     def __init__(self, name: str, state: AckState, properties: Mapping[str, str]) -> None:
         self.name = name
         self.properties = properties
+        # Why the last save takes long; empty: it does not.
         self.waiting_for = ""
         self._state = state
 
     @property
     def mark_delete(self) -> Position:
+        """The mark-delete position: all entries up to and including it are acknowledged."""
         return self._state.mark_delete
 
     @property
+    @abstractmethod
+    def saved_mark_delete(self) -> Position:
+        """The durable part of `mark_delete`; entries up to it are not needed any more. Transient: `mark_delete`."""
+
+    @property
     def has_holes(self) -> bool:
+        """Whether entries or messages after `mark_delete` are acknowledged individually."""
         return self._state.has_holes
 
     @property
     def moves(self) -> int:
+        """Number of calls of `move_to`, saved with them. It begins at a random number for each new cursor."""
         return self._state.moves
 
     @property
     def take_overs(self) -> int:
+        """Number of times that another consumer became active. Saved with the next acknowledgement, not by itself."""
         return self._state.take_overs
 
-    def taken_over(self) -> None:
+    def record_takeover(self) -> None:
         self._state.take_overs += 1
 
-    def acknowledged(self, position: Position) -> bool:
-        return self._state.acknowledged(position)
+    def is_acknowledged(self, position: Position) -> bool:
+        """Whether the whole entry is acknowledged."""
+        return self._state.is_acknowledged(position)
 
-    def acknowledged_messages(self, position: Position) -> int:
-        return self._state.acknowledged_messages(position)
+    def get_acknowledged_messages(self, position: Position) -> int:
+        """Return a batch's acknowledged messages as bits. 0: none of them, or the whole entry."""
+        return self._state.get_acknowledged_messages(position)
 
-    def first_open_after(self, position: Position) -> Position:
-        return self._state.first_open_after(position)
+    def find_unacknowledged_after(self, position: Position) -> Position:
+        """Return the first unacknowledged position after this one. The log may not have an entry there (yet)."""
+        return self._state.find_unacknowledged_after(position)
 
-    def open_entries(self) -> int:
-        return self._state.open_entries()
+    def count_unacknowledged(self) -> int:
+        """Return the number of unacknowledged entries in the log: the backlog."""
+        return self._state.count_unacknowledged()
 
-    def acknowledge(self, entries: Iterable[EntriesOf], messages: Sequence[MessagesOf] = ()) -> list[Position]:
+    def acknowledge(self, entries: Iterable[LedgerRange], messages: Sequence[PartialBatch] = ()) -> list[Position]:
+        """Acknowledge entries, and messages of batches. Return which of these batches are wholly acknowledged now.
+
+        Positions that the log does not have are ignored. Raises `BrokerError`, and then nothing is acknowledged.
+        """
         before = self._state.changes
         done = self._state.acknowledge(entries, messages)
         if self._state.changes != before:
-            self._changed()
+            self._schedule_save()
         return done
 
     def acknowledge_up_to(self, position: Position, messages: int = 0, batch_size: int = 0) -> None:
+        """Acknowledge all entries up to and including this one; of a batch, only `messages` (bits) of this one.
+
+        Raises `BrokerError`, and then nothing is acknowledged.
+        """
         before = self._state.changes
         self._state.acknowledge_up_to(position, messages, batch_size)
         if self._state.changes != before:
-            self._changed()
+            self._schedule_save()
 
-    def log_was_trimmed(self) -> None:
+    def drop_trimmed_ledgers(self) -> None:
+        """Move `mark_delete` behind the ledgers that the log has deleted, and forget acknowledgements in them."""
         before = self._state.changes
-        self._state.log_was_trimmed()
+        self._state.drop_trimmed_ledgers()
         if self._state.changes != before:
-            self._changed()
+            self._schedule_save()
 
-    def _changed(self) -> None:
-        """There is more to save than before."""
+    @abstractmethod
+    async def wait_until_saved(self) -> None:
+        """Return when all acknowledgements made before this call are durable. Raises `BrokerError`."""
+
+    @abstractmethod
+    async def move_to(self, position: Position) -> None:
+        """Acknowledge everything up to this position, and nothing after it: a seek. Return when that is durable."""
+
+    @abstractmethod
+    def _schedule_save(self) -> None:
+        """Have the changes saved soon, also if no caller waits for it."""
 
 
-class TransientCursor(BaseCursor):
-    """Gone with whoever holds it."""
+class TransientCursor(Cursor):
+    """A cursor in memory only: of a reader, or of another subscription that is not durable."""
 
     __slots__ = ()
 
@@ -87,8 +122,11 @@ class TransientCursor(BaseCursor):
     def saved_mark_delete(self) -> Position:
         return self._state.mark_delete
 
-    async def saved(self) -> None:
-        """At once."""
+    async def wait_until_saved(self) -> None:
+        """Return at once."""
 
     async def move_to(self, position: Position) -> None:
         self._state.move_to(position)
+
+    def _schedule_save(self) -> None:
+        """Save nothing."""

@@ -1,15 +1,15 @@
-"""The nodes of a topic's cursors in the metadata store, as one broker's life of the topic changes them.
+"""The nodes of a topic's cursors in the metadata store, as the topic's owner changes them.
 
 Theory of operation
 -------------------
-A broker that opens the cursors claims them: it writes a life of its own into the table's node. From then on each change
+A broker that opens the cursors claims them: it writes its owner epoch into the table's node. From then on each change
 of a cursor's node is one transaction with a check that the table's node is still at that version. So a broker that was
 replaced, and does not know it yet, creates no cursor, points none at another ledger, and deletes none: its successor
 has read the nodes before and would not see the change. Its acknowledgements fail, since the successor fences the
 ledgers that it reads. All changes before the claim are visible to reads after it.
 
-No other broker changes a cursor's node, so a change is refused unless the node has the bytes that this life has read or
-written last.
+No other broker changes a cursor's node, so a change is refused unless the node has the bytes that this owner
+has read or written last.
 
 A topic can be deleted and created again under the same name, and a new node has the same versions as the old one had.
 So the version alone does not identify the table's node or a cursor's node: each transaction also checks that the node
@@ -18,8 +18,8 @@ of the topic's incarnation exists (topic_node.py).
 A cursor's node that compare_and_set.py can't decode is damage of that cursor alone. Only an administrator's reset or
 deletion changes it: it is replaced or deleted at the version that was read, whatever it holds.
 
-The table's node holds nothing but a life, so one that can't be decoded loses nothing. A claim logs its bytes and
-replaces it at the version that was read. The new version refuses every earlier life, as that of any claim does.
+The table's node holds nothing but the owner's epoch, so one that can't be decoded loses nothing. A claim logs its bytes
+and replaces it at the version that was read. The new version refuses every earlier owner, as that of any claim does.
 
 A change raises the broker's errors. `TopicUnloaded`: another broker has claimed the cursors, or the outcome is unknown.
 `BrokerError` METADATA_ERROR: nothing was done; try again.
@@ -55,11 +55,11 @@ _log = logging.getLogger(__name__)
 # How many bytes of a node that can't be decoded are logged.
 LOGGED_BYTES: Final = 1_024
 
-_LIFE_BYTES: Final = 16
+_OWNER_EPOCH_BYTES: Final = 16
 
 
 class KnownNode:
-    """A cursor's node as this life has read or written it last."""
+    """A cursor's node as this owner has read or written it last."""
 
     __slots__ = ("foreign", "ledger_id", "left_ledgers", "stored", "undecoded")
 
@@ -115,37 +115,39 @@ class CursorNodes:
     async def claim(
         self,
         incarnation: str,
-        still_ours: Callable[[], Sequence[Check]],
-        seen: compare_and_set.StoredValue | None = None,
+        ownership_checks: Callable[[], Sequence[Check]],
+        prefetched: compare_and_set.StoredValue | None = None,
     ) -> None:
-        """Claim the cursors of this incarnation of the topic for this life. `seen` is the table's node as it was read
-        before.
+        """Claim the cursors of this incarnation of the topic for this owner. `prefetched` is the table's node as it was
+        read before.
 
-        `still_ours` returns checks that hold while the topic is this life's: a claim that came late would create the
-        node of a deleted topic again, empty, or claim the cursors of a later topic of that name.
+        `ownership_checks` returns checks that hold while the topic is this owner's: a claim that came late would create
+        the node of a deleted topic again, empty, or claim the cursors of a later topic of that name.
         """
         while True:
-            checks = still_ours()
+            checks = ownership_checks()
             try:
-                version = await self._write_life(checks, seen) or await self._write_life(checks)
+                version = await self._write_owner_epoch(checks, prefetched) or await self._write_owner_epoch(checks)
                 self._checks = (
                     Check(paths.cursors(self._topic), version),
                     Check(paths.incarnation(self._topic, incarnation), 0),
                 )
                 return
             except TopicUnloaded:
-                if still_ours() == checks:
+                if ownership_checks() == checks:
                     raise  # else the log has changed the topic's node meanwhile
 
-    async def _write_life(self, checks: Sequence[Check], seen: compare_and_set.StoredValue | None = None) -> int:
-        """Write this life into the table's node. Returns the node's version.
+    async def _write_owner_epoch(
+        self, checks: Sequence[Check], prefetched: compare_and_set.StoredValue | None = None
+    ) -> int:
+        """Write the owner epoch into the table's node. Returns the node's version.
 
         0 is no version to check: a node that the store creates as the parent of a cursor's node has it, too. After the
         topic was deleted such a node would pass the check of a broker that does not know it yet.
         """
-        node = CursorTableNode(life=self._randomness.token(_LIFE_BYTES)).SerializeToString()
+        node = CursorTableNode(life=self._randomness.token(_OWNER_EPOCH_BYTES)).SerializeToString()
         try:
-            stored = await self._compare_and_set(paths.cursors(self._topic), lambda _: node, checks, seen)
+            stored = await self._compare_and_set(paths.cursors(self._topic), lambda _: node, checks, prefetched)
         except ForeignValue as error:
             return await self._replace_undecodable_table(node, checks, error)
         except MetadataError as error:
@@ -161,7 +163,7 @@ class CursorNodes:
         except MetadataError as error:
             raise _translate_error(error, self._topic) from error
         if node is None or _decodes(node):
-            return await self._write_life(checks)
+            return await self._write_owner_epoch(checks)
         value = compare_and_set.encode_first_value(payload, self._randomness)
         await self._change_undecoded(Put(path, value, node.version), checks)
         _log.error(
@@ -267,10 +269,10 @@ class CursorNodes:
         path: str,
         update: Callable[[bytes | None], bytes | compare_and_set.UpdateAction],
         checks: Sequence[Check],
-        seen: compare_and_set.StoredValue | None = None,
+        prefetched: compare_and_set.StoredValue | None = None,
     ) -> compare_and_set.StoredValue | None:
         try:
-            return await self._compare_and_set(path, update, checks, seen)
+            return await self._compare_and_set(path, update, checks, prefetched)
         except MetadataError as error:
             raise _translate_error(error, self._topic) from error
 
@@ -279,7 +281,7 @@ class CursorNodes:
         path: str,
         update: Callable[[bytes | None], bytes | compare_and_set.UpdateAction],
         checks: Sequence[Check],
-        seen: compare_and_set.StoredValue | None,
+        prefetched: compare_and_set.StoredValue | None,
     ) -> compare_and_set.StoredValue | None:
         return await compare_and_set.change(
             self._client.ledgers.store,
@@ -288,7 +290,7 @@ class CursorNodes:
             clock=self._clock,
             randomness=self._randomness,
             along=checks,
-            known=seen,
+            known=prefetched,
         )
 
 

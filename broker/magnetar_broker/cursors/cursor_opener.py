@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from magnetar_broker.cursors.ack_state import AckState, LogPlaces
+from magnetar_broker.cursors.ack_state import AckState, LogPositions
 from magnetar_broker.cursors.cursor_context import CursorContext
 from magnetar_broker.cursors.cursor_deletion import log_leaked_ledger
 from magnetar_broker.cursors.cursor_ledger import damaged_cursor, read_cursor_ledger
@@ -47,7 +47,7 @@ class CursorOpener:
     __slots__ = ("_ended", "_home", "_log", "_on_open", "_randomness", "_unopened")
 
     def __init__(
-        self, home: CursorContext, log: LogPlaces, randomness: Randomness, on_open: Callable[[DurableCursor], object]
+        self, home: CursorContext, log: LogPositions, randomness: Randomness, on_open: Callable[[DurableCursor], object]
     ) -> None:
         """`on_open` is called for each cursor, in the turn of the event loop in which it is open."""
         self._home = home
@@ -72,7 +72,7 @@ class CursorOpener:
 
     async def read_nodes(self) -> list[DurableCursor]:
         """Read all nodes and begin to open the cursors, once. Returns those whose deletion was begun in an earlier
-        life, for the caller to delete. Raises `BrokerError`."""
+        owner epoch, for the caller to delete. Raises `BrokerError`."""
         gate = asyncio.Semaphore(_OPENED_AT_ONCE)
         places = OpeningSlots(_OPENED_AT_ONCE, self._home.clock)
 
@@ -139,7 +139,7 @@ class CursorOpener:
 
     def _make_state(self, unopened: UnopenedCursor) -> AckState:
         """The state in the node; the ledger may have a later one."""
-        state = AckState(self._log, unopened.place, durable=True)
+        state = AckState(self._log, unopened.mark_delete, durable=True)
         state.moves, state.take_overs = unopened.known.node.moves, unopened.known.node.take_overs
         return state
 
@@ -150,7 +150,7 @@ class CursorOpener:
     def _keep_damaged(self, unopened: UnopenedCursor, problem: DamagedCursor) -> None:
         self._unopened[unopened.name] = unopened
         unopened.end_attempt(problem)
-        _log.error("%s; the log is retained from %s on for it", unopened.reason, unopened.place)
+        _log.error("%s; the log is retained from %s on for it", unopened.reason, unopened.mark_delete)
 
     def _not_opened_within(self, unopened: UnopenedCursor, seconds: float) -> BrokerError:
         return BrokerError(
@@ -211,7 +211,7 @@ class CursorOpener:
                     await asyncio.wait([task])
                 return await change()
             finally:
-                if self.find(unopened.name) is unopened and not unopened.damaged and self._ended is None:
+                if self.find(unopened.name) is unopened and not unopened.is_damaged and self._ended is None:
                     unopened.task = self._home.tasks.spawn(self._open(unopened))
 
         return await self._home.tasks.shielded(run())
@@ -256,7 +256,7 @@ class CursorOpener:
             unopened.end_attempt(error)
 
 
-def begin_state(log: LogPlaces, mark_delete: Position, randomness: Randomness) -> AckState:
+def begin_state(log: LogPositions, mark_delete: Position, randomness: Randomness) -> AckState:
     """The state of a cursor that begins at a position, or at the next one that the log still has.
 
     Its number of moves is drawn at random: a cursor of the same name that was there before had another one, and clients

@@ -1,16 +1,16 @@
-"""The durable cursors of one topic, in one broker's life of it: found, created, deleted, saved and closed.
+"""The durable cursors of one topic, as its owner has them: found, created, deleted, saved and closed.
 
 Opening them takes them from the broker that had them (cursor_nodes.py) and reads their nodes. Then the topic is served,
 and the cursors that have a ledger are opened in tasks (cursor_opener.py): a cursor that takes long, or is damaged,
-holds up its own subscription alone. Cursors whose deletion was begun in an earlier life are deleted. When a change
+holds up its own subscription alone. Cursors whose deletion was begun by an earlier owner are deleted. When a change
 finds that another broker has opened the cursors since, `on_lost` is called, once, and everything is refused from then
 on.
 
 Before the first durable cursor of a topic is created, the log records which ledgers were written without one
 (managed_ledger/retention_rules.py).
 
-Trimming keeps the log from `slowest_saved` on. A cursor that is being created counts from the call on, one that is
-being deleted until the metadata store has that, and one that is not open by the position in its node.
+Trimming keeps the log from `find_slowest_position` on. A cursor that is being created counts from the call on, one that
+is being deleted until the metadata store has that, and one that is not open by the position in its node.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
-from magnetar_broker.cursors.ack_state import AckState, LogPlaces
-from magnetar_broker.cursors.cursor import TransientCursor
+from magnetar_broker.cursors.ack_state import AckState, LogPositions
+from magnetar_broker.cursors.cursor import Cursor, TransientCursor
 from magnetar_broker.cursors.cursor_context import CursorContext
 from magnetar_broker.cursors.cursor_deletion import log_leaked_ledger
 from magnetar_broker.cursors.cursor_nodes import CursorNodes, KnownNode, point_node
@@ -32,7 +32,6 @@ from magnetar_broker.cursors.cursor_opener import CursorOpener, begin_state, fir
 from magnetar_broker.cursors.durable_cursor import DurableCursor
 from magnetar_broker.cursors.unopened_cursor import UnopenedCursor
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger.interface import Unopened
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.owned_tasks import OwnedTasks
@@ -62,7 +61,7 @@ class FirstCursorMark(Protocol):
     async def save_mark(self) -> None: ...
 
 
-class CursorLog(LogPlaces, Protocol):
+class CursorLog(LogPositions, Protocol):
     """The part of `interface.Log` that cursors need."""
 
     @property
@@ -72,8 +71,8 @@ class CursorLog(LogPlaces, Protocol):
     def incarnation(self) -> str: ...
 
     @property
-    def still_ours(self) -> Sequence[Check]:
-        """Checks of a transaction which hold only while the topic is this life's."""
+    def ownership_checks(self) -> Sequence[Check]:
+        """Checks of a transaction which hold only while the topic is this owner's."""
 
     @property
     def retention(self) -> FirstCursorMark: ...
@@ -139,7 +138,7 @@ class CursorTable:
         """`nodes` are claimed, if they are given. Raises `BrokerError`."""
         if nodes is None:
             nodes = CursorNodes(log.name, client, clock, randomness)
-            await nodes.claim(log.incarnation, lambda: log.still_ours)
+            await nodes.claim(log.incarnation, lambda: log.ownership_checks)
         table = cls(log, client, settings, clock, randomness, nodes)
         await table.open_all()
         return table
@@ -155,32 +154,32 @@ class CursorTable:
 
     # ── finding ──
 
-    def get(self, name: str) -> DurableCursor | None:
+    def get(self, name: str) -> Cursor | None:
         return self._cursors.get(name)
 
-    def durable(self) -> list[DurableCursor]:
+    def durable_cursors(self) -> Sequence[Cursor]:
         return list(self._cursors.values())
 
     def names(self) -> list[str]:
         return [*self._cursors, *self._opener.names()]
 
-    def unopened(self) -> Sequence[Unopened]:
+    def unopened_cursors(self) -> Sequence[UnopenedCursor]:
         return self._opener.unopened()
 
     async def wait_until_open(self, name: str, *, wait_again: bool = True) -> None:
         await self._opener.wait_until_open(name, wait_again=wait_again)
 
-    def slowest_saved(self) -> Position | None:
+    def find_slowest_position(self) -> Position | None:
         places = [cursor.saved_mark_delete for cursor in self._cursors.values()]
         places += self._making.values()
-        places += [unopened.place for unopened in self._opener.unopened()]
+        places += [unopened.mark_delete for unopened in self._opener.unopened()]
         return min(places, default=None)
 
-    def log_was_trimmed(self) -> None:
+    def drop_trimmed_ledgers(self) -> None:
         for cursor in self._cursors.values():
-            cursor.log_was_trimmed()
+            cursor.drop_trimmed_ledgers()
         for transient in list((self._transient or {}).values()):
-            transient.log_was_trimmed()
+            transient.drop_trimmed_ledgers()
 
     def tick(self, now: float) -> None:
         """Drop ledgers of idle cursors, and delete former ones. Called every now and then with the monotonic clock's
@@ -199,7 +198,7 @@ class CursorTable:
 
     # ── creating, moving, deleting ──
 
-    async def create(self, name: str, mark_delete: Position, properties: Mapping[str, str]) -> DurableCursor:
+    async def create(self, name: str, mark_delete: Position, properties: Mapping[str, str]) -> Cursor:
         self._check_open()
         _check_name(name)
         _check_properties(properties)
@@ -239,7 +238,7 @@ class CursorTable:
         finally:
             del self._making[name]
 
-    async def replace(self, name: str, mark_delete: Position) -> DurableCursor:
+    async def replace(self, name: str, mark_delete: Position) -> Cursor:
         """Move a cursor that is damaged, or can't be opened now, durably. Its other acknowledgements are lost.
 
         Raises `BrokerError`; then it is as before, and is being opened unless it is damaged.
@@ -256,7 +255,7 @@ class CursorTable:
             await cursor.delete_former_ledgers()
             return cursor
 
-    def create_transient(self, name: str, mark_delete: Position) -> TransientCursor:
+    def create_transient(self, name: str, mark_delete: Position) -> Cursor:
         state = AckState(self._log, mark_delete)
         state.settle()
         cursor = TransientCursor(name, state, {})
@@ -317,14 +316,14 @@ class CursorTable:
 
     # ── saving and closing ──
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         """Save everything before consumers are told that the topic is unloaded: acknowledgements are answered."""
 
-        async def settle(cursor: DurableCursor) -> None:
+        async def flush(cursor: DurableCursor) -> None:
             with suppress(BrokerError):  # the acknowledgements that wait are answered with it
-                await cursor.settle()
+                await cursor.flush()
 
-        await self._with_each(settle)
+        await self._with_each(flush)
 
     async def close(self) -> None:
         """Save everything, and close. Raises `BrokerError` where something could not be saved, and is closed then."""

@@ -41,13 +41,13 @@ from typing import Final
 from magnetar_bookie.errors import AddFailed, ClientClosed, LedgerError, LedgerNotClaimed, NotEnoughBookies
 from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
 from magnetar_broker.cursors.ack_state import AckState
-from magnetar_broker.cursors.cursor import BaseCursor
+from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.cursors.cursor_context import CursorContext
 from magnetar_broker.cursors.cursor_ledger import CursorLedger, delete_all_ledgers
 from magnetar_broker.cursors.cursor_nodes import KnownNode, point_node
 from magnetar_broker.cursors.cursor_record import encode_changes, encode_snapshot
+from magnetar_broker.cursors.ledger_pause import LedgerPause
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger.ledger_pause import LedgerPause
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.trimmer import delete_ledgers
 from magnetar_metadata.errors import MetadataError, SessionLost, StoreFull, Unavailable
@@ -62,7 +62,7 @@ _log = logging.getLogger(__name__)
 _MOST_LEFT_LEDGERS: Final = 4
 
 
-class DurableCursor(BaseCursor):
+class DurableCursor(Cursor):
     __slots__ = (
         "_deleter",
         "_home",
@@ -81,14 +81,14 @@ class DurableCursor(BaseCursor):
         "_waiting",
     )
 
-    durable = True
+    is_durable = True
 
     def __init__(
         self, home: CursorContext, name: str, state: AckState, properties: Mapping[str, str], known: KnownNode
     ) -> None:
         super().__init__(name, state, properties)
         self._home = home
-        # The node as this life has it; and the ledger that it points at, once this life has begun one.
+        # The node as this owner has it; and the ledger that it points at, once this owner has begun one.
         self._known = known
         self._ledger: CursorLedger | None = None
         self._ledger_pause = LedgerPause(home.clock, home.client.randomness)
@@ -119,12 +119,12 @@ class DurableCursor(BaseCursor):
     def _dirty(self) -> bool:
         return self._state.changes > self._saved_changes
 
-    def _changed(self) -> None:
+    def _schedule_save(self) -> None:
         if self._saver is None and self._timer is None and self._problem is None and not self._paused:
             delay_s = 1 / self._home.settings.managed_ledger_default_mark_delete_rate_limit
             self._timer = self._home.clock.call_later(delay_s, self._save)
 
-    async def saved(self) -> None:
+    async def wait_until_saved(self) -> None:
         if self._problem is not None:
             raise self._problem.again()
         if not self._dirty:
@@ -142,7 +142,7 @@ class DurableCursor(BaseCursor):
         self._state.move_to(position)
         self._saved_mark_delete = self.saved_mark_delete
         with self._ledger_pause.hurry():
-            await self.saved()
+            await self.wait_until_saved()
 
     def begin_deleting_former_ledgers(self) -> bool:
         """Begin to delete this cursor's former ledgers, unless there are none or they are being deleted. Returns
@@ -194,7 +194,7 @@ class DurableCursor(BaseCursor):
         if self._waiting:
             self._save()
         elif self._dirty:
-            self._changed()
+            self._schedule_save()
 
     def _save(self) -> None:
         self._cancel_timer()
@@ -228,7 +228,7 @@ class DurableCursor(BaseCursor):
         finally:
             self._saver = None
         if self._dirty:
-            self._changed()
+            self._schedule_save()
 
     async def _add_changes(self, ledger: CursorLedger) -> None:
         state = self._state
@@ -364,14 +364,14 @@ class DurableCursor(BaseCursor):
 
     # ── its end ──
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         """Save everything. A cursor without holes drops its ledger with that, so that no broker has to recover it."""
         with self._ledger_pause.hurry():
             while self._saver is not None:
                 await self._wait_for_saver()
             if self._problem is None and self._dirty:
                 if self._state.has_holes:
-                    await self.saved()
+                    await self.wait_until_saved()
                 else:
                     self._cancel_timer()
                     self._saver = self._home.tasks.spawn(self._rest())
@@ -388,7 +388,7 @@ class DurableCursor(BaseCursor):
                 await self._wait_for_saver()
             if self._problem is None:
                 if self._state.has_holes:
-                    await self.saved()
+                    await self.wait_until_saved()
                 elif self._dirty or self._known.ledger_id:
                     await self._leave_place()
         if self._problem is None and self._ledger is not None:

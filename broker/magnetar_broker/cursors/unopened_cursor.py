@@ -6,9 +6,9 @@
     damaged   Its node can't be decoded, or a record of its ledger is damaged on all bookies: `problem` is a
               `DamagedCursor`. It stays so until an administrator moves the cursor, or deletes it.
 
-Neither holds up any other subscription. The log is kept from `place` on, the mark-delete position in its node in the
-metadata store: that is at or before the cursor's own, so it keeps the entries that the subscription has not
-acknowledged. Of a node that can't be decoded nothing is known, and the whole log is kept.
+Neither delays other subscriptions. The log is retained from `mark_delete` on, the mark-delete position in the cursor's
+node in the metadata store. It is at or before the cursor's own, so all entries that the subscription has not
+acknowledged are retained. If the node can't be decoded, the whole log is retained.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = ["UnopenedCursor"]
 
 
 class UnopenedCursor:
-    __slots__ = ("_attempt_ended", "known", "name", "place", "places", "problem", "properties", "task")
+    __slots__ = ("_attempt_ended", "known", "mark_delete", "name", "places", "problem", "properties", "task")
 
     def __init__(self, name: str, known: KnownNode, places: OpeningSlots) -> None:
         node = known.node
         self.name = name
         self.known = known
-        self.place: Position = Position(node.mark_delete.ledger_id, node.mark_delete.entry_id)
+        self.mark_delete: Position = Position(node.mark_delete.ledger_id, node.mark_delete.entry_id)
         self.properties: Mapping[str, str] = dict(node.properties)
         # Why the last attempt failed; None: the first is in flight.
         self.problem: BrokerError | None = None
@@ -42,7 +42,7 @@ class UnopenedCursor:
         self._attempt_ended: asyncio.Future[None] | None = None
 
     @property
-    def damaged(self) -> bool:
+    def is_damaged(self) -> bool:
         return isinstance(self.problem, DamagedCursor)
 
     @property

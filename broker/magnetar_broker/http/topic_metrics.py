@@ -146,7 +146,7 @@ class TopicMetrics:
             backlog,
             topic.counters.refused_entries,
             topic.counters.failed_entries,
-            topic.log.lost.count,
+            topic.log.lost_entries.count,
             topic.log.pending_bytes,
             bool(log.waiting_for),
         ]

@@ -8,7 +8,7 @@ added to the last one. Three things decide together who may add:
 - **The life** in the node. Whoever opens the topic puts a number of its own there first. From then on nobody else
   changes the list (topic_node.py), so the list has no ledger that its owner does not know of.
 - **The fence** of the last ledger. Opening recovers it, unless it is known to be closed: who wrote it before can add
-  nothing more, and what that one was told is stored is below its end (opening.py).
+  nothing more, and what that one was told is stored is below its end (log_recovery.py).
 - **The close** of each ledger by its own writer. Failed adds are appended again only after that has been the one that
   counts (appender.py).
 
@@ -28,7 +28,7 @@ Storage is freed by whole ledgers, from the front, in steps of which each is dur
 rule which ledgers may be deleted, and what a topic without a durable subscription retains, is in
 managed_ledger/retention_rules.py; log_retention.py applies it. A topic is deleted in steps, too, which whoever meets it
 half deleted goes on with (deletion.py). Neither deletes what a reader past the broker has leased: that is told in
-managed_ledger/lease_rules.py, log_leases.py and, of topics that are gone, leased_remains.py. A topic is made with the
+managed_ledger/lease_rules.py, log_leases.py and, of topics that are gone, orphaned_ledgers.py. A topic is made with the
 leases that readers have on its namespace (managed_ledger/namespace_lease_rules.py).
 
 Theory of operation: the cursors

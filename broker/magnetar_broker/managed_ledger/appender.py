@@ -13,8 +13,8 @@ ledger begun, and the next ones take chunks as long as those before them got any
 
 When the writer fails, all that is pending is left to be decided, and the ledger is closed. If our close is the one that
 counts, what failed is not in the ledger and never will be: the same bytes go to the next ledger before anything else.
-If it is lost, or a ledger can't be made for another reason than one that passes (topic_ledgers.py), the topic is given
-up, and what is pending is unknown.
+If it is lost, or a ledger can't be made for another reason than one that passes (ledger_rollover.py), the topic is
+given up, and what is pending is unknown.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.append_queue import Append, AppendDone, AppendQueue
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
+from magnetar_broker.managed_ledger.ledger_rollover import LedgerRollover
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.log_entry import NewEntry
 from magnetar_broker.managed_ledger.position import Position
-from magnetar_broker.managed_ledger.topic_ledgers import TopicLedgers
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_wire.clock import Clock
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 
-__all__ = ["Appender", "Written"]
+__all__ = ["Appender", "CurrentLedger"]
 
 _log = logging.getLogger(__name__)
 
 
-class Written:
+class CurrentLedger:
     """The ledger that is written."""
 
     __slots__ = ("ended", "entries", "has_chunks", "length_bytes", "opened_at", "rolling", "takes_chunks", "writer")
@@ -102,14 +102,14 @@ class Appender:
         on_ended: Callable[[], object],
     ) -> None:
         self._node = node
-        self._ledgers = TopicLedgers(node, client, striping, clock)
+        self._ledgers = LedgerRollover(node, client, striping, clock)
         self._cached = cached
         self._rule = settings.roll_rule
         self._clock = clock
         self.queue = AppendQueue(
-            node.list.next_index, node.list.last_time_ms, settings.managed_ledger_max_pending_bytes
+            node.ledger_list.next_index, node.ledger_list.last_time_ms, settings.managed_ledger_max_pending_bytes
         )
-        self.written: Written | None = None
+        self.written: CurrentLedger | None = None
         # Why nothing is taken any more.
         self.ended: TopicUnloaded | None = None
         self.on_appended: Callable[[], object] | None = None
@@ -128,7 +128,7 @@ class Appender:
 
     @property
     def _list(self) -> LedgerList:
-        return self._node.list
+        return self._node.ledger_list
 
     @property
     def waiting_for(self) -> str:
@@ -200,12 +200,12 @@ class Appender:
         if rolls:
             self._roll(written)
 
-    def _room_made(self, written: Written) -> None:
+    def _room_made(self, written: CurrentLedger) -> None:
         """A bookie that the ledger needs has caught up."""
         if written is self.written and self.queue.waits:
             self._feed()
 
-    def _is_due(self, written: Written) -> bool:
+    def _is_due(self, written: CurrentLedger) -> bool:
         writer = written.writer
         return (
             self._rule.due(written.entries, written.length_bytes, self._age_s(written))
@@ -213,10 +213,10 @@ class Appender:
             or (writer.should_roll and written.entries > 0)
         )
 
-    def _age_s(self, written: Written) -> float:
+    def _age_s(self, written: CurrentLedger) -> float:
         return self._clock.monotonic() - written.opened_at
 
-    def _completed(self, written: Written, result: int | AddFailed, count: int) -> None:
+    def _completed(self, written: CurrentLedger, result: int | AddFailed, count: int) -> None:
         """Of the first appends that were sent and are not decided, so many."""
         if written is not self.written:
             return
@@ -240,7 +240,7 @@ class Appender:
         for entry, position in zip(entries, positions, strict=True):
             entry.position = position
         last, size = entries[-1], sum([len(entry.stored) for entry in entries])
-        self._list.confirmed(last.position, size, last.index, last.broker_time_ms, entries[0].broker_time_ms)
+        self._list.add_confirmed(last.position, size, last.index, last.broker_time_ms, entries[0].broker_time_ms)
         self._cached.add(entries)
         if not self._announced:
             self._announced = True
@@ -283,7 +283,7 @@ class Appender:
         if written is not None and not written.rolling and self._is_due(written):
             self._roll(written)
 
-    def _roll(self, written: Written) -> None:
+    def _roll(self, written: CurrentLedger) -> None:
         written.rolling = True
         self._drive_on()
 
@@ -310,7 +310,7 @@ class Appender:
                     if not written.rolling:
                         break
                     await self._close(written)
-                    if not self.queue.has_waiting and self._list.empty is not None:
+                    if not self.queue.has_waiting and self._list.empty_ledger_id is not None:
                         self._on_left_empty()
                 elif self.queue.has_waiting and not self._closing:
                     await self._open()
@@ -336,10 +336,10 @@ class Appender:
         if self.ended is not None:
             writer.abandon()
             return
-        self.written = written = Written(writer, self._clock.monotonic(), takes_chunks=chunks)
+        self.written = written = CurrentLedger(writer, self._clock.monotonic(), takes_chunks=chunks)
         writer.on_capacity = partial(self._room_made, written)
 
-    async def _close(self, written: Written) -> None:
+    async def _close(self, written: CurrentLedger) -> None:
         await self._ledgers.close(written.writer)
         self.queue.resend()
         self.written = None
@@ -383,7 +383,7 @@ class Appender:
         self.end(TopicUnloaded(f"topic {self._node.name} was closed by this broker"))
 
 
-def _end(written: Written) -> None:
+def _end(written: CurrentLedger) -> None:
     if written.ended is not None and not written.ended.done():
         written.ended.set_result(None)
 

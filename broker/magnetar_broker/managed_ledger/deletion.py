@@ -3,7 +3,7 @@
 From the moment when the node says DELETING no life changes it any more, and nobody opens the topic: who would, goes on
 with the deletion and then finds no topic. Cursors and ledgers go, then the pages that named ledgers, then the node. So
 at each moment either all that there still is can be found from the node, or there is nothing. Only what leases hold
-stays, and another node names it before (leased_remains.py).
+stays, and another node names it before (orphaned_ledgers.py).
 
 Several may be at it, and one of them be late: the others may have finished, and the topic be there again. So whatever
 is taken away below the node goes with a check that the node is still the one that was found.
@@ -22,8 +22,8 @@ from magnetar_broker import paths
 from magnetar_broker.cursors.cursor_deletion import delete_cursors
 from magnetar_broker.cursors.cursor_ledger import fence_ledger
 from magnetar_broker.errors import BrokerError, RequestNotStarted, TopicUnloaded
-from magnetar_broker.managed_ledger.leased_remains import leave_remains
 from magnetar_broker.managed_ledger.ledger_list import ForeignList, LedgerList
+from magnetar_broker.managed_ledger.orphaned_ledgers import record_leased_ledgers
 from magnetar_broker.managed_ledger.topic_node import decode_topic, page_path, read_pages
 from magnetar_broker.managed_ledger.trimmer import delete_ledgers
 from magnetar_metadata import compare_and_set
@@ -53,12 +53,13 @@ async def delete_topic(
     client: LedgerClient,
     clock: Clock,
     randomness: Randomness,
-    life: bytes | None = None,
+    owner_epoch: bytes | None = None,
     incarnation: str = "",
 ) -> None:
-    """Returns when there is nothing left of it, or nothing was there. With `life` it is begun only while that is the
-    topic's: else `RequestNotStarted`. With `incarnation` a later topic of that name is left alone: the one that was to
-    be deleted is gone (CHK-69).
+    """Delete the topic and everything of it, if it exists.
+
+    With `owner_epoch` the deletion is begun only while the topic has that epoch: else this raises `RequestNotStarted`.
+    With `incarnation` a later topic of the same name is left alone (CHK-69).
 
     Raises `MetadataError`, and `BrokerError` where something could not be deleted: then it is half deleted, and is
     served no more; the next attempt, or the next who opens the topic, goes on.
@@ -68,7 +69,7 @@ async def delete_topic(
     if stored is not None:
         found = decode_topic(path, stored.payload).incarnation
         if incarnation in ("", found):
-            await finish_deletion(name, found, client, clock, randomness, begin=True, life=life)
+            await finish_deletion(name, found, client, clock, randomness, begin=True, owner_epoch=owner_epoch)
 
 
 async def finish_deletion(
@@ -79,7 +80,7 @@ async def finish_deletion(
     randomness: Randomness,
     *,
     begin: bool = False,
-    life: bytes | None = None,
+    owner_epoch: bytes | None = None,
 ) -> None:
     """Of this incarnation, where it was begun, or with `begin` is to be. Raises what `delete_topic` does."""
     store, path = client.ledgers.store, paths.topic(name)
@@ -89,7 +90,7 @@ async def finish_deletion(
         node = None if payload is None else decode_topic(path, payload)
         if node is None or node.incarnation != incarnation or node.state == pb.DELETING or not begin:
             return LEAVE
-        if life is not None and node.life != life:
+        if owner_epoch is not None and node.life != owner_epoch:
             raise RequestNotStarted(
                 f"topic {name} was not deleted: it was reopened in the meantime, by this broker or another one"
             )
@@ -134,9 +135,11 @@ async def _delete_ledgers(
         listed = LedgerList.decode(node, await read_pages(client.ledgers.store, name, node))
     except ForeignList as error:
         raise ForeignValue(f"{paths.topic(name)!r}: {error}") from None
-    if listed.written is not None:
-        await fence_ledger(client, listed.written.ledger_id)
-    held = await leave_remains(name, node, [one.ledger_id for one in listed.ledgers], client, clock, randomness, checks)
+    if listed.open_ledger is not None:
+        await fence_ledger(client, listed.open_ledger.ledger_id)
+    held = await record_leased_ledgers(
+        name, node, [one.ledger_id for one in listed.ledgers], client, clock, randomness, checks
+    )
     # Leases that hold any hold all up to the last.
     not_held = listed.ledgers[: len(listed.ledgers) - len(held)]
     ledgers = [*listed.deleting, *(one.ledger_id for one in not_held)]

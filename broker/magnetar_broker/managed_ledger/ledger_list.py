@@ -44,7 +44,7 @@ class ForeignList(ValueError):
 @dataclass(slots=True)
 class ListedLedger:
     ledger_id: int
-    closed: bool = False
+    is_closed: bool = False
     # Those that may be read: of one that is written the confirmed ones.
     entries: int = 0
     length_bytes: int = 0
@@ -127,7 +127,7 @@ class LedgerList:
         ids = [listed.ledger_id for listed in self.ledgers]
         if any(later <= earlier for earlier, later in pairwise(ids)):
             raise ForeignList(f"the ledgers of topic {node.incarnation} are not in order")
-        if not all(listed.closed for listed in self.ledgers[:-1]):
+        if not all(listed.is_closed for listed in self.ledgers[:-1]):
             raise ForeignList(f"a ledger of topic {node.incarnation} before the last one is open")
         self._find_last()
         return self
@@ -139,9 +139,9 @@ class LedgerList:
         return Position(self.ledgers[0].ledger_id, -1) if self.ledgers else self.trimmed_up_to
 
     @property
-    def written(self) -> ListedLedger | None:
+    def open_ledger(self) -> ListedLedger | None:
         """The last one, if it is not known to be closed."""
-        return self.ledgers[-1] if self.ledgers and not self.ledgers[-1].closed else None
+        return self.ledgers[-1] if self.ledgers and not self.ledgers[-1].is_closed else None
 
     def find(self, ledger_id: int) -> ListedLedger | None:
         at = bisect_left(self.ledgers, ledger_id, key=_ledger_id)
@@ -182,7 +182,7 @@ class LedgerList:
         found = self.at_or_after(Position(position.ledger_id, position.entry_id + 1))
         if found is not None:
             return found
-        written = self.written
+        written = self.open_ledger
         if written is not None:
             return Position(written.ledger_id, written.entries)
         return Position(self.last.ledger_id, self.last.entry_id + 1)
@@ -208,7 +208,7 @@ class LedgerList:
         """Yield the ledgers, from the front, that are closed and end at or before the position. The last one is left
         out if it is empty."""
         for listed in self.ledgers:
-            if not listed.closed or not listed.entries or listed.last > position:
+            if not listed.is_closed or not listed.entries or listed.last > position:
                 return
             yield listed
 
@@ -219,7 +219,7 @@ class LedgerList:
 
     # ── the last ledger ──
 
-    def confirmed(
+    def add_confirmed(
         self, position: Position, stored_bytes: int, index: int, time_ms: int, first_time_ms: int | None = None
     ) -> None:
         """More entries of the ledger that is written, up to this one. `first_time_ms`: of the first, where it is not
@@ -233,19 +233,19 @@ class LedgerList:
         written.last_time_ms = time_ms
         self.last = position
 
-    def recovered(self, entries: int, ends: LedgerEnds, length_bytes: int, closed_ms: int) -> None:
+    def set_recovered(self, entries: int, ends: LedgerEnds, length_bytes: int, closed_ms: int) -> None:
         """Record that the ledger of a former session is closed, with `entries` entries, at least one."""
         written = self.ledgers[-1]
         written.entries = entries
         written.length_bytes = length_bytes
         written.last_index, written.first_time_ms, written.last_time_ms = ends
         self.last = written.last
-        self.closed(closed_ms)
+        self.set_closed(closed_ms)
 
-    def closed(self, closed_ms: int) -> None:
+    def set_closed(self, closed_ms: int) -> None:
         """The ledger that was written is closed, at its last confirmed entry."""
         written = self.ledgers[-1]
-        written.closed = True
+        written.is_closed = True
         written.closed_ms = closed_ms
         if written.entries:
             self.next_index = written.last_index + 1
@@ -255,13 +255,13 @@ class LedgerList:
     def properties_at_close(self) -> dict[str, bytes]:
         """For the metadata of the last ledger, which its writer closes: what the list will say of it."""
         written = self.ledgers[-1]
-        return {LISTED: _encoded(replace(written, closed=True)).SerializeToString()}
+        return {LISTED: _encoded(replace(written, is_closed=True)).SerializeToString()}
 
     @property
-    def empty(self) -> int | None:
+    def empty_ledger_id(self) -> int | None:
         """The last ledger, if it was closed without an entry: the next change takes it off the list."""
         last = self.ledgers[-1] if self.ledgers else None
-        return last.ledger_id if last is not None and last.closed and not last.entries else None
+        return last.ledger_id if last is not None and last.is_closed and not last.entries else None
 
     # ── changes ──
 
@@ -342,7 +342,7 @@ def _listed(listed: pb.ListedLedger, rank: int) -> ListedLedger:
 
 
 def _encoded(listed: ListedLedger) -> pb.ListedLedger:
-    if not listed.closed:
+    if not listed.is_closed:
         return pb.ListedLedger(ledger_id=listed.ledger_id, chunks=listed.chunks)
     return pb.ListedLedger(
         ledger_id=listed.ledger_id,

@@ -10,7 +10,7 @@ from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.entry import Entry, decode_entry_metadata
 from magnetar_wire.errors import MalformedEntry
 
-__all__ = ["Chunk", "LogEntry", "NewEntry", "chunk_of", "facts_of", "log_entry"]
+__all__ = ["Chunk", "LogEntry", "NewEntry", "count_messages", "decode_log_entry", "get_chunk"]
 
 
 class Chunk(NamedTuple):
@@ -48,7 +48,7 @@ class LogEntry:
     chunk: Chunk | None = None
 
 
-def facts_of(entry: Entry) -> tuple[int, int]:
+def count_messages(entry: Entry) -> tuple[int, int]:
     """`messages` and `batch_size` of an entry that was taken apart."""
     if not entry.is_batch:
         return 1, 0
@@ -56,7 +56,7 @@ def facts_of(entry: Entry) -> tuple[int, int]:
     return max(size, 1), max(size, 1)
 
 
-def chunk_of(metadata: MessageMetadata) -> Chunk | None:
+def get_chunk(metadata: MessageMetadata) -> Chunk | None:
     """None where it is no chunk."""
     chunks = metadata.num_chunks_from_msg
     if chunks <= 1:
@@ -64,7 +64,7 @@ def chunk_of(metadata: MessageMetadata) -> Chunk | None:
     return Chunk(hash(metadata.uuid), metadata.chunk_id, metadata.chunk_id == chunks - 1)
 
 
-def log_entry(position: Position, stored: bytes) -> LogEntry:
+def decode_log_entry(position: Position, stored: bytes) -> LogEntry:
     """What is known of an entry that was read from a ledger, and whose record was checked by that.
 
     Raises `MalformedEntry` for bytes that no broker has stored.
@@ -80,5 +80,5 @@ def log_entry(position: Position, stored: bytes) -> LogEntry:
         batch_size,
         broker.index,
         broker.broker_timestamp,
-        chunk_of(metadata),
+        get_chunk(metadata),
     )

@@ -42,7 +42,7 @@ class LogRetention:
         self._give_up = give_up
         self._retention = NO_RETENTION if is_system_topic(node.name) else settings.retention_without_subscription
         # At most `unsubscribed_up_to` as it is in the node.
-        self._saved_mark = node.list.unsubscribed_up_to
+        self._saved_mark = node.ledger_list.unsubscribed_up_to
 
     def deletable(self, acknowledged: Position | None) -> Iterator[int]:
         """Yield the ledgers that a trim may delete now. Durable subscriptions have acknowledged everything up to
@@ -54,18 +54,18 @@ class LogRetention:
         return self._not_leased(Position(ledger_id, LATEST.entry_id), NO_RETENTION)
 
     def _not_leased(self, acknowledged: Position | None, retention: RetentionWithoutSubscription) -> Iterator[int]:
-        found = deletable_ledgers(self._node.list, acknowledged, retention, self._clock.time_ms())
+        found = deletable_ledgers(self._node.ledger_list, acknowledged, retention, self._clock.time_ms())
         return takewhile(lambda ledger_id: not self._leases.hold(ledger_id), found)
 
     def mark_unsubscribed(self) -> None:
         """Raise the mark to the last ledger. Called where a durable cursor is about to be created and there is none."""
         if self._retention != NO_RETENTION:
-            self._node.list.mark_unsubscribed()
+            self._node.ledger_list.mark_unsubscribed()
 
     async def save_mark(self) -> None:
         """Make the mark durable. Called before the cursor is. Raises `BrokerError`."""
         try:
-            while (mark := self._node.list.unsubscribed_up_to) > self._saved_mark:
+            while (mark := self._node.ledger_list.unsubscribed_up_to) > self._saved_mark:
                 await self._node.change(ListChange())
                 self._saved_mark = max(self._saved_mark, mark)
         except TopicUnloaded as error:

@@ -20,19 +20,19 @@ from magnetar_broker.managed_ledger.append_queue import AppendDone
 from magnetar_broker.managed_ledger.appender import Appender
 from magnetar_broker.managed_ledger.deletion import delete_topic, topic_exists
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
+from magnetar_broker.managed_ledger.entry_reader import EntryReader
 from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListedLedger
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.log_entry import LogEntry, NewEntry
 from magnetar_broker.managed_ledger.log_leases import LogLeases
+from magnetar_broker.managed_ledger.log_recovery import recover_log
 from magnetar_broker.managed_ledger.log_retention import LogRetention
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.managed_ledger.lost_entry_facts import nearest_readable
-from magnetar_broker.managed_ledger.opening import open_node
 from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.managed_ledger.prefetched_topic import PrefetchedTopic
 from magnetar_broker.managed_ledger.readable_entry import read_if_readable
-from magnetar_broker.managed_ledger.reading import LedgerReads
-from magnetar_broker.managed_ledger.seen_topic import SeenTopic
-from magnetar_broker.managed_ledger.time_search import first_at_time
+from magnetar_broker.managed_ledger.time_search import find_first_at_time
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.managed_ledger.trimmer import Trimmer
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
@@ -73,7 +73,7 @@ class ManagedLedger:
         "_trimming",
         "_writing",
         "leases",
-        "lost",
+        "lost_entries",
         "retention",
         "striping",
     )
@@ -89,11 +89,11 @@ class ManagedLedger:
         read_striping: Callable[[], Awaitable[Striping]] | None = None,
     ) -> None:
         # The entries that were found lost.
-        self.lost = lost or LostEntries(node.name)
+        self.lost_entries = lost or LostEntries(node.name)
         self._node = node
         self._client = client
         self._cached = CachedEntries(cache)
-        self._reads: LedgerReads | None = None
+        self._reads: EntryReader | None = None
         self._trimming = Trimmer(node, client, self._given_up)
         # That of the next ledgers, its cursors' too.
         self.striping = LedgerStriping(settings.striping, read_striping)
@@ -115,21 +115,23 @@ class ManagedLedger:
         *,
         create: bool,
         along: Sequence[Change] = (),
-        seen: SeenTopic | None = None,
-        claimed: Callable[[TopicNode], Awaitable[None]] | None = None,
+        prefetched: PrefetchedTopic | None = None,
+        on_claimed: Callable[[TopicNode], Awaitable[None]] | None = None,
         on_lost_entry: Callable[[], object] = lambda: None,
         read_striping: Callable[[], Awaitable[Striping]] | None = None,
     ) -> Self:
-        """Open the topic's log, and fence the broker that had it. `along` are changes in the transaction that creates
-        a new topic, `seen` are the nodes that were read ahead, and `claimed` is called as soon as the topic is this
-        life's. `on_lost_entry` is called for each entry that is found lost, now or later. `read_striping` returns what
-        holds instead of that of the settings by now, and is called while a ledger waits for bookies.
+        """Open the topic's log, and fence the broker that had it before.
+
+        `along` are changes in the transaction that creates a new topic, `prefetched` its nodes.
+        `on_claimed` is called as soon as no other broker can change the topic's node any more, `on_lost_entry` for each
+        entry that is found lost, now or later. `read_striping` returns the present striping of the namespace; it is
+        called while a ledger waits for bookies.
 
         Raises `BrokerError`: TOPIC_NOT_FOUND where there is none and `create` is false, SERVICE_NOT_READY where one of
         `along` was refused, METADATA_ERROR or PERSISTENCE_ERROR where it can't be opened now.
         """
         lost = LostEntries(name, on_lost_entry)
-        node = await open_node(
+        node = await recover_log(
             name,
             client,
             clock,
@@ -137,11 +139,11 @@ class ManagedLedger:
             lost,
             create=create,
             along=along,
-            seen=seen.log if seen is not None else None,
-            claimed=claimed,
+            prefetched=prefetched.log if prefetched is not None else None,
+            on_claimed=on_claimed,
         )
         self = cls(node, client, cache, settings, clock, lost, read_striping)
-        if self.has_rest:
+        if self.has_ledgers_to_delete:
             self._trimming.finish_soon()
         return self
 
@@ -152,35 +154,35 @@ class ManagedLedger:
         return self._node.name
 
     @property
-    def listed(self) -> LedgerList:
+    def ledger_list(self) -> LedgerList:
         """The list of ledgers. Only this log changes it."""
-        return self._node.list
+        return self._node.ledger_list
 
     @property
-    def life(self) -> bytes:
+    def owner_epoch(self) -> bytes:
         """The token in the topic's node while the topic is this life's."""
-        return self._node.life
+        return self._node.owner_epoch
 
     @property
     def incarnation(self) -> str:
-        return self._node.list.incarnation
+        return self._node.ledger_list.incarnation
 
     @property
     def floor(self) -> int:
-        return self._node.list.floor
+        return self._node.ledger_list.floor
 
     @property
-    def still_ours(self) -> Sequence[Check]:
+    def ownership_checks(self) -> Sequence[Check]:
         """Checks of a transaction which hold only while the topic is this life's."""
-        return self._node.still_ours
+        return self._node.ownership_checks
 
     @property
     def before_first(self) -> Position:
-        return self._node.list.before_first
+        return self._node.ledger_list.before_first
 
     @property
     def last(self) -> Position:
-        return self._node.list.last
+        return self._node.ledger_list.last
 
     @property
     def next_index(self) -> int:
@@ -189,13 +191,13 @@ class ManagedLedger:
     @property
     def closed_ledgers(self) -> int:
         """The number of closed ledgers. When it changes a trim may delete something."""
-        listed = self._node.list
-        return len(listed.ledgers) - (listed.written is not None)
+        listed = self._node.ledger_list
+        return len(listed.ledgers) - (listed.open_ledger is not None)
 
     @property
-    def has_rest(self) -> bool:
+    def has_ledgers_to_delete(self) -> bool:
         """Whether ledgers that are off the list, or empty, are not deleted yet: the next trim deletes them."""
-        return bool(self._node.list.deleting) or self._node.list.empty is not None
+        return bool(self._node.ledger_list.deleting) or self._node.ledger_list.empty_ledger_id is not None
 
     async def check_current(self) -> None:
         """Make sure that no other broker had opened the topic when this was called. So what `listed` says afterwards
@@ -213,18 +215,18 @@ class ManagedLedger:
 
     def ledger_end(self, ledger_id: int) -> int | None:
         """The last entry of a closed ledger in the list, -1 if it is empty; None: it is not closed, or not there."""
-        found = self._node.list.find(ledger_id)
-        return found.entries - 1 if found is not None and found.closed else None
+        found = self._node.ledger_list.find(ledger_id)
+        return found.entries - 1 if found is not None and found.is_closed else None
 
     def next_ledger(self, ledger_id: int) -> int | None:
         """The ledger in the list behind this one in the list; None: there is none, or this one is not there."""
-        return self._node.list.next_ledger(ledger_id)
+        return self._node.ledger_list.next_ledger(ledger_id)
 
     def first_after(self, position: Position) -> Position:
-        return self._node.list.first_after(position)
+        return self._node.ledger_list.first_after(position)
 
     def entries_between(self, after: Position, up_to: Position) -> int:
-        return self._node.list.entries_between(after, up_to)
+        return self._node.ledger_list.entries_between(after, up_to)
 
     @property
     def waiting_for(self) -> str:
@@ -232,7 +234,7 @@ class ManagedLedger:
         return self._writing.waiting_for
 
     def stats(self) -> ManagedLedgerStats:
-        listed, queue = self._node.list, self._writing.queue
+        listed, queue = self._node.ledger_list, self._writing.queue
         return ManagedLedgerStats(
             state=self._writing.state,
             waiting_for=self.waiting_for,
@@ -291,7 +293,7 @@ class ManagedLedger:
     def read_nowait(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry] | None:
         """As `Log` says. Raises `TopicUnloaded`."""
         self._check_open()
-        listed = self._node.list
+        listed = self._node.ledger_list
         place = listed.at_or_after(start)
         if place is None:
             return []
@@ -322,19 +324,19 @@ class ManagedLedger:
             at_hand = self.read_nowait(start, max_entries, max_bytes)
             if at_hand is not None:
                 return at_hand
-            place = self._node.list.at_or_after(start)
+            place = self._node.ledger_list.at_or_after(start)
             assert place is not None
-            found = self._node.list.find(place.ledger_id)
+            found = self._node.ledger_list.find(place.ledger_id)
             assert found is not None
             try:
                 return await self._ledger_reads().read(
-                    place, found, self.metadata_of(place.ledger_id), max_entries, max_bytes
+                    place, found, self.get_open_metadata(place.ledger_id), max_entries, max_bytes
                 )
             except UnreadableEntry as error:
-                self.lost.report(error)
+                self.lost_entries.report(error)
                 raise
             except (LedgerError, MetadataError) as error:
-                if self._node.list.find(place.ledger_id) is None:
+                if self._node.ledger_list.find(place.ledger_id) is None:
                     continue  # it was trimmed meanwhile
                 raise self._unreadable(place, error) from error
 
@@ -347,13 +349,13 @@ class ManagedLedger:
             entry = self._cached.get(position)
             if entry is not None:
                 found[position] = entry
-            elif self._node.list.holds(position):
+            elif self._node.ledger_list.holds(position):
                 missing.setdefault(position.ledger_id, []).append(position.entry_id)
         for ledger_id, entry_ids in missing.items():
             found.update(await self._read_some(ledger_id, sorted(dict.fromkeys(entry_ids))))
         return [found.get(position) for position in positions]
 
-    async def last_readable(self) -> LogEntry | None:
+    async def read_last_readable(self) -> LogEntry | None:
         """Return the last entry that can be read, or None. Raises `BrokerError`.
 
         Behind lost entries it is searched for as managed_ledger/lost_entry_facts.py says, ledger by ledger.
@@ -370,57 +372,59 @@ class ManagedLedger:
             except StopIteration as found:
                 if found.value is not None:
                     return cast("LogEntry", found.value)
-            place = self.listed.last_before(Position(place.ledger_id, 0))
+            place = self.ledger_list.last_before(Position(place.ledger_id, 0))
         return None
 
     async def read_stored(self, position: Position) -> LogEntry | None:
         """Read the entry from a bookie, not from the cache; None: there is none."""
         self._check_open()
-        if not self._node.list.holds(position):
+        if not self._node.ledger_list.holds(position):
             return None
         return (await self._read_some(position.ledger_id, [position.entry_id])).get(position)
 
     async def _read_some(self, ledger_id: int, entry_ids: list[int]) -> dict[Position, LogEntry]:
-        listed = self._node.list.find(ledger_id)
+        listed = self._node.ledger_list.find(ledger_id)
         if listed is None:
             return {}  # it was trimmed meanwhile
         try:
-            return await self._ledger_reads().read_some(listed, self.metadata_of(ledger_id), entry_ids)
+            return await self._ledger_reads().read_some(listed, self.get_open_metadata(ledger_id), entry_ids)
         except UnreadableEntry as error:
-            self.lost.report(error)
+            self.lost_entries.report(error)
             raise
         except (LedgerError, MetadataError) as error:
-            if self._node.list.find(ledger_id) is None:
+            if self._node.ledger_list.find(ledger_id) is None:
                 return {}
             raise self._unreadable(Position(ledger_id, entry_ids[0]), error) from error
 
-    async def record_at(self, position: Position) -> bytes | None:
+    async def read_record(self, position: Position) -> bytes | None:
         """The entry's record as a bookie has it; None: there is no such entry (any more). Raises `BrokerError`."""
         self._check_open()
-        if (listed := self.listed.find(position.ledger_id)) is None or not self.listed.holds(position):
+        if (listed := self.ledger_list.find(position.ledger_id)) is None or not self.ledger_list.holds(position):
             return None
         try:
-            return await self._ledger_reads().record(listed, self.metadata_of(position.ledger_id), position.entry_id)
+            return await self._ledger_reads().record(
+                listed, self.get_open_metadata(position.ledger_id), position.entry_id
+            )
         except (LedgerError, MetadataError) as error:
-            if self.listed.find(position.ledger_id) is None:
+            if self.ledger_list.find(position.ledger_id) is None:
                 return None  # it was trimmed meanwhile
             raise self._unreadable(position, error) from error
 
-    async def first_at_time(self, time_ms: int) -> Position:
+    async def find_first_at_time(self, time_ms: int) -> Position:
         """As `Log` says. Raises `BrokerError`."""
-        return await first_at_time(self, self.listed, time_ms)
+        return await find_first_at_time(self, self.ledger_list, time_ms)
 
     def _check_open(self) -> None:
         ended = self._writing.ended
         if ended is not None:
             raise ended.again()
 
-    def _ledger_reads(self) -> LedgerReads:
+    def _ledger_reads(self) -> EntryReader:
         if self._reads is None:
-            self._reads = LedgerReads(self._client, self._cached.read_ahead)
+            self._reads = EntryReader(self._client, self._cached.read_ahead)
         return self._reads
 
-    def metadata_of(self, ledger_id: int) -> LedgerMetadata | None:
+    def get_open_metadata(self, ledger_id: int) -> LedgerMetadata | None:
         """Return the metadata of the ledger that is being written, as its writer has them."""
         written = self._writing.written
         return written.writer.metadata if written is not None and written.writer.ledger_id == ledger_id else None
@@ -429,7 +433,7 @@ class ManagedLedger:
 
     def may_trim(self, up_to: Position | None) -> bool:
         """Whether `trim` would delete something."""
-        return self.has_rest or next(self.retention.deletable(up_to), None) is not None
+        return self.has_ledgers_to_delete or next(self.retention.deletable(up_to), None) is not None
 
     async def trim(self, up_to: Callable[[], Position | None]) -> bool:
         """Delete the closed ledgers that no durable subscription needs and that are not retained
@@ -445,17 +449,17 @@ class ManagedLedger:
         self._check_open()
         trimmed = await self._trimming.trim(deletable)
         if trimmed:
-            gone = self._node.list.trimmed_up_to
+            gone = self._node.ledger_list.trimmed_up_to
             self._cached.drop_up_to(gone)
             if self._reads is not None:
                 self._reads.forget_up_to(gone)
-            self.lost.forget_ledgers(gone.ledger_id)
+            self.lost_entries.forget_ledgers(gone.ledger_id)
         return trimmed
 
     async def truncate(self) -> None:
         """Delete all entries that were stored before this call, read or not, retained or not. Ledgers that leases hold
         are left to later trims. Raises `TopicUnloaded`."""
-        last = self._node.list.ledgers[-1].ledger_id if self._node.list.ledgers else -1
+        last = self._node.ledger_list.ledgers[-1].ledger_id if self._node.ledger_list.ledgers else -1
         await self._writing.roll()
         await self._trim(lambda: self.retention.deletable_up_to(last))
 
@@ -484,6 +488,6 @@ class ManagedLedger:
                 place = Position(place.ledger_id, error.entry_id)
             if error.is_lost:
                 lost = LostEntry(place, error)
-                self.lost.report(lost)
+                self.lost_entries.report(lost)
                 return lost
         return BrokerError(ErrorCode.PERSISTENCE_ERROR, f"entry {place} can't be read now: {error}")

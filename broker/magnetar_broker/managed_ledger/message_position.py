@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
 from magnetar_broker.managed_ledger.position import EARLIEST, Position
 
-__all__ = ["BEFORE_ALL", "MessagePosition", "end_of", "first_of", "is_deleted"]
+__all__ = ["BEFORE_ALL", "MessagePosition", "find_end", "find_first", "is_deleted"]
 
 
 class MessagePosition(NamedTuple):
@@ -32,7 +32,7 @@ class MessagePosition(NamedTuple):
 BEFORE_ALL: Final = MessagePosition(0, 0, 0)
 
 
-def end_of(log: LedgerList) -> MessagePosition:
+def find_end(log: LedgerList) -> MessagePosition:
     """Right behind the last message that may be read. It never falls, and stays while nothing is appended, whichever
     ledgers come and go meanwhile."""
     if log.last.entry_id >= 0:
@@ -43,10 +43,10 @@ def end_of(log: LedgerList) -> MessagePosition:
     return MessagePosition(log.floor + 1, 0)
 
 
-def first_of(log: LedgerList) -> MessagePosition:
+def find_first(log: LedgerList) -> MessagePosition:
     """The first message that there is; where there is none, the end."""
     first = log.at_or_after(EARLIEST)
-    return end_of(log) if first is None else MessagePosition(*first)
+    return find_end(log) if first is None else MessagePosition(*first)
 
 
 def is_deleted(log: LedgerList, place: MessagePosition) -> bool:

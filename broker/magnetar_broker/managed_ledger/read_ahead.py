@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
 from magnetar_broker.errors import DamagedEntry
-from magnetar_broker.managed_ledger.log_entry import LogEntry, log_entry
+from magnetar_broker.managed_ledger.log_entry import LogEntry, decode_log_entry
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_wire.errors import WireError
 
@@ -100,7 +100,7 @@ def decoded(start: Position, stored: list[bytes]) -> list[LogEntry]:
     for place, one in enumerate(stored):
         position = Position(start.ledger_id, start.entry_id + place)
         try:
-            entries.append(log_entry(position, one))
+            entries.append(decode_log_entry(position, one))
         except WireError as error:
             if not entries:
                 raise DamagedEntry(position, error) from None

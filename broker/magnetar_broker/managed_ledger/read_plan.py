@@ -29,7 +29,7 @@ from typing import Final
 
 from magnetar_broker.managed_ledger.entry_search import Boundary, EntryFacts, entry_with_byte, entry_with_message
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
-from magnetar_broker.managed_ledger.message_position import MessagePosition, end_of, first_of, is_deleted
+from magnetar_broker.managed_ledger.message_position import MessagePosition, find_end, find_first, is_deleted
 from magnetar_broker.managed_ledger.position import EARLIEST, Position
 
 __all__ = ["MAX_PIECES", "LogPlan", "PlanLimits", "PlannedPiece", "front_of", "front_of_ledger", "make_plan"]
@@ -115,7 +115,7 @@ class _Cut:
 def make_plan(
     log: LedgerList, start: MessagePosition, stop: MessagePosition | None, limits: PlanLimits, known: Known
 ) -> Looks:
-    first, end = first_of(log), end_of(log)
+    first, end = find_first(log), find_end(log)
     begin = max(start, first if stop is None else min(first, stop))
     goal = max(begin, end if stop is None else min(stop, end))
     end_index = _end_index(log)

@@ -14,13 +14,13 @@ from magnetar_broker.managed_ledger.ledger_list import LedgerList
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.readable_entry import ReadsEntries, read_if_readable
 
-__all__ = ["first_at_time"]
+__all__ = ["find_first_at_time"]
 
 # The search reads each of up to 64 consecutive lost entries. Beyond that its steps grow, and the position may be early.
 _EXACT: Final = 64
 
 
-async def first_at_time(log: ReadsEntries, listed: LedgerList, time_ms: int) -> Position:
+async def find_first_at_time(log: ReadsEntries, listed: LedgerList, time_ms: int) -> Position:
     """Return its position, or the one behind the last entry where there is none. Raises `BrokerError`."""
     ledgers = [one for one in listed.ledgers if one.entries]
     at = bisect_left(ledgers, time_ms, key=lambda one: one.last_time_ms)

@@ -39,7 +39,7 @@ from magnetar_wire.topic_name import TopicName
 
 __all__ = ["BeingDeleted", "TopicNode", "decode_topic", "page_path", "read_pages"]
 
-_LIFE_BYTES: Final = 8
+_OWNER_EPOCH_BYTES: Final = 8
 _UUID_BYTES: Final = 16
 
 
@@ -53,12 +53,12 @@ class TopicNode:
         "_client",
         "_clock",
         "_incarnation",
-        "_life",
+        "_owner_epoch",
         "_path",
         "_randomness",
         "_stored",
         "leases",
-        "list",
+        "ledger_list",
         "name",
     )
 
@@ -68,8 +68,8 @@ class TopicNode:
         self._client = client
         self._clock = clock
         self._randomness = randomness
-        self._life = randomness.token(_LIFE_BYTES)
-        self.list = LedgerList("")
+        self._owner_epoch = randomness.token(_OWNER_EPOCH_BYTES)
+        self.ledger_list = LedgerList("")
         self.leases = Leases()
         # The topic's, and the node as this life has left it.
         self._incarnation = ""
@@ -78,20 +78,20 @@ class TopicNode:
         self._changing: asyncio.Task[None] | None = None
 
     @property
-    def life(self) -> bytes:
-        return self._life
+    def owner_epoch(self) -> bytes:
+        return self._owner_epoch
 
-    async def take_over(self, *, create: bool, along: Sequence[Change] = (), seen: StoredValue | None = None) -> None:
+    async def claim(self, *, create: bool, along: Sequence[Change] = (), prefetched: StoredValue | None = None) -> None:
         """Begins this life: from here on nobody else's changes the node. `along` goes with the making of a topic.
-        `seen` is the node as it was read before, if it was.
+        `prefetched` is the node as it was read before, if it was.
 
         Raises `BeingDeleted`, TOPIC_NOT_FOUND, SERVICE_NOT_READY where one of `along` was refused, and what the
         metadata store raises.
         """
         stored, node = None, pb.ManagedLedgerNode()
         asked_at = self._clock.monotonic()
-        while stored is None or node.life != self._life:
-            stored, seen = seen or await compare_and_set.read(self._store, self._path), None
+        while stored is None or node.life != self._owner_epoch:
+            stored, prefetched = prefetched or await compare_and_set.read(self._store, self._path), None
             if stored is None:
                 stored = await compare_and_set.read(self._store, self._path, fresh=True)
             if stored is None:
@@ -108,7 +108,7 @@ class TopicNode:
         self._stored = stored
         pages = await read_pages(self._store, self.name, node)
         try:
-            self.list = LedgerList.decode(node, pages)
+            self.ledger_list = LedgerList.decode(node, pages)
         except ForeignList as error:
             raise ForeignValue(f"{self._path!r}: {error}") from None
         self.leases.found(node.leases, asked_at, self._clock.monotonic())
@@ -124,7 +124,7 @@ class TopicNode:
             if payload is not None:
                 return LEAVE
             return pb.ManagedLedgerNode(
-                incarnation=incarnation, life=self._life, floor=floor, leases=leases
+                incarnation=incarnation, life=self._owner_epoch, floor=floor, leases=leases
             ).SerializeToString()
 
         allowed, changes = len(along), list(along)
@@ -151,7 +151,7 @@ class TopicNode:
             node = None if payload is None else decode_topic(self._path, payload)
             if node is None or node.state == pb.DELETING or node.incarnation != self._incarnation:
                 return LEAVE
-            node.life = self._life
+            node.life = self._owner_epoch
             return node.SerializeToString()
 
         try:
@@ -174,14 +174,14 @@ class TopicNode:
         )
 
     @property
-    def still_ours(self) -> Sequence[Check]:
+    def ownership_checks(self) -> Sequence[Check]:
         """What goes into a transaction that is to be made only if the topic is still this life's."""
         return Check(self._path, self._stored.version), self._is_this_one
 
     async def check_current(self) -> None:
         """Read the node afresh. Raises `TopicUnloaded` if it is not this life's any more, and `MetadataError`."""
         stored = await compare_and_set.read(self._store, self._path, fresh=True)
-        if stored is None or decode_topic(self._path, stored.payload).life != self._life:
+        if stored is None or decode_topic(self._path, stored.payload).life != self._owner_epoch:
             raise TopicUnloaded(f"topic {self.name} was opened by another broker, or deleted")
 
     async def change(self, change: ListChange, made: NewLedger | None = None) -> None:
@@ -204,10 +204,10 @@ class TopicNode:
     def _changed(self, task: asyncio.Task[None]) -> None:
         self._changing = None
         if not task.cancelled():
-            task.exception()  # seen, should its caller have been cancelled
+            task.exception()  # prefetched, should its caller have been cancelled
 
     async def _change(self, change: ListChange, made: NewLedger | None) -> None:
-        known, result = self.list, pb.ManagedLedgerNode()
+        known, result = self.ledger_list, pb.ManagedLedgerNode()
         asked_at = self._clock.monotonic()
         leases = self.leases.begin(change.lease, asked_at)
 
@@ -216,7 +216,7 @@ class TopicNode:
             node = None if payload is None else decode_topic(self._path, payload)
             if node is None or node.state == pb.DELETING:
                 raise TopicUnloaded(f"topic {self.name} is being deleted")
-            if node.life != self._life:
+            if node.life != self._owner_epoch:
                 raise TopicUnloaded(f"topic {self.name} was reopened by this broker or another one")
             known.encode(change, node)
             del node.leases[:]

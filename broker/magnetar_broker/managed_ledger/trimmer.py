@@ -50,7 +50,7 @@ class Trimmer:
         while self._running is not None:
             await asyncio.wait([self._running])
         running = self._running = asyncio.get_running_loop().create_future()
-        before = self._node.list.trimmed_up_to
+        before = self._node.ledger_list.trimmed_up_to
         try:
             while await self._take_off(deletable):
                 await self._delete()
@@ -63,7 +63,7 @@ class Trimmer:
         finally:
             self._running = None
             running.set_result(None)
-        return self._node.list.trimmed_up_to != before
+        return self._node.ledger_list.trimmed_up_to != before
 
     async def _take_off(self, deletable: Callable[[], Iterable[int]]) -> bool:
         """Take as many ledgers off the list as fit into one change. Return whether there were any.
@@ -73,14 +73,14 @@ class Trimmer:
         needs the ledgers that the list still has. A subscription or a lease that comes later finds them deleted.
         """
         await self._node.settled()
-        listed = self._node.list
+        listed = self._node.ledger_list
         going = list(islice(deletable(), _LEDGERS_AT_A_TIME))
-        if going or listed.empty is not None:
-            await self._node.change(ListChange(trimmed=going[-1] if going else None, empty=listed.empty))
+        if going or listed.empty_ledger_id is not None:
+            await self._node.change(ListChange(trimmed=going[-1] if going else None, empty=listed.empty_ledger_id))
         return bool(going)
 
     async def _delete(self) -> None:
-        deleting = self._node.list.deleting
+        deleting = self._node.ledger_list.deleting
         deleted = await delete_ledgers(self._client, list(deleting)) if deleting else []
         if deleted:
             await self._node.change(ListChange(deleted=frozenset(deleted)))
@@ -91,10 +91,10 @@ class Trimmer:
             self._background = asyncio.create_task(self._finish())
 
     async def _finish(self) -> None:
-        listed = self._node.list
+        listed = self._node.ledger_list
         try:
-            if listed.empty is not None:
-                await self._node.change(ListChange(empty=listed.empty))
+            if listed.empty_ledger_id is not None:
+                await self._node.change(ListChange(empty=listed.empty_ledger_id))
             await self._delete()
         except TopicUnloaded as error:
             self._give_up(error)

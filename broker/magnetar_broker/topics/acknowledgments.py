@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
+from magnetar_broker.cursors.ack_state import LedgerRange, PartialBatch
+from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.interface import Cursor, EntriesOf, Log, MessagesOf
+from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.topics.client_positions import is_of_another_incarnation, make_incarnation_error
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
@@ -30,8 +32,8 @@ _MAX_ID: Final = 2**63 - 1
 class Acknowledged:
     """The part of a request that counts."""
 
-    entries: list[EntriesOf] = field(default_factory=list)
-    messages: list[MessagesOf] = field(default_factory=list)
+    entries: list[LedgerRange] = field(default_factory=list)
+    messages: list[PartialBatch] = field(default_factory=list)
     # Why the rest does not count. It is reported after this part was acknowledged.
     problem: BrokerError | None = None
 
@@ -74,7 +76,7 @@ def _find_foreign(request: Acknowledge, log: Log) -> BrokerError | None:
     return None
 
 
-def check_ranges(ranges: Iterable[EntryRange], log: Log) -> list[EntriesOf]:
+def check_ranges(ranges: Iterable[EntryRange], log: Log) -> list[LedgerRange]:
     """Return the parts of the ranges that the log may have, sorted and merged. So the work for a range is bounded by
     the log. Raises `BrokerError`."""
     named = [(one.ledger_id, one.first_entry_id, one.last_entry_id) for one in ranges]
@@ -87,11 +89,11 @@ def check_ranges(ranges: Iterable[EntryRange], log: Log) -> list[EntriesOf]:
             )
     if len(named) > 1:
         named.sort()
-    merged: list[EntriesOf] = []
-    end_of, end = -1, -1
+    merged: list[LedgerRange] = []
+    end_ledger_id, end = -1, -1
     for ledger_id, first, last in named:
-        if ledger_id != end_of:
-            end_of, end = ledger_id, _last_entry(log, ledger_id)
+        if ledger_id != end_ledger_id:
+            end_ledger_id, end = ledger_id, _last_entry(log, ledger_id)
         last = min(last, end)
         if first > last:
             continue
@@ -111,7 +113,7 @@ def _last_entry(log: Log, ledger_id: int) -> int:
     return -1 if end is None else end
 
 
-def _read_messages(one: BatchMessages) -> MessagesOf:
+def _read_messages(one: BatchMessages) -> PartialBatch:
     if one.ledger_id > _MAX_ID or one.entry_id > _MAX_ID:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT, f"{one.ledger_id}:{one.entry_id} is not a valid entry: ids are below 2^63"
@@ -187,7 +189,7 @@ def _acknowledge_each(
         rule.record_acknowledged(consumer, position.ledger_id, position.entry_id, position.entry_id)
         sizes.pop(position, None)
     for position, size in sizes.items():
-        if acknowledged_bits := cursor.acknowledged_messages(position):
+        if acknowledged_bits := cursor.get_acknowledged_messages(position):
             rule.record_acknowledged_messages(consumer, position, size - acknowledged_bits.bit_count())
     return count
 
@@ -236,7 +238,7 @@ class AckReceipts:
                 self._being_saved, self._waiting = self._waiting, []
                 error: BrokerError | None = None
                 try:
-                    await self._cursor.saved()
+                    await self._cursor.wait_until_saved()
                 except BrokerError as problem:
                     error = problem
                 saved, self._being_saved = self._being_saved, []

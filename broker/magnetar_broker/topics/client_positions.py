@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from magnetar_broker.cursors.ack_state import PartialBatch
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.interface import Log, MessagesOf
+from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.readable_entry import read_if_readable
 from magnetar_protos.broker_pb2 import ErrorCode, MessagePlace, StartAt
@@ -37,7 +38,7 @@ class StartPosition:
 
     mark_delete: Position
     # The first messages of the batch behind it, if they are skipped.
-    skipped: MessagesOf | None = None
+    skipped: PartialBatch | None = None
 
 
 async def find_start(log: Log, at: StartAt) -> StartPosition:
@@ -49,7 +50,7 @@ async def find_start(log: Log, at: StartAt) -> StartPosition:
         case "latest" | None:
             return StartPosition(log.last)
         case "time_ms":
-            found = await log.first_at_time(at.time_ms)
+            found = await log.find_first_at_time(at.time_ms)
             return StartPosition(min(found.previous, log.last))
         case "place":
             return await _find_message(log, at.place)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.log_entry import Chunk, chunk_of
+from magnetar_broker.managed_ledger.log_entry import Chunk, get_chunk
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
 from magnetar_wire.compression import uncompressed_at_most
@@ -62,7 +62,7 @@ def accept_entry(entry: bytes, producer_name: str, max_message_bytes: int) -> Ac
             ErrorCode.INVALID_ARGUMENT, f"the sequence id {sequence_id} is above the limit of {_MAX_SEQUENCE_ID}"
         )
     _check_supported(metadata)
-    chunk = chunk_of(metadata)
+    chunk = get_chunk(metadata)
     if chunk is not None:
         _check_chunk(metadata)
     if not metadata.HasField("num_messages_in_batch"):

@@ -90,7 +90,9 @@ class Housekeeping:
 
     def _to_trim(self, topic: Topic) -> bool:
         log = topic.log
-        return (log.closed_ledgers > 0 or log.has_rest) and log.may_trim(topic.cursors.slowest_saved())
+        return (log.closed_ledgers > 0 or log.has_ledgers_to_delete) and log.may_trim(
+            topic.cursors.find_slowest_position()
+        )
 
     def _idle_too_long(self, topic: Topic, now: float) -> bool:
         after_s = self._settings.unload_idle_topics_after_seconds
@@ -131,5 +133,5 @@ class Housekeeping:
         )
 
     async def _trim(self, topic: Topic) -> None:
-        if await topic.log.trim(topic.cursors.slowest_saved):
-            topic.cursors.log_was_trimmed()
+        if await topic.log.trim(topic.cursors.find_slowest_position):
+            topic.cursors.drop_trimmed_ledgers()

@@ -22,8 +22,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.interface import CursorTable, Log
+from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.topics.client_positions import find_start
 from magnetar_broker.topics.subscription import Subscription
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt
@@ -112,5 +113,5 @@ async def _move_back(subscription: Subscription, log: Log, to: StartAt) -> None:
     first = log.first_after(start.mark_delete)
     skipped = start.skipped[1] if start.skipped is not None else 0
     cursor = subscription.cursor
-    if cursor.acknowledged(first) or cursor.acknowledged_messages(first) & ~skipped:
+    if cursor.is_acknowledged(first) or cursor.get_acknowledged_messages(first) & ~skipped:
         await subscription.seek(to)

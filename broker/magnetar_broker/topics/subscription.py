@@ -14,8 +14,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from magnetar_broker.counters import DeliveryCounters
+from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.interface import Cursor, Log
+from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.acknowledgments import AckReceipts, acknowledge, check_ranges, read_acknowledge
@@ -111,11 +112,11 @@ class Subscription:
 
     @property
     def durable(self) -> bool:
-        return self.cursor.durable
+        return self.cursor.is_durable
 
     @property
     def key(self) -> SubscriptionKey:
-        return self.cursor.name, self.cursor.durable
+        return self.cursor.name, self.cursor.is_durable
 
     @property
     def incarnation(self) -> str:
@@ -223,7 +224,7 @@ class Subscription:
         """Record a change of the active consumer. One that is about to leave gets nothing, and does not count."""
         active = None if self._dispatcher is None else self._dispatcher.rule.active_consumer
         if isinstance(active, Consumer) and not active.sink.is_broken and self.last_active.replace(active.name):
-            self.cursor.taken_over()
+            self.cursor.record_takeover()
 
     @property
     def moves(self) -> int:
@@ -359,7 +360,7 @@ class Subscription:
             return None
         mark_delete = self.cursor.mark_delete
         first = self._log.first_after(mark_delete)
-        bits = self.cursor.acknowledged_messages(first)
+        bits = self.cursor.get_acknowledged_messages(first)
         if bits & 1:
             first_open = (~bits & bits + 1).bit_length() - 1
             return MessagePlace(ledger_id=first.ledger_id, entry_id=first.entry_id, batch_index=first_open - 1)
@@ -417,19 +418,19 @@ class Subscription:
         await self.cursor.move_to(start.mark_delete)
         if start.skipped is not None:
             self.cursor.acknowledge((), [start.skipped])
-            await self.cursor.saved()
+            await self.cursor.wait_until_saved()
 
     async def skip_to(self, position: Position) -> int:
         """Acknowledge all entries up to `position`, durably, and return their number. The caller runs it as a
         change."""
-        before = self.cursor.open_entries()
+        before = self.cursor.count_unacknowledged()
         if position > self.cursor.mark_delete:
             self.cursor.acknowledge_up_to(min(position, self._log.last))
             if self._dispatcher is not None:
                 self._dispatcher.rule.record_acknowledged_up_to(self.cursor.mark_delete)
         # Counted before it is saved: entries that are published in the meantime are not acknowledged.
-        skipped = before - self.cursor.open_entries()
-        await self.cursor.saved()
+        skipped = before - self.cursor.count_unacknowledged()
+        await self.cursor.wait_until_saved()
         return skipped
 
     async def unsubscribe_for(self, consumer: Consumer, *, force: bool) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from magnetar_broker.counters import DeliveryCounters
-from magnetar_broker.managed_ledger.interface import Cursor, Log, Unopened
+from magnetar_broker.cursors.cursor import Cursor
+from magnetar_broker.cursors.unopened_cursor import UnopenedCursor
+from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.topics.consumer import Consumer
 from magnetar_broker.topics.subscription import Subscription
@@ -61,10 +63,10 @@ class SubscriptionStats:
 
 def cursor_stats(cursor: Cursor, counters: DeliveryCounters) -> SubscriptionStats:
     """Statistics of a subscription without consumers."""
-    backlog = cursor.open_entries()
+    backlog = cursor.count_unacknowledged()
     return SubscriptionStats(
         name=cursor.name,
-        durable=cursor.durable,
+        durable=cursor.is_durable,
         type="",
         mark_delete=cursor.mark_delete,
         read_position=None,
@@ -77,27 +79,27 @@ def cursor_stats(cursor: Cursor, counters: DeliveryCounters) -> SubscriptionStat
     )
 
 
-def unopened_stats(unopened: Unopened, log: Log, counters: DeliveryCounters) -> SubscriptionStats:
+def unopened_stats(unopened: UnopenedCursor, log: Log, counters: DeliveryCounters) -> SubscriptionStats:
     return SubscriptionStats(
         name=unopened.name,
         durable=True,
         type="",
-        mark_delete=unopened.place,
+        mark_delete=unopened.mark_delete,
         read_position=None,
-        backlog_entries=log.entries_between(unopened.place, log.last),
+        backlog_entries=log.entries_between(unopened.mark_delete, log.last),
         unacked_messages=0,
         redelivery_entries=0,
         blocked_by=unopened.reason,
         properties=unopened.properties,
         counters=counters,
         unopened=True,
-        damaged=unopened.damaged,
+        damaged=unopened.is_damaged,
     )
 
 
 def subscription_stats(subscription: Subscription, log: Log) -> SubscriptionStats:
     cursor, rule = subscription.cursor, subscription.rule
-    backlog = cursor.open_entries()
+    backlog = cursor.count_unacknowledged()
     return SubscriptionStats(
         name=subscription.name,
         durable=subscription.durable,

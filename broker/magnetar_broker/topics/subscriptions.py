@@ -16,8 +16,10 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from magnetar_broker.counters import Deliveries, DeliveryCounters
+from magnetar_broker.cursors.cursor import Cursor
+from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.errors import BrokerError, TopicUnloaded, UnreadableEntry
-from magnetar_broker.managed_ledger.interface import Cursor, CursorTable, Log
+from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.client_positions import StartPosition, find_start
@@ -113,12 +115,13 @@ class Subscriptions:
     def stats(self) -> list[SubscriptionStats]:
         """Return the statistics of all subscriptions, the durable ones first."""
         found = []
-        for cursor in self._cursors.durable():
+        for cursor in self._cursors.durable_cursors():
             loaded = self._loaded.get((cursor.name, True))
             counters = self.deliveries.known_of(cursor.name)
             found.append(cursor_stats(cursor, counters) if loaded is None else subscription_stats(loaded, self._log))
         found += [
-            unopened_stats(one, self._log, self.deliveries.known_of(one.name)) for one in self._cursors.unopened()
+            unopened_stats(one, self._log, self.deliveries.known_of(one.name))
+            for one in self._cursors.unopened_cursors()
         ]
         for (_, durable), subscription in self._loaded.items():
             if not durable:
@@ -219,9 +222,9 @@ class Subscriptions:
             self._changes,
             self._released,
             self._delete_cursor,
-            self.deliveries.of_durable(cursor.name) if cursor.durable else self.deliveries.of_transient(),
+            self.deliveries.of_durable(cursor.name) if cursor.is_durable else self.deliveries.of_transient(),
         )
-        if cursor.durable and (last_active := self._last_active.get(cursor.name)) is not None:
+        if cursor.is_durable and (last_active := self._last_active.get(cursor.name)) is not None:
             subscription.last_active = last_active
         self._loaded[subscription.key] = subscription
         return subscription
@@ -269,7 +272,7 @@ class Subscriptions:
         cursor = await self._cursors.create(name, position.mark_delete, properties)
         if position.skipped is not None:
             cursor.acknowledge((), [position.skipped])
-            await cursor.saved()
+            await cursor.wait_until_saved()
 
     async def delete(self, name: str, *, force: bool = False) -> None:
         """Delete the subscription, with `force` also if it has consumers. Its cursor may be damaged or not open."""
@@ -313,7 +316,7 @@ class Subscriptions:
         self._last_active.pop(name, None)
         if position.skipped is not None:
             cursor.acknowledge((), [position.skipped])
-            await cursor.saved()
+            await cursor.wait_until_saved()
 
     async def skip(self, name: str, entries: int) -> int:
         """Acknowledge the next entries, each of which may be a batch. Returns their number."""
@@ -338,7 +341,7 @@ class Subscriptions:
         return await self._change(name, lambda subscription: self._expire(subscription, before_ms))
 
     async def _expire(self, subscription: Subscription, before_ms: int) -> int:
-        first_left = await self._log.first_at_time(before_ms)
+        first_left = await self._log.find_first_at_time(before_ms)
         expired = await subscription.skip_to(first_left.previous)
         subscription.counters.expired_entries += expired
         return expired
@@ -389,10 +392,10 @@ class Subscriptions:
 
     async def _nth_open(self, cursor: Cursor, entries: int) -> Position:
         position = cursor.mark_delete
-        for number in range(min(entries, cursor.open_entries())):
+        for number in range(min(entries, cursor.count_unacknowledged())):
             position = self._log.first_after(position)
-            while position <= self._log.last and cursor.acknowledged(position):
-                position = self._log.first_after(cursor.first_open_after(position).previous)
+            while position <= self._log.last and cursor.is_acknowledged(position):
+                position = self._log.first_after(cursor.find_unacknowledged_after(position).previous)
             if position > self._log.last:
                 return self._log.last
             if number % _SKIPPED_TOGETHER == 0:

@@ -252,7 +252,7 @@ class Topic:
             await self._wait_closed(closing)
 
     async def _close_consumers(self, problem: BrokerError) -> None:
-        await self.cursors.settle()
+        await self.cursors.flush()
         await self.subscriptions.close(problem)
         await self.cursors.close()
 
@@ -295,7 +295,7 @@ class Topic:
                 await producer.settled()
             producer.end(problem)
         if is_graceful:
-            await self.cursors.settle()
+            await self.cursors.flush()
         await self.subscriptions.close(problem)
         if is_graceful:
             async with OrderedTaskGroup() as tasks:

@@ -23,7 +23,7 @@ from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.deletion import delete_topic, finish_deletion
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
-from magnetar_broker.managed_ledger.seen_topic import SeenTopic, see_topic
+from magnetar_broker.managed_ledger.prefetched_topic import PrefetchedTopic, prefetch_topic
 from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.settings.managed_ledgers import CursorSettings, ManagedLedgerSettings
@@ -95,8 +95,8 @@ class LedgerTopicStorage:
         # For topics whose namespace has policies of its own: few differ, and topics share them.
         self._special: dict[bytes, _LogSettings] = {}
 
-    async def see(self, name: TopicName) -> SeenTopic:
-        return await see_topic(self._client.ledgers.store, name)
+    async def prefetch(self, name: TopicName) -> PrefetchedTopic:
+        return await prefetch_topic(self._client.ledgers.store, name)
 
     async def open(
         self,
@@ -105,7 +105,7 @@ class LedgerTopicStorage:
         create: bool,
         along: Sequence[Change],
         policies: Policies,
-        seen: SeenTopic | None = None,
+        prefetched: PrefetchedTopic | None = None,
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
         client, clock, randomness = self._client, self._clock, self._randomness
@@ -118,7 +118,9 @@ class LedgerTopicStorage:
 
         async def claim_cursors(node: TopicNode) -> None:
             await nodes.claim(
-                node.list.incarnation, lambda: node.still_ours, seen.cursors if seen is not None else None
+                node.ledger_list.incarnation,
+                lambda: node.ownership_checks,
+                prefetched.cursors if prefetched is not None else None,
             )
 
         log = await ManagedLedger.open(
@@ -130,8 +132,8 @@ class LedgerTopicStorage:
             randomness,
             create=create,
             along=along,
-            seen=seen,
-            claimed=claim_cursors,
+            prefetched=prefetched,
+            on_claimed=claim_cursors,
             on_lost_entry=self._counters.count_lost_entry,
             read_striping=read_striping,
         )
@@ -172,18 +174,18 @@ class LedgerTopicStorage:
         node = TopicNode(name, self._client, self._clock, self._randomness)
         try:
             try:
-                await node.take_over(create=False)
+                await node.claim(create=False)
             except BeingDeleted as deleted:
                 (incarnation,) = deleted.args
                 await finish_deletion(name, incarnation, self._client, self._clock, self._randomness)
                 raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was deleted") from None
         except MetadataError as error:
             raise BrokerError(ErrorCode.METADATA_ERROR, f"topic {name} can't be claimed now: {error}") from error
-        return node.life
+        return node.owner_epoch
 
-    async def delete(self, name: TopicName, life: bytes | None = None, incarnation: str = "") -> None:
+    async def delete(self, name: TopicName, owner_epoch: bytes | None = None, incarnation: str = "") -> None:
         try:
-            await delete_topic(name, self._client, self._clock, self._randomness, life, incarnation)
+            await delete_topic(name, self._client, self._clock, self._randomness, owner_epoch, incarnation)
         except MetadataError as error:
             text = f"topic {name} may be deleted completely, partly or not at all: delete it again: {error}"
             raise BrokerError(ErrorCode.METADATA_ERROR, text) from error

@@ -40,7 +40,7 @@ _NOT_MADE: Final = (ErrorCode.TOPIC_NOT_FOUND, ErrorCode.NOT_ALLOWED)
 
 
 class TopicStorage(Protocol):
-    async def see(self, name: TopicName) -> Any:
+    async def prefetch(self, name: TopicName) -> Any:
         """What `open` can go by, read ahead. Raises `BrokerError`."""
 
     async def open(
@@ -50,7 +50,7 @@ class TopicStorage(Protocol):
         create: bool,
         along: Sequence[Change],
         policies: Policies,
-        seen: Any = None,
+        prefetched: Any = None,
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
         """`along`: what the metadata store has to agree with if the topic is made. `policies` hold in its namespace.
@@ -61,11 +61,11 @@ class TopicStorage(Protocol):
         """
 
     async def claim(self, name: TopicName) -> bytes:
-        """Takes the topic from whoever has it, without opening it: the life that it has then. What is being deleted is
-        deleted first. Raises `BrokerError`, TOPIC_NOT_FOUND among them."""
+        """Claim the topic without opening it, and return its new owner epoch. Finishes a deletion that was begun.
+        Raises `BrokerError`, TOPIC_NOT_FOUND among them."""
 
-    async def delete(self, name: TopicName, life: bytes | None = None, incarnation: str = "") -> None:
-        """With its ledgers and cursors; with `life` only while the topic has that one: else `RequestNotStarted`. With
+    async def delete(self, name: TopicName, owner_epoch: bytes | None = None, incarnation: str = "") -> None:
+        """With its ledgers and cursors; with `owner_epoch` only while the topic has it: else `RequestNotStarted`. With
         `incarnation` nothing is done to a later topic of that name. Raises `BrokerError`; may be repeated."""
 
 
@@ -332,11 +332,11 @@ class Topics:
                 ErrorCode.UNSUPPORTED, f"{name}: non-persistent topics are not supported yet: use a persistent topic"
             )
         # Nothing is done before the catalog has agreed; what is read meanwhile may be stale, as any read may be.
-        policies, seen = await asyncio.gather(self._catalog.check_topic(name), self._storage.see(name))
+        policies, prefetched = await asyncio.gather(self._catalog.check_topic(name), self._storage.prefetch(name))
         try:
             # Nearly always there is one: whether is not asked apart.
             return await self._storage.open(
-                name, create=False, along=(), policies=policies, seen=seen, log_opened=self._log_opened
+                name, create=False, along=(), policies=policies, prefetched=prefetched, log_opened=self._log_opened
             )
         except BrokerError as error:
             if not create or error.code != ErrorCode.TOPIC_NOT_FOUND:
@@ -404,13 +404,13 @@ class Topics:
         deleting.result()
 
     async def _delete_stored(self, name: TopicName, topic: Topic | None, force: bool) -> None:
-        life: bytes | None = None
+        owner_epoch: bytes | None = None
         incarnation = ""
         if topic is not None:
-            life, incarnation = topic.log.life, topic.log.incarnation
+            owner_epoch, incarnation = topic.log.owner_epoch, topic.log.incarnation
         elif not force:
             try:
-                life = await self._storage.claim(name)
+                owner_epoch = await self._storage.claim(name)
             except BrokerError as error:
                 if error.code != ErrorCode.TOPIC_NOT_FOUND:
                     raise
@@ -420,7 +420,7 @@ class Topics:
             except TopicUnloaded as elsewhere:
                 raise RequestNotStarted(str(elsewhere)) from elsewhere
         try:
-            await self._storage.delete(name, None if force else life, incarnation)
+            await self._storage.delete(name, None if force else owner_epoch, incarnation)
         except RequestNotStarted:
             self._ownership.reverify(name)
             raise

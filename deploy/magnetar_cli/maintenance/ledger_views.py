@@ -18,11 +18,11 @@ __all__ = ["LedgerView", "LedgersView", "OrphansView", "metadata_to_json"]
 
 
 def _format_state(metadata: LedgerMetadata) -> str:
-    return metadata.state.name.lower().replace("_", "-") + (" (degraded)" if metadata.degraded else "")
+    return metadata.state.name.lower().replace("_", "-") + (" (degraded)" if metadata.is_degraded else "")
 
 
 def _format_entries(metadata: LedgerMetadata) -> str:
-    return f"{metadata.last_entry_id + 1}" if metadata.closed else ""
+    return f"{metadata.last_entry_id + 1}" if metadata.is_closed else ""
 
 
 def metadata_to_json(metadata: LedgerMetadata) -> dict[str, object]:
@@ -55,7 +55,7 @@ class LedgersView:
                 str(one.ledger_id),
                 _format_state(metadata),
                 _format_entries(metadata),
-                format_bytes(metadata.length_bytes) if metadata.closed else "",
+                format_bytes(metadata.length_bytes) if metadata.is_closed else "",
                 _format_striping(metadata),
                 str(len(metadata.fragments)),
                 ", ".join(metadata.bookies()),
@@ -67,7 +67,9 @@ class LedgersView:
         found = []
         for one in self.ledgers:
             metadata = one.metadata
-            entries = f"{_format_entries(metadata)} entries of {metadata.length_bytes} bytes" if metadata.closed else ""
+            entries = (
+                f"{_format_entries(metadata)} entries of {metadata.length_bytes} bytes" if metadata.is_closed else ""
+            )
             missing = f"missing {', '.join(one.missing)}" if one.missing else ""
             parts = [
                 _format_state(metadata),
@@ -124,7 +126,7 @@ class LedgerView:
 
     def _format_head(self) -> list[str]:
         metadata = self.metadata
-        size = f", {_format_entries(metadata)} entries of {metadata.length_bytes} bytes" if metadata.closed else ""
+        size = f", {_format_entries(metadata)} entries of {metadata.length_bytes} bytes" if metadata.is_closed else ""
         head = [f"ledger {self.ledger_id}: {_format_state(metadata)}, E/Qw/Qa {_format_striping(metadata)}{size}"]
         if metadata.former_bookies:
             head.append(f"may also store entries: {', '.join(metadata.former_bookies)}")

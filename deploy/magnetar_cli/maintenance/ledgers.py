@@ -204,7 +204,7 @@ def read(ledger_id: LedgerId, folder: Folder = DEFAULT_FOLDER, metadata: Metadat
 
 def _has_state(one: LedgerSummary, state: State) -> bool:
     if state is State.DEGRADED:
-        return one.metadata.degraded
+        return one.metadata.is_degraded
     if state is State.LACKING:
         return bool(one.missing)
     return one.metadata.state.name == state.name

@@ -4,7 +4,7 @@ uniform_batch.py      batches that are a table: equal payload sizes, and nothing
 uniform_head.py       the head of such a table's records; the Spark connector reads it, too
 column_encoding.py    the encoder of all other batches
 column_decoding.py    the decoder of most batches, with one call of protobuf's parser
-record_cutting.py     where each record ends, for the column decoder
+record_cutting.py     where each record ends, for the column decoder and the Spark connector
 message_decoding.py   the slow decoder of everything else, which finds the error in a malformed batch
 metadata_limits.py    the limits that all of them check
 """

@@ -5,6 +5,10 @@
     everything else     magnetar_wire's decoder, an object for each message: single messages, rare flags, malformed
     batches
 
+The first two have counterparts in magnetar_wire, which make Python objects. Converting those to Arrow arrays takes four
+times as long as decoding with numpy, and numpy is no dependency of the SDK. So both exist; they share the head of a
+table (`uniform_head.py`) and the search for records (`record_cutting.py`).
+
 All paths have the same result, that of the SDK's `Message`. If the payload of an entry can't be decoded,
 `read_metadata_rows` returns the rows that its metadata describes.
 """

@@ -193,7 +193,7 @@ class Facts:
             raise line.broken(f"names the topic {fields['topic']!r}, of which nothing was told")
         if name in self.producers:
             raise line.broken(f"opens the producer {name!r} again; each has a name of its own")
-        self.producers[name] = Producer(name, len(self.producer_list), topic, line.writer)
+        self.producers[name] = Producer(name, len(self.producer_list), topic, line.writer, fields.get("library", ""))
         self.producer_list.append(self.producers[name])
 
     def _take_sending(self, line: Line, fields: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 from tests.faults.checker import rules
 from tests.faults.checker.facts import Facts
 from tests.faults.checker.history import Line, read
+from tests.faults.checker.reused_sequence_ids import withdraw_receipts
 from tests.faults.checker.verdict import Verdict
 
 __all__ = ["LIMIT_S", "judge"]
@@ -35,6 +36,7 @@ def judge(folder: Path, *, times: bool = True, limit_s: float = LIMIT_S) -> Verd
         facts.take(line)
         for handler in seeing.get(line.what, ()):
             handler(line)
+    withdraw_receipts(facts)
     _open_questions(verdict, facts)
     _figures(verdict, facts, lines, strange)
     for one in judges:

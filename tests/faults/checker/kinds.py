@@ -1,6 +1,6 @@
 """The kinds of lines that there are, and what of a line must be of which type: history.md's tables, for the reader.
 
-A field `a|b` is one of two, of which a line has exactly one.
+A field `a|b` is one of two, of which a line has exactly one. A field `a?` is optional.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ KINDS: Final[dict[str, dict[str, Check]]] = {
     "drained": {"subscription": _text},
     "scanned": {"reader": _text, "place": _text, "messages": _whole},
     "ended": {},
-    "producer": {"producer": _text, "topic": _text},
+    "producer": {"producer": _text, "topic": _text, "library?": _text},
     "sending": {"producer": _text, "items": _items(_NUMBER, _TEXT, _KEY)},
     "receipt": {"producer": _text, "place": _text, "items": _items(_NUMBER, *_ID)},
     "refused": {"producer": _text, "numbers": _all(_whole), "why": _text},
@@ -121,7 +121,9 @@ KINDS: Final[dict[str, dict[str, Check]]] = {
 def mistake(kind: dict[str, Check], fields: dict[str, Any]) -> str:
     """What of a line is not as it must be; empty: nothing."""
     for name, check in kind.items():
-        given = [one for one in name.split("|") if one in fields]
+        given = [one for one in name.rstrip("?").split("|") if one in fields]
+        if not given and name.endswith("?"):
+            continue
         if len(given) != 1:
             return f"has {len(given)} of the field {name!r}, and must have one"
         if not check(fields[given[0]]):
@@ -132,4 +134,4 @@ def mistake(kind: dict[str, Check], fields: dict[str, Any]) -> str:
 
 
 def field_names(kind: str) -> set[str]:
-    return set(chain.from_iterable(name.split("|") for name in KINDS[kind]))
+    return set(chain.from_iterable(name.rstrip("?").split("|") for name in KINDS[kind]))

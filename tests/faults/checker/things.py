@@ -97,6 +97,8 @@ class Producer:
     index: int
     topic: Topic
     writer: str
+    # Its client library, if the history names it.
+    library: str = ""
     # By number: CRC-32, and the key's index.
     digests: array[int] = field(default_factory=lambda: array("I"))
     keys: array[int] = field(default_factory=lambda: array("i"))

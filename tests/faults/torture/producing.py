@@ -84,6 +84,8 @@ class ProducerLog:
     # What the library says of what is stored, and of what never will be.
     ok: object = Result.Ok
     refused: frozenset[object] = _REFUSED
+    # The field `library` of the history.
+    library: Mapping[str, str] = {}
 
     def __init__(self, clients: Clients, topic: str, name: str, load: Load, chance: Random) -> None:
         self.clients, self.topic, self.name, self.load, self.chance = clients, topic, name, load, chance
@@ -96,7 +98,7 @@ class ProducerLog:
         self._told_at = 0.0
         # How many were announced, and nothing was told of them yet.
         self._open = 0
-        self._say("producer", topic=topic)
+        self._say("producer", topic=topic, **self.library)
 
     @property
     def options(self) -> Mapping[str, Any]:

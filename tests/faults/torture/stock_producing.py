@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pulsar
@@ -34,6 +34,7 @@ _REFUSED: Final[frozenset[object]] = frozenset(
 class StockProducerLog(ProducerLog):
     ok = pulsar.Result.Ok
     refused = _REFUSED
+    library: Mapping[str, str] = {"library": "pulsar-client"}
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)

@@ -17,9 +17,9 @@ from magnetar_broker.admin.ledger_locations import LedgerLocations
 from magnetar_broker.admin.read_planner import ReadPlanner
 from magnetar_broker.errors import BrokerError, LostEntry
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
-from magnetar_broker.managed_ledger.leased_remains import OrphanedLedgerDeleter
-from magnetar_broker.managed_ledger.log_entry import NewEntry, chunk_of
+from magnetar_broker.managed_ledger.log_entry import NewEntry, get_chunk
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger, delete_topic
+from magnetar_broker.managed_ledger.orphaned_ledgers import OrphanedLedgerDeleter
 from magnetar_broker.managed_ledger.position import EARLIEST, Position
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
@@ -246,7 +246,7 @@ class TopicOwner(ChainWriter):
         history = world.history(log.incarnation)
         history.appended[payload] = None
         metadata = self._chunk(log) if world.plans and self.chance.random() < 0.3 else _METADATA
-        new = NewEntry(encode_entry(metadata, payload), 1, 0, chunk_of(metadata))
+        new = NewEntry(encode_entry(metadata, payload), 1, 0, get_chunk(metadata))
         log.append([new], partial(self._told, log.incarnation, owner, payload, metadata))
 
     def _chunk(self, log: ManagedLedger) -> MessageMetadata:

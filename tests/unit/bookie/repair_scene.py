@@ -191,7 +191,7 @@ class Scene:
     async def whole(self, ledger_id: int, without: Sequence[str] = ()) -> bool:
         """Return whether the ledger is closed and fully replicated, and names no bookie of `without`."""
         metadata = await self.metadata(ledger_id)
-        return metadata.closed and all(
+        return metadata.is_closed and all(
             bookie not in without and self.bookies[bookie].holds(ledger_id, entry_id)
             for index, fragment in enumerate(metadata.fragments)
             for slot, bookie in enumerate(fragment.bookies)

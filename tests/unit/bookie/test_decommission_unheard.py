@@ -137,7 +137,7 @@ async def test_a_recovery_closes_on_no_bookie_that_leaves() -> None:
         await start_decommission(of.client, spare)
         await of.bookies[bookies[0]].go()
         closed = await of.over(client.recover(writer.ledger_id))
-        assert closed.closed
+        assert closed.is_closed
         assert spare not in closed.bookies()
 
 

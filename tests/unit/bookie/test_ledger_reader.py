@@ -149,7 +149,7 @@ async def test_asking_for_the_lac_finds_that_the_ledger_was_closed_or_has_a_new_
         assert await reader.read_last_add_confirmed() == 13
         await cluster.client.recover(ledger_id)
         assert await reader.read_last_add_confirmed() == 14
-        assert reader.metadata.closed
+        assert reader.metadata.is_closed
         assert await everything(reader) == numbered(0, 14)
 
 

@@ -43,7 +43,7 @@ async def test_a_ledger_is_written_and_closed(scene: Scene) -> None:
     outcomes.append(*[b"more"] * 500)
     metadata = await writer.close()
     assert outcomes.all == list(range(20, 520))
-    assert (metadata.closed, metadata.last_entry_id) == (True, 519)
+    assert (metadata.is_closed, metadata.last_entry_id) == (True, 519)
     assert metadata.length_bytes == sum(len(b"entry %d" % number) for number in range(20)) + 2000
     assert metadata == await scene.clients[0].ledgers.read_metadata(writer.ledger_id)
     for bookie in scene.ensemble(writer):
@@ -338,7 +338,7 @@ async def test_close_outcome_is_determined_after_lost_response(fault: Fault) -> 
         await scene.idle()
         scene.server.release(scene.store)
         metadata = await closing
-        assert (metadata.closed, metadata.last_entry_id) == (True, 0)
+        assert (metadata.is_closed, metadata.last_entry_id) == (True, 0)
 
 
 async def test_lost_session_fails_ensemble_change_and_close(scene: Scene) -> None:
@@ -517,14 +517,14 @@ async def test_with_too_few_bookies_a_ledger_is_made_degraded_and_rolls_when_the
     async with Scene(bookies=2) as scene:
         writer = await scene.writer()
         assert writer.metadata.striping == Striping(2, 2, 2)
-        assert writer.metadata.degraded
+        assert writer.metadata.is_degraded
         assert not writer.should_roll
         await writer.add(b"a")
         third = scene.bookies["b3"] = FakeBookie(scene, "b3")
         await third.come()
         await scene.settled(lambda: writer.should_roll)
         whole = await scene.writer()
-        assert not whole.metadata.degraded
+        assert not whole.metadata.is_degraded
         assert not whole.should_roll
 
 
@@ -570,7 +570,7 @@ async def test_unavailable_bookies_are_reported_and_awaited() -> None:
         await within(waiting, "the end of waiting")
         made, _ = await client.create(Striping(3, 3, 2), "a test")
         assert sorted(made.metadata.last_fragment.bookies) == ["b1", "b2"]
-        assert made.metadata.degraded
+        assert made.metadata.is_degraded
 
 
 async def test_waiting_for_bookies_ends_with_the_client() -> None:

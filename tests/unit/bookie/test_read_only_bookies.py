@@ -19,7 +19,7 @@ async def abandoned(of: Scene, entries: int) -> tuple[int, list[SceneBookie]]:
 async def last_recovered(of: Scene, ledger_id: int) -> int | None:
     client = await of.new_client()
     metadata = await of.over(client.recover(ledger_id))
-    assert metadata.closed
+    assert metadata.is_closed
     return metadata.last_entry_id  # type: ignore[no-any-return]
 
 

@@ -145,7 +145,7 @@ class Fight:
     ) -> None:
         metadata = closed[0]
         for one in (*results, *closed):
-            assert (one.closed, one.last_entry_id, one.length_bytes) == (
+            assert (one.is_closed, one.last_entry_id, one.length_bytes) == (
                 True,
                 metadata.last_entry_id,
                 metadata.length_bytes,

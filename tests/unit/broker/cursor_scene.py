@@ -20,7 +20,7 @@ from magnetar_protos.cursor_pb2 import CursorNode
 from magnetar_testing.randomness import SeededRandomness
 from tests.unit.bookie.patience import passing_time
 from tests.unit.bookie.small_cluster import SmallCluster, running_small_cluster
-from tests.unit.broker.fake_log import FakeLogPlaces
+from tests.unit.broker.fake_log import FakeLogPositions
 
 __all__ = ["CursorScene", "running_cursor_scene", "wait_for_first_attempts"]
 
@@ -31,7 +31,7 @@ class CursorScene:
     def __init__(self, cluster: SmallCluster) -> None:
         self.cluster = cluster
         self.clock = cluster.clock
-        self.log = FakeLogPlaces((5, 100))
+        self.log = FakeLogPositions((5, 100))
         self.options = OPTIONS
         self._openings = 0
 
@@ -91,7 +91,7 @@ class CursorScene:
 
     async def left_ledgers_are_deleted(self, table: CursorTable, now: float = 0.0) -> None:
         """Housekeeping comes by as often as that takes."""
-        for cursor in table.durable():
+        for cursor in table.durable_cursors():
             while (await self.known(cursor.name)).deleting:
                 table.tick(now)
                 await self.turns()

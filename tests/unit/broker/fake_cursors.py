@@ -1,16 +1,19 @@
-"""Cursors in memory that keep to `Cursor` and `CursorTable` of managed_ledger/interface.py.
+"""Cursors and cursor tables that store nothing.
 
-All that is acknowledged is held one by one. Nothing is stored: `saved` returns in the next turn of the event loop, or
-when `gate` is set, and raises `fails` where that is set. No cursor is ever unopened.
+`wait_until_saved` returns in the next turn of the event loop, or when `gate` is set, and raises `fails` if that is set.
+All cursors are open.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from magnetar_broker.cursors.ack_state import AckState
+from magnetar_broker.cursors.cursor import TransientCursor
+from magnetar_broker.cursors.cursor_table import CursorTable
+from magnetar_broker.cursors.unopened_cursor import UnopenedCursor
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.interface import EntriesOf, MessagesOf, Unopened
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode
 from tests.unit.broker.fake_log import FakeLog
@@ -18,80 +21,29 @@ from tests.unit.broker.fake_log import FakeLog
 __all__ = ["FakeCursor", "FakeCursorTable"]
 
 
-class FakeCursor:
-    def __init__(self, log: FakeLog, name: str, durable: bool, mark_delete: Position, properties: Mapping[str, str]):
+class FakeCursor(TransientCursor):
+    """A cursor with the real rules that is never stored."""
+
+    def __init__(
+        self, log: FakeLog, name: str, is_durable: bool, mark_delete: Position, properties: Mapping[str, str]
+    ) -> None:
         self.log = log
-        self.name = name
-        self.durable = durable
-        self.properties = properties
-        self.waiting_for = ""
-        self.moves = 0
-        self.take_overs = 0
-        self.start = mark_delete
-        # Entries that are done, and messages of those that are not.
-        self.done: set[Position] = set()
-        self.part: dict[Position, int] = {}
+        self.state = AckState(log, mark_delete)
+        super().__init__(name, self.state, properties)
+        self.is_durable = is_durable
         self.gate: asyncio.Event | None = None
         self.fails: BrokerError | None = None
         self.saves = 0
 
     @property
-    def mark_delete(self) -> Position:
-        mark = self.start
-        for position in sorted(self.log.entries):
-            if position > mark:
-                if position not in self.done:
-                    break
-                mark = position
-        return mark
+    def acknowledged_entries(self) -> set[Position]:
+        return {position for position in self.log.entries if self.is_acknowledged(position)}
 
     @property
-    def has_holes(self) -> bool:
-        return bool(self.done or self.part)
+    def partial_batches(self) -> dict[Position, int]:
+        return {position: bits for position, bits, _ in self.state.batches()}
 
-    @property
-    def saved_mark_delete(self) -> Position:
-        return self.mark_delete
-
-    def acknowledged(self, position: Position) -> bool:
-        return position <= self.start or position in self.done
-
-    def acknowledged_messages(self, position: Position) -> int:
-        return 0 if self.acknowledged(position) else self.part.get(position, 0)
-
-    def first_open_after(self, position: Position) -> Position:
-        found = max(position, self.start).next
-        while found in self.done:
-            found = found.next
-        return found
-
-    def acknowledge(self, entries: Iterable[EntriesOf], messages: Iterable[MessagesOf] = ()) -> list[Position]:
-        for ledger_id, first, last in entries:
-            self.done |= {known for known in self.log.entries if (ledger_id, first) <= known <= (ledger_id, last)}
-        finished = []
-        for position, bits, batch_size in messages:
-            if position not in self.log.entries or self.acknowledged(position):
-                continue
-            self.part[position] = self.part.get(position, 0) | bits
-            if self.part[position] == (1 << batch_size) - 1:
-                self.done.add(position)
-                finished.append(position)
-        return finished
-
-    def acknowledge_up_to(self, position: Position, messages: int = 0, batch_size: int = 0) -> None:
-        if messages:
-            self.start = max(self.start, self.log.entries[position].position.previous)
-            self.acknowledge((), [(position, messages, batch_size)])
-        else:
-            self.start = max(self.start, position)
-
-    def taken_over(self) -> None:
-        self.take_overs += 1
-
-    def open_entries(self) -> int:
-        return sum(not self.acknowledged(position) for position in self.log.entries)
-
-    async def saved(self) -> None:
+    async def wait_until_saved(self) -> None:
         self.saves += 1
         if self.gate is not None:
             await self.gate.wait()
@@ -101,14 +53,11 @@ class FakeCursor:
             raise self.fails
 
     async def move_to(self, position: Position) -> None:
-        await self.saved()
-        self.start = position
-        self.done.clear()
-        self.part.clear()
-        self.moves += 1
+        await self.wait_until_saved()
+        await super().move_to(position)
 
 
-class FakeCursorTable:
+class FakeCursorTable(CursorTable):
     def __init__(self, log: FakeLog) -> None:
         self.on_lost: Callable[[BrokerError], object] = lambda error: None
         self.log = log
@@ -128,13 +77,13 @@ class FakeCursorTable:
     def get(self, name: str) -> FakeCursor | None:
         return self.cursors.get(name)
 
-    def durable(self) -> Sequence[FakeCursor]:
+    def durable_cursors(self) -> Sequence[FakeCursor]:
         return list(self.cursors.values())
 
-    def names(self) -> Sequence[str]:
+    def names(self) -> list[str]:
         return list(self.cursors)
 
-    def unopened(self) -> Sequence[Unopened]:
+    def unopened_cursors(self) -> Sequence[UnopenedCursor]:
         return []
 
     async def wait_until_open(self, name: str, *, wait_again: bool = True) -> None:
@@ -170,16 +119,16 @@ class FakeCursorTable:
         await self._wait()
         del self.cursors[name]
 
-    def slowest_saved(self) -> Position | None:
+    def find_slowest_position(self) -> Position | None:
         return min((cursor.saved_mark_delete for cursor in self.cursors.values()), default=None)
 
     def tick(self, now: float) -> None:
         """None of them has a ledger."""
 
-    def log_was_trimmed(self) -> None:
+    def drop_trimmed_ledgers(self) -> None:
         self.trimmed += 1
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         await self.settled.wait()
 
     async def close(self) -> None:

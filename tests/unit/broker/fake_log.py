@@ -15,7 +15,7 @@ from magnetar_broker.managed_ledger.position import EARLIEST, Position
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["FakeLog", "FakeLogPlaces"]
+__all__ = ["FakeLog", "FakeLogPositions"]
 
 FIRST_LEDGER = 7
 
@@ -36,8 +36,8 @@ class RecordedMarks:
             raise self.fails
 
 
-class FakeLogPlaces:
-    """Numbers of entries without the entries: all that cursors ask of a log (`CursorLog` and `LogPlaces`).
+class FakeLogPositions:
+    """Numbers of entries without the entries: all that cursors ask of a log (`CursorLog` and `LogPositions`).
 
     Each ledger has a number of entries, which may be millions; the last one may be open.
     """
@@ -45,7 +45,7 @@ class FakeLogPlaces:
     def __init__(self, *ledgers: tuple[int, int], is_open: bool = True, name: str = "cursors") -> None:
         self.name = TopicName.parse(name)
         self.incarnation = "i"
-        self.still_ours = ()
+        self.ownership_checks = ()
         self.retention = RecordedMarks()
         self.striping = LedgerStriping(Striping(3, 3, 2))
         self.ledgers = dict(ledgers)
@@ -159,11 +159,11 @@ class FakeLog:
         self.waiting: deque[tuple[NewEntry, bool, AppendDone]] = deque()
         # At most this many wait. The next one is refused in its turn.
         self.room = 2**40
-        self.life = b"life"
+        self.owner_epoch = b"epoch"
         self.on_lost: Callable[[BrokerError], object] = lambda error: None
         self.closed = self.abandoned = False
         self.closed_ledgers = 0
-        self.has_rest = False
+        self.has_ledgers_to_delete = False
         # The end of the first ledger, if that is closed.
         self.ends = Position(FIRST_LEDGER, 9)
         self.waiting_for = ""
@@ -296,7 +296,7 @@ class FakeLog:
                 raise LostEntry(position, "all have it damaged")
         return [self.entries.get(position) for position in positions]
 
-    async def first_at_time(self, time_ms: int) -> Position:
+    async def find_first_at_time(self, time_ms: int) -> Position:
         await asyncio.sleep(0)
         for position in sorted(self.entries):
             if self.entries[position].broker_time_ms >= time_ms:

@@ -205,7 +205,7 @@ class Scene(SmallCluster):
         cursors = await self.patiently(self.cursors(log))
         cursor = await self.patiently(cursors.create("s", log.before_first, {}))
         cursor.acknowledge([(log.last.ledger_id, 1, 1)])
-        await self.patiently(cursor.saved())
+        await self.patiently(cursor.wait_until_saved())
         return cursors
 
     async def node(self, name: TopicName = TOPIC) -> pb.ManagedLedgerNode | None:

@@ -12,11 +12,11 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.cursor_pb2 import AcknowledgedEntries, CursorPlace, CursorRecord
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 from tests.unit.broker.cursor_scene import at, entries
-from tests.unit.broker.fake_log import FakeLogPlaces
+from tests.unit.broker.fake_log import FakeLogPositions
 
 
 def _state(*ledgers: tuple[int, int], is_open: bool = True) -> AckState:
-    log = FakeLogPlaces(*ledgers, is_open=is_open)
+    log = FakeLogPositions(*ledgers, is_open=is_open)
     return AckState(log, log.before_first, durable=True)
 
 
@@ -31,12 +31,12 @@ def test_mark_delete_advances_over_ledgers_when_holes_are_filled() -> None:
     only_first = _state((3, 4), (5, 0), (7, 3))
     only_first.acknowledge([(3, 0, 9)])
     assert only_first.mark_delete == at(3, 3)
-    assert only_first.first_open_after(EARLIEST) == at(7, 0)
+    assert only_first.find_unacknowledged_after(EARLIEST) == at(7, 0)
 
 
 def test_mark_delete_advances_from_before_the_first_ledger() -> None:
     """ACK-1, RET-1: else nothing of the topic would ever be freed."""
-    state = AckState(FakeLogPlaces((3, 4), (7, 4)), EARLIEST, durable=True)
+    state = AckState(FakeLogPositions((3, 4), (7, 4)), EARLIEST, durable=True)
     state.acknowledge([(3, 1, 1)])
     assert state.mark_delete == at(3, -1)
     state.acknowledge([(3, 0, 0)])
@@ -44,7 +44,7 @@ def test_mark_delete_advances_from_before_the_first_ledger() -> None:
     state.acknowledge((), [(at(3, 2), 1, 1), (at(3, 3), 1, 1), (at(7, 0), 1, 1)])
     assert state.mark_delete == at(7, 0)
     assert not state.has_holes
-    assert state.open_entries() == 3
+    assert state.count_unacknowledged() == 3
 
 
 def test_a_batch_is_done_when_all_its_messages_are() -> None:
@@ -53,8 +53,8 @@ def test_a_batch_is_done_when_all_its_messages_are() -> None:
     assert state.acknowledge((), [(at(3, 4), 0b011, 3)]) == []
     assert state.acknowledge((), [(at(3, 4), 0b110, 3), (at(3, 6), 1, 1)]) == [at(3, 4), at(3, 6)]
     assert state.acknowledge((), [(at(3, 4), 0b001, 3)]) == [at(3, 4)]
-    assert state.acknowledged_messages(at(3, 4)) == 0
-    assert state.open_entries() == 8
+    assert state.get_acknowledged_messages(at(3, 4)) == 0
+    assert state.count_unacknowledged() == 8
 
 
 def test_acknowledged_entry_has_no_batch_state() -> None:
@@ -82,7 +82,7 @@ def test_of_two_sizes_of_a_batch_the_first_is_believed() -> None:
     # And nothing of what was refused counts.
     assert state.mark_delete == at(3, -1)
     assert list(state.batches()) == [(at(3, 4), 1, 4)]
-    assert not state.acknowledged(at(3, 9))
+    assert not state.is_acknowledged(at(3, 9))
     assert state.acknowledge((), [(at(3, 5), 1, MAX_BATCH_MESSAGES + 1), (at(3, 5), 1, 0), (at(3, 5), 1, -1)]) == []
     assert state.batch(at(3, 5)) == (0, 0)
 
@@ -112,7 +112,7 @@ def test_up_to_the_middle_of_a_batch() -> None:
     state = _state((3, 10))
     state.acknowledge_up_to(at(3, 4), 0b0111, 5)
     assert state.mark_delete == at(3, 3)
-    assert state.acknowledged_messages(at(3, 4)) == 0b0111
+    assert state.get_acknowledged_messages(at(3, 4)) == 0b0111
     state.acknowledge_up_to(at(3, 0), 0b1, 2)
     assert state.mark_delete == at(3, 3)
     state.acknowledge_up_to(at(3, 4), 0b11111, 5)
@@ -179,13 +179,13 @@ def test_record_is_clipped_to_entries_of_the_log() -> None:
         state, CursorRecord(mark_delete=CursorPlace(ledger_id=3, entry_id=1), entries=told).SerializeToString()
     )
     state.settle()
-    assert [one for one in range(20) if state.acknowledged(at(3, one))] == [0, 1, 5, 6, 7, 8, 9]
-    assert state.open_entries() == 3
+    assert [one for one in range(20) if state.is_acknowledged(at(3, one))] == [0, 1, 5, 6, 7, 8, 9]
+    assert state.count_unacknowledged() == 3
 
 
 def test_position_outside_all_ledgers_settles_at_equivalent_one() -> None:
     """CHK-54."""
-    log = FakeLogPlaces((3, 4), (7, 4), is_open=False)
+    log = FakeLogPositions((3, 4), (7, 4), is_open=False)
 
     def settled(place: Position) -> Position:
         state = AckState(log, place)

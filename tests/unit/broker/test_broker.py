@@ -196,14 +196,14 @@ async def test_graceful_shutdown_notifies_clients_before_their_streams_end() -> 
         assert topic is not None
         message = await consumer.receive()
         acknowledging = asyncio.create_task(consumer.acknowledge(message, receipt=True))
-        (cursor,) = topic.cursors.durable()
-        await until(lambda: cursor.acknowledged(Position(*where(message))), "the acknowledgement was taken")
+        (cursor,) = topic.cursors.durable_cursors()
+        await until(lambda: cursor.is_acknowledged(Position(*where(message))), "the acknowledgement was taken")
         await within(scene.broker.close(), "the broker has ended")
         await within(acknowledging, "its receipt came before the end")
         await until(lambda: raw.over, "the stream is over")
         assert raw.error is None
         assert raw.ended[1].problem.code == ErrorCode.SERVICE_NOT_READY
-        assert all(ledger.closed for ledger in topic.log.stats().ledgers)
+        assert all(ledger.is_closed for ledger in topic.log.stats().ledgers)
         await connection.close()
         await client.close()
 
@@ -305,8 +305,8 @@ async def test_recreated_topic_refuses_ids_of_the_deleted_one() -> None:
         assert [message.data() for message in got] == [b"new 0", b"new 1", b"new 2", b"new 3"]
         topic = await scene.broker_session.topics.get(NAME, create=False)
         assert topic.log.next_index == 4
-        assert [cursor.name for cursor in topic.cursors.durable()] == ["s", "stays"]
-        assert [cursor.open_entries() for cursor in topic.cursors.durable()] == [4, 4]
+        assert [cursor.name for cursor in topic.cursors.durable_cursors()] == ["s", "stays"]
+        assert [cursor.count_unacknowledged() for cursor in topic.cursors.durable_cursors()] == [4, 4]
         await client.close()
         await other.close()
 

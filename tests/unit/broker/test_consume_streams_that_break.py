@@ -80,7 +80,7 @@ async def test_nothing_is_lost_when_streams_break_anywhere(kind: SubscriptionTyp
         last = (await server.client()).start()
         await last.open(1, "s", kind, permits=10_000)
         cursor = scene.cursors.cursors["s"]
-        expected = [entry for entry in entries if not cursor.acknowledged(entry)]
+        expected = [entry for entry in entries if not cursor.is_acknowledged(entry)]
         await eventually(lambda: len(last.positions(1)) >= len(expected))
         assert last.positions(1) == expected
         assert acknowledged.issuperset(set(entries).difference(expected))

@@ -24,7 +24,8 @@ async def _open_cursor(scene: CursorScene) -> tuple[CursorTable, DurableCursor]:
     scene.log.striping = LedgerStriping(ONE_BOOKIE)
     table = await scene.open()
     await table.create("c", at(5, -1), {})
-    (cursor,) = table.durable()
+    (cursor,) = table.durable_cursors()
+    assert isinstance(cursor, DurableCursor)
     return table, cursor
 
 
@@ -52,7 +53,7 @@ async def test_cursor_creates_few_ledgers_when_all_adds_are_refused() -> None:
         (bookie,) = scene.cluster.bookies.values()
         bookie.failing.add("add")
         cursor.acknowledge(entries(5, 2))
-        receipt = asyncio.ensure_future(cursor.saved())
+        receipt = asyncio.ensure_future(cursor.wait_until_saved())
         before = await _created(scene)
         await scene.clock.sleep(60)
         assert 8 < await _created(scene) - before <= 9 + 60 / 2.5
@@ -63,7 +64,7 @@ async def test_cursor_creates_few_ledgers_when_all_adds_are_refused() -> None:
         assert cursor.waiting_for == ""
         again = (await scene.open()).get("c")
         assert again is not None
-        assert again.acknowledged(at(5, 2))
+        assert again.is_acknowledged(at(5, 2))
 
 
 async def test_cursor_creates_few_ledgers_when_each_stores_one_entry() -> None:
@@ -83,7 +84,7 @@ async def test_cursor_creates_few_ledgers_when_each_stores_one_entry() -> None:
         began, before = scene.clock.monotonic(), await _created(scene)
         for number in range(1, 41):
             cursor.acknowledge(entries(5, 2 * number))
-            await cursor.saved()
+            await cursor.wait_until_saved()
             assert await _created(scene) - before <= 9 + (scene.clock.monotonic() - began) / 2.5
 
 
@@ -92,7 +93,7 @@ async def _close(table: CursorTable, cursor: DurableCursor) -> None:
 
 
 async def _settle(table: CursorTable, cursor: DurableCursor) -> None:
-    await cursor.settle()
+    await cursor.flush()
 
 
 async def _reset(table: CursorTable, cursor: DurableCursor) -> None:
@@ -125,8 +126,8 @@ async def test_closing_resetting_and_deleting_do_not_wait_for_the_pause(
             assert again is None
         else:
             assert again is not None
-            assert again.acknowledged(at(5, 2))
-            assert again.acknowledged(at(5, 7)) == (call is _reset)
+            assert again.is_acknowledged(at(5, 2))
+            assert again.is_acknowledged(at(5, 7)) == (call is _reset)
 
 
 @pytest.mark.parametrize("call", [_close, _settle, _reset])

@@ -33,7 +33,7 @@ async def test_healthy_cursors_open_within_seconds_while_a_bookie_hangs() -> Non
         for name in names:
             cursor = await table.create(name, at(5, -1), {})
             cursor.acknowledge(entries(5, 2))
-            await cursor.saved()
+            await cursor.wait_until_saved()
         table.abandon()
         ledgers = {name: (await scene.known(name)).ledger_id for name in names}
         hanging = scene.cluster["b0"]
@@ -48,9 +48,9 @@ async def test_healthy_cursors_open_within_seconds_while_a_bookie_hangs() -> Non
         with pytest.raises(BrokerError, match="can't be opened now"):
             await table.wait_until_open(next(name for name in names if name not in healthy))
         bring_back_bookies(scene)
-        while table.unopened():
+        while table.unopened_cursors():
             await asyncio.sleep(0)
-        assert all(cursor.acknowledged(at(5, 2)) for cursor in table.durable())
+        assert all(cursor.is_acknowledged(at(5, 2)) for cursor in table.durable_cursors())
 
 
 class Reads:

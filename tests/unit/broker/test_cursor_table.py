@@ -13,6 +13,7 @@ from magnetar_bookie.paths import ledger as ledger_path
 from magnetar_broker.cursors import durable_cursor
 from magnetar_broker.cursors.cursor_nodes import CursorNodes
 from magnetar_broker.cursors.cursor_table import CursorTable
+from magnetar_broker.cursors.durable_cursor import DurableCursor
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.trimmer import delete_ledgers
 from magnetar_broker.settings.managed_ledgers import CursorSettings
@@ -29,19 +30,19 @@ async def test_saved_acknowledgements_are_restored_on_reopen() -> None:
         table = await scene.open()
         cursor = await table.create("s", at(5, 9), {"who": "we"})
         cursor.acknowledge([(5, 10, 19), (5, 30, 39)], [(at(5, 50), 0b101, 4)])
-        await cursor.saved()
+        await cursor.wait_until_saved()
         cursor.acknowledge(entries(5, 41, 60), [(at(5, 50), 0b010, 4), (at(5, 51), 1, 2)])
-        await cursor.saved()
+        await cursor.wait_until_saved()
         assert await scene.ledgers() == [1]
         table.abandon()
         again = (await scene.open()).get("s")
         assert again is not None
         assert again.properties == {"who": "we"}
         assert again.mark_delete == again.saved_mark_delete == at(5, 19)
-        assert [one for one in range(100) if again.acknowledged(at(5, one))] == [*range(20), *range(30, 40), 41, 60]
-        assert [again.acknowledged_messages(at(5, one)) for one in (49, 50, 51)] == [0, 0b111, 1]
-        assert again.open_entries() == 100 - 32
-        assert again.first_open_after(at(5, 25)) == at(5, 26)
+        assert [one for one in range(100) if again.is_acknowledged(at(5, one))] == [*range(20), *range(30, 40), 41, 60]
+        assert [again.get_acknowledged_messages(at(5, one)) for one in (49, 50, 51)] == [0, 0b111, 1]
+        assert again.count_unacknowledged() == 100 - 32
+        assert again.find_unacknowledged_after(at(5, 25)) == at(5, 26)
 
 
 async def test_acks_during_a_pending_save_share_the_next_record() -> None:
@@ -49,14 +50,14 @@ async def test_acks_during_a_pending_save_share_the_next_record() -> None:
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
         cursor.acknowledge(entries(5, 0))
-        await cursor.saved()
+        await cursor.wait_until_saved()
         bookies = scene.cluster.bookies.values()
         for bookie in bookies:
             bookie.hanging = {"add"}
         receipts = []
         for entry_id in range(1, 30):
             cursor.acknowledge(entries(5, entry_id))
-            receipts.append(asyncio.create_task(cursor.saved()))
+            receipts.append(asyncio.create_task(cursor.wait_until_saved()))
             await scene.turns(3)
         assert cursor.mark_delete == at(5, 29)
         assert cursor.saved_mark_delete == at(5, 0)
@@ -77,23 +78,28 @@ async def test_new_owner_fences_the_cursors_of_the_previous_one() -> None:
         cursor = await zombie.create("s", at(5, -1), {})
         idle = await zombie.create("idle", at(5, -1), {})
         cursor.acknowledge(entries(5, 0, 2))
-        await cursor.saved()
+        await cursor.wait_until_saved()
         heir = await scene.open()
         cursor.acknowledge(entries(5, 4))
         with pytest.raises(TopicUnloaded):
-            await cursor.saved()
+            await cursor.wait_until_saved()
         assert len(lost) == 1
-        for refused in (idle.saved(), idle.move_to(at(5, 7)), zombie.create("n", at(5, 0), {}), zombie.delete("s")):
+        for refused in (
+            idle.wait_until_saved(),
+            idle.move_to(at(5, 7)),
+            zombie.create("n", at(5, 0), {}),
+            zombie.delete("s"),
+        ):
             idle.acknowledge(entries(5, 5))
             with pytest.raises(TopicUnloaded):
                 await refused
         inherited = heir.get("s")
         assert inherited is not None
-        assert [one for one in range(9) if inherited.acknowledged(at(5, one))] == [0, 2]
+        assert [one for one in range(9) if inherited.is_acknowledged(at(5, one))] == [0, 2]
         inherited.acknowledge(entries(5, 1))
-        await inherited.saved()
+        await inherited.wait_until_saved()
         assert len(lost) == 1
-        assert [cursor.name for cursor in heir.durable()] == ["idle", "s"]
+        assert [cursor.name for cursor in heir.durable_cursors()] == ["idle", "s"]
 
 
 @pytest.mark.parametrize("what", ["first save", "create", "delete", "next ledger", "close"])
@@ -105,7 +111,7 @@ async def test_replaced_owner_changes_no_cursor_node(what: str) -> None:
         fresh = await zombie.create("fresh", at(5, -1), {})
         used = await zombie.create("used", at(5, -1), {})
         used.acknowledge(entries(5, 1))
-        await used.saved()
+        await used.wait_until_saved()
         if what == "next ledger":
             for bookie in list(scene.cluster.bookies.values())[:2]:
                 bookie.failing = {"add"}
@@ -115,22 +121,22 @@ async def test_replaced_owner_changes_no_cursor_node(what: str) -> None:
         with pytest.raises(TopicUnloaded):
             match what:
                 case "first save":
-                    await fresh.saved()
+                    await fresh.wait_until_saved()
                 case "create":
                     await zombie.create("new", at(5, 3), {})
                 case "delete":
                     await zombie.delete("used")
                 case "next ledger":
                     used.acknowledge(entries(5, 9))
-                    await used.saved()
+                    await used.wait_until_saved()
                 case _:
                     await zombie.close()
         for bookie in scene.cluster.bookies.values():
             bookie.failing = set()
         assert [await scene.node(name) for name in ("fresh", "used", "new")] == before
-        for cursor in heir.durable():
+        for cursor in heir.durable_cursors():
             cursor.acknowledge(entries(5, 7))
-            await cursor.saved()
+            await cursor.wait_until_saved()
 
 
 async def test_cursor_in_deleted_ledger_moves_to_the_next_one() -> None:
@@ -142,7 +148,7 @@ async def test_cursor_in_deleted_ledger_moves_to_the_next_one() -> None:
         scene.log.roll(6)
         scene.log.append(50)
         cursor.acknowledge([*entries(5, 20, 30), *entries(6, 3)])
-        await cursor.saved()
+        await cursor.wait_until_saved()
         lagging = await table.create("untouched", at(5, 0), {})
         scene.log.trim(at(5, 99))
         table.abandon()
@@ -150,8 +156,8 @@ async def test_cursor_in_deleted_ledger_moves_to_the_next_one() -> None:
             table = await scene.open()
             found = [table.get(name) for name in ("s", "untouched")]
             assert [one and one.mark_delete for one in found] == [at(6, -1)] * 2
-            assert [one and one.open_entries() for one in found] == [49, 50]
-            assert [one for one in range(50) if found[0] and found[0].acknowledged(at(6, one))] == [3]
+            assert [one and one.count_unacknowledged() for one in found] == [49, 50]
+            assert [one for one in range(50) if found[0] and found[0].is_acknowledged(at(6, one))] == [3]
             scene.log.append(1)
             scene.log.ledgers[6] -= 1
             table.abandon()
@@ -161,8 +167,8 @@ async def test_cursor_in_deleted_ledger_moves_to_the_next_one() -> None:
         scene.log.append(1)
         transient = table.create_transient("t", at(6, 10))
         scene.log.trim(at(6, 49))
-        table.log_was_trimmed()
-        assert [cursor.mark_delete for cursor in table.durable()] == [at(9, -1)] * 2
+        table.drop_trimmed_ledgers()
+        assert [cursor.mark_delete for cursor in table.durable_cursors()] == [at(9, -1)] * 2
         assert transient.mark_delete == at(9, -1)
         assert lagging.mark_delete == at(5, 0)
 
@@ -173,12 +179,12 @@ async def test_non_durable_cursor_does_not_hold_back_trimming() -> None:
     async with running_cursor_scene() as scene:
         table = await scene.open()
         reader = table.create_transient("reader", at(5, -1))
-        assert table.slowest_saved() is None
+        assert table.find_slowest_position() is None
         cursor = await table.create("s", at(5, -1), {})
         cursor.acknowledge([(5, 0, 49)])
-        await cursor.saved()
+        await cursor.wait_until_saved()
         assert reader.mark_delete == at(5, -1)
-        assert table.slowest_saved() == at(5, 49)
+        assert table.find_slowest_position() == at(5, 49)
 
 
 async def test_retention_mark_is_recorded_before_the_first_cursor() -> None:
@@ -190,7 +196,7 @@ async def test_retention_mark_is_recorded_before_the_first_cursor() -> None:
         marks.fails = BrokerError(ErrorCode.METADATA_ERROR, "not now")
         with pytest.raises(BrokerError, match="not now"):
             await table.create("s", at(5, -1), {})
-        assert (await scene.node("s"), table.names(), table.slowest_saved()) == (None, [], None)
+        assert (await scene.node("s"), table.names(), table.find_slowest_position()) == (None, [], None)
         marks.fails = None
         for names in (("s", "other"), ("again",)):
             marks.calls.clear()
@@ -211,7 +217,7 @@ async def test_a_long_ledger_is_followed_by_one_that_begins_with_a_snapshot() ->
         cursor = await table.create("s", at(5, -1), {})
         for entry_id in range(1, 99, 2):
             cursor.acknowledge(entries(5, entry_id))
-            await cursor.saved()
+            await cursor.wait_until_saved()
         await scene.turns()
         await scene.left_ledgers_are_deleted(table)
         node = await scene.known("s")
@@ -220,7 +226,7 @@ async def test_a_long_ledger_is_followed_by_one_that_begins_with_a_snapshot() ->
         assert not await scene.intents()
         again = (await scene.open()).get("s")
         assert again is not None
-        assert [one for one in range(100) if again.acknowledged(at(5, one))] == list(range(1, 99, 2))
+        assert [one for one in range(100) if again.is_acknowledged(at(5, one))] == list(range(1, 99, 2))
 
 
 async def test_a_cursor_of_a_dead_broker_is_opened_with_few_requests() -> None:
@@ -232,9 +238,9 @@ async def test_a_cursor_of_a_dead_broker_is_opened_with_few_requests() -> None:
         for name in "abcd":
             cursor = await table.create(name, at(5, -1), {})
             cursor.acknowledge(entries(5, 3))
-            await cursor.saved()
+            await cursor.wait_until_saved()
             cursor.acknowledge(entries(5, 5))
-            await cursor.saved()
+            await cursor.wait_until_saved()
         table.abandon()
         client = await scene.client()
         for bookie in scene.cluster.bookies.values():
@@ -244,21 +250,21 @@ async def test_a_cursor_of_a_dead_broker_is_opened_with_few_requests() -> None:
         for method in asked:
             setattr(store, method, counted(asked, method, getattr(store, method)))
         again = await scene.open(client)
-        assert [cursor.acknowledged(at(5, 5)) for cursor in again.durable()] == [True] * 4
+        assert [cursor.is_acknowledged(at(5, 5)) for cursor in again.durable_cursors()] == [True] * 4
         # One more of each for all of them: the table is claimed, and its cursors are listed.
         assert asked == {"get": 1 + 4 * 2, "transaction": 1 + 4 * 2, "children": 1, "sync": 0}
         calls = [method for bookie in scene.cluster.bookies.values() for method, _ in bookie.calls if method != "add"]
         assert (calls.count("fence"), len(calls)) == (4 * 3, 4 * 3 + 4)
         asked.update(get=0, transaction=0)
-        for cursor in again.durable():
+        for cursor in again.durable_cursors():
             cursor.acknowledge(entries(5, 7))
-            await cursor.saved()
+            await cursor.wait_until_saved()
         # Each begins a ledger, which takes the next id.
         assert (asked["get"], asked["transaction"]) == (4, 4 * 3)
         await again.delete("d")
         # Its two ledgers are read, each by its deletion.
         assert asked["get"] == 4 + 2
-        again.durable()[0].acknowledge_up_to(at(5, 9))
+        again.durable_cursors()[0].acknowledge_up_to(at(5, 9))
         await again.close()
         assert asked["get"] == 4 + 2
 
@@ -282,7 +288,7 @@ async def test_ledgers_that_are_left_to_delete_have_a_bound_and_hold_up_nobody()
         most = 0
         for entry_id in range(0, 60, 2):
             cursor.acknowledge(entries(5, entry_id))
-            await cursor.saved()
+            await cursor.wait_until_saved()
             most = max(most, len(await scene.ledgers()))
         assert 4 < most <= 7
         await scene.turns()
@@ -303,12 +309,12 @@ async def with_left_ledgers(scene: CursorScene, *names: str) -> CursorTable:
     for name in names:
         cursor = await table.create(name, at(5, -1), {})
         cursor.acknowledge(entries(5, 2))
-        await cursor.saved()
+        await cursor.wait_until_saved()
     table.abandon()
     table = await scene.open()
-    for cursor in table.durable():
+    for cursor in table.durable_cursors():
         cursor.acknowledge(entries(5, 4))
-        await cursor.saved()
+        await cursor.wait_until_saved()
         assert (await scene.known(cursor.name)).deleting
     return table
 
@@ -337,7 +343,7 @@ async def test_no_save_waits_for_the_deletion_of_former_ledgers(then: str, monke
         await scene.turns()
         assert begun == left
         cursor.acknowledge(entries(5, 6))
-        await cursor.saved()
+        await cursor.wait_until_saved()
         match then:
             case "close":
                 await table.close()
@@ -348,7 +354,7 @@ async def test_no_save_waits_for_the_deletion_of_former_ledgers(then: str, monke
                 gate.set()
                 await scene.left_ledgers_are_deleted(table)
                 cursor.acknowledge(entries(5, 8))
-                await cursor.saved()
+                await cursor.wait_until_saved()
                 assert await scene.ledgers() == [(await scene.known("s")).ledger_id]
         gate.set()
         await scene.turns()
@@ -382,7 +388,7 @@ async def test_undeletable_ledger_does_not_block_deletion_of_others() -> None:
             named = []
             for entry_id in entry_ids:
                 cursor.acknowledge(entries(5, entry_id))
-                await cursor.saved()
+                await cursor.wait_until_saved()
                 await scene.turns()
                 node = await scene.known("s")
                 assert await scene.ledgers(but=stuck) == sorted({*node.deleting, node.ledger_id} - {stuck})
@@ -439,10 +445,11 @@ async def test_undeletable_ledger_does_not_block_other_cursors(
     async with running_cursor_scene() as scene:
         table = await with_left_ledgers(scene, "a", "b", "c")
         for stuck in "abc":
-            for cursor in table.durable():  # each has another one to delete
+            for cursor in table.durable_cursors():  # each has another one to delete
+                assert isinstance(cursor, DurableCursor)
                 cursor._drop_ledger()
                 cursor.acknowledge(entries(5, 10 + ord(stuck) - ord("a")))
-                await cursor.saved()
+                await cursor.wait_until_saved()
             kept = list((await scene.known(stuck)).deleting)
 
             monkeypatch.setattr(durable_cursor, "delete_ledgers", delete_all_but(kept))
@@ -458,7 +465,7 @@ async def test_gracefully_closed_cursor_without_holes_leaves_no_ledger() -> None
         names = ["used", "unused", "unsaved", "holes"]
         used, _, unsaved, holes = [await table.create(name, at(5, -1), {}) for name in names]
         used.acknowledge_up_to(at(5, 10))
-        await used.saved()
+        await used.wait_until_saved()
         moves = used.moves
         await used.move_to(at(5, 3))
         unsaved.acknowledge([(5, 0, 7)])
@@ -473,8 +480,8 @@ async def test_gracefully_closed_cursor_without_holes_leaves_no_ledger() -> None
         assert [one and one.mark_delete.entry_id for one in found] == [3, -1, 7, -1]
         assert found[0] is not None
         assert found[0].moves == moves + 1
-        assert [one and one.acknowledged_messages(at(5, 20)) for one in found] == [0, 0, 0, 1]
-        assert [one and one.open_entries() for one in found] == [96, 100, 92, 95]
+        assert [one and one.get_acknowledged_messages(at(5, 20)) for one in found] == [0, 0, 0, 1]
+        assert [one and one.count_unacknowledged() for one in found] == [96, 100, 92, 95]
 
 
 async def test_idle_cursor_releases_its_ledger_until_used_again() -> None:
@@ -485,8 +492,8 @@ async def test_idle_cursor_releases_its_ledger_until_used_again() -> None:
         used, holes = await table.create("used", at(5, -1), {}), await table.create("holes", at(5, -1), {})
         used.acknowledge([(5, 0, 3)])
         holes.acknowledge([(5, 3, 3)])
-        await used.saved()
-        await holes.saved()
+        await used.wait_until_saved()
+        await holes.wait_until_saved()
         table.abandon()
         table = await scene.open()
         for now in (0.0, 299.0):
@@ -499,10 +506,10 @@ async def test_idle_cursor_releases_its_ledger_until_used_again() -> None:
             table.tick(now := now + 400)
             await scene.turns(turns)
             cursor.acknowledge(entries(5, 3 + turns))
-            receipt = asyncio.create_task(cursor.saved())
+            receipt = asyncio.create_task(cursor.wait_until_saved())
             cursor.acknowledge_up_to(at(5, 3 + turns))
             await receipt
-            await cursor.saved()
+            await cursor.wait_until_saved()
             again = (await scene.open()).get("used")
             assert again is not None
             assert again.mark_delete == at(5, 3 + turns)
@@ -527,17 +534,17 @@ async def test_acks_during_release_of_idle_ledger_are_saved(turns: int) -> None:
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
         cursor.acknowledge(entries(5, 0))
-        await cursor.saved()
+        await cursor.wait_until_saved()
         table.tick(0.0)
         table.tick(400.0)
         await scene.turns(turns)
         cursor.acknowledge(entries(5, 3, 4), [(at(5, 8), 1, 2)])
-        await cursor.saved()
+        await cursor.wait_until_saved()
         await scene.turns()
         again = (await scene.open()).get("s")
         assert again is not None
-        assert [one for one in range(9) if again.acknowledged(at(5, one))] == [0, 3, 4]
-        assert again.acknowledged_messages(at(5, 8)) == 1
+        assert [one for one in range(9) if again.is_acknowledged(at(5, one))] == [0, 3, 4]
+        assert again.get_acknowledged_messages(at(5, 8)) == 1
 
 
 async def test_failed_release_of_idle_ledger_loses_no_ack() -> None:
@@ -548,18 +555,18 @@ async def test_failed_release_of_idle_ledger_loses_no_ack() -> None:
         table = await scene.open(client)
         cursor = await table.create("s", at(5, -1), {})
         cursor.acknowledge(entries(5, 0))
-        await cursor.saved()
+        await cursor.wait_until_saved()
         table.tick(0.0)
         scene.cluster.server.suspend(client.ledgers.store)  # type: ignore[arg-type]
         table.tick(400.0)
         await scene.turns()
         cursor.acknowledge(entries(5, 3))
-        receipt = asyncio.create_task(cursor.saved())
+        receipt = asyncio.create_task(cursor.wait_until_saved())
         await scene.clock.sleep(40.0)
         scene.cluster.server.resume(client.ledgers.store)  # type: ignore[arg-type]
         cursor.acknowledge(entries(5, 5))
         await receipt
-        await cursor.saved()
+        await cursor.wait_until_saved()
         assert await _acknowledged(scene, "s") == [0, 3, 5]
 
 
@@ -569,16 +576,16 @@ async def test_take_over_count_is_saved_with_the_cursor() -> None:
     async with running_cursor_scene() as scene:
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
-        cursor.taken_over()
-        cursor.taken_over()
+        cursor.record_takeover()
+        cursor.record_takeover()
         assert not await scene.ledgers()  # that alone is not worth a save
         cursor.acknowledge(entries(5, 0))
-        await cursor.saved()
+        await cursor.wait_until_saved()
         table = await scene.open()  # from the ledger
         again = table.get("s")
         assert again is not None
         assert again.take_overs == 2
-        again.taken_over()
+        again.record_takeover()
         await table.close()
         again = (await scene.open()).get("s")  # from the node
         assert again is not None
@@ -592,12 +599,12 @@ async def test_seek_is_durable_and_holds_back_trimming_immediately() -> None:
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
         cursor.acknowledge([(5, 0, 49), (5, 60, 69)], [(at(5, 80), 1, 3)])
-        await cursor.saved()
-        assert table.slowest_saved() == at(5, 49)
+        await cursor.wait_until_saved()
+        assert table.find_slowest_position() == at(5, 49)
         moves = cursor.moves
         moving = asyncio.create_task(cursor.move_to(at(5, 19)))
         await asyncio.sleep(0)
-        assert table.slowest_saved() == at(5, 19)
+        assert table.find_slowest_position() == at(5, 19)
         await moving
         # As long as the seek may be all that is durable, what was acknowledged since does not count.
         for bookie in scene.cluster.bookies.values():
@@ -606,18 +613,18 @@ async def test_seek_is_durable_and_holds_back_trimming_immediately() -> None:
         await scene.turns()
         cursor.acknowledge([(5, 10, 19)])
         assert cursor.mark_delete == at(5, 19)
-        assert table.slowest_saved() == at(5, 9)
+        assert table.find_slowest_position() == at(5, 9)
         for bookie in scene.cluster.bookies.values():
             bookie.hanging = set()
         await moving
         cursor.acknowledge(entries(5, 25))
-        await cursor.saved()
-        assert table.slowest_saved() == at(5, 19)
+        await cursor.wait_until_saved()
+        assert table.find_slowest_position() == at(5, 19)
         again = (await scene.open()).get("s")
         assert again is not None
         assert again.moves == moves + 2
-        assert [one for one in range(100) if again.acknowledged(at(5, one))] == [*range(20), 25]
-        assert not again.acknowledged_messages(at(5, 80))
+        assert [one for one in range(100) if again.is_acknowledged(at(5, one))] == [*range(20), 25]
+        assert not again.get_acknowledged_messages(at(5, 80))
 
 
 async def test_cursor_continues_in_another_ledger_after_recovery() -> None:
@@ -627,14 +634,14 @@ async def test_cursor_continues_in_another_ledger_after_recovery() -> None:
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
         cursor.acknowledge(entries(5, 1))
-        await cursor.saved()
+        await cursor.wait_until_saved()
         (ledger_id,) = await scene.ledgers()
         await (await scene.client()).recover(ledger_id)
         cursor.acknowledge(entries(5, 3))
-        await cursor.saved()
+        await cursor.wait_until_saved()
         again = (await scene.open()).get("s")
         assert again is not None
-        assert [one for one in range(100) if again.acknowledged(at(5, one))] == [1, 3]
+        assert [one for one in range(100) if again.is_acknowledged(at(5, one))] == [1, 3]
 
 
 async def test_a_cursor_is_deleted_with_its_ledger_and_may_be_made_again() -> None:
@@ -644,8 +651,8 @@ async def test_a_cursor_is_deleted_with_its_ledger_and_may_be_made_again() -> No
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
         cursor.acknowledge(entries(5, 4))
-        await cursor.saved()
-        waiting = asyncio.create_task(cursor.saved())
+        await cursor.wait_until_saved()
+        waiting = asyncio.create_task(cursor.wait_until_saved())
         await table.delete("s")
         await waiting
         assert table.get("s") is None
@@ -660,7 +667,7 @@ async def test_a_cursor_is_deleted_with_its_ledger_and_may_be_made_again() -> No
         again = await table.create("s", at(5, 50), {})
         # So that nobody takes what was delivered by the one for the other's.
         assert again.moves != cursor.moves
-        assert not again.acknowledged(at(5, 60))
+        assert not again.is_acknowledged(at(5, 60))
         assert again.mark_delete == at(5, 50)
 
 
@@ -672,7 +679,7 @@ async def test_interrupted_cursor_deletion_is_finished_on_next_open() -> None:
         table = await scene.open(client)
         cursor = await table.create("s", at(5, -1), {})
         cursor.acknowledge(entries(5, 4))
-        await cursor.saved()
+        await cursor.wait_until_saved()
         deleting = asyncio.create_task(table.delete("s"))
         while not (node := await scene.node("s")) or not node.deleted:
             await asyncio.sleep(0)
@@ -695,25 +702,25 @@ async def test_failed_deletion_leaves_the_cursor_working(busy: bool) -> None:
         table = await scene.open(client)
         cursor = await table.create("s", at(5, -1), {})
         cursor.acknowledge(entries(5, 4))
-        await cursor.saved()
+        await cursor.wait_until_saved()
         if busy:
             for bookie in scene.cluster.bookies.values():
                 bookie.hanging = {"add"}
         cursor.acknowledge(entries(5, 6))
-        waiting = asyncio.create_task(cursor.saved())
+        waiting = asyncio.create_task(cursor.wait_until_saved())
         await scene.turns(5)
         scene.cluster.server.suspend(client.ledgers.store)  # type: ignore[arg-type]
         with pytest.raises(BrokerError) as refused:
             await table.delete("s")
         assert refused.value.code == ErrorCode.METADATA_ERROR
         assert table.get("s") is cursor
-        assert table.slowest_saved() == at(5, -1)
+        assert table.find_slowest_position() == at(5, -1)
         scene.cluster.server.resume(client.ledgers.store)  # type: ignore[arg-type]
         for bookie in scene.cluster.bookies.values():
             bookie.hanging = set()
         cursor.acknowledge(entries(5, 8))
         await waiting
-        await cursor.saved()
+        await cursor.wait_until_saved()
         assert await _acknowledged(scene, "s") == [4, 6, 8]
 
 
@@ -723,7 +730,7 @@ async def test_with_the_topic_all_of_its_cursors_go() -> None:
         for name in ("a", "ä/b", ".", "c d"):
             cursor = await zombie.create(name, at(5, -1), {})
             cursor.acknowledge(entries(5, 4))
-            await cursor.saved()
+            await cursor.wait_until_saved()
         await scene.delete_topic()
         assert not await scene.ledgers()
         assert [await scene.node(name) for name in ("a", "ä/b", ".")] == [None, None, None]
@@ -732,7 +739,7 @@ async def test_with_the_topic_all_of_its_cursors_go() -> None:
         # A topic of the same name is another one: what a dead broker left of the first does not become its own.
         scene.log.incarnation = "another"
         table = await scene.open()
-        assert not table.durable()
+        assert not table.durable_cursors()
         left = await table.create("left", at(5, 3), {})
         assert left.mark_delete == at(5, 3)
         scene.log.incarnation = "a third"
@@ -759,7 +766,7 @@ async def test_a_broker_that_lost_a_topic_changes_no_cursor_of_a_later_one(chang
         with pytest.raises(TopicUnloaded):
             match change:
                 case "first save":
-                    await old.saved()
+                    await old.wait_until_saved()
                 case "properties":
                     await zombie.set_properties("s", {"of": "zombie"})
                 case "delete":
@@ -788,6 +795,7 @@ async def test_a_late_deletion_of_a_topic_leaves_the_cursors_of_a_later_one() ->
         for _ in range(2):  # claimed as often as the first
             table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
+        assert isinstance(cursor, DurableCursor)
         with pytest.raises(TopicUnloaded):
             await late.remove("s", cursor._known)
         await table.delete("s")
@@ -827,12 +835,12 @@ async def test_acknowledgements_wait_while_there_are_too_few_bookies_and_say_so(
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
         cursor.acknowledge(entries(5, 1))
-        await cursor.saved()
+        await cursor.wait_until_saved()
         bookies = list(scene.cluster.bookies.values())
         for bookie in bookies[1:]:
             bookie.failing = {"add"}
         cursor.acknowledge(entries(5, 3))
-        receipt = asyncio.create_task(cursor.saved())
+        receipt = asyncio.create_task(cursor.wait_until_saved())
         while not cursor.waiting_for:
             await scene.clock.sleep(0.1)
         assert not receipt.done()
@@ -842,7 +850,7 @@ async def test_acknowledgements_wait_while_there_are_too_few_bookies_and_say_so(
         assert cursor.waiting_for == ""
         again = (await scene.open()).get("s")
         assert again is not None
-        assert [one for one in range(100) if again.acknowledged(at(5, one))] == [1, 3]
+        assert [one for one in range(100) if again.is_acknowledged(at(5, one))] == [1, 3]
 
 
 async def test_a_caller_that_is_cancelled_leaves_its_work_to_be_done() -> None:
@@ -854,15 +862,15 @@ async def test_a_caller_that_is_cancelled_leaves_its_work_to_be_done() -> None:
             await scene.turns(turns)
             making.cancel()
             await asyncio.gather(making, return_exceptions=True)
-            assert table.slowest_saved() == at(5, -1)
+            assert table.find_slowest_position() == at(5, -1)
             while (cursor := table.get(name)) is None:
                 await asyncio.sleep(0)
             cursor.acknowledge(entries(5, 2))
-            saving = asyncio.create_task(cursor.saved())
+            saving = asyncio.create_task(cursor.wait_until_saved())
             await scene.turns(turns)
             saving.cancel()
             await asyncio.gather(saving, return_exceptions=True)
-            await cursor.saved()
+            await cursor.wait_until_saved()
             assert await _acknowledged(scene, cursor.name) == [2]
             table = await scene.open()
             deleting = asyncio.create_task(table.delete(name))
@@ -882,7 +890,7 @@ async def test_abandoned_table_fails_pending_calls_with_broker_error() -> None:
             cursor = await table.create(f"s{turns}", at(5, -1), {})
             cursor.acknowledge(entries(5, 3))
             waiting = [
-                asyncio.create_task(cursor.saved()),
+                asyncio.create_task(cursor.wait_until_saved()),
                 asyncio.create_task(table.create(f"n{turns}", at(5, -1), {})),
                 asyncio.create_task(table.delete(f"s{turns}")),
             ]
@@ -897,4 +905,4 @@ async def _acknowledged(scene: CursorScene, name: str) -> list[int]:
     table: CursorTable = await scene.open()
     cursor = table.get(name)
     assert cursor is not None
-    return [one for one in range(100) if cursor.acknowledged(at(5, one))]
+    return [one for one in range(100) if cursor.is_acknowledged(at(5, one))]

@@ -13,7 +13,7 @@ from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.errors import BrokerError, DamagedCursor, TopicUnloaded
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
-from magnetar_broker.managed_ledger.seen_topic import see_topic
+from magnetar_broker.managed_ledger.prefetched_topic import prefetch_topic
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.client_positions import StartPosition, find_start
 from magnetar_broker.topics.subscriptions import Subscriptions
@@ -39,7 +39,7 @@ async def with_ledgers(scene: CursorScene) -> dict[str, int]:
         cursor = await table.create(name, at(5, -1), {"of": name})
         for number in (2, 4, 6):
             cursor.acknowledge(entries(5, number))
-            await cursor.saved()
+            await cursor.wait_until_saved()
     table.abandon()
     return {name: node.ledger_id for name in ("bad", "good") if (node := await scene.node(name)) is not None}
 
@@ -78,9 +78,9 @@ async def test_damaged_cursor_is_refused_alone_with_repair_advice(record: int) -
         table = await scene.open()
         good = table.get("good")
         assert good is not None
-        assert [good.acknowledged(at(5, number)) for number in (2, 3, 4, 6)] == [True, False, True, True]
+        assert [good.is_acknowledged(at(5, number)) for number in (2, 3, 4, 6)] == [True, False, True, True]
         good.acknowledge_up_to(at(5, 50))
-        await good.saved()
+        await good.wait_until_saved()
         assert table.get("bad") is None
         assert sorted(table.names()) == ["bad", "good"]
         with pytest.raises(DamagedCursor) as raised:
@@ -89,7 +89,7 @@ async def test_damaged_cursor_is_refused_alone_with_repair_advice(record: int) -
         assert raised.value.code == ErrorCode.CHECKSUM_ERROR
         assert f"entry {record} of ledger {ledgers['bad']} can't be read" in said
         assert "Reset the subscription to a message or a time, or delete it" in said
-        assert table.slowest_saved() == at(5, -1)
+        assert table.find_slowest_position() == at(5, -1)
         subscriptions = subscriptions_of(scene, table)
         (stats,) = [one for one in subscriptions.stats() if one.name == "bad"]
         assert (stats.damaged, stats.unopened, stats.blocked_by) == (True, True, said)
@@ -117,7 +117,7 @@ async def test_an_administrator_mends_it(way: str) -> None:
         else:
             await subscriptions.reset("bad", LATEST)
             expected = scene.log.last
-        assert table.slowest_saved() is not None
+        assert table.find_slowest_position() is not None
         assert ledgers["bad"] not in await scene.ledgers()
         table.abandon()
         table = await scene.open()
@@ -126,7 +126,7 @@ async def test_an_administrator_mends_it(way: str) -> None:
         assert cursor.mark_delete == expected
         assert cursor.properties == ({} if way == "delete" else {"of": "bad"})
         cursor.acknowledge_up_to(scene.log.last)
-        await cursor.saved()
+        await cursor.wait_until_saved()
 
 
 async def damage_node(scene: CursorScene, path: str, damage: str) -> bytes:
@@ -165,10 +165,10 @@ async def test_a_node_that_holds_no_cursor_is_damage_too(
             assert (cursor is not None) == (way == "reset")
             if cursor is not None:
                 cursor.acknowledge(entries(5, 3))
-                await cursor.saved()
+                await cursor.wait_until_saved()
             table.abandon()
             again = (await scene.open()).get("bad")
-            assert (again is not None and again.acknowledged(at(5, 3))) == (way == "reset")
+            assert (again is not None and again.is_acknowledged(at(5, 3))) == (way == "reset")
             assert (await store.get(path) is None) == (way == "delete")
         assert f"The node of cursor 'bad' of {scene.log.name} can't be decoded" in caplog.text
         assert f"{len(value)} bytes begin with {value.hex()}" in caplog.text
@@ -186,14 +186,14 @@ async def test_a_cursor_table_s_node_that_can_t_be_decoded_costs_no_cursor(
         store, path = scene.cluster.server.connect(), paths.cursors(scene.log.name)
         value = await damage_node(scene, path, damage)
         await store.put(paths.topic(scene.log.name), encode_first_value(b"", SeededRandomness(3)), ANY)
-        assert (await see_topic(store, scene.log.name)).cursors is None
+        assert (await prefetch_topic(store, scene.log.name)).cursors is None
         table = await scene.open()
         assert sorted(table.names()) == ["bad", "good"]
         for name in table.names():
             cursor = table.get(name)
             assert cursor is not None
             cursor.acknowledge(entries(5, 8))
-            await cursor.saved()
+            await cursor.wait_until_saved()
         assert f"no cursor is affected; its {len(value)} bytes began with {value.hex()}" in caplog.text
         with pytest.raises(TopicUnloaded):
             await zombie.create("late", at(5, -1), {})
@@ -229,7 +229,7 @@ async def test_bookies_that_are_away_are_no_damage_and_nobody_else_waits_for_the
     async with running_cursor_scene() as scene:
         table = await open_without_bookies(scene)  # returns though no bookie reads
         assert sorted(table.names()) == ["bad", "good"]
-        assert table.slowest_saved() == at(5, -1)
+        assert table.find_slowest_position() == at(5, -1)
         new = await table.create("new", scene.log.last, {})
         assert new.mark_delete == scene.log.last
         with pytest.raises(BrokerError, match="can't be opened now") as raised:
@@ -240,7 +240,7 @@ async def test_bookies_that_are_away_are_no_damage_and_nobody_else_waits_for_the
             await asyncio.sleep(0)
         cursor = table.get("bad")
         assert cursor is not None
-        assert cursor.acknowledged(at(5, 6))
+        assert cursor.is_acknowledged(at(5, 6))
 
 
 # More than an administrator's change waits for the first attempt at a cursor, and far less than an attempt lasts.
@@ -263,7 +263,7 @@ async def test_one_that_can_t_be_opened_now_may_be_moved_or_deleted() -> None:
         await subscriptions.delete("good")
         assert scene.clock.monotonic() - began < _SOME_SECONDS
         assert table.names() == ["bad"]
-        assert table.slowest_saved() == scene.log.last
+        assert table.find_slowest_position() == scene.log.last
         assert isinstance(cursor.mark_delete, Position)
 
 
@@ -292,7 +292,7 @@ async def test_a_reset_or_deletion_that_fails_leaves_the_cursor_opening(
                 await table.wait_until_open("bad")
         cursor = table.get("bad")
         assert cursor is not None
-        assert cursor.acknowledged(at(5, 6))
+        assert cursor.is_acknowledged(at(5, 6))
 
 
 @pytest.mark.parametrize("way", ["reset", "delete"])

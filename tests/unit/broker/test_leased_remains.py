@@ -10,9 +10,9 @@ import pytest
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger import leased_remains
-from magnetar_broker.managed_ledger.leased_remains import OrphanedLedgerDeleter
+from magnetar_broker.managed_ledger import orphaned_ledgers
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger, delete_topic
+from magnetar_broker.managed_ledger.orphaned_ledgers import OrphanedLedgerDeleter
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import ABSENT
@@ -158,7 +158,7 @@ async def test_several_delete_at_once_and_one_is_cancelled(turns: int) -> None:
 
 async def test_several_sweep_at_once_and_one_dies_half_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """SPK-5: whoever comes later gives the whole time anew, and finishes what is left."""
-    monkeypatch.setattr(leased_remains, "_LEDGERS_OF_ONE", 1)
+    monkeypatch.setattr(orphaned_ledgers, "_LEDGERS_OF_ONE", 1)
 
     async with running_log_scene() as scene:
         _, ledgers = await leased(scene)

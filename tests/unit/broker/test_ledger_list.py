@@ -38,10 +38,10 @@ class Metadata:
 
 def write(metadata: Metadata, listed: LedgerList, ledger_id: int, entries: int) -> None:
     """One more ledger, from its making to its close."""
-    metadata.change(listed, ListChange(made=ledger_id, empty=listed.empty))
+    metadata.change(listed, ListChange(made=ledger_id, empty=listed.empty_ledger_id))
     for entry_id in range(entries):
-        listed.confirmed(Position(ledger_id, entry_id), 100, listed.next_index + entry_id, 1000 + ledger_id)
-    listed.closed(2000 + ledger_id)
+        listed.add_confirmed(Position(ledger_id, entry_id), 100, listed.next_index + entry_id, 1000 + ledger_id)
+    listed.set_closed(2000 + ledger_id)
 
 
 def view(listed: LedgerList) -> LedgerList:
@@ -105,7 +105,7 @@ def test_a_ledger_that_was_closed_empty_leaves_with_the_next_change() -> None:
     metadata, listed = Metadata(), LedgerList("i")
     write(metadata, listed, 1, 2)
     write(metadata, listed, 2, 0)
-    assert listed.empty == 2
+    assert listed.empty_ledger_id == 2
     write(metadata, listed, 3, 1)
     assert [one.ledger_id for one in listed.ledgers] == [1, 3]
     assert listed.deleting == [2]

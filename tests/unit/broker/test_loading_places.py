@@ -124,11 +124,11 @@ class StorageThatHangs(FakeStorage):
         create: bool,
         along: Sequence[Change],
         policies: Policies,
-        seen: None = None,
+        prefetched: None = None,
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
         if not name.local_name.startswith("away"):
-            return await super().open(name, create=create, along=along, policies=policies, seen=seen)
+            return await super().open(name, create=create, along=along, policies=policies, prefetched=prefetched)
         self.hanging.append(name)
         try:
             await asyncio.Event().wait()

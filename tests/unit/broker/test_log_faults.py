@@ -189,7 +189,7 @@ async def test_foreign_bytes_in_a_ledger_are_a_typed_error() -> None:
         written = log._writing.written
         assert written is not None
         foreign = [await scene.patiently(written.writer.add(b"of nobody"))]
-        log._node.list.confirmed(Position(written.writer.ledger_id, foreign[0]), 9, 2, 0)
+        log._node.ledger_list.add_confirmed(Position(written.writer.ledger_id, foreign[0]), 9, 2, 0)
         assert [payload(one) for one in await scene.patiently(log.read(log.before_first, 10, 10_000))] == numbered(2)
         place = Position(written.writer.ledger_id, 2)
         for read in (log.read(place, 10, 10_000), log.read_at([place])):
@@ -265,13 +265,13 @@ async def test_a_degraded_ledger_rolls_when_enough_bookies_are_back() -> None:
         await scene.append(log, b"one")
         assert log.stats().ledgers[0].ledger_id == log.last.ledger_id
         metadata = await scene.metadata(log.last.ledger_id)
-        assert metadata.degraded
+        assert metadata.is_degraded
         await scene.join("b2")
         await scene.wait(lambda: "b2" in scene.client.bookies.writable())
         log.tick(scene.clock.monotonic())
         await scene.wait(lambda: log.stats().state == "idle")
         await scene.append(log, b"two")
-        assert not (await scene.metadata(log.last.ledger_id)).degraded
+        assert not (await scene.metadata(log.last.ledger_id)).is_degraded
 
 
 def test_settings_that_contradict_each_other_are_refused() -> None:

@@ -28,7 +28,7 @@ def ids(log: ManagedLedger) -> list[int]:
 
 async def trimmed(scene: Scene, log: ManagedLedger, cursors: CursorTable | None = None) -> bool:
     """As housekeeping does it, which asks first."""
-    up_to = cursors.slowest_saved if cursors is not None else lambda: None
+    up_to = cursors.find_slowest_position if cursors is not None else lambda: None
     expected = log.may_trim(up_to())
     assert await scene.patiently(log.trim(up_to)) == expected
     return expected
@@ -103,9 +103,9 @@ async def test_a_first_subscription_leaves_older_ledgers_their_remaining_time() 
         assert not await trimmed(scene, log, cursors)
         await scene.append(log, *numbered(8, 10))
         cursor.acknowledge_up_to(log.last)
-        await scene.patiently(cursor.saved())
+        await scene.patiently(cursor.wait_until_saved())
         for _ in range(2):
-            assert cursors.slowest_saved() == log.last
+            assert cursors.find_slowest_position() == log.last
             assert not await trimmed(scene, log, cursors)
             assert await scene.payloads(log) == numbered(18)
             cursors.abandon()
@@ -126,7 +126,7 @@ async def test_a_first_subscription_leaves_older_ledgers_their_remaining_time() 
         opened = cursors.get("s")
         assert opened is not None
         opened.acknowledge_up_to(log.last)
-        await scene.patiently(opened.saved())
+        await scene.patiently(opened.wait_until_saved())
         assert await trimmed(scene, log, cursors)
         assert await scene.payloads(log) == numbered(1, 21)
 
@@ -141,7 +141,7 @@ async def test_earliest_subscription_holds_expired_ledgers_until_acknowledged() 
         scene.clock.advance(120 * _MINUTES)
         assert not await trimmed(scene, log, cursors)
         cursor.acknowledge_up_to(log.last)
-        await scene.patiently(cursor.saved())
+        await scene.patiently(cursor.wait_until_saved())
         assert await trimmed(scene, log, cursors)
         assert await scene.payloads(log) == numbered(1, 9)
 
@@ -155,7 +155,7 @@ async def test_when_the_last_subscription_is_deleted_the_time_counts_again() -> 
         one, _ = [await scene.patiently(cursors.create(name, log.last, {})) for name in ("one", "other")]
         await scene.append(log, *numbered(10))
         one.acknowledge_up_to(log.last)
-        await scene.patiently(one.saved())
+        await scene.patiently(one.wait_until_saved())
         for name in ("one", "other"):
             assert not await trimmed(scene, log, cursors)
             await scene.patiently(cursors.delete(name))
@@ -181,7 +181,7 @@ async def test_trim_during_first_subscription_deletes_no_retained_ledger() -> No
             making = [asyncio.create_task(cursors.create(one, log.last, {})) for one in ("a", "b")]
             for _ in range(turns):
                 await asyncio.sleep(0)
-            await scene.patiently(log.trim(cursors.slowest_saved))
+            await scene.patiently(log.trim(cursors.find_slowest_position))
             for one in making:
                 await scene.patiently(asyncio.wait_for(one, None))
             assert not await trimmed(scene, log, cursors)
@@ -189,7 +189,7 @@ async def test_trim_during_first_subscription_deletes_no_retained_ledger() -> No
             cursors.abandon()
             log = await scene.open(await scene.another(), _HOUR, name=name)
             cursors = await scene.patiently(scene.cursors(log))
-            assert cursors.slowest_saved() == log.last
+            assert cursors.find_slowest_position() == log.last
             assert not await trimmed(scene, log, cursors)
 
 
@@ -201,11 +201,11 @@ async def test_the_mark_is_written_once() -> None:
             log = await scene.open(options=options, name=(name := TopicName.parse(f"t{appended}{expected}")))
             await scene.append(log, *numbered(appended))
             cursors = await scene.patiently(scene.cursors(log))
-            before = log.still_ours
+            before = log.ownership_checks
             await scene.patiently(cursors.create("a", log.last, {}))
-            after = log.still_ours
+            after = log.ownership_checks
             await scene.patiently(cursors.create("b", log.last, {}))
-            assert (log.still_ours, after != before) == (after, expected == 1)
+            assert (log.ownership_checks, after != before) == (after, expected == 1)
             node = await scene.node(name)
             assert node is not None
             assert (node.unsubscribed_up_to > 0) == (expected == 1)

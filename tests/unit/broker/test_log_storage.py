@@ -391,12 +391,12 @@ async def test_the_first_entry_at_a_time_is_found() -> None:
             entries = await scene.read_all(log)
             for number, entry in enumerate(entries):
                 expected = next(place for place, time in enumerate(times) if time >= entry.broker_time_ms)
-                found = await scene.patiently(log.first_at_time(entry.broker_time_ms))
+                found = await scene.patiently(log.find_first_at_time(entry.broker_time_ms))
                 assert found == entries[expected].position, number
-            assert await scene.patiently(log.first_at_time(0)) == entries[0].position
-            assert await scene.patiently(log.first_at_time(times[-1] + 1)) == log.first_after(log.last)
+            assert await scene.patiently(log.find_first_at_time(0)) == entries[0].position
+            assert await scene.patiently(log.find_first_at_time(times[-1] + 1)) == log.first_after(log.last)
             empty = await scene.open(name=TOPIC.partition(1))
-            assert await scene.patiently(empty.first_at_time(0)) == empty.first_after(EARLIEST)
+            assert await scene.patiently(empty.find_first_at_time(0)) == empty.first_after(EARLIEST)
 
 
 async def test_closing_log_stores_pending_entries_and_refuses_further_ones() -> None:
@@ -414,7 +414,7 @@ async def test_closing_log_stores_pending_entries_and_refuses_further_ones() -> 
         with pytest.raises(TopicUnloaded):
             await log.trim(lambda: None)
         assert scene.lost == []
-        assert (await scene.metadata(scene.outcomes.stored[-1][1].ledger_id)).closed
+        assert (await scene.metadata(scene.outcomes.stored[-1][1].ledger_id)).is_closed
 
 
 async def test_cancelled_anywhere_nothing_is_lost() -> None:
@@ -522,7 +522,7 @@ async def test_late_deletion_does_not_affect_the_recreated_topic(at: int) -> Non
         cursor = cursors.get("s")
         assert cursor is not None
         cursor.acknowledge_up_to(new.last)
-        await scene.patiently(cursor.saved())
+        await scene.patiently(cursor.wait_until_saved())
         again = await scene.open(await scene.another())
         assert again.incarnation == new.incarnation
         assert await scene.payloads(again) == numbered(8)
@@ -596,7 +596,7 @@ async def test_a_ledger_that_was_closed_empty_is_no_hindrance_to_a_trim() -> Non
         log = await scene.open(await scene.another())
         assert await scene.patiently(log.trim(lambda: None))
         assert not log.stats().ledgers
-        assert not log.has_rest
+        assert not log.has_ledgers_to_delete
         assert log.last == log.before_first
         await scene.append(log, b"more")
         assert await scene.payloads(log) == [b"more"]

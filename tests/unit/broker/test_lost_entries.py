@@ -48,19 +48,19 @@ async def test_a_ledger_that_its_broker_closed_is_opened_without_reading_an_entr
     async with running_log_scene() as scene:
         log = await scene.open(options=WIDE, cache_bytes=0)
         await scene.append(log, *numbered(4), messages=3)
-        known = log.listed.ledgers[-1]
+        known = log.ledger_list.ledgers[-1]
         places = [Position(known.ledger_id, entry_id) for entry_id in range(4)]
         await scene.patiently(log.close())
         destroy(scene, *places)
         log = await scene.open(options=WIDE, cache_bytes=0)
         assert log.next_index == 12
-        assert log.lost.count == 0
-        assert log.listed.ledgers[-1] == known
+        assert log.lost_entries.count == 0
+        assert log.ledger_list.ledgers[-1] == known
         assert known.first_time_ms > 0
         await scene.append(log, b"goes on")
         (entry,) = await read_what_is_left(scene, log)
         assert (payload(entry), entry.index) == (b"goes on", 12)
-        assert [position for position, _ in log.lost.list_known()] == places
+        assert [position for position, _ in log.lost_entries.list_known()] == places
 
 
 @pytest.mark.parametrize("lost", [[4], [0], [0, 4], [3, 4], [2, 4], [0, 1, 2, 3, 4]], ids=str)
@@ -88,8 +88,8 @@ async def test_a_topic_opens_whichever_ends_of_its_last_ledger_are_lost(lost: li
             assert log.next_index == given
         assert log.last == places[-1]
         ends = [number for number in (0, 4) if number in lost]
-        assert {places[number] for number in ends} <= {position for position, _ in log.lost.list_known()}
-        assert log.lost.count >= len(ends)
+        assert {places[number] for number in ends} <= {position for position, _ in log.lost_entries.list_known()}
+        assert log.lost_entries.count >= len(ends)
         await scene.append(log, b"goes on")
         found = await read_what_is_left(scene, log)
         left = [entry for number, entry in enumerate(entries) if number not in lost]
@@ -97,7 +97,7 @@ async def test_a_topic_opens_whichever_ends_of_its_last_ledger_are_lost(lost: li
         assert payload(found[-1]) == b"goes on"
         assert found[-1].index >= given
         assert found[-1].broker_time_ms >= max([entry.broker_time_ms for entry in left], default=0)
-        assert {position for position, _ in log.lost.list_known()} == {places[number] for number in lost}
+        assert {position for position, _ in log.lost_entries.list_known()} == {places[number] for number in lost}
         # A later opening finds the same, without the entries.
         next_index = log.next_index
         await scene.patiently(log.close())
@@ -122,7 +122,7 @@ async def test_an_entry_that_can_t_be_read_now_is_not_lost() -> None:
         assert raised.value.code == ErrorCode.PERSISTENCE_ERROR
         scene[first].hanging = set()
         log = await scene.open(await scene.another(), options=WIDE)
-        assert (log.next_index, log.lost.count) == (3, 0)
+        assert (log.next_index, log.lost_entries.count) == (3, 0)
 
 
 async def test_single_reads_name_the_entry_that_is_lost_and_give_the_others() -> None:
@@ -142,11 +142,11 @@ async def test_single_reads_name_the_entry_that_is_lost_and_give_the_others() ->
         read = await scene.patiently(log.read_at([places[2], places[5]]))
         assert [entry.position for entry in read if entry is not None] == [places[2], places[5]]
         for number, entry in enumerate(entries):
-            found = await scene.patiently(log.first_at_time(entry.broker_time_ms))
+            found = await scene.patiently(log.find_first_at_time(entry.broker_time_ms))
             assert found <= places[number]
             assert not [place for place in places if found <= place < places[number] and place not in places[3:5]]
         destroy(scene, *places[5:])
-        last = await scene.patiently(log.last_readable())
+        last = await scene.patiently(log.read_last_readable())
         assert last is not None
         assert last.position == places[2]
 
@@ -160,13 +160,13 @@ async def test_the_last_readable_entry_is_found_in_few_reads() -> None:
             await scene.append(log, b"%d" % number)
         places = [entry.position for entry in await scene.read_all(log)]
         destroy(scene, *places[2:])
-        last = await scene.patiently(log.last_readable())
+        last = await scene.patiently(log.read_last_readable())
         assert last is not None
         assert last.position == places[1]
-        assert log.lost.count < 20
+        assert log.lost_entries.count < 20
         destroy(scene, *places[:2])
-        assert await scene.patiently(log.last_readable()) is None
-        assert log.lost.count < 30
+        assert await scene.patiently(log.read_last_readable()) is None
+        assert log.lost_entries.count < 30
 
 
 def test_each_lost_entry_is_counted_once_and_the_first_ones_are_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -131,11 +131,11 @@ async def test_a_topic_that_is_made_under_a_lease_loses_nothing() -> None:
         await scene.append(log, *numbered(7))
         await scene.patiently(log.trim(lambda: log.last))
         assert log.before_first.entry_id == -1
-        assert log.listed.entries == 7
+        assert log.ledger_list.entries == 7
         assert await leases_of(scene) == [ONE]
         scene.clock.advance(_TEN_MIN_MS / 1000 + 1)
         assert await scene.patiently(log.trim(lambda: log.last))
-        assert log.listed.entries == 1
+        assert log.ledger_list.entries == 1
 
 
 async def test_lease_added_during_topic_creation_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:

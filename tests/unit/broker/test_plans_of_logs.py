@@ -19,7 +19,7 @@ from magnetar_broker.admin.read_planner import ReadPlanner
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.log_entry import Chunk
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
-from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, end_of
+from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, find_end
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos import reading_pb2 as pb
@@ -121,7 +121,7 @@ async def test_reader_following_plans_gets_each_message_once_in_order(seed: int)
                 case 8:
                     client = await scene.another()
                     log, plans = await scene.open(client, STRIPED), making(client)
-        while reader < end_of(log.listed):
+        while reader < find_end(log.ledger_list):
             await plan(max_messages=7)
         assert found == wanted
         assert found
@@ -160,14 +160,14 @@ async def test_plan_is_recomputed_if_ledger_is_trimmed_during_read(
 
     async with _running_log() as (scene, log, plans):
         begin = place((await plans.plan(log, request(MessagePosition(0, 0, 0)))).start)
-        look = ManagedLedger.record_at
+        look = ManagedLedger.read_record
 
         async def trimmed_meanwhile(log: ManagedLedger, position: Position) -> bytes | None:
             record = await look(log, position)
             await log.trim(lambda: Position(begin.ledger_id, 99))
             return record
 
-        monkeypatch.setattr(ManagedLedger, "record_at", trimmed_meanwhile)
+        monkeypatch.setattr(ManagedLedger, "read_record", trimmed_meanwhile)
         stop = pb.MessagePosition(ledger_id=begin.ledger_id, entry_id=1) if with_stop else None
         plan = await plans.plan(log, request(begin._replace(batch_index=1), stop=stop))
         assert plan.begins_in_deleted
@@ -181,7 +181,7 @@ async def test_needed_from_covers_the_start_of_a_chunked_message() -> None:
         log = await scene.open()
 
         async def needed(before_ledgers: int = 8) -> MessagePosition:
-            begin = end_of(log.listed)
+            begin = find_end(log.ledger_list)
             asked = request(begin, before_ledgers=before_ledgers, before_bytes=1_000_000)
             answer = await scene.patiently(making(scene.client).plan(log, asked))
             return place(answer.needed_from) if place(answer.needed_from) != begin else BEFORE_ALL
@@ -189,19 +189,19 @@ async def test_needed_from_covers_the_start_of_a_chunked_message() -> None:
         await scene.append(log, *numbered(7))
         assert await needed() == BEFORE_ALL
         await scene.append(log, b"first chunk", chunk=Chunk(1, 0, last=False))
-        first = log.listed.last
+        first = log.ledger_list.last
         assert first.entry_id == 0
         assert await needed() == MessagePosition(*first)
         await scene.append(log, *numbered(20))
         # Where a ledger had chunks, the next one may have some; that one had none.
-        assert [one.chunks for one in log.listed.ledgers] == [False] * 3 + [True] * 2 + [False] * 5
+        assert [one.chunks for one in log.ledger_list.ledgers] == [False] * 3 + [True] * 2 + [False] * 5
         assert await needed() == MessagePosition(*first)
         assert await needed(before_ledgers=4) == BEFORE_ALL
         log = await scene.open(await scene.another())
         assert await needed() == MessagePosition(*first)
         await scene.append(log, *numbered(2))
         await scene.append(log, b"last chunk", chunk=Chunk(1, 1, last=True))
-        assert await needed(before_ledgers=4) == MessagePosition(*log.listed.last)
+        assert await needed(before_ledgers=4) == MessagePosition(*log.ledger_list.last)
 
 
 @pytest.mark.parametrize("begun_before", [False, True])
@@ -215,15 +215,15 @@ async def test_a_broker_that_has_lost_the_topic_releases_no_ledger_that_it_does_
         await scene.append(lost, *numbered(4))
         if begun_before:
             await scene.append(lost, b"first chunk", chunk=Chunk(1, 0, last=False))
-            first = MessagePosition(*lost.listed.last)
+            first = MessagePosition(*lost.ledger_list.last)
         await scene.append(lost, *numbered(4))
         log = await scene.open(await scene.another())
         if not begun_before:
             await scene.append(log, b"first chunk", chunk=Chunk(1, 0, last=False))
-            first = MessagePosition(*log.listed.last)
+            first = MessagePosition(*log.ledger_list.last)
         await scene.append(log, *numbered(4))
-        start = end_of(log.listed)
-        assert start > end_of(lost.listed)
+        start = find_end(log.ledger_list)
+        assert start > find_end(lost.ledger_list)
         asked = request(start, before_ledgers=8, before_bytes=1_000_000)
         with pytest.raises(TopicUnloaded):
             await scene.patiently(plans.plan(lost, asked))
@@ -247,7 +247,7 @@ async def test_chunks_are_stored_in_order_in_ledgers_that_take_them(fails: bool)
             scene.outcomes.append(log, one, chunk=Chunk(1, number - 5, last=False) if number in (5, 6, 9) else None)
         await scene.decided()
         assert [one for one, _ in scene.outcomes.stored] == sent
-        taking = {one.ledger_id for one in log.listed.ledgers if one.chunks}
+        taking = {one.ledger_id for one in log.ledger_list.ledgers if one.chunks}
         for number in (5, 6, 9):
             assert scene.outcomes.stored[number][1].ledger_id in taking
         entries = await log.read(log.before_first, 100, 1_000_000)
@@ -257,7 +257,7 @@ async def test_chunks_are_stored_in_order_in_ledgers_that_take_them(fails: bool)
 
 async def test_plan_fails_and_names_a_deleted_ledger() -> None:
     async with _running_log() as (scene, log, plans):
-        lost = log.listed.ledgers[1].ledger_id
+        lost = log.ledger_list.ledgers[1].ledger_id
         await scene.client.ledgers.change_metadata(lost, ledger_metadata.make_tombstone)
         with pytest.raises(BrokerError, match=f"ledger {lost} was deleted") as told:
             await plans.plan(log, request(MessagePosition(0, 0, 0)))
@@ -272,18 +272,18 @@ async def test_an_entry_that_is_lost_or_damaged_stops_no_plan(lost: set[int], da
     async with running_log_scene() as scene:
         log = await scene.open(options=SMALL.model_copy(update={"managed_ledger_max_entries_per_ledger": 6}))
         await scene.append(log, *numbered(14, 0), messages=2)
-        second = log.listed.ledgers[1].ledger_id
+        second = log.ledger_list.ledgers[1].ledger_id
         for bookie in scene.bookies.values():
             records = bookie.ledger(second).records
             for entry_id in lost & records.keys():
                 record = records.pop(entry_id)
                 if damaged:
                     records[entry_id] = record[:-1] + bytes([record[-1] ^ 1])
-        everything = {Position(one.ledger_id, at) for one in log.listed.ledgers for at in range(one.entries)}
+        everything = {Position(one.ledger_id, at) for one in log.ledger_list.ledgers for at in range(one.entries)}
         for limits in ({"max_messages": 5}, {"max_messages": 1}, {"max_bytes": 150}, {"max_messages": 2}):
             at, named = MessagePosition(0, 0, 0), set[Position]()
             plans = making(scene.client)
-            while at < end_of(log.listed):
+            while at < find_end(log.ledger_list):
                 plan = await scene.patiently(plans.plan(log, request(at, **limits)))
                 assert place(plan.stop) > at
                 at = place(plan.stop)
@@ -301,7 +301,7 @@ async def test_an_entry_that_may_be_there_is_waited_for() -> None:
     """Unknown is not no."""
 
     async with _running_log() as (scene, log, plans):
-        ledger_id = log.listed.ledgers[1].ledger_id
+        ledger_id = log.ledger_list.ledgers[1].ledger_id
         for bookie in scene.bookies.values():
             bookie.failing.add("read")
         begin = MessagePosition(ledger_id, 1, 0)
@@ -315,7 +315,7 @@ async def test_an_entry_that_may_be_there_is_waited_for() -> None:
 
 async def test_ledger_locations_are_cached_until_fresh_ones_are_requested() -> None:
     async with _running_log() as (scene, log, plans):
-        ledger_id = log.listed.ledgers[0].ledger_id
+        ledger_id = log.ledger_list.ledgers[0].ledger_id
 
         async def bookies(**how: bool) -> list[str]:
             answer = await plans.plan(log, request(MessagePosition(0, 0, 0), **how))

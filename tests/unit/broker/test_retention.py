@@ -121,7 +121,7 @@ def test_the_mark_covers_the_open_ledger_grows_only_and_is_stored() -> None:
     listed.mark_unsubscribed()
     change(ListChange())
     assert LedgerList.decode(node).unsubscribed_up_to == listed.unsubscribed_up_to == 7
-    listed.closed(5)
+    listed.set_closed(5)
     change(ListChange(empty=7))
     listed.mark_unsubscribed()
     change(ListChange(made=9))

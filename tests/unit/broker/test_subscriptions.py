@@ -253,11 +253,11 @@ async def test_non_durable_subscription_ends_with_consumer_and_may_share_name() 
     durable, _ = await scene.subscribe("name", start=EARLIEST)
     reader, reads = await scene.subscribe("name", durable=False, start=at_place(entries[1]))
     assert reads.take() == entries[1:]
-    assert [one.name for one in scene.cursors.durable()] == ["name"]
-    assert scene.cursors.slowest_saved() == entries[0].previous
+    assert [one.name for one in scene.cursors.durable_cursors()] == ["name"]
+    assert scene.cursors.find_slowest_position() == entries[0].previous
     ack(durable, entries[2], cumulative=True)
     # The reader has acknowledged nothing, and holds back nothing.
-    assert scene.cursors.slowest_saved() == entries[2]
+    assert scene.cursors.find_slowest_position() == entries[2]
     reader.leave()
     assert {one.durable for one in scene.subscriptions.stats()} == {True}
     # It begins where it says, each time.
@@ -831,8 +831,8 @@ async def _one_that_fails(caplog: pytest.LogCaptureFixture) -> None:
         raise RuntimeError("a mistake")
 
     broken = scene.cursors.cursors["broken"]
-    broken.acknowledged = fails  # type: ignore[method-assign]
-    broken.part[Position(9, 9)] = 1  # so it is asked about each entry
+    broken.is_acknowledged = fails  # type: ignore[method-assign]
+    broken.state.restore_messages(Position(9, 9), 1, 2)  # so it is asked about each entry
     entries = scene.add(2)
     assert gets.positions == entries
     assert "subscription broken failed to deliver" in caplog.text

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger.position import EARLIEST, Position
+from magnetar_broker.managed_ledger.position import EARLIEST
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.housekeeping import Housekeeping
@@ -407,16 +407,17 @@ async def test_housekeeping_trims_consumed_ledgers_and_continues_after_failure()
     assert log.trims == [None]
     assert cursors.trimmed == 1
     assert log.ticks in (1, 2)
-    log.ends = Position(8, 4)
-    cursor = await cursors.create("s", Position(8, 4), {})  # of the ledger that is written
+    positions = [log.add() for _ in range(5)]
+    log.ends = positions[4]
+    cursor = await cursors.create("s", positions[4], {})  # of the ledger that is written
     await passes(clock, 2.0)
     log.closed_ledgers = 1
-    cursor.start = Position(8, 3)
+    await cursor.move_to(positions[3])
     await passes(clock, 2.0)
     assert log.trims == [None]
-    cursor.start = Position(8, 4)
+    await cursor.move_to(positions[4])
     await passes(clock, 2.0)
-    assert log.trims == [None, Position(8, 4)]
+    assert log.trims == [None, positions[4]]
     assert len(log_of(other).trims) > 2  # tried again
     keeping.cancel()
     await asyncio.wait([keeping])

@@ -92,7 +92,7 @@ class FakeStorage:
         # Raised once, behind `cursors_gate`.
         self.cursors_fail: Exception | None = None
 
-    async def see(self, name: TopicName) -> None:
+    async def prefetch(self, name: TopicName) -> None:
         pass
 
     async def open(
@@ -102,7 +102,7 @@ class FakeStorage:
         create: bool,
         along: Sequence[Change],
         policies: Policies,
-        seen: None = None,
+        prefetched: None = None,
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
         self.opening += 1
@@ -121,7 +121,7 @@ class FakeStorage:
         topic = Topic(
             name,
             log,  # type: ignore[arg-type]
-            FakeCursorTable(log),  # type: ignore[arg-type]
+            FakeCursorTable(log),
             FakeSubscriptions(),  # type: ignore[arg-type]
             self.options,
             self.clock,
@@ -144,9 +144,9 @@ class FakeStorage:
     async def claim(self, name: TopicName) -> bytes:
         if name not in self.there:
             raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no {name}")
-        return b"life"
+        return b"epoch"
 
-    async def delete(self, name: TopicName, life: bytes | None = None, incarnation: str = "") -> None:
+    async def delete(self, name: TopicName, owner_epoch: bytes | None = None, incarnation: str = "") -> None:
         await asyncio.sleep(0)
         self.there.pop(name, None)
         self.deleted.append(name)

@@ -27,7 +27,10 @@ async def test_acknowledgements_are_collected_and_merged() -> None:
         for message in messages[:6] + messages[7:14]:
             await consumer.acknowledge(message)
         cursor = topic.cursors.cursors["s"]
-        await until(lambda: len(cursor.done) == 10 and bool(cursor.part), "acknowledgements have come")
+        await until(
+            lambda: len(cursor.acknowledged_entries) == 10 and bool(cursor.partial_batches),
+            "acknowledgements have come",
+        )
         [request] = [one for one in broker.requests if one.acknowledge]
         [one] = request.acknowledge
         assert [(r.first_entry_id, r.last_entry_id) for r in one.entries] == [(0, 5), (7, 10)]
@@ -45,7 +48,7 @@ async def test_closing_the_consumer_sends_its_acknowledgements() -> None:
         first, second = await receive(consumer, 2)
         await consumer.acknowledge(first)
         await consumer.close()
-        assert topic.cursors.cursors["s"].part == {topic.log.last: 1}
+        assert topic.cursors.cursors["s"].partial_batches == {topic.log.last: 1}
         consumer = await client.subscribe("t", "s")
         [again] = await receive(consumer, 1)
         assert again.data() == second.data() == b"b"
@@ -66,7 +69,7 @@ async def test_the_highest_cumulative_acknowledgement_is_sent() -> None:
         await consumer.acknowledge_cumulative(messages[3], receipt=True)
         cursor = topic.cursors.cursors["s"]
         assert cursor.mark_delete == topic.log.order[4]
-        assert cursor.part == {topic.log.last: 0b11}
+        assert cursor.partial_batches == {topic.log.last: 0b11}
         sent = [one for request in broker.requests for one in request.acknowledge]
         assert len(sent) == 1
 

@@ -92,8 +92,8 @@ async def test_an_encrypted_entry_is_skipped_and_stays_in_the_subscription(caplo
             await consumer.acknowledge(await receive(consumer, 1), receipt=True)
             await consumer.close()
             cursor = topic.cursors.cursors["s"]
-            assert not cursor.acknowledged(secret)
-            assert cursor.acknowledged(topic.log.last)
+            assert not cursor.is_acknowledged(secret)
+            assert cursor.is_acknowledged(topic.log.last)
 
     with caplog.at_level(logging.ERROR, "magnetar"):
         await go()

@@ -62,7 +62,7 @@ def test_a_listener_is_called_on_a_thread_of_its_own_and_a_message_on_which_it_f
         wait_until(lambda: len(got) == 6, "the last one, too")
         consumer.close()
         topic = on.broker.topic("t")
-        assert topic.cursors.cursors["s"].done == {topic.log.order[at] for at in (0, 1, 2, 4, 5)}
+        assert topic.cursors.cursors["s"].acknowledged_entries == {topic.log.order[at] for at in (0, 1, 2, 4, 5)}
         assert not {"magnetar", threading.main_thread().name} & threads
 
 

@@ -70,8 +70,8 @@ async def test_after_a_disconnect_messages_are_redelivered_and_received_ones_can
             await until(consumer.is_connected, "it is connected again")
             await consumer.acknowledge(messages[4], receipt=True)
             cursor = topic.cursors.cursors["s"]
-            assert cursor.done == {topic.log.order[at] for at in (0, 2, 4)}
-            assert cursor.part == {topic.log.last: 1}
+            assert cursor.acknowledged_entries == {topic.log.order[at] for at in (0, 2, 4)}
+            assert cursor.partial_batches == {topic.log.last: 1}
             got = payloads(await receive(consumer, 6))
             # 4 was redelivered before it was acknowledged, or not
             assert [payload for payload in got if payload != b"4"][:5] == [b"1", b"3", b"5", b"b", b"c"]
@@ -184,7 +184,7 @@ async def test_acknowledgements_of_a_deleted_topic_don_t_apply_to_the_recreated_
         assert payloads(new) == [f"new {number}".encode() for number in range(5)]
         await consumer.acknowledge_cumulative(old[2])
         await consumer.acknowledge(new[3], receipt=True)
-        assert topic.cursors.cursors["s"].done == {topic.log.order[3]}
+        assert topic.cursors.cursors["s"].acknowledged_entries == {topic.log.order[3]}
 
 
 async def test_a_consumer_recreates_its_deleted_topic_and_reads_it_from_the_first_message() -> None:
@@ -302,7 +302,7 @@ async def test_acknowledgements_from_before_a_seek_are_stale() -> None:
         await consumer.acknowledge_cumulative(before[8].message_id())
         after = await receive(consumer, 10)
         await consumer.acknowledge(after[5], receipt=True)
-        assert topic.cursors.cursors["s"].done == {topic.log.order[5]}
+        assert topic.cursors.cursors["s"].acknowledged_entries == {topic.log.order[5]}
 
 
 async def test_the_last_seek_counts_though_the_consumer_did_not_know_of_another_one_s() -> None:

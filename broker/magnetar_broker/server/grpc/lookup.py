@@ -69,7 +69,7 @@ async def get_last_message(server: ServerContext, session: BrokerSession, data: 
         with server.lookup_limit.hold():
             log = (await session.topics.get(_parse_topic_name(request.topic), create=False)).log
             answer.incarnation = log.incarnation
-            if (last := await log.last_readable()) is not None:
+            if (last := await log.read_last_readable()) is not None:
                 ledger_id, entry_id = last.position
                 answer.last.CopyFrom(LastMessage(ledger_id=ledger_id, entry_id=entry_id, batch_size=last.batch_size))
     except BrokerError as error:

@@ -64,7 +64,7 @@ async def _find_last(topic: Topic) -> MessageIdData:
     Lost entries are skipped, because no reader gets them.
     """
     log, partition = topic.log, topic.name.partition_index
-    entry = await log.last_readable()
+    entry = await log.read_last_readable()
     if entry is None:
         return _message_id(Position(log.last.ledger_id, -1), partition)
     message_id = _message_id(entry.position, partition)
@@ -111,7 +111,7 @@ def _make_stats(request_id: int, connected: ConnectedConsumer | None) -> Command
         connected_since=_format_time(consumer.connected_since_ms),
         type=_TYPES.get(subscription.type, "None"),
         msg_rate_expired=0.0,
-        msg_backlog=subscription.cursor.open_entries(),
+        msg_backlog=subscription.cursor.count_unacknowledged(),
         message_ack_rate=0.0,
     )
 

@@ -16,8 +16,9 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.errors import BrokerError, TopicUnloaded, UnreadableEntry
-from magnetar_broker.managed_ledger.interface import Cursor, Log
+from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable
@@ -130,7 +131,7 @@ class Dispatcher:
         """Return the first position from here on that is not acknowledged."""
         if position == self._cursor.mark_delete.next:
             return position
-        return self._cursor.first_open_after(position.previous)
+        return self._cursor.find_unacknowledged_after(position.previous)
 
     def _deliver(self, read: DispatchRead, entries: Sequence[LogEntry], none_acknowledged: bool) -> None:
         deliverable = (
@@ -144,8 +145,8 @@ class Dispatcher:
         cursor = self._cursor
         found: list[Deliverable] = []
         for entry in entries:
-            if not cursor.acknowledged(entry.position):
-                acknowledged = cursor.acknowledged_messages(entry.position) if entry.batch_size else 0
+            if not cursor.is_acknowledged(entry.position):
+                acknowledged = cursor.get_acknowledged_messages(entry.position) if entry.batch_size else 0
                 found.append(Deliverable(entry, acknowledged))
         return found
 

@@ -75,7 +75,8 @@ class Lost(Rule):
     def end(self) -> None:
         facts = self.facts
         for producer, number, place, reader in self._missing:
-            if not facts.acts.took_away(producer.topic.name, producer.sent_at(number)):
+            withdrawn = not producer.has_receipt(number)
+            if not withdrawn and not facts.acts.took_away(producer.topic.name, producer.sent_at(number)):
                 self.found(f"{_receipt(producer, number)} in {place.name}, and {reader} did not find it there")
         for producer, number, place, subscription in self._forgotten:
             if not facts.acts.skipped(subscription.name, subscription.topic.name, producer.sent_at(number)):

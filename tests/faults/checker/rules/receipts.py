@@ -1,8 +1,9 @@
-"""A receipt says where a message is: there it must be, if anybody has looked, and nothing else. A message has one
-receipt.
+"""A receipt names where its message is stored: it is there, if anybody has read that entry, and nothing else is. A
+message has one receipt.
 
-What is missing altogether is lost, and told of there; where two have seen two messages at one id, that is told of as
-corrupted.
+A message that is missing from the whole log is lost, and reported by that rule; an id at which two readers saw two
+messages is reported as corrupted. Receipts that Pulsar's C++ library matched to the wrong messages were withdrawn
+before (reused_sequence_ids.py).
 """
 
 from __future__ import annotations
@@ -29,26 +30,24 @@ class Receipts(Rule):
         for topic in facts.topics.values():
             for producer, number in facts.with_receipts(topic):
                 one, slot = message(producer.index, number), producer.slots[number]
-                place = facts.place_list[producer.places[number]]
-                if facts.topic_of(place.name) is not topic:
-                    self.found(
-                        f"the receipt of {facts.text(one)} names {place.name}, which is no place of {topic.name}"
-                    )
+                log = facts.place_list[producer.places[number]]
+                if facts.topic_of(log.name) is not topic:
+                    self.found(f"the receipt of {facts.text(one)} names {log.name}, which is no log of {topic.name}")
                 elif slot >= 0:
-                    other = named.setdefault((place.index, slot), one)
+                    other = named.setdefault((log.index, slot), one)
                     if other != one:
-                        where = facts.where(place, slot)
+                        where = facts.where(log, slot)
                         self.found(f"the receipts of {facts.text(other)} and of {facts.text(one)} both name {where}")
-                    self._look(producer, number, place, scanned.get(place.index))
+                    self._check_content(producer, number, log, scanned.get(log.index))
 
-    def _look(self, producer: Producer, number: int, place: Place, scanned: _Scanned | None) -> None:
+    def _check_content(self, producer: Producer, number: int, log: Place, scanned: _Scanned | None) -> None:
         one, slot = message(producer.index, number), producer.slots[number]
-        there = place.content[slot]
-        if there in (one, NOBODYS) or slot in place.disputed:
+        stored = log.content[slot]
+        if stored in (one, NOBODYS) or slot in log.disputed:
             return
-        where = self.facts.where(place, slot)
-        if there != NOTHING:
-            self.found(f"the receipt of {self.facts.text(one)} names {where}, and there is {self.facts.text(there)}")
+        where = self.facts.where(log, slot)
+        if stored != NOTHING:
+            self.found(f"the receipt of {self.facts.text(one)} names {where}, and there is {self.facts.text(stored)}")
         elif scanned is not None and one in scanned.messages:
             self.found(f"the receipt of {self.facts.text(one)} names {where}; the log has the message at another id")
 

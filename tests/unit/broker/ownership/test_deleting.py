@@ -137,7 +137,7 @@ def interrupted(scene: ClusterScene, at: OneBroker, deed: Callable[[], Awaitable
 
 @pytest.mark.parametrize("loaded", [True, False])
 async def test_topic_taken_over_during_deletion_check_is_not_deleted(loaded: bool) -> None:
-    """CHK-30: the node has another life by then, and the deletion begins only with the life that was checked."""
+    """CHK-30: the node has another owner epoch by then, and the deletion begins only in the one that was checked."""
 
     async with running_brokers(**_UNAWARE) as scene:
         async with scene.client() as client:

@@ -189,7 +189,7 @@ async def test_splits_that_race_make_no_more_bundles_than_may_be() -> None:
 
 @pytest.mark.parametrize("judged", [True, False])
 async def test_a_broker_that_does_not_know_that_it_lost_a_topic_does_not_delete_it(judged: bool) -> None:
-    """CHK-30, OWN-2: only the owner knows the topic's users, so the deletion checks the life in the topic's node."""
+    """CHK-30, OWN-2: only the owner knows the topic's users, so the deletion checks the owner epoch in its node."""
 
     async with running_brokers(bundle_check_interval_seconds=1000.0) as scene:
         one, other = scene["b1"], scene["b2"]

@@ -17,12 +17,12 @@ from magnetar_broker.managed_ledger.message_position import MessagePosition
 from magnetar_broker.managed_ledger.position import EARLIEST, Position
 from magnetar_broker.managed_ledger.read_plan import PlannedPiece
 
-__all__ = ["held_from", "needed_from", "nothing_is_left_before", "pieces_before"]
+__all__ = ["find_first_held", "find_needed_start", "is_all_deleted_before", "plan_pieces_before"]
 
 _ledger_id: Final = attrgetter("ledger_id")
 
 
-def held_from(log: LedgerList, place: Position, ledgers: int, max_bytes: int) -> int:
+def find_first_held(log: LedgerList, place: Position, ledgers: int, max_bytes: int) -> int:
     """The id of the first ledger that is needed for a range that begins at `place`."""
     own = bisect_left(log.ledgers, place.ledger_id, key=_ledger_id)
     if own == len(log.ledgers):
@@ -41,7 +41,7 @@ def held_from(log: LedgerList, place: Position, ledgers: int, max_bytes: int) ->
     return min(log.ledgers[at].ledger_id, place.ledger_id)
 
 
-def needed_from(log: LedgerList, from_ledger_id: int, start: MessagePosition) -> MessagePosition:
+def find_needed_start(log: LedgerList, from_ledger_id: int, start: MessagePosition) -> MessagePosition:
     """The first position that a reader needs which reads from `start` on: the beginning of the first ledger, of those
     from `from_ledger_id` on, in which a message may have begun that was not whole at `start`.
     """
@@ -53,7 +53,7 @@ def needed_from(log: LedgerList, from_ledger_id: int, start: MessagePosition) ->
     return start
 
 
-def pieces_before(log: LedgerList, from_ledger_id: int, place: Position, front: Boundary) -> list[PlannedPiece]:
+def plan_pieces_before(log: LedgerList, from_ledger_id: int, place: Position, front: Boundary) -> list[PlannedPiece]:
     """What there is from that ledger on up to `place`, of which `front` is known; the nearest last."""
     begin = bisect_left(log.ledgers, from_ledger_id, key=_ledger_id)
     end = bisect_left(log.ledgers, place.ledger_id, key=_ledger_id)
@@ -71,7 +71,7 @@ def pieces_before(log: LedgerList, from_ledger_id: int, place: Position, front: 
     return pieces
 
 
-def nothing_is_left_before(log: LedgerList, place: Position) -> bool:
+def is_all_deleted_before(log: LedgerList, place: Position) -> bool:
     """There was something in front of it, and all of that was deleted."""
     first = log.at_or_after(EARLIEST)
     return log.trimmed_up_to != EARLIEST and (first is None or place <= first)

@@ -26,7 +26,7 @@ from magnetar_bookie.ledger.ledger_reader import LedgerReader
 from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
 from magnetar_broker.managed_ledger.deletion import finish_deletion
 from magnetar_broker.managed_ledger.ledger_ends import LISTED, LedgerEnds, ends_from_entries, ends_from_properties
-from magnetar_broker.managed_ledger.log_entry import LogEntry, log_entry
+from magnetar_broker.managed_ledger.log_entry import LogEntry, decode_log_entry
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.managed_ledger.lost_entry_facts import nearest_readable
 from magnetar_broker.managed_ledger.position import Position
@@ -41,10 +41,10 @@ from magnetar_wire.randomness import Randomness
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["open_node"]
+__all__ = ["recover_log"]
 
 
-async def open_node(
+async def recover_log(
     name: TopicName,
     client: LedgerClient,
     clock: Clock,
@@ -53,22 +53,25 @@ async def open_node(
     *,
     create: bool,
     along: Sequence[Change],
-    seen: StoredValue | None = None,
-    claimed: Callable[[TopicNode], Awaitable[None]] | None = None,
+    prefetched: StoredValue | None = None,
+    on_claimed: Callable[[TopicNode], Awaitable[None]] | None = None,
 ) -> TopicNode:
-    """`claimed` is called as soon as the node is this life's; `lost` hears of entries that are lost at the log's end.
-    Raises `BrokerError`."""
+    """Claim the topic's node, close its last ledger, and return the node.
+
+    `on_claimed` is called as soon as the node is claimed. Lost entries at the end of the log are reported to `lost`.
+    Raises `BrokerError`.
+    """
     try:
         while True:
             node = TopicNode(name, client, clock, randomness)
             try:
-                await node.take_over(create=create, along=along, seen=seen)
+                await node.claim(create=create, along=along, prefetched=prefetched)
             except BeingDeleted as deleted:
                 (incarnation,) = deleted.args
-                seen = None
+                prefetched = None
                 await finish_deletion(name, incarnation, client, clock, randomness)
                 continue
-            await _both(_find_end(node, client, lost), claimed(node) if claimed is not None else None)
+            await _both(_find_end(node, client, lost), on_claimed(node) if on_claimed is not None else None)
             return node
     except MetadataError as error:
         raise BrokerError(ErrorCode.METADATA_ERROR, f"topic {name} can't be opened now: {error}") from error
@@ -94,18 +97,18 @@ async def _both(one: Coroutine[Any, Any, None], other: Awaitable[None] | None) -
 
 
 async def _find_end(node: TopicNode, client: LedgerClient, lost: LostEntries) -> None:
-    written = node.list.written
+    written = node.ledger_list.open_ledger
     if written is None:
         return
     metadata = await client.recover(written.ledger_id)
     entries = metadata.last_entry_id + 1
     if not entries:
-        node.list.closed(metadata.closed_ms)
+        node.ledger_list.set_closed(metadata.closed_ms)
         return
     ends = ends_from_properties(metadata.properties.get(LISTED), written.ledger_id, entries)
     if ends is None:
         ends = await _read_ends(node, LedgerReader(client, written.ledger_id, metadata), entries, lost)
-    node.list.recovered(entries, ends, metadata.length_bytes, metadata.closed_ms)
+    node.ledger_list.set_recovered(entries, ends, metadata.length_bytes, metadata.closed_ms)
 
 
 async def _read_ends(node: TopicNode, reader: LedgerReader, entries: int, lost: LostEntries) -> LedgerEnds:
@@ -113,7 +116,7 @@ async def _read_ends(node: TopicNode, reader: LedgerReader, entries: int, lost: 
 
     async def read(position: Position) -> LogEntry | None:
         try:
-            return log_entry(position, (await reader.read(position.entry_id, position.entry_id))[0])
+            return decode_log_entry(position, (await reader.read(position.entry_id, position.entry_id))[0])
         except WireError as error:
             lost.report(DamagedEntry(position, error))
         except Unreadable as error:
@@ -132,4 +135,4 @@ async def _read_ends(node: TopicNode, reader: LedgerReader, entries: int, lost: 
                 place = search.send(first if not place.entry_id else await read(place))
         except StopIteration as found:
             last = found.value
-    return ends_from_entries(node.list.next_index, node.list.last_time_ms, entries, first, last)
+    return ends_from_entries(node.ledger_list.next_index, node.ledger_list.last_time_ms, entries, first, last)

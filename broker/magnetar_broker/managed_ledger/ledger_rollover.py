@@ -25,7 +25,7 @@ from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_metadata.errors import StoreFull, Unavailable
 from magnetar_wire.clock import Clock
 
-__all__ = ["TopicLedgers"]
+__all__ = ["LedgerRollover"]
 
 _log = logging.getLogger(__name__)
 _PAUSE_S: Final = 0.2
@@ -34,7 +34,7 @@ _LONGEST_PAUSE_S: Final = 2.0
 _CLOSES: Final = 5
 
 
-class TopicLedgers:
+class LedgerRollover:
     __slots__ = ("_backoff", "_client", "_clock", "_last_failure", "_node", "_pause_s", "_striping", "waiting_for")
 
     def __init__(self, node: TopicNode, client: LedgerClient, striping: LedgerStriping, clock: Clock) -> None:
@@ -89,7 +89,7 @@ class TopicLedgers:
     async def _record(self, made: NewLedger, chunks: bool) -> None:
         while True:
             try:
-                change = ListChange(made=made.ledger_id, chunks=chunks, empty=self._node.list.empty)
+                change = ListChange(made=made.ledger_id, chunks=chunks, empty=self._node.ledger_list.empty_ledger_id)
                 return await self._node.change(change, made)
             except (Unavailable, StoreFull) as error:
                 await self._wait(error)
@@ -107,7 +107,7 @@ class TopicLedgers:
                 if attempt == _CLOSES:
                     raise TopicUnloaded(f"unknown at which entry ledger {ledger_id} of {name} ends: {error}") from error
                 await self._wait(error)
-        listed = self._node.list.ledgers[-1]
+        listed = self._node.ledger_list.ledgers[-1]
         if (listed.ledger_id, listed.entries - 1) != (ledger_id, metadata.last_entry_id):
             known = f"only {listed.entries} entries of ledger {listed.ledger_id} are known"
             raise TopicUnloaded(f"ledger {ledger_id} of {name} ends at entry {metadata.last_entry_id}, but {known}")
@@ -115,12 +115,12 @@ class TopicLedgers:
         if writer.failure is not None:
             self._backoff.count_failure(self._clock.monotonic(), self._client.randomness.random())
             self._last_failure = str(writer.failure)
-        self._node.list.closed(metadata.closed_ms)
+        self._node.ledger_list.set_closed(metadata.closed_ms)
 
     async def _closed(self, writer: LedgerWriter) -> LedgerMetadata:
         while True:
             try:
-                return await writer.close(lambda: self._node.list.properties_at_close)
+                return await writer.close(lambda: self._node.ledger_list.properties_at_close)
             except (Unavailable, StoreFull) as error:
                 await self._wait(error)
 

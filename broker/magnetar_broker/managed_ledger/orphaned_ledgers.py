@@ -31,7 +31,7 @@ from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["OrphanedLedgerDeleter", "leave_remains"]
+__all__ = ["OrphanedLedgerDeleter", "record_leased_ledgers"]
 
 _log = logging.getLogger(__name__)
 _MS_PER_S: Final = 1000
@@ -44,7 +44,7 @@ _SWEPT_A_ROUND: Final = 1000
 _MOST_KNOWN: Final = 100_000
 
 
-async def leave_remains(
+async def record_leased_ledgers(
     name: TopicName,
     node: ManagedLedgerNode,
     ledger_ids: Sequence[int],

@@ -17,19 +17,19 @@ from magnetar_metadata.store import MetadataStore
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["SeenTopic", "see_topic"]
+__all__ = ["PrefetchedTopic", "prefetch_topic"]
 
 
 @dataclass(frozen=True, slots=True)
-class SeenTopic:
+class PrefetchedTopic:
     log: StoredValue | None = None
     cursors: StoredValue | None = None
 
 
-async def see_topic(store: MetadataStore, name: TopicName) -> SeenTopic:
+async def prefetch_topic(store: MetadataStore, name: TopicName) -> PrefetchedTopic:
     """Raises `BrokerError`."""
     try:
-        return SeenTopic(*await asyncio.gather(read(store, paths.topic(name)), _read_cursors(store, name)))
+        return PrefetchedTopic(*await asyncio.gather(read(store, paths.topic(name)), _read_cursors(store, name)))
     except MetadataError as error:
         raise BrokerError(ErrorCode.METADATA_ERROR, f"topic {name} can't be opened now: {error}") from error
 
