@@ -180,7 +180,7 @@ class BrokerSession:
 
     async def abort(self, problem: BrokerError) -> None:
         """End a session that is lost: close all topics at once."""
-        self.topics.give_up(problem)
+        self.topics.abort(problem)
         await self.ownership.close()
         await self._stop_background_tasks()
         await self.topics.wait_ended()

@@ -1,14 +1,14 @@
-"""Which topics may be opened now: a bounded number of places, of which slow openings may hold half.
+"""Which topics may be opened now: a bounded number of slots, of which slow openings may hold half.
 
-    requested ──place granted──► running ──────────────────────────────────────────────► released
-                                    └─ for longer than the bound ─► slow ── evicted ──────┘
+    requested ──slot granted──► running ──────────────────────────────────────────────► released
+                                   └─ for longer than the bound ─► slow ── evicted ──────┘
 
 An opening is slow when it has been running for longer than a bound, or from its beginning when the topic's last one
-failed. Places are granted in the order of the requests, except that slow openings wait while slow ones hold half
-of the places. So topics that can't be opened, because their bookies are away for example, keep healthy ones waiting for
-no longer than that bound.
+failed. Slots are granted in the order of the requests, except that slow openings wait while slow ones hold half of
+the slots. So topics that can't be opened, for example because their bookies are down, delay healthy ones no longer
+than that bound.
 
-A running opening may become slow when slow ones hold half of the places already. It keeps its place while no healthy
+A running opening may become slow when slow ones hold half of the slots already. It holds its slot while no healthy
 opening waits for it; when one does, the oldest of the surplus is evicted.
 
 Failed topics are remembered in bounded memory: the oldest is forgotten first, and then counts as healthy until it is
@@ -28,7 +28,7 @@ MAX_REMEMBERED: Final = 10_000
 
 
 class TopicLoad(Generic[N]):
-    """One opening of a topic, from the request of a place until its release."""
+    """One opening of a topic, from the request of a slot until its release."""
 
     __slots__ = ("is_evicted", "is_slow", "name", "number")
 
@@ -37,20 +37,21 @@ class TopicLoad(Generic[N]):
         # Requests are numbered in their order.
         self.number = number
         self.is_slow = is_slow
-        # Its owner has been asked to end it.
+        # It is being cancelled.
         self.is_evicted = False
 
 
 class TopicLoadSlots(Generic[N]):
-    def __init__(self, places: int, max_remembered: int = MAX_REMEMBERED) -> None:
-        self._places = places
-        self._slow_places = max(1, places // 2)
+    def __init__(self, slots: int, max_remembered: int = MAX_REMEMBERED) -> None:
+        self._max_running = slots
+        self._max_slow = max(1, slots // 2)
         self._max_remembered = max_remembered
         self._requests = 0
-        # Requests without a place, in their order.
+        # Requests without a slot, in their order.
         self._waiting: dict[TopicLoad[N], None] = {}
         self._waiting_slow: dict[TopicLoad[N], None] = {}
-        # In the order in which places were granted, and of those the slow ones in the order in which they became slow.
+        # In the order in which slots were granted; and the slow ones among them, in the order in which they became
+        # slow.
         self._running: dict[TopicLoad[N], None] = {}
         self._running_slow: dict[TopicLoad[N], None] = {}
         # Topics whose last opening failed, oldest first.
@@ -63,11 +64,11 @@ class TopicLoadSlots(Generic[N]):
         return loading
 
     def grant_next(self) -> TopicLoad[N] | None:
-        """Grants a place to the first request that may have one; None: none may. Call it until then."""
-        if len(self._running) >= self._places:
+        """Grant a slot to the first request that may have one. None: none may. Call it until then."""
+        if len(self._running) >= self._max_running:
             return None
         loading = next(iter(self._waiting), None)
-        if len(self._running_slow) < self._slow_places:
+        if len(self._running_slow) < self._max_slow:
             slow = next(iter(self._waiting_slow), None)
             if loading is None or (slow is not None and slow.number < loading.number):
                 loading = slow
@@ -79,17 +80,17 @@ class TopicLoadSlots(Generic[N]):
         return loading
 
     def mark_slow(self, loading: TopicLoad[N]) -> None:
-        """It has been running for longer than the bound."""
+        """Record that an opening has been running for longer than the bound."""
         if loading in self._running:
             loading.is_slow = True
             self._running_slow[loading] = None
 
     def evict_next(self) -> TopicLoad[N] | None:
-        """The slow opening to be ended for a healthy one that waits; None: none is. Call it until then.
+        """Return a slow opening to cancel for a healthy one that waits. None: there is none. Call it until then.
 
-        It keeps its place until it is released.
+        It holds its slot until it is released.
         """
-        surplus = len(self._running_slow) - self._slow_places
+        surplus = len(self._running_slow) - self._max_slow
         if surplus <= 0 or not self._waiting:
             return None
         evicted = sum(loading.is_evicted for loading in self._running_slow)
@@ -100,7 +101,7 @@ class TopicLoadSlots(Generic[N]):
         return loading
 
     def release(self, loading: TopicLoad[N], *, failed: bool) -> None:
-        """The opening is over, or its request is withdrawn."""
+        """Release an opening that has ended, or whose request was withdrawn."""
         self._leave(loading)
         self._failed.pop(loading.name, None)
         if failed:

@@ -143,8 +143,9 @@ def test_fifty_thousand_held_entries_are_cheap_to_give_back() -> None:
     rule.join(other, Position(1, -1))
     rule.leave([consumer], Position(1, -1))
     assert rule.redelivery_entries == 60_000
-    # Adjacent entries share a block.
-    assert len(rule._redelivery._blocks) == 59
+    positions = PositionSet()
+    positions.add_all(1, range(60_000))
+    assert len(positions._blocks) == 59, "adjacent entries share a block"
 
 
 def test_past_deliveries_count_the_deliveries_that_reached_an_entry() -> None:
