@@ -321,7 +321,7 @@ class LastOwner(TopicOwner):
             while not await self._whole(client, name):
                 await self.clock.sleep(0.5)
         self.doing = "sweeps what deleted topics left"
-        while await store.children(paths.REMAINS):
+        while await store.children(paths.LEASED_LEDGERS):
             await self.clock.sleep(0.5)
         self.done = True
 

@@ -15,7 +15,7 @@ from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.prefetched_topic import prefetch_topic
 from magnetar_broker.settings.delivery import SubscriptionSettings
-from magnetar_broker.topics.start_position import StartPosition, find_start
+from magnetar_broker.topics.client_positions import StartPosition, find_start
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_metadata.compare_and_set import encode_first_value
 from magnetar_metadata.store import ANY

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from magnetar_broker.server.pulsar.incomplete_frames import IncompleteFrames
+from magnetar_broker.topics.dispatch.delivery_capacity import DeliveryCapacity
 from magnetar_protos.entry_pb2 import KeyValue, MessageIdData
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
@@ -356,7 +357,8 @@ async def test_full_connection_does_not_poll_its_waiting_consumers() -> None:
             nonlocal looks
             looks += 1
 
-        outgoing.capacity_for(look)
+        assert outgoing.free_bytes() <= 0
+        outgoing.wait(DeliveryCapacity(outgoing, look))
         for _ in range(100):
             outgoing.update_capacity()
         assert looks == 0
