@@ -75,10 +75,10 @@ class FakeCursorTable(CursorTable):
         self.created = 0
         self.gate: asyncio.Event | None = None
         self.fails: BrokerError | None = None
-        # How often the log said that it was trimmed.
+        # Number of calls of `drop_trimmed_ledgers`.
         self.trimmed = 0
         self.closed = self.abandoned = False
-        # `settle` waits for it.
+        # `flush` waits for it.
         self.settled = asyncio.Event()
         self.settled.set()
         # `close` hangs, and raises this when it is cancelled.
@@ -97,7 +97,7 @@ class FakeCursorTable(CursorTable):
         return []
 
     async def wait_until_open(self, name: str, *, wait_again: bool = True) -> None:
-        """All are."""
+        """All cursors are open."""
 
     async def replace(self, name: str, mark_delete: Position) -> FakeCursor:
         raise AssertionError(f"{name} is open")
@@ -133,7 +133,7 @@ class FakeCursorTable(CursorTable):
         return min((cursor.saved_mark_delete for cursor in self.cursors.values()), default=None)
 
     def tick(self, now: float) -> None:
-        """None of them has a ledger."""
+        """No cursor has a ledger."""
 
     def drop_trimmed_ledgers(self) -> None:
         self.trimmed += 1
