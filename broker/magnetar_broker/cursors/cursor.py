@@ -107,7 +107,7 @@ class Cursor(ABC):
 
     @abstractmethod
     def call_when_saved(self, done: SaveDone) -> None:
-        """Call `done` when all acknowledgements made before this call are durable, which may be at once."""
+        """Call `done` when all acknowledgements made before this call are durable, but not before this call returns."""
 
     async def wait_until_saved(self) -> None:
         """Return when all acknowledgements made before this call are durable. Raises `BrokerError`."""
@@ -143,7 +143,7 @@ class TransientCursor(Cursor):
         return self._state.mark_delete
 
     def call_when_saved(self, done: SaveDone) -> None:
-        done(None)
+        asyncio.get_running_loop().call_soon(done, None)
 
     async def move_to(self, position: Position) -> None:
         self._state.move_to(position)

@@ -111,9 +111,9 @@ class DurableCursor(Cursor):
 
     def call_when_saved(self, done: SaveDone) -> None:
         if self._problem is not None:
-            done(self._problem.again())
+            asyncio.get_running_loop().call_soon(done, self._problem.again())
         elif not self._has_unsaved:
-            done(None)
+            asyncio.get_running_loop().call_soon(done, None)
         else:
             if self._waiting is None:
                 self._waiting = []
