@@ -69,7 +69,7 @@ async def record_leased_ledgers(
         ).SerializeToString()
         await compare_and_set.change(
             client.ledgers.store,
-            paths.orphaned_ledgers(node.incarnation, number),
+            paths.leased_ledgers(node.incarnation, number),
             # An earlier attempt has recorded the same ledgers.
             lambda found, payload=payload: payload if found is None else LEAVE,  # type: ignore[misc]
             clock=clock,
@@ -103,7 +103,7 @@ class OrphanedLedgerDeleter:
 
     async def check_nodes(self) -> None:
         """Do one round. Raises `MetadataError`."""
-        names = await self._store.children(paths.ORPHANED_LEDGERS)
+        names = await self._store.children(paths.LEASED_LEDGERS)
         now = self._clock.monotonic()
         self._until = {name: self._until[name] for name in names if name in self._until}
         new = [name for name in names if name not in self._until]
@@ -115,7 +115,7 @@ class OrphanedLedgerDeleter:
             await self._delete_ledgers(name)
 
     async def _read(self, name: str) -> LeasedRemains | None:
-        path = f"{paths.ORPHANED_LEDGERS}/{name}"
+        path = f"{paths.LEASED_LEDGERS}/{name}"
         try:
             stored = await compare_and_set.read(self._store, path)
             return None if stored is None else decode_node(LeasedRemains, path, stored.payload)
@@ -135,5 +135,5 @@ class OrphanedLedgerDeleter:
             )
             return
         with suppress(BadVersion, NoNode):  # another broker has deleted it
-            await self._store.delete(f"{paths.ORPHANED_LEDGERS}/{name}", 0)
+            await self._store.delete(f"{paths.LEASED_LEDGERS}/{name}", 0)
         _log.info("Deleted %d ledgers of deleted topic %s, whose leases have ended", len(ledger_ids), orphaned.topic)

@@ -14,7 +14,7 @@ from magnetar_broker.managed_ledger.append_queue import AppendDone, AppendQueue
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
 from magnetar_broker.managed_ledger.log_entry import LogEntry, NewEntry
 from magnetar_broker.managed_ledger.position import Position
-from magnetar_broker.topics.producer import Producer
+from magnetar_broker.topics.producer import Producer, ProducerIdentity, TopicPublishing
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
@@ -48,8 +48,10 @@ class WaitingLog:
 
 
 def producer_on(log: Any, budget: PublishBudget, sink: FakeProducerSink) -> Producer:
-    counters = (SystemClock(), TopicCounters(), BrokerCounters())
-    return Producer(1, "p", b"", 0, {}, "", sink, log, budget, 1 << 20, *counters, lambda name, sequence_id: None)
+    publishing = TopicPublishing(
+        log, budget, 1 << 20, SystemClock(), TopicCounters(), BrokerCounters(), lambda name, sequence_id: None
+    )
+    return Producer(ProducerIdentity(1, "p", b"", 0, {}, ""), publishing, sink)
 
 
 def small_entries(first: int, count: int) -> list[bytes]:
@@ -69,7 +71,7 @@ def test_topic_budget_bounds_memory_of_small_entries(run: int) -> None:
         log = WaitingLog()
         producer = producer_on(log, budget, sink)
         number = 0
-        while not budget.full:
+        while not budget.is_full:
             producer.publish(number, small_entries(number, run))
             number += run
         return producer, log
@@ -113,7 +115,7 @@ def test_producer_releases_its_budget_for_stored_and_refused_entries() -> None:
     assert sink.decided_bytes == sum(map(count_entry_memory, runs))
     late = producer_on(WaitingLog(), budget, sink)
     late.publish(0, small_entries(0, 3))
-    late._decided(TopicUnloaded("it is unloaded"))
+    late._on_decided(TopicUnloaded("it is unloaded"))
     assert budget.used_bytes == 2 * count_entry_memory(small_entries(0, 1))
 
 
