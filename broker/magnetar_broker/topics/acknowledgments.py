@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Final
 
 from magnetar_broker.cursors.ack_state import LedgerRange, PartialBatch
-from magnetar_broker.cursors.cursor import Cursor
+from magnetar_broker.cursors.cursor import Cursor, SaveDone
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.topics.client_positions import is_of_another_incarnation, make_incarnation_error
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.dispatch_rule import DispatchRule
-from magnetar_broker.topics.topic_tasks import TopicTasks
 from magnetar_protos.broker_pb2 import Acknowledge, BatchMessages, EntryRange, ErrorCode
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 
-__all__ = ["AckReceipts", "Acknowledged", "ReceiptDone", "acknowledge", "check_ranges", "read_acknowledge"]
+__all__ = ["AckReceipts", "Acknowledged", "acknowledge", "check_ranges", "read_acknowledge"]
 
 _MAX_ID: Final = 2**63 - 1
 
@@ -194,56 +194,44 @@ def _acknowledge_each(
     return count
 
 
-# Called with the error, or None when all earlier acknowledgements are durable.
-ReceiptDone = Callable[[BrokerError | None], object]
-
-
 class AckReceipts:
-    """Receipts that a subscription's clients wait for. One save of the cursor completes all that were requested before
-    it began. The task that saves exists only while receipts are waited for."""
+    """Receipts that a subscription's clients wait for. The cursor completes them, several with one save."""
 
-    __slots__ = ("_being_saved", "_cursor", "_error", "_on_idle", "_tasks", "_waiting", "is_saving")
+    __slots__ = ("_cursor", "_error", "_last_number", "_on_idle", "_waiting")
 
-    def __init__(self, cursor: Cursor, tasks: TopicTasks, on_idle: Callable[[], object]) -> None:
+    def __init__(self, cursor: Cursor, on_idle: Callable[[], object]) -> None:
         self._cursor = cursor
-        self._tasks = tasks
         # Called when no receipt is waited for any more.
         self._on_idle = on_idle
-        # Receipts that the next save completes, and those that the present one does.
-        self._waiting: list[ReceiptDone] = []
-        self._being_saved: list[ReceiptDone] = []
-        self.is_saving = False
+        # Receipts that are waited for, by number.
+        self._waiting: dict[int, SaveDone] = {}
+        self._last_number = 0
         self._error: BrokerError | None = None
 
-    def add(self, done: ReceiptDone) -> None:
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, done: SaveDone) -> None:
+        """Call `done` when all acknowledgements made before this call are durable, or with the error."""
         if self._error is not None:
             done(self._error)
             return
-        self._waiting.append(done)
-        if not self.is_saving:
-            self.is_saving = True
-            self._tasks.spawn(self._save())
+        self._last_number += 1
+        self._waiting[self._last_number] = done
+        self._cursor.call_when_saved(partial(self._complete, self._last_number))
+
+    def _complete(self, number: int, error: BrokerError | None) -> None:
+        done = self._waiting.pop(number, None)
+        if done is None:  # it was failed before
+            return
+        done(error)
+        if not self._waiting:
+            self._on_idle()
 
     def fail(self, error: BrokerError) -> None:
-        """Complete all receipts with an error, now and later: the topic is closed, and the save will be cancelled."""
+        """Complete all receipts with an error, now and later: the topic is closed."""
         self._error = error
-        waiting, self._waiting = self._being_saved + self._waiting, []
-        self._being_saved = []
-        for done in waiting:
+        waiting, self._waiting = self._waiting, {}
+        for done in waiting.values():
             done(error)
-
-    async def _save(self) -> None:
-        try:
-            while self._waiting:
-                self._being_saved, self._waiting = self._waiting, []
-                error: BrokerError | None = None
-                try:
-                    await self._cursor.wait_until_saved()
-                except BrokerError as problem:
-                    error = problem
-                saved, self._being_saved = self._being_saved, []
-                for done in saved:
-                    done(error)
-        finally:
-            self.is_saving = False
-            self._on_idle()

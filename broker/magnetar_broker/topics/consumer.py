@@ -30,7 +30,7 @@ from magnetar_protos.broker_pb2 import (
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
-    from magnetar_broker.topics.acknowledgments import ReceiptDone
+    from magnetar_broker.cursors.cursor import SaveDone
     from magnetar_broker.topics.subscription import Subscription
 
 __all__ = ["Consumer", "ConsumerSink", "DeliveryRun", "check_open_request", "check_subscription_name"]
@@ -174,7 +174,7 @@ class Consumer(BaseConsumer):
         `BrokerError` if it does not count."""
         self.subscription.acknowledge(self, request, active_only=active_only)
 
-    def when_saved(self, done: ReceiptDone) -> None:
+    def when_saved(self, done: SaveDone) -> None:
         """Call `done` when all earlier acknowledgements are durable, or with the error."""
         self.subscription.receipts.add(done)
 

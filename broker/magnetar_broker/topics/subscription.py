@@ -103,7 +103,7 @@ class Subscription:
         self._reconnection_timer: Timer | None = None
         self._reconnecting = 0
         self.last_active = LastActiveConsumer()
-        self.receipts = AckReceipts(cursor, tasks, self.release)
+        self.receipts = AckReceipts(cursor, self.release)
         self.counters = counters
 
     @property
@@ -128,7 +128,7 @@ class Subscription:
 
     @property
     def is_idle(self) -> bool:
-        is_saving = self.durable and self.receipts.is_saving
+        is_saving = self.durable and self.receipts.is_waiting
         return not self._consumers and not self.is_paused and not is_saving and self._reconnection_timer is None
 
     @property

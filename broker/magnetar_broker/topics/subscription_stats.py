@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from magnetar_broker.counters import DeliveryCounters
 from magnetar_broker.cursors.cursor import Cursor
-from magnetar_broker.cursors.unopened_cursor import UnopenedCursor
+from magnetar_broker.cursors.cursor_opener import UnopenedCursor
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.topics.consumer import Consumer

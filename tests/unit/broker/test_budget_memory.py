@@ -38,13 +38,12 @@ class WaitingLog:
         self.queue = AppendQueue(1_000_000, 0, max_bytes)
 
     def append(self, entries: Sequence[NewEntry], done: AppendDone) -> int:
-        return self.queue.append(entries, done, 1_700_000_000_000, "bookies")
+        return self.queue.append(entries, done, 1_700_000_000_000)
 
     def decide_all(self) -> None:
         queue = self.queue
-        while queue.next_waiting() is not None:
-            queue.sent()
-        for number, append in enumerate(queue.confirmed(len(queue))):
+        queue.take_run(1 << 40, 1 << 60, 1 << 60, takes_chunks=True)
+        for number, append in enumerate(queue.confirm(len(queue))[0]):
             append.done([Position(1, number)])
 
 
@@ -93,7 +92,7 @@ def test_a_logs_bound_on_pending_appends_bounds_their_memory() -> None:
     def fill() -> WaitingLog:
         log = WaitingLog(BUDGET)
         number = 0
-        while not log.queue.full:
+        while log.queue.pending_bytes < BUDGET:
             log.append([NewEntry(one, 1, 0) for one in small_entries(number, 100)], print)
             number += 100
         return log
@@ -111,7 +110,7 @@ def test_producer_releases_its_budget_for_stored_and_refused_entries() -> None:
     for first, run in zip((0, 3, 10), runs, strict=True):
         producer.publish(first, run)
     for append in [*log.queue.take_all()]:
-        append.done(append.refused or [Position(1, 0)])
+        append.done(append.error or [Position(1, 0)])
     assert budget.used_bytes == 0
     assert sink.decided_bytes == sum(map(count_entry_memory, runs))
     late = producer_on(WaitingLog(), budget, sink)

@@ -56,7 +56,7 @@ class ServedTopic(Protocol):
     def subscriptions(self) -> Subscriptions: ...
 
 
-# Finds a topic of this broker: its name, the incarnation that it must have (empty: any), whether it may be created.
+# Finds a topic of this broker by its name and its required incarnation (empty: any). The flag allows creating it.
 # Raises `BrokerError`.
 FindTopic = Callable[[TopicName, str, bool], Awaitable[ServedTopic]]
 

@@ -127,7 +127,7 @@ class ConnectedConsumer:
     async def open(self, request: CommandSubscribe) -> None:
         """Open the consumer and answer the request. Raises `BrokerError`.
 
-        If an exclusive subscription has a consumer, open it once more after that consumer's client was found dead.
+        If an exclusive subscription has a consumer whose client is found dead, retry once.
         """
         server = self._session.context.server
         broker_session = server.get_session()

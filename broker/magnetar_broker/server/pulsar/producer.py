@@ -139,7 +139,7 @@ class ConnectedProducer:
         self.send_opened(request.request_id)
 
     async def _open(self, topic: Topic, request: CommandProducer) -> Producer:
-        """Open the topic's producer; if its name is taken, once more after its holder was found dead."""
+        """Open the topic's producer. If its name is in use by a client that is found dead, retry once."""
         opening = OpenProducer(
             producer_id=self.producer_id,
             producer_name=request.producer_name,

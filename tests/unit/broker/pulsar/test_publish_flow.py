@@ -1,4 +1,4 @@
-"""A topic that has no room holds up its own producers, and no others of their connection, within a bound."""
+"""A full topic delays only its own producers, not others of their connection, within a limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 
 async def test_full_topic_does_not_block_producers_of_other_topics() -> None:
-    """CHK-66: entries for the full topic wait, and are stored in order when it has room; a close waits for that."""
+    """CHK-66: entries for the full topic wait, and are stored in order when it has capacity; a close waits for that."""
 
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
@@ -72,8 +72,8 @@ async def test_a_close_answers_for_entries_that_a_closing_topic_does_not_take() 
             await until(lambda: second.is_stopped, "the topic closes")
             full.budget.release(much)
             assert (await within(closing_producer, "the producer is closed")).type == BaseCommand.SUCCESS
-            [told] = client.answers_of(BaseCommand.CLOSE_PRODUCER)
-            assert told.close_producer.producer_id == 2
+            [answer] = client.answers_of(BaseCommand.CLOSE_PRODUCER)
+            assert answer.close_producer.producer_id == 2
             assert client.answers_of(BaseCommand.SEND_RECEIPT) == []
             undecided.set()
             await within(closing, "the topic is closed")
