@@ -196,7 +196,7 @@ def _assigned(rule: SharedRule, entries: list[Deliverable]) -> list[tuple[str, i
 
 
 def test_a_chunk_waits_for_the_consumer_that_has_those_before_it_and_others_do_not() -> None:
-    """WIRE-1, SUB-4: until it takes something; one that is acknowledged meanwhile does not"""
+    """WIRE-1, SUB-4: until that consumer has capacity; an acknowledged one does not wait"""
     rule = SharedRule(DispatchLimits(), Position(1, -1))
     a, b = _consumer("a"), _consumer("b")
     for consumer, permits in ((a, 1), (b, 100)):
