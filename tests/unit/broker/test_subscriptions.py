@@ -285,9 +285,9 @@ async def test_a_reader_begins_within_a_batch() -> None:
     assert last.positions == alone.positions == [single]
     assert behind.positions == []
     assert after.consumer is not None
-    behind = after.consumer.behind()
-    assert behind is not None
-    assert (behind.ledger_id, behind.entry_id, behind.batch_index) == (*batch, 1)
+    reported = after.consumer.behind()
+    assert reported is not None
+    assert (reported.ledger_id, reported.entry_id, reported.batch_index) == (*batch, 1)
 
 
 async def test_seek_and_reset_move_to_an_id_or_a_time() -> None:
