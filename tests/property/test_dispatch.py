@@ -17,7 +17,7 @@ from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, SubscriptionType
 from tests.examples import examples
 from tests.unit.broker.fake_cursors import FakeCursorTable
 from tests.unit.broker.recording_sink import RecordingSink
-from tests.unit.broker.subscription_scene import EARLIEST, Scene, ack, ack_messages, at_place, redeliver, settle
+from tests.unit.broker.subscription_scene import EARLIEST, Scene, ack, ack_messages, at_position, redeliver, settle
 
 _MANY = 1_000_000
 
@@ -181,7 +181,7 @@ class _Model:
         redeliver(consumer, *some)
 
     async def seek(self, consumer: Consumer, position: Position) -> None:
-        await consumer.seek(at_place(position))
+        await consumer.seek(at_position(position))
         self.held.clear()
         self.counts.clear()
         self.part.clear()

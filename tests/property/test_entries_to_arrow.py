@@ -79,21 +79,21 @@ def expected_rows(
 
     rows = []
     for at, payload in enumerate(messages.payloads):
-        at_place = of(messages.batch_indexes, at, at)
-        if of(messages.compacted_out, at) or not first <= at_place < stop:
+        at_position = of(messages.batch_indexes, at, at)
+        if of(messages.compacted_out, at) or not first <= at_position < stop:
             continue
         own_id = of(messages.sequence_ids, at)
         key = of(messages.keys, at)
         if messages.keys is None and entry.is_batch and metadata.HasField("partition_key"):
             key = metadata.partition_key
-        behind = metadata.num_messages_in_batch - 1 - at_place if entry.is_batch else 0
+        behind = metadata.num_messages_in_batch - 1 - at_position if entry.is_batch else 0
         rows.append(
             {
                 "key": key_of(key),
                 "value": payload,
                 "topic": TOPIC,
                 "partition": 3,
-                "message_id": (*place, at_place if entry.is_batch else -1),
+                "message_id": (*place, at_position if entry.is_batch else -1),
                 "publish_time": time_of(metadata.publish_time),
                 "event_time": time_of(of(messages.event_times, at) or None),
                 "broker_time": time_of(broker.broker_timestamp)
@@ -101,7 +101,7 @@ def expected_rows(
                 else None,
                 "index": signed(broker.index - behind) if broker is not None and broker.HasField("index") else None,
                 "properties": dict(of(messages.properties, at, {})),
-                "sequence_id": signed((metadata.sequence_id + at_place) % 2**64 if own_id is None else own_id),
+                "sequence_id": signed((metadata.sequence_id + at_position) % 2**64 if own_id is None else own_id),
                 "producer_name": metadata.producer_name,
             }
         )

@@ -181,15 +181,28 @@ class Consumer(BaseConsumer):
     def batch_size(self, position: Position) -> int | None:
         """Return the number of messages of a batch. 0: it is no batch, or there is no such entry. None: it must be read
         from a bookie."""
-        return self.subscription.batch_size(position)
+        log = self.subscription.log
+        if not log.before_first < position <= log.last:
+            return 0
+        entries = log.read_nowait(position, 1, 1)
+        if entries is None:
+            return None
+        return entries[0].batch_size if entries and entries[0].position == position else 0
 
     async def find_batch_sizes(self, positions: Sequence[Position]) -> list[int]:
         """Return the same numbers; reads them from bookies. Raises `BrokerError`."""
-        return await self.subscription.find_batch_sizes(positions)
+        entries = await self.subscription.log.read_at(positions)
+        return [0 if entry is None else entry.batch_size for entry in entries]
 
     def last_before(self, ledger_id: int) -> Position | None:
         """Return the topic's last entry before that ledger. None: there is none."""
-        return self.subscription.last_before(ledger_id)
+        log, found = self.subscription.log, None
+        at: int | None = log.before_first.ledger_id
+        while at is not None and at < ledger_id:
+            if (end := log.ledger_end(at)) is not None and end >= 0:
+                found = Position(at, end)
+            at = log.next_ledger(at)
+        return found
 
     # Changes.
 
@@ -215,8 +228,9 @@ def check_open_request(opened: OpenConsumer) -> None:
     if opened.type == SubscriptionType.KEY_SHARED:
         raise BrokerError(ErrorCode.UNSUPPORTED, "Key_Shared is not supported yet: use Shared or Failover")
     if opened.type not in DISPATCH_RULES:
+        *others, last = (SubscriptionType.Name(one).capitalize() for one in DISPATCH_RULES)
         raise BrokerError(
-            ErrorCode.INVALID_ARGUMENT, f"unknown subscription type {opened.type}: use Exclusive, Failover or Shared"
+            ErrorCode.INVALID_ARGUMENT, f"unknown subscription type {opened.type}: use {', '.join(others)} or {last}"
         )
     if opened.read_compacted:
         raise BrokerError(ErrorCode.UNSUPPORTED, "compacted topics are not supported yet: read without read_compacted")

@@ -51,8 +51,6 @@ class Subscription:
         "_clock",
         "_consumers",
         "_delete_cursor",
-        "_dispatcher",
-        "_log",
         "_on_released",
         "_partition",
         "_reconnecting",
@@ -61,8 +59,10 @@ class Subscription:
         "_tasks",
         "counters",
         "cursor",
+        "dispatcher",
         "is_paused",
         "last_active",
+        "log",
         "receipts",
         "type",
     )
@@ -81,7 +81,7 @@ class Subscription:
         counters: DeliveryCounters,
     ) -> None:
         self.cursor = cursor
-        self._log = log
+        self.log = log
         self._partition = partition
         self._settings = settings
         self._clock = clock
@@ -96,7 +96,7 @@ class Subscription:
         # An ordered set.
         self._consumers: dict[Consumer, None] = {}
         # None while there are no consumers.
-        self._dispatcher: Dispatcher | None = None
+        self.dispatcher: Dispatcher | None = None
         # A change waits or runs: nothing is delivered, no consumer joins, and this object is not dropped.
         self.is_paused = changes.is_changing(self.key)
         # Until when the subscription is retained without consumers, and how many are expected to reconnect.
@@ -120,7 +120,7 @@ class Subscription:
 
     @property
     def incarnation(self) -> str:
-        return self._log.incarnation
+        return self.log.incarnation
 
     @property
     def consumers(self) -> list[Consumer]:
@@ -132,23 +132,19 @@ class Subscription:
         return not self._consumers and not self.is_paused and not is_saving and self._reconnection_timer is None
 
     @property
-    def dispatcher(self) -> Dispatcher | None:
-        return self._dispatcher
-
-    @property
     def rule(self) -> DispatchRule | None:
-        return None if self._dispatcher is None else self._dispatcher.rule
+        return None if self.dispatcher is None else self.dispatcher.rule
 
     def has(self, consumer: Consumer) -> bool:
         return consumer in self._consumers
 
     def is_active(self, consumer: Consumer) -> bool:
-        return self._dispatcher is not None and self._dispatcher.rule.is_active(consumer)
+        return self.dispatcher is not None and self.dispatcher.rule.is_active(consumer)
 
     @property
     def exclusive_consumer(self) -> Consumer | None:
         """The consumer that excludes others. None: there is none."""
-        if self._dispatcher is None or self._dispatcher.rule.max_consumers != 1:
+        if self.dispatcher is None or self.dispatcher.rule.max_consumers != 1:
             return None
         return next(iter(self._consumers), None)
 
@@ -159,19 +155,19 @@ class Subscription:
         excludes it."""
         self._check_joining(opened)
         consumer = Consumer(self, name, sink, opened, self._clock.time_ms())
-        if self._dispatcher is None:
+        if self.dispatcher is None:
             self.type = opened.type
             rule = DISPATCH_RULES[opened.type](self._settings.limits, self.cursor.mark_delete, self._partition)
-            self._dispatcher = Dispatcher(self.name, rule, self._log, self.cursor, self._clock, self._tasks)
-            self._dispatcher.is_paused = self.is_paused
+            self.dispatcher = Dispatcher(self.name, rule, self.log, self.cursor, self._clock, self._tasks)
+            self.dispatcher.is_paused = self.is_paused
         self._consumers[consumer] = None
         self._count_reconnected()
-        updates = self._dispatcher.rule.join(consumer, self.cursor.mark_delete)
+        updates = self.dispatcher.rule.join(consumer, self.cursor.mark_delete)
         self._record_active()
         sink.opened(consumer)
         updates.active = [(one, active) for one, active in updates.active if one is not consumer]
         self._report(updates)
-        self.run()
+        self._run()
         return consumer
 
     def _check_joining(self, opened: OpenConsumer) -> None:
@@ -202,19 +198,19 @@ class Subscription:
     def leave(self, consumers: Sequence[Consumer]) -> None:
         """Remove consumers, for example all of a connection. Some may have left before."""
         left = [one for one in consumers if one in self._consumers]
-        if not left or self._dispatcher is None:
+        if not left or self.dispatcher is None:
             return
         for one in left:
             del self._consumers[one]
-        updates = self._dispatcher.rule.leave(left, self.cursor.mark_delete)
+        updates = self.dispatcher.rule.leave(left, self.cursor.mark_delete)
         if not self._consumers:
-            self._dispatcher.stop()
-            self._dispatcher = None
+            self.dispatcher.stop()
+            self.dispatcher = None
             self.release()
             return
         self._record_active()
         self._report(updates)
-        self.run()
+        self._run()
 
     def remove_disconnected(self) -> None:
         """Remove consumers whose connections are closed. If no consumer is left, the subscription may be released."""
@@ -222,7 +218,7 @@ class Subscription:
 
     def _record_active(self) -> None:
         """Record a change of the active consumer. One that is about to leave gets nothing, and does not count."""
-        active = None if self._dispatcher is None else self._dispatcher.rule.active_consumer
+        active = None if self.dispatcher is None else self.dispatcher.rule.active_consumer
         if isinstance(active, Consumer) and not active.sink.is_broken and self.last_active.replace(active.name):
             self.cursor.record_takeover()
 
@@ -263,44 +259,44 @@ class Subscription:
         """Close all consumers for good."""
         self._stop_retaining()
         consumers, self._consumers = self.consumers, {}
-        if self._dispatcher is not None:
-            self._dispatcher.stop()
-            self._dispatcher = None
+        if self.dispatcher is not None:
+            self.dispatcher.stop()
+            self.dispatcher = None
         for consumer in consumers:
             consumer.stop_delivery()
             consumer.sink.ended(problem)
 
+    def _run(self) -> None:
+        """Deliver entries, unless all consumers have left."""
+        if self.dispatcher is not None:
+            self.dispatcher.run()
+
     # Requests of consumers. They are handled without waiting.
 
-    def run(self) -> None:
-        """Deliver entries to consumers with capacity."""
-        if self._dispatcher is not None:
-            self._dispatcher.run()
-
     def flow(self, consumer: Consumer, epoch: int, permits: int) -> None:
-        if self._dispatcher is not None and consumer in self._consumers:
-            self._dispatcher.rule.grant(consumer, epoch, permits)
-            self._dispatcher.run()
+        if self.dispatcher is not None and consumer in self._consumers:
+            self.dispatcher.rule.grant(consumer, epoch, permits)
+            self.dispatcher.run()
 
     def recheck(self, consumer: Consumer) -> None:
         """Deliver entries: the consumer's outbox has capacity again."""
-        if self._dispatcher is not None and consumer in self._consumers:
-            self._dispatcher.rule.recheck(consumer)
-            self._dispatcher.run()
+        if self.dispatcher is not None and consumer in self._consumers:
+            self.dispatcher.rule.recheck(consumer)
+            self.dispatcher.run()
 
     def redeliver(self, consumer: Consumer, epoch: int, ranges: Sequence[EntryRange]) -> None:
-        checked = check_ranges(ranges, self._log)
-        if self._dispatcher is None or consumer not in self._consumers or (ranges and not checked):
+        checked = check_ranges(ranges, self.log)
+        if self.dispatcher is None or consumer not in self._consumers or (ranges and not checked):
             # All named entries are trimmed. Without this check an empty list would redeliver all entries.
             return
-        self._report(self._dispatcher.rule.redeliver(consumer, epoch, checked, self.cursor.mark_delete))
-        self._dispatcher.run()
+        self._report(self.dispatcher.rule.redeliver(consumer, epoch, checked, self.cursor.mark_delete))
+        self.dispatcher.run()
 
     def acknowledge(self, consumer: Consumer, request: Acknowledge, *, active_only: bool = True) -> None:
-        acknowledged = read_acknowledge(request, self._log)
-        if self._dispatcher is None or consumer not in self._consumers:
+        acknowledged = read_acknowledge(request, self.log)
+        if self.dispatcher is None or consumer not in self._consumers:
             raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {consumer.name} has left subscription {self.name}")
-        rule = self._dispatcher.rule
+        rule = self.dispatcher.rule
         is_late = active_only and not rule.is_active(consumer)
         if is_late or request.epoch < consumer.acknowledged_from:
             raise acknowledged.problem or BrokerError(
@@ -315,39 +311,17 @@ class Subscription:
                 f"subscription {self.name} is {SubscriptionType.Name(self.type).capitalize()}: a cumulative "
                 "acknowledgement would acknowledge messages of other consumers. Acknowledge each message",
             )
-        count = acknowledge(request, acknowledged, self._log, self.cursor, rule, consumer)
+        count = acknowledge(request, acknowledged, self.log, self.cursor, rule, consumer)
         self.counters.acknowledged_entries += count
         consumer.counters.acknowledged_entries += count
-        self._dispatcher.run()
+        self.dispatcher.run()
         if acknowledged.problem is not None:
             raise acknowledged.problem
 
-    def batch_size(self, position: Position) -> int | None:
-        if not self._log.before_first < position <= self._log.last:
-            return 0
-        entries = self._log.read_nowait(position, 1, 1)
-        if entries is None:
-            return None
-        return entries[0].batch_size if entries and entries[0].position == position else 0
-
-    async def find_batch_sizes(self, positions: Sequence[Position]) -> list[int]:
-        entries = await self._log.read_at(positions)
-        return [0 if entry is None else entry.batch_size for entry in entries]
-
-    def last_before(self, ledger_id: int) -> Position | None:
-        """Return the last entry before that ledger. None: there is none."""
-        found = None
-        at: int | None = self._log.before_first.ledger_id
-        while at is not None and at < ledger_id:
-            if (end := self._log.ledger_end(at)) is not None and end >= 0:
-                found = Position(at, end)
-            at = self._log.next_ledger(at)
-        return found
-
     def _report(self, updates: ConsumerUpdates) -> None:
         """Report changes to the consumers that have not left in the meantime."""
-        if updates.rewound and self._dispatcher is not None:
-            self._dispatcher.rewind()
+        if updates.rewound and self.dispatcher is not None:
+            self.dispatcher.rewind()
         for one in updates.epochs:
             if isinstance(one, Consumer) and one in self._consumers:
                 one.sink.epoch_began(one)
@@ -359,7 +333,7 @@ class Subscription:
         if not DISPATCH_RULES[self.type].delivers_in_order:
             return None
         mark_delete = self.cursor.mark_delete
-        first = self._log.first_after(mark_delete)
+        first = self.log.first_after(mark_delete)
         bits = self.cursor.get_acknowledged_messages(first)
         if bits & 1:
             first_open = (~bits & bits + 1).bit_length() - 1
@@ -370,14 +344,14 @@ class Subscription:
 
     def pause(self) -> None:
         self.is_paused = True
-        if self._dispatcher is not None:
-            self._dispatcher.is_paused = True
+        if self.dispatcher is not None:
+            self.dispatcher.is_paused = True
 
     def resume(self) -> None:
         self.is_paused = False
-        if self._dispatcher is not None:
-            self._dispatcher.is_paused = False
-            self._dispatcher.run()
+        if self.dispatcher is not None:
+            self.dispatcher.is_paused = False
+            self.dispatcher.run()
         self.release()
 
     async def seek_for(self, consumer: Consumer, to: StartAt, moves: int | None) -> None:
@@ -387,18 +361,18 @@ class Subscription:
 
     async def seek(self, to: StartAt, check: Callable[[], None] = lambda: None) -> None:
         """Move the cursor, in a new epoch, if `check` does not raise. The caller runs it as a change."""
-        start = await find_start(self._log, to)
+        start = await find_start(self.log, to)
         check()
         updates = ConsumerUpdates()
-        if self._dispatcher is not None:
-            updates = self._dispatcher.rule.begin_move()
-            self._dispatcher.rewind()
+        if self.dispatcher is not None:
+            updates = self.dispatcher.rule.begin_move()
+            self.dispatcher.rewind()
         try:
             await self._move_to(start)
         finally:
             # The epoch has ended even if this failed: unacknowledged messages are redelivered.
-            if self._dispatcher is not None:
-                self._dispatcher.rule.end_move(self.cursor.mark_delete)
+            if self.dispatcher is not None:
+                self.dispatcher.rule.end_move(self.cursor.mark_delete)
                 self._report(updates)
 
     def _check_connected(self, consumer: Consumer) -> None:
@@ -425,9 +399,9 @@ class Subscription:
         change."""
         before = self.cursor.count_unacknowledged()
         if position > self.cursor.mark_delete:
-            self.cursor.acknowledge_up_to(min(position, self._log.last))
-            if self._dispatcher is not None:
-                self._dispatcher.rule.record_acknowledged_up_to(self.cursor.mark_delete)
+            self.cursor.acknowledge_up_to(min(position, self.log.last))
+            if self.dispatcher is not None:
+                self.dispatcher.rule.record_acknowledged_up_to(self.cursor.mark_delete)
         # Counted before it is saved: entries that are published in the meantime are not acknowledged.
         skipped = before - self.cursor.count_unacknowledged()
         await self.cursor.wait_until_saved()

@@ -108,7 +108,8 @@ class Subscriptions:
         """Deliver new entries of the log."""
         for subscription in list(self._loaded.values()):
             try:
-                subscription.run()
+                if (dispatcher := subscription.dispatcher) is not None:
+                    dispatcher.run()
             except Exception:  # noqa: BLE001 (the others go on)
                 _log.exception("Topic %s: subscription %s failed to deliver new entries", self._name, subscription.name)
 

@@ -52,7 +52,7 @@ class FakeLogPositions:
         self.is_open = is_open
         self._trimmed = EARLIEST
 
-    # ── what happens to it ──
+    # Changes.
 
     def append(self, count: int = 1) -> Position:
         ledger_id = next(reversed(self.ledgers))
@@ -66,16 +66,16 @@ class FakeLogPositions:
 
     def trim(self, up_to: Position) -> list[int]:
         """As a managed ledger does: whole closed ledgers."""
-        gone = []
+        trimmed = []
         for ledger_id, count in list(self.ledgers.items()):
             if self.ledger_end(ledger_id) is None or Position(ledger_id, count - 1) > up_to:
                 break
             self._trimmed = Position(ledger_id, count - 1)
             del self.ledgers[ledger_id]
-            gone.append(ledger_id)
-        return gone
+            trimmed.append(ledger_id)
+        return trimmed
 
-    # ── what is asked of it ──
+    # Reading.
 
     @property
     def before_first(self) -> Position:
@@ -135,7 +135,7 @@ class FakeLog:
 
     Ledgers have `per_ledger` entries each; their ids have gaps, as they have in a cluster. An entry is there as soon as
     it is added. Appended ones are decided in the next turn of the event loop while `prompt`, otherwise by `decide`.
-    Trimming deletes nothing: `trims` has the positions up to which it was asked for.
+    Trimming deletes nothing: `trims` has the positions up to which it was requested.
     """
 
     def __init__(self, per_ledger: int = 10, incarnation: str = "one") -> None:
@@ -158,7 +158,7 @@ class FakeLog:
         self.prompt = True
         self.waiting: deque[tuple[NewEntry, bool, AppendDone]] = deque()
         # At most this many wait. The next one is refused in its turn.
-        self.room = 2**40
+        self.capacity = 2**40
         self.owner_epoch = b"epoch"
         self.on_lost: Callable[[BrokerError], object] = lambda error: None
         self.closed = self.abandoned = False
@@ -213,7 +213,7 @@ class FakeLog:
     def append(self, entries: Sequence[NewEntry], done: AppendDone) -> int:
         for taken, new in enumerate(entries):
             assert new.messages == max(1, new.batch_size)
-            full = len(self.waiting) >= self.room
+            full = len(self.waiting) >= self.capacity
             self.waiting.append((new, full, done))
             if self.prompt:
                 asyncio.get_running_loop().call_soon(self.decide)
@@ -227,7 +227,7 @@ class FakeLog:
             count -= 1
             new, refused, done = self.waiting.popleft()
             if refused:
-                done(BrokerError(ErrorCode.TOO_MANY_REQUESTS, "there was no room"))
+                done(BrokerError(ErrorCode.TOO_MANY_REQUESTS, "there was no capacity"))
             elif error is not None:
                 done(error)
             else:

@@ -1,4 +1,4 @@
-"""What serves `produce` streams on topics that do as they are told."""
+"""A server of `produce` streams, on topics of fakes."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class ProduceServer:
         self.sessions.append(session)
         await session.serve()
 
-    def log(self, life: int = -1) -> FakeLog:
-        log: object = self.storage.opened[life].log
+    def log(self, opening: int = -1) -> FakeLog:
+        log: object = self.storage.opened[opening].log
         assert isinstance(log, FakeLog)
         return log
 

@@ -18,11 +18,11 @@ class FakeOutbox(OutboxCapacity):
     def __init__(self, free: int = 2**40) -> None:
         super().__init__(0, OutboxBudget(0), lambda: None)
         self.free = free
-        # How often a consumer asked.
-        self.asked = 0
+        # How often its capacity was measured.
+        self.measured = 0
 
     def free_bytes(self) -> int:
-        self.asked += 1
+        self.measured += 1
         return self.free
 
     def add(self, size_bytes: int) -> None:

@@ -26,13 +26,13 @@ from tests.unit.broker.fake_cursors import FakeCursorTable
 from tests.unit.broker.fake_log import FakeLog
 from tests.unit.broker.recording_sink import RecordingSink
 
-__all__ = ["EARLIEST", "LATEST", "Scene", "ack", "at_place", "at_time", "settle"]
+__all__ = ["EARLIEST", "LATEST", "Scene", "ack", "at_position", "at_time", "settle"]
 
 EARLIEST = StartAt(earliest=True)
 LATEST = StartAt(latest=True)
 
 
-def at_place(position: Position, batch_index: int = -1, *, inclusive: bool = True) -> StartAt:
+def at_position(position: Position, batch_index: int = -1, *, inclusive: bool = True) -> StartAt:
     return StartAt(
         place=MessagePlace(
             ledger_id=position.ledger_id, entry_id=position.entry_id, batch_index=batch_index, inclusive=inclusive

@@ -83,8 +83,8 @@ async def test_broker_metadata_is_stripped_unless_requested() -> None:
     async with _running() as (scene, _, client):
         entry = encode_entry(MessageMetadata(producer_name="p", sequence_id=1, publish_time=2), b"payload")
         scene.log.add(payload=add_broker_metadata(entry, 77, 0))
-        await client.open(1, "asked")
-        await client.open(2, "not asked", broker_metadata=False)
+        await client.open(1, "requested")
+        await client.open(2, "not requested", broker_metadata=False)
         await eventually(lambda: client.positions(1) and client.positions(2))
         assert client.delivered[1][0].entry == add_broker_metadata(entry, 77, 0)
         assert client.delivered[2][0].entry == entry
@@ -101,7 +101,7 @@ async def test_epoch_precedes_its_deliveries_and_stale_acks_are_refused() -> Non
         await eventually(lambda: 9 in client.done)
         assert client.done[9] is None
         assert len(client.epochs[1]) == 2
-        # Late acks from before it, cumulative too: dropped, and refused where a receipt was asked for.
+        # Late acks from before it, cumulative too: dropped, and refused where a receipt was requested.
         late = client.ack(1, entries[3], request_id=10, cumulative=True)
         late.epoch = first
         await client.send(acknowledge=[late])
@@ -319,7 +319,7 @@ async def test_read_capacity_is_released_when_the_topic_is_unloaded() -> None:
         other.log.gate = asyncio.Event()
         await client.open(1, topic="other")
         await eventually(lambda: other.log.reads)
-        # All room is for what is being read there, and then the topic is gone.
+        # All capacity is reserved for entries that are being read; then the topic is closed.
         await client.open(2)
         for _ in range(50):
             await asyncio.sleep(0)
@@ -377,7 +377,7 @@ async def test_while_too_many_receipts_wait_no_more_is_read() -> None:
         sending = asyncio.create_task(send())
         for _ in range(2000):
             await asyncio.sleep(0)
-        assert sent < 100  # what its bound and the stream's own have room for
+        assert sent < 100  # what its bound and the stream's own have capacity for
         cursor.gate.set()
         await sending
         await eventually(lambda: len(client.done) == 200)

@@ -39,8 +39,8 @@ async def _act(client: ConsumeClient, chance: random.Random, acknowledged: set[P
         case 0 if had:
             position = chance.choice(had)
             acknowledged.add(position)  # whether it comes through or not
-            asked = client.ack(consumer_id, position, request_id=chance.randrange(2) * chance.randrange(1, 1000))
-            await client.send(acknowledge=[asked])
+            ack = client.ack(consumer_id, position, request_id=chance.randrange(2) * chance.randrange(1, 1000))
+            await client.send(acknowledge=[ack])
         case 1:
             await client.send(redeliver=[Redeliver(consumer_id=consumer_id, epoch=client.epochs[consumer_id][-1])])
         case 2 if chance.random() < 0.1:

@@ -1,4 +1,4 @@
-"""What a topic's statistics tell of deliveries once the consumers are gone."""
+"""Deliveries in a topic's statistics after its consumers have left."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ def test_consumer_with_a_full_outbox_is_called_once_when_it_has_capacity() -> No
     calls: list[str] = []
     capacity = DeliveryCapacity(outbox, lambda: calls.append("called"))
     outbox.offer()
-    assert not capacity.measure(), "no permits: the outbox is not asked"
-    assert outbox.asked == 0
+    assert not capacity.measure(), "without permits the outbox is not measured"
+    assert outbox.measured == 0
     capacity.grant(1)
     assert not capacity.measure()
     outbox.offer()
@@ -186,7 +186,7 @@ def test_read_size_follows_the_entries_that_were_read() -> None:
     assert size.entries_for(50) == 2
 
 
-async def test_outbox_is_asked_once_per_delivery() -> None:
+async def test_outbox_is_measured_once_per_delivery() -> None:
     for kind in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER, SubscriptionType.SHARED):
         scene = Scene()
         consumer, sink = await scene.subscribe(kind=kind, permits=1_000)
@@ -194,6 +194,6 @@ async def test_outbox_is_asked_once_per_delivery() -> None:
             [position] = scene.add(1)
             assert sink.take() == [position]
             ack(consumer, position)
-            assert sink.outbox.asked == number
+            assert sink.outbox.measured == number
         await settle()
         assert scene.log.last < LATEST

@@ -196,7 +196,7 @@ def _assigned(rule: SharedRule, entries: list[Deliverable]) -> list[tuple[str, i
 
 
 def test_a_chunk_waits_for_the_consumer_that_has_those_before_it_and_others_do_not() -> None:
-    """WIRE-1, SUB-4: until it takes something; one that is acknowledged meanwhile does not"""
+    """WIRE-1, SUB-4: until that consumer has capacity; an acknowledged one does not wait"""
     rule = SharedRule(DispatchLimits(), Position(1, -1))
     a, b = _consumer("a"), _consumer("b")
     for consumer, permits in ((a, 1), (b, 100)):
@@ -210,6 +210,9 @@ def test_a_chunk_waits_for_the_consumer_that_has_those_before_it_and_others_do_n
     read = rule.next_read(_LOG)
     assert read is not None
     assert read.positions == [], "b would be shown again and again what it can't have"
+    at_end = _Log()
+    at_end.last = Position(1, 5)
+    assert rule.next_read(at_end) is None
     rule.grant(a, a.epoch, 1)
     assert _assigned(rule, entries[4:]) == [("a", 4)]
     assert rule.redelivery_entries == 1

@@ -1,4 +1,4 @@
-"""The broker's end of a `produce` stream: what clients send and are told, over a transport within the process."""
+"""The broker's end of a `produce` stream: requests and answers over a transport within the process."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_entries_are_stored_in_order_and_receipts_are_ranges() -> None:
 
 
 async def test_invalid_entry_is_refused_alone_with_both_sizes() -> None:
-    """MSG-2: the broker refuses what is too large, whoever sends it, and names both sizes; what follows is stored."""
+    """MSG-2: the broker refuses entries that are too large, and names both sizes; later ones are stored."""
     too_large = _forged(MAX_MESSAGE_BYTES + 1)
     much_metadata = _forged(1, metadata_bytes=MAX_METADATA_BYTES + 1)
     damaged = bytearray(entry(3))
@@ -114,7 +114,7 @@ def compressed(compression: int, payload_bytes: int, uncompressed_bytes: int) ->
 
 
 async def test_batches_that_compress_well_are_stored() -> None:
-    """PRD-3: what a broker can't look into is refused only where no payload could be what it says."""
+    """PRD-3: a payload that the broker does not decode is refused only if its declared size is impossible."""
 
     async with running_produce_server() as (_, connect):
         client = connect()
@@ -199,7 +199,7 @@ async def test_reconnect_fences_stale_producer_and_drops_its_unread_entries() ->
         await until(lambda: len(after.receipts) == 2, "they are stored")
         assert server.log().stored == [entry(0), entry(1), entry(1), entry(2)]
         assert not before.receipts
-        # The old stream may be read only now, and says that it is older.
+        # The old stream may be read only now; its epoch is older.
         late = connect()
         await late.send(OpenProducer(producer_id=1, topic="t", producer_name="p", instance=b"a", connection_epoch=0))
         assert await late.code(1) == ErrorCode.PRODUCER_FENCED
@@ -219,7 +219,7 @@ async def test_broken_stream_closes_its_producers_and_stores_sent_entries() -> N
         await before.send((1, 0, [entry(4, bytes(18), num_messages_in_batch=3, highest_sequence_id=6)]))
         await until(lambda: len(server.log().waiting) == 1, "the topic has taken it")
         before.stream.cancel()
-        await until(lambda: not server.storage.opened[0].producers(), "its producer is gone")
+        await until(lambda: not server.storage.opened[0].producers(), "its producer has left")
         await after.send(OpenProducer(producer_id=1, topic="t", producer_name="p", instance=b"another"))
         await until(lambda: bool(server.storage.opened[0].producers()), "the other one waits")
         assert not after.opened
@@ -254,7 +254,7 @@ async def test_close_is_answered_after_entries_sent_before_it() -> None:
 
 
 async def test_unloaded_topic_ends_its_producers_and_is_reopened() -> None:
-    """OWN-2: what had no receipt is unknown; the next one opens another life of the topic."""
+    """OWN-2: entries without a receipt are unknown; the next producer reopens the topic."""
 
     async with running_produce_server() as (server, connect):
         client = connect()
@@ -325,7 +325,7 @@ async def test_protocol_violation_ends_the_stream(what: str) -> None:
             await client.stream.send(ProduceRequest(frame=frame).SerializeToString())
         await until(lambda: client.over, "the stream is ended")
         assert isinstance(client.error, Rejected)
-        await until(lambda: not server.storage.opened[0].producers(), "its producers are gone")
+        await until(lambda: not server.storage.opened[0].producers(), "its producers have left")
         assert not server.log().stored
         assert server.budget.used_bytes == 0
 

@@ -47,7 +47,7 @@ async def test_a_stream_is_not_read_on_while_it_has_too_much_undecided() -> None
 
         sending = asyncio.create_task(send_all())
         await until(lambda: server.budget.used_bytes >= 4 << 20, "it is taken up to the bound")
-        await other.open(1, "q")  # another stream is read, and has room for small things
+        await other.open(1, "q")  # another stream is read, and has capacity for small entries
         assert server.log().pending_bytes < 6 << 20
         server.log().prompt = True
         server.log().decide()
@@ -111,16 +111,16 @@ async def test_stream_is_not_read_while_client_reads_no_answers() -> None:
 
 
 async def test_entries_after_one_the_log_refused_are_not_stored() -> None:
-    """PRD-10, CHK-33: the producer ends at the first refusal, though that is told only when all before it is decided,
-    and there is room again by then."""
+    """PRD-10, CHK-33: the producer ends at the first refusal, though that is reported only when all before it is
+    decided, and there is capacity again by then."""
 
     async with running_produce_server() as (server, connect):
         client = connect()
         await client.open(1)
         log = server.log()
-        log.prompt, log.room = False, 3
+        log.prompt, log.capacity = False, 3
         await client.send((1, 0, [entry(n) for n in range(5)]))
-        await until(lambda: len(log.waiting) == 4, "one more is appended than there is room for")
+        await until(lambda: len(log.waiting) == 4, "one more is appended than there is capacity for")
         log.decide(2)
         await client.send((1, 5, [entry(n) for n in range(5, 7)]))
         await client.open(2, "q")  # by then the broker has taken what was sent before

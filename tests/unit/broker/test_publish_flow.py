@@ -1,4 +1,4 @@
-"""A topic that has no room holds up its own producers, and no others of their client's stream."""
+"""A topic without capacity pauses its own producers, and no others of their client's stream."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def entries(count: int, first: int = 0) -> list[bytes]:
 
 
 async def fill(client: ProduceClient, log: FakeLog, count: int) -> list[bytes]:
-    """Withhold the log's appends, and send entries one by one, more than its topic has room for."""
+    """Withhold the log's appends, and send entries one by one, more than its topic has capacity for."""
     log.prompt = False
     sent = entries(count)
     for number, one in enumerate(sent):
@@ -129,7 +129,7 @@ async def test_a_client_that_does_not_pause_is_held_by_its_streams_bound() -> No
         sending = asyncio.create_task(fill(client, server.log(), 100))
         await until(lambda: server.budget.used_bytes >= 3 * BOUND, "it is taken up to the stream's bound")
         other = connect()
-        await other.open(1, "q")  # by then whatever is taken at once has been
+        await other.open(1, "q")  # by then everything that is accepted at once is
         assert server.budget.used_bytes < 3 * BOUND + 2 * SIZE
         assert not sending.done()
         server.log().prompt = True
@@ -158,7 +158,8 @@ async def test_a_producer_that_is_closed_while_it_is_paused_stores_all_that_it_s
 
 @pytest.mark.parametrize("first", ["the producer", "the topic"])
 async def test_paused_producer_of_closing_topic_ends_with_error(first: str) -> None:
-    """PRD-1: an entry without a receipt is not stored, and the client is not told that its producer closed as asked."""
+    """PRD-1: an entry without a receipt is not stored, and the client gets no answer that its producer was closed as
+    requested."""
 
     async with running_produce_server(max_pending_publish_bytes_per_topic=BOUND) as (server, connect):
         client, other = connect(), connect()
@@ -223,7 +224,7 @@ async def test_a_paused_producer_that_ends_gives_back_all_that_waits(how: str) -
 
 
 async def test_a_full_stream_that_is_ended_sends_all_receipts_and_closes() -> None:
-    """CHK-66, PRD-1: its receiver waits for capacity, and its entries are stored after the end was asked for."""
+    """CHK-66, PRD-1: its receiver waits for capacity, and its entries are stored after the end was requested."""
 
     async with running_produce_server(
         max_pending_publish_bytes_per_topic=BOUND, max_pending_publish_bytes_per_connection=3 * BOUND
@@ -289,7 +290,7 @@ class ServesClients(ProduceServer):
 
 async def test_full_topic_does_not_block_other_client_producers() -> None:
     """CHK-66: the SDK's producers share a stream. The one whose topic is full keeps what it has, far more than its
-    topic's bound and the stream's, and sends it, in order, when there is room."""
+    topic's bound and the stream's, and sends it, in order, when there is capacity."""
 
     async with _serving(
         max_pending_publish_bytes_per_topic=BOUND, max_pending_publish_bytes_per_connection=10 * BOUND

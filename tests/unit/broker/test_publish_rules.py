@@ -88,7 +88,7 @@ def test_adjacent_receipts_are_merged_until_they_are_sent() -> None:
 
 
 def test_many_answers_leave_in_several_messages_and_in_order() -> None:
-    """Nothing of a producer is told before what comes before it: opened, stored, refused, ended."""
+    """A producer's results are reported in order: opened, stored, refused, ended."""
     answers = ProduceAnswers()
     count = 5000
     for producer_id in range(count):
@@ -102,8 +102,8 @@ def test_many_answers_leave_in_several_messages_and_in_order() -> None:
         message = answers.compose()
         assert message.ByteSize() < 8 << 20
         messages += 1
-        told: tuple[Iterable[Any], ...] = (message.opened, message.receipts, message.refused, message.ended)
-        for at, part in enumerate(told):
+        parts: tuple[Iterable[Any], ...] = (message.opened, message.receipts, message.refused, message.ended)
+        for at, part in enumerate(parts):
             for one in part:
                 assert states[one.producer_id] == at
                 states[one.producer_id] += 1

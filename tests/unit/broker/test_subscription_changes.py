@@ -1,6 +1,6 @@
 """Changes of subscriptions: each acts on the subscription that is in use when it begins.
 
-In most tests a change is asked for, the last consumer leaves and another one joins, in one turn of the event loop.
+In most tests a change is requested, the last consumer leaves and another one joins, in one turn of the event loop.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from magnetar_broker.topics.subscription_changes import SubscriptionChanges
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_broker.topics.topic_tasks import TopicTasks
 from magnetar_protos.broker_pb2 import ErrorCode, SubscriptionType
-from tests.unit.broker.subscription_scene import EARLIEST, LATEST, Scene, ack, at_place, settle
+from tests.unit.broker.subscription_scene import EARLIEST, LATEST, Scene, ack, at_position, settle
 
 EXCLUSIVE, SHARED = SubscriptionType.EXCLUSIVE, SubscriptionType.SHARED
 Change = Callable[[Subscriptions], Awaitable[object]]
@@ -33,7 +33,7 @@ class Replaced:
         self.problem: BrokerError | None = None
 
     async def run(self, change: ChangeOf, *, first_replaced: bool = False) -> None:
-        """`first_replaced`: the change is asked for by a consumer that has left."""
+        """`first_replaced`: the change is requested by a consumer that has left."""
         self.before, _ = await self.scene.subscribe(kind=self.kind)
         ack(self.before, *self.entries[:2])
         changing, replacing = self._change(change), self._replace()
@@ -115,7 +115,7 @@ async def test_skip_count_excludes_entries_published_during_the_skip() -> None:
 async def test_progress_of_a_subscription_that_changes_its_consumers_is_refused() -> None:
     """CHK-69, SPK-1: the consumer that joins gets all that was not acknowledged."""
     replaced = Replaced(SHARED)
-    await replaced.run(lambda subscriptions, _: subscriptions.advance("s", at_place(replaced.entries[4])))
+    await replaced.run(lambda subscriptions, _: subscriptions.advance("s", at_position(replaced.entries[4])))
     assert replaced.problem is not None
     assert replaced.problem.code == ErrorCode.NOT_ALLOWED
     assert replaced.sink.positions == replaced.entries[2:]
@@ -159,7 +159,8 @@ async def test_a_consumer_that_has_left_changes_nothing_for_the_next_one(
 
 
 async def test_concurrent_changes_apply_in_request_order() -> None:
-    """CHK-69: of changes that are asked for in one turn, the last ones act on a subscription that was not there yet."""
+    """CHK-69: of changes that are requested in one turn, the last ones change a subscription that did not exist
+    before."""
     scene = Scene()
     entries = scene.add(4)
     consumer, sink = await scene.subscribe()
@@ -171,7 +172,7 @@ async def test_concurrent_changes_apply_in_request_order() -> None:
             subscriptions.create("s", EARLIEST),
             subscriptions.skip("s", 1),
             scene.subscribe(),
-            subscriptions.reset("s", at_place(entries[3])),
+            subscriptions.reset("s", at_position(entries[3])),
             subscriptions.delete("other"),
             return_exceptions=True,
         ),
@@ -223,7 +224,7 @@ async def _readers_names() -> None:
     await settle()
     reader, gets = await scene.subscribe(durable=False)
     assert gets.take() == entries
-    await reader.seek(at_place(entries[2]))
+    await reader.seek(at_position(entries[2]))
     reader.flow(reader.epoch, 10)
     assert gets.take() == entries[2:]
     assert not resetting.done()
@@ -237,13 +238,13 @@ async def test_a_reader_does_not_wait_for_changes_of_a_durable_subscription() ->
 
 class PausedSubscription:
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def pause(self) -> None:
-        self.told.append("pause")
+        self.calls.append("pause")
 
     def resume(self) -> None:
-        self.told.append("resume")
+        self.calls.append("resume")
 
 
 @pytest.mark.parametrize("queued", [2, 3])
@@ -269,12 +270,12 @@ async def test_a_topic_that_closes_resumes_a_subscription_when_its_last_change_h
     await unwinding.wait()
     await settle()
     assert all(caller.done() for caller in callers[1:])
-    assert subscription.told == ["pause"]
+    assert subscription.calls == ["pause"]
     assert changes.is_changing(key)
     unwound.set()
     await closing
     await asyncio.wait(callers)
     assert all(isinstance(caller.exception(), TopicUnloaded) for caller in callers)
-    assert subscription.told == ["pause", "resume"]
+    assert subscription.calls == ["pause", "resume"]
     assert not changes.is_changing(key)
     assert problems == []

@@ -18,7 +18,7 @@ from tests.unit.broker.subscription_scene import (
     Scene,
     ack,
     ack_messages,
-    at_place,
+    at_position,
     at_time,
     redeliver,
     settle,
@@ -40,7 +40,7 @@ async def test_a_subscription_begins_at_latest_or_earliest_when_it_is_made() -> 
     scene = Scene()
     old = scene.add(3)
     _, latest = await scene.subscribe("latest", start=LATEST)
-    _, silent = await scene.subscribe("nothing said", start=StartAt())
+    _, silent = await scene.subscribe("no start", start=StartAt())
     _, earliest = await scene.subscribe("earliest", start=EARLIEST)
     await scene.subscriptions.create("made by the admin", EARLIEST, {"why": "test"})
     new = scene.add(2)
@@ -56,9 +56,9 @@ async def test_the_type_is_that_of_the_connected_consumers_and_may_change_when_t
     """SUB-1"""
     scene = Scene()
     first, _ = await scene.subscribe(kind=SHARED)
-    told = await _refused(ErrorCode.CONSUMER_BUSY, scene, kind=FAILOVER)
-    assert "SHARED" in told
-    assert "FAILOVER" in told
+    problem = await _refused(ErrorCode.CONSUMER_BUSY, scene, kind=FAILOVER)
+    assert "SHARED" in problem
+    assert "FAILOVER" in problem
     await scene.subscribe(kind=SHARED)
     first.leave()
     await _refused(ErrorCode.CONSUMER_BUSY, scene, kind=EXCLUSIVE)
@@ -141,7 +141,7 @@ async def test_failover_selects_by_priority_and_redelivers_unacked_entries() -> 
     assert (gets_b.active, gets_a.active) == ([True], [False])
     assert (gets_b.take(), gets_a.take()) == (entries, [])
     ack(b, entries[0], entries[2])
-    # One of a higher priority takes over: what was not acknowledged goes to it, in order, and the old one is told.
+    # A consumer of a higher priority takes over: it gets unacknowledged messages in order, and the old one is notified.
     c, gets_c = await scene.subscribe(kind=FAILOVER, consumer="c", priority=0)
     assert (gets_b.active, gets_c.active) == ([True, False], [True])
     assert gets_c.take() == [entries[1], entries[3]]
@@ -251,7 +251,7 @@ async def test_non_durable_subscription_ends_with_consumer_and_may_share_name() 
     scene = Scene()
     entries = scene.add(3)
     durable, _ = await scene.subscribe("name", start=EARLIEST)
-    reader, reads = await scene.subscribe("name", durable=False, start=at_place(entries[1]))
+    reader, reads = await scene.subscribe("name", durable=False, start=at_position(entries[1]))
     assert reads.take() == entries[1:]
     assert [one.name for one in scene.cursors.durable_cursors()] == ["name"]
     assert scene.cursors.find_slowest_position() == entries[0].previous
@@ -260,8 +260,8 @@ async def test_non_durable_subscription_ends_with_consumer_and_may_share_name() 
     assert scene.cursors.find_slowest_position() == entries[2]
     reader.leave()
     assert {one.durable for one in scene.subscriptions.stats()} == {True}
-    # It begins where it says, each time.
-    _, again = await scene.subscribe("name", durable=False, start=at_place(entries[1], inclusive=False))
+    # It begins at its start position each time.
+    _, again = await scene.subscribe("name", durable=False, start=at_position(entries[1], inclusive=False))
     assert again.take() == entries[2:]
     durable.leave()
     assert scene.stats("name").mark_delete == entries[2]
@@ -272,12 +272,12 @@ async def test_a_reader_begins_within_a_batch() -> None:
     scene = Scene()
     batch = scene.log.add(5, batch=True)
     single = scene.log.add()
-    _, after = await scene.subscribe("a", durable=False, start=at_place(batch, 1, inclusive=False))
-    _, at = await scene.subscribe("b", durable=False, start=at_place(batch, 4))
-    _, first = await scene.subscribe("c", durable=False, start=at_place(batch, 0))
-    _, last = await scene.subscribe("d", durable=False, start=at_place(batch, 4, inclusive=False))
-    _, alone = await scene.subscribe("e", durable=False, start=at_place(single, 3))
-    _, behind = await scene.subscribe("f", durable=False, start=at_place(single, 0, inclusive=False))
+    _, after = await scene.subscribe("a", durable=False, start=at_position(batch, 1, inclusive=False))
+    _, at = await scene.subscribe("b", durable=False, start=at_position(batch, 4))
+    _, first = await scene.subscribe("c", durable=False, start=at_position(batch, 0))
+    _, last = await scene.subscribe("d", durable=False, start=at_position(batch, 4, inclusive=False))
+    _, alone = await scene.subscribe("e", durable=False, start=at_position(single, 3))
+    _, behind = await scene.subscribe("f", durable=False, start=at_position(single, 0, inclusive=False))
     await settle()
     assert [(position, bits) for position, _, _, bits in after.delivered] == [(batch, 0b11), (single, 0)]
     assert [(position, bits) for position, _, _, bits in at.delivered] == [(batch, 0b1111), (single, 0)]
@@ -285,9 +285,9 @@ async def test_a_reader_begins_within_a_batch() -> None:
     assert last.positions == alone.positions == [single]
     assert behind.positions == []
     assert after.consumer is not None
-    place = after.consumer.behind()
-    assert place is not None
-    assert (place.ledger_id, place.entry_id, place.batch_index) == (*batch, 1)
+    reported = after.consumer.behind()
+    assert reported is not None
+    assert (reported.ledger_id, reported.entry_id, reported.batch_index) == (*batch, 1)
 
 
 async def test_seek_and_reset_move_to_an_id_or_a_time() -> None:
@@ -298,7 +298,7 @@ async def test_seek_and_reset_move_to_an_id_or_a_time() -> None:
     assert gets.take() == entries
     ack(consumer, entries[5], cumulative=True)
     before = consumer.epoch
-    await consumer.seek(at_place(entries[2]))
+    await consumer.seek(at_position(entries[2]))
     assert gets.epochs == [(consumer.epoch, consumer.epoch)]
     assert consumer.epoch > before
     assert scene.cursors.cursors["s"].moves == 1
@@ -318,7 +318,7 @@ async def test_seek_and_reset_move_to_an_id_or_a_time() -> None:
     assert gets.take() == entries
     # In a batch.
     batch = scene.log.add(4, batch=True)
-    await consumer.seek(at_place(batch, 2))
+    await consumer.seek(at_position(batch, 2))
     consumer.flow(consumer.epoch, 100)
     assert [(position, bits) for position, _, _, bits in gets.delivered[-1:]] == [(batch, 0b11)]
 
@@ -418,7 +418,7 @@ async def test_acks_survive_reconnect_unless_another_consumer_was_active() -> No
     a.leave()
     assert gets_b.active == [False, True]
     known_by_b = b.moves
-    assert gets_b.epochs  # it was told
+    assert gets_b.epochs  # it was reported
     a, _ = await scene.subscribe(kind=FAILOVER, consumer="a")
     assert a.moves != known
     with pytest.raises(BrokerError) as stale:
@@ -446,14 +446,14 @@ async def test_late_seek_is_refused_after_a_newer_seek() -> None:
             await a.seek(EARLIEST, late)
         assert stale.value.code == ErrorCode.STALE_EPOCH
     assert scene.stats().backlog_entries == 0
-    # A take-over moves nothing, and those who are not served are not told of it.
+    # A take-over moves nothing, and is not reported to inactive consumers.
     known = a.moves
     b, gets = await scene.subscribe(kind=FAILOVER, priority=0, consumer="b")
     assert b.moves != known
     await a.seek(EARLIEST, known)
     b.flow(b.epoch, 10)
     assert gets.take() == entries
-    # Who does not say what it knows is not asked.
+    # A request without a number of moves is not checked.
     await a.seek(LATEST)
     assert scene.stats().backlog_entries == 0
 
@@ -463,7 +463,7 @@ async def test_one_entry_alone_fills_no_bound_however_many_messages_it_has() -> 
     scene = Scene(max_unacked_messages_per_consumer=100, max_unacked_messages_per_subscription=200)
     huge = scene.log.add(300_000, batch=True)
     consumer, gets = await scene.subscribe(kind=SHARED, permits=10)
-    assert gets.take() == [huge]  # whatever permits there are
+    assert gets.take() == [huge]  # with any number of permits
     other, gets_other = await scene.subscribe(kind=SHARED, permits=1000)
     entries = scene.add(40)
     await settle()
@@ -486,8 +486,8 @@ async def test_a_reader_that_is_closed_leaves_nothing() -> None:
     scene = Scene()
     entries = scene.add(3)
     for _ in range(5):
-        reader, gets = await scene.subscribe("r", durable=False, start=at_place(entries[1]))
-        assert gets.positions == entries[1:]  # where it says, not where another one was
+        reader, gets = await scene.subscribe("r", durable=False, start=at_position(entries[1]))
+        assert gets.positions == entries[1:]  # at its own start position
         reader.when_saved(lambda _: None)
         reader.leave()
     assert not scene.subscriptions._loaded
@@ -509,7 +509,7 @@ async def test_shared_seek_starts_new_epoch_and_clears_pending_acks() -> None:
         consumer.flow(consumer.epoch, 10)
     await settle()
     assert gets_one.take() + gets_two.take() == []
-    # A redelivery asked for before the seek asks for what nobody holds any more.
+    # A redelivery requested before the seek names entries that no consumer has any more.
     one.redeliver(old, [EntryRange(ledger_id=7, first_entry_id=0, last_entry_id=9)])
     await settle()
     stats = scene.stats()
@@ -527,7 +527,7 @@ async def test_seek_discards_entries_of_a_read_in_flight() -> None:
     scene.log.gate = asyncio.Event()
     consumer.flow(consumer.epoch, 10)
     await settle()
-    await consumer.seek(at_place(entries[3]))
+    await consumer.seek(at_position(entries[3]))
     consumer.flow(consumer.epoch, 10)
     scene.log.gate.set()
     await settle()
@@ -646,7 +646,7 @@ async def test_redelivery_to_one_consumer_is_everything_in_order_in_a_new_epoch_
     gets.take()
     redeliver(consumer, entries[3])
     redelivered = consumer.epoch
-    consumer.redeliver(redelivered - 1, [])  # asked for before, and done
+    consumer.redeliver(redelivered - 1, [])  # requested before, and done
     assert consumer.epoch == redelivered
     consumer.flow(consumer.epoch, 100)
     assert gets.delivered == [
@@ -682,7 +682,7 @@ async def test_invalid_acks_are_refused_and_missing_entries_not_counted() -> Non
         with pytest.raises(BrokerError) as refusal:
             ack_messages(consumer, entries[0], size, *indexes)
         assert refusal.value.code == ErrorCode.INVALID_ARGUMENT
-    # Of what the log has not, and of far too much: only what there is counts, and who wants a receipt is told.
+    # Only entries of the log count. A request for a receipt gets an error for the others.
     with pytest.raises(BrokerError) as refusal:
         consumer.acknowledge(
             Acknowledge(
@@ -696,7 +696,7 @@ async def test_invalid_acks_are_refused_and_missing_entries_not_counted() -> Non
     assert refusal.value.code == ErrorCode.INVALID_ARGUMENT
     stats = scene.stats()
     assert (stats.backlog_entries, stats.unacked_messages) == (1, 1)
-    # However often it is said, it is done once.
+    # Repeated acknowledgements count once.
     overlapping = [EntryRange(ledger_id=7, first_entry_id=0, last_entry_id=last) for last in (2, 0, 1, 2**60)]
     assert check_ranges(overlapping, scene.log) == [(7, 0, 2)]
     apart = [EntryRange(ledger_id=7, first_entry_id=one, last_entry_id=one) for one in (2, 0)]
@@ -726,23 +726,23 @@ async def test_ids_from_before_the_topic_was_made_are_refused_and_move_nothing()
     consumer, _ = await scene.subscribe(kind=SHARED)
     single, _ = await scene.subscribe("single")
     old = Position(6, 2)
-    place = StartAt(place=MessagePlace(ledger_id=6, entry_id=2, batch_index=-1))
+    start = StartAt(place=MessagePlace(ledger_id=6, entry_id=2, batch_index=-1))
     epochs = consumer.epoch, single.epoch
 
-    def refused(asked: Callable[[], object]) -> None:
+    def refused(request: Callable[[], object]) -> None:
         with pytest.raises(BrokerError) as refusal:
-            asked()
+            request()
         assert refusal.value.code == ErrorCode.INCARNATION_CHANGED
 
     refused(lambda: ack(consumer, old))
     refused(lambda: ack_messages(consumer, old, 3, 0))
     refused(lambda: ack(single, old, cumulative=True))
     refused(lambda: ack(single, old, cumulative=True, epoch=0))
-    for asked in (consumer.seek(place), scene.subscriptions.reset("s", place), scene.subscriptions.create("t", place)):
+    for change in (consumer.seek(start), scene.subscriptions.reset("s", start), scene.subscriptions.create("t", start)):
         with pytest.raises(BrokerError) as refusal:
-            await asked
+            await change
         assert refusal.value.code == ErrorCode.INCARNATION_CHANGED
-    await _refused(ErrorCode.INCARNATION_CHANGED, scene, name="r", durable=False, start=place)
+    await _refused(ErrorCode.INCARNATION_CHANGED, scene, name="r", durable=False, start=start)
     assert (consumer.epoch, single.epoch) == epochs
     assert scene.stats().backlog_entries == scene.stats("single").backlog_entries == 3
     # What came along with it counts.
@@ -758,7 +758,7 @@ async def test_a_subscription_is_deleted_by_its_last_consumer_or_the_admin() -> 
     scene = Scene()
     entries = scene.add(2)
     one, _ = await scene.subscribe(kind=SHARED)
-    two, gone = await scene.subscribe(kind=SHARED)
+    two, gets_two = await scene.subscribe(kind=SHARED)
     with pytest.raises(BrokerError) as refusal:
         await one.unsubscribe()
     assert refusal.value.code == ErrorCode.NOT_ALLOWED
@@ -780,7 +780,7 @@ async def test_a_subscription_is_deleted_by_its_last_consumer_or_the_admin() -> 
     assert again.positions == entries
     await scene.subscriptions.delete("s", force=True)
     assert [problem.code for problem in again.problems if problem] == [ErrorCode.SUBSCRIPTION_NOT_FOUND]
-    assert gone.problems == []
+    assert gets_two.problems == []
     assert scene.subscriptions.stats() == []
 
 
@@ -832,7 +832,7 @@ async def _one_that_fails(caplog: pytest.LogCaptureFixture) -> None:
 
     broken = scene.cursors.cursors["broken"]
     broken.is_acknowledged = fails  # type: ignore[method-assign]
-    broken.state.restore_messages(Position(9, 9), 1, 2)  # so it is asked about each entry
+    broken.state.restore_messages(Position(9, 9), 1, 2)  # so each entry is looked up in it
     entries = scene.add(2)
     assert gets.positions == entries
     assert "subscription broken failed to deliver" in caplog.text
@@ -962,5 +962,5 @@ async def _log_has_ended(kind: SubscriptionType, monkeypatch: pytest.MonkeyPatch
 async def test_consumer_requests_on_a_fenced_log_raise_no_error(
     kind: SubscriptionType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The consumer is told of that a moment later; whoever asks has done nothing wrong, through whatever door."""
+    """The end of the topic is reported to the consumer a moment later. The requests are not wrong."""
     await _log_has_ended(kind, monkeypatch)

@@ -149,7 +149,7 @@ async def test_hanging_topic_loads_leave_slots_for_healthy_topics() -> None:
     away = [asyncio.create_task(topics.get(TopicName.parse(f"away-{n}"), create=True)) for n in range(9)]
     await until(lambda: len(storage.hanging) == 4, "they have all slots")
     healthy = [asyncio.create_task(topics.get(TopicName.parse(f"healthy-{n}"), create=True)) for n in range(9)]
-    for turn in range(1, 4):  # each time two of those that were asked for before the healthy ones get a slot
+    for turn in range(1, 4):  # each time two of those that were requested before the healthy ones get a slot
         clock.advance(5.0)
         await until(partial(left, 2 * turn), "two have left")
         await until(lambda: len(storage.hanging) >= 3, "others have moved up")
@@ -157,9 +157,9 @@ async def test_hanging_topic_loads_leave_slots_for_healthy_topics() -> None:
         await within(one, "a healthy topic is opened")
     assert len(storage.hanging) == 3
     refused = next(one for one in away if one.done())
-    with pytest.raises(BrokerError, match="slow_topic_load_seconds") as told:
+    with pytest.raises(BrokerError, match="slow_topic_load_seconds") as problem:
         await refused
-    assert told.value.code == ErrorCode.SERVICE_NOT_READY
+    assert problem.value.code == ErrorCode.SERVICE_NOT_READY
     # Those that failed are slow from the beginning: more of them don't get in the way of others.
     again = [asyncio.create_task(topics.get(TopicName.parse(f"away-{n}"), create=True)) for n in range(2)]
     await within(topics.get(TopicName.parse("late"), create=True), "a healthy topic is opened")

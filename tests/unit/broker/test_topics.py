@@ -1,4 +1,4 @@
-"""Topics' lives: opened once, ended, deleted, opened again; and housekeeping."""
+"""Topics are opened once, closed, deleted and reopened; and housekeeping."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ async def test_topic_accepts_publishes_before_its_cursors_are_loaded() -> None:
     sink = FakeProducerSink()
     producer = await topic.open_producer(OpenProducer(producer_name="p"), sink)
     producer.publish(0, [entry(0)])
-    await until(lambda: "stored" in [name for name, *_ in sink.told], "it is stored")
+    await until(lambda: "stored" in [name for name, *_ in sink.results], "it is stored")
     assert not waiting.done()
     assert topics.loaded() == []  # nothing is trimmed before it is known what the cursors need
     storage.cursors_gate.set()
@@ -153,7 +153,7 @@ async def test_topic_accepts_publishes_before_its_cursors_are_loaded() -> None:
 
 
 async def test_producers_are_ended_where_the_rest_of_the_topic_is_not_opened() -> None:
-    """OWN-2: its bundle goes meanwhile. They look it up again."""
+    """OWN-2: its bundle is released in the meantime. They look it up again."""
     storage = FakeStorage()
     topics = topics_on(storage)
     storage.cursors_gate.clear()
@@ -164,7 +164,7 @@ async def test_producers_are_ended_where_the_rest_of_the_topic_is_not_opened() -
     await within(
         topics.unload_bundle_topics(NAME.namespace_name, bundle, TopicUnloaded("it goes")), "nothing of it is open"
     )
-    assert [name for name, *_ in sink.told] == ["ended"]
+    assert [name for name, *_ in sink.results] == ["ended"]
     assert log_of(topic).abandoned
     with pytest.raises(TopicUnloaded):
         await topic.open_producer(OpenProducer(producer_name="q"), sink)
@@ -182,8 +182,8 @@ async def test_producers_are_ended_where_the_rest_of_the_topic_is_not_opened() -
 
 
 async def test_topic_deleted_while_its_cursors_load_is_recreated() -> None:
-    """CHK-57, CHK-69: it was deleted by another broker meanwhile. Producers get the new topic, as soon as its log is
-    open."""
+    """CHK-57, CHK-69: it was deleted by another broker in the meantime. Producers get the new topic, as soon as its log
+    is open."""
     storage = FakeStorage()
     topics = topics_on(storage)
     storage.there[NAME] = "i0"
@@ -214,10 +214,10 @@ async def test_producers_go_on_while_the_cursors_of_a_bundle_are_saved() -> None
     await until(lambda: cursors_of(first).closed, "its cursors are saved")
     assert subscriptions_of(first).ended == [problem]
     producer.publish(0, [entry(0)])
-    await until(lambda: [name for name, *_ in sink.told] == ["stored"], "it is stored")
+    await until(lambda: [name for name, *_ in sink.results] == ["stored"], "it is stored")
     cursors_of(second).settled.set()
     await within(unloading, "all are closed")
-    assert [name for name, *_ in sink.told] == ["stored", "ended"]
+    assert [name for name, *_ in sink.results] == ["stored", "ended"]
     assert log_of(first).closed
     assert log_of(second).closed
 
@@ -241,7 +241,7 @@ async def test_an_unload_that_is_cancelled_while_a_cursor_fails_is_logged(caplog
 
 
 async def test_get_of_a_closing_topic_waits_and_reopens_it() -> None:
-    """There are never two lives of a topic at a time."""
+    """Two `Topic` objects of one name are never in use."""
     storage = FakeStorage()
     topics = topics_on(storage)
     topic = await topics.get(NAME, create=True)
@@ -260,7 +260,7 @@ async def test_get_of_a_closing_topic_waits_and_reopens_it() -> None:
     assert log.closed
     again = await asking
     assert again is not topic
-    assert [name for name, *_ in sink.told] == ["stored", "ended"]
+    assert [name for name, *_ in sink.results] == ["stored", "ended"]
     with pytest.raises(BrokerError):
         await topic.open_producer(OpenProducer(producer_name="q"), sink)
 
@@ -290,7 +290,7 @@ async def test_session_loss_aborts_a_deletion_in_flight(loaded: bool, steps: int
     topics.abort(TopicUnloaded("the session is lost"))
     await within(topics.wait_ended(), "the deletion is broken off")
     with pytest.raises(TopicUnloaded):
-        await within(deleting, "its outcome is told")
+        await within(deleting, "its outcome is reported")
     assert storage.deleted == []
     assert all(log_of(topic).abandoned for topic in storage.opened)
 
@@ -323,7 +323,7 @@ async def test_deleting_refuses_while_somebody_is_connected_unless_forced() -> N
 
 
 async def test_topic_lost_twice_is_closed_once_and_reopened() -> None:
-    """OWN-2: given up by its log or its cursors, at whatever moment, also while it is being opened."""
+    """OWN-2: aborted by its log or its cursors at any moment, also while it is being opened."""
     storage = FakeStorage()
     topics = topics_on(storage)
     topic = await topics.get(NAME, create=True)
@@ -493,11 +493,11 @@ async def test_lease_taken_as_deletion_begins_prevents_the_deletion(
     topic = await topics.get(TopicName.parse("leased"), create=True)
     checked = []
 
-    async def taken_meanwhile(*_: object) -> None:
+    async def taken_over_in_between(*_: object) -> None:
         checked.append(topic.name)
         log_of(topic).leases.any_active = True
 
-    monkeypatch.setattr(FakeOwnership, "verify_owned", taken_meanwhile)
+    monkeypatch.setattr(FakeOwnership, "verify_owned", taken_over_in_between)
     keeping = asyncio.create_task(Housekeeping(topics, options, clock).run())
     await passes(clock, 30.0)
     assert checked == [topic.name]
@@ -519,7 +519,7 @@ async def test_five_thousand_topics_cost_no_more_at_a_time_than_two_thousand() -
     await passes(clock, 1.0)
     ticked = sum(log_of(topic).ticks for topic in topics.loaded())
     assert 1000 < ticked <= 2000
-    # A round takes 2.5 seconds, with whatever steps it began at; each of them is looked at again in the next.
+    # A round takes 2.5 seconds, from any step on; each topic is examined again in the next.
     for _ in range(2):
         before = [log_of(topic).ticks for topic in topics.loaded()]
         await passes(clock, 2.5)

@@ -1,4 +1,4 @@
-"""A topic with parts that do as they are told: a log that stores what it is let store, and nobody consumes."""
+"""A topic of fakes: a log that stores entries when the test lets it, and subscriptions without consumers."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ NAME = TopicName.parse("t")
 
 
 class FakeProducerSink:
-    """All of `ProducerSink`: `told` has what was stored, refused and ended. Its client is always there."""
+    """All of `ProducerSink`: `results` has what was stored, refused and ended. Its client is always alive."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Any, ...]] = []
+        self.results: list[tuple[Any, ...]] = []
         self.decided_bytes = 0
 
     def stored(self, number: int, position: Position) -> None:
-        self.told.append(("stored", number, position))
+        self.results.append(("stored", number, position))
 
     def refused(self, number: int, error: BrokerError) -> None:
-        self.told.append(("refused", number, error))
+        self.results.append(("refused", number, error))
 
     def decided(self, memory_bytes: int) -> None:
         self.decided_bytes += memory_bytes
@@ -46,14 +46,14 @@ class FakeProducerSink:
     def report_waiting(self, waiting_for: str) -> None: ...
 
     def ended(self, error: BrokerError) -> None:
-        self.told.append(("ended", error))
+        self.results.append(("ended", error))
 
     async def check_alive(self) -> bool:
         return True
 
 
 class FakeSubscriptions:
-    """What a `Topic` calls of its subscriptions: `consumers` are as many as the test says, and `ended` says why."""
+    """The part of `Subscriptions` that a `Topic` calls. The test sets `consumers`; `ended` has the errors of `end`."""
 
     def __init__(self) -> None:
         self.consumers = 0
@@ -71,7 +71,7 @@ class FakeSubscriptions:
 
 
 class FakeStorage:
-    """`opened` are the lives of topics, in order. Opening waits while `gate` is not set, and with an open log while
+    """`opened` has all opened topics, in order. Opening waits while `gate` is not set, and with an open log while
     `cursors_gate` is not."""
 
     def __init__(self, options: TopicSettings | None = None, clock: Clock | None = None) -> None:

@@ -112,7 +112,7 @@ class ConsumeOutbox:
     def _fill_frame(self) -> list[Delivery]:
         deliveries: list[Delivery] = []
         builder = self._builder
-        messages = entries = size = bits = 0
+        messages = entries = size = bits = released = 0
         # The header with which the next entry joins the last run: consumer, position, epoch, redelivery count.
         joins: tuple[int, Position, int, int] | None = None
         while self._runs and not builder.is_full and bits < _MAX_BITS_BYTES:
@@ -124,7 +124,7 @@ class ConsumeOutbox:
                     if not builder.try_add_entry(
                         channel.consumer_id, channel.next_number, _bytes_for(channel, entry), new_run=new_run
                     ):
-                        self._count(messages, entries, size)
+                        self._count_sent(messages, entries, size, released)
                         return deliveries
                     if new_run:
                         deliveries.append(_delivery(run, entry.position))
@@ -134,19 +134,20 @@ class ConsumeOutbox:
                     channel.next_number += 1
                     self._sent_entries += 1
                     memory_bytes = len(entry.stored) + ENTRY_OVERHEAD_BYTES
-                    self.capacity.add(-memory_bytes)
+                    released += memory_bytes
                     run.memory_bytes -= memory_bytes
                     messages += entry.messages
                     entries += 1
                     size += len(entry.stored)
                 bits += len(run.acknowledged)
-            self.capacity.add(-run.memory_bytes)
+            released += run.memory_bytes  # of entries that are dropped, because the consumer is closed
             self._runs.popleft()
             self._sent_entries = 0
-        self._count(messages, entries, size)
+        self._count_sent(messages, entries, size, released)
         return deliveries
 
-    def _count(self, messages: int, entries: int, size: int) -> None:
+    def _count_sent(self, messages: int, entries: int, size: int, released_bytes: int) -> None:
+        self.capacity.add(-released_bytes)
         if self._counters is not None and entries:
             self._counters.delivered.count(messages, entries, size)
 

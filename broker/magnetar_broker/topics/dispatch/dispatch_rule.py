@@ -153,11 +153,11 @@ class DispatchRule(ABC):
     def record_acknowledged_up_to(self, mark_delete: Position) -> None:
         """All entries up to this one are acknowledged."""
 
-    def begin_move(self, acknowledgements_end: bool = True) -> ConsumerUpdates:
+    def begin_move(self) -> ConsumerUpdates:
         """The cursor is about to be moved: a new epoch begins for every consumer. `end_move` follows."""
         self._clear_deliveries()
         for consumer in self.consumers:
-            consumer.begin_epoch(self._next_epoch(), acknowledgements_end=acknowledgements_end)
+            consumer.begin_epoch(self._next_epoch(), acknowledgements_end=True)
         return ConsumerUpdates(epochs=list(self.consumers), rewound=True)
 
     def end_move(self, mark_delete: Position) -> None:

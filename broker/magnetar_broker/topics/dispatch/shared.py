@@ -154,7 +154,8 @@ class SharedRule(DispatchRule):
     # Dispatch.
 
     def next_read(self, log: Log) -> DispatchRead | None:
-        if self.read_position > log.last and not self.redelivery_entries:
+        is_at_end = self.read_position > log.last
+        if is_at_end and not self.redelivery_entries:
             return None
         line = self._next_line()
         if line is None:
@@ -163,6 +164,8 @@ class SharedRule(DispatchRule):
             self._redelivery.add(position)
         entries = self._read_size.entries_for(sum(consumer.capacity.permits for consumer in line))
         positions = self._redelivery.take(entries)
+        if is_at_end and not positions:
+            return None  # only chunks whose owners have no capacity wait for redelivery
         return DispatchRead(positions, self.read_position, entries, self.limits.max_read_bytes, line[0])
 
     def cancel_read(self, read: DispatchRead) -> None:

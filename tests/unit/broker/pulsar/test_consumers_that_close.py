@@ -9,7 +9,7 @@ import pytest
 
 from magnetar_broker.errors import BrokerError, LostEntry, TopicUnloaded
 from magnetar_broker.managed_ledger.position import Position
-from magnetar_broker.topics.subscription import Subscription
+from magnetar_broker.topics.consumer import Consumer
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import (
@@ -25,7 +25,7 @@ from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 from tests.unit.broker.pulsar.test_consumers import SHARED, flow, id_of, published
 
 FIRST_AND_LAST_OPEN = 0b1001
-find_batch_sizes = Subscription.find_batch_sizes
+find_batch_sizes = Consumer.find_batch_sizes
 
 
 def ack(*ids: MessageIdData, request_id: int | None = None) -> BaseCommand:
@@ -61,11 +61,11 @@ async def test_closing_consumer_is_dispatched_no_more_messages(monkeypatch: pyte
     """SUB-4: what it does not take any more goes to others at once."""
     found = asyncio.Event()
 
-    async def slowly(subscription: Subscription, positions: Sequence[Position]) -> list[int]:
+    async def slowly(consumer: Consumer, positions: Sequence[Position]) -> list[int]:
         await found.wait()
-        return await find_batch_sizes(subscription, positions)
+        return await find_batch_sizes(consumer, positions)
 
-    monkeypatch.setattr(Subscription, "find_batch_sizes", slowly)
+    monkeypatch.setattr(Consumer, "find_batch_sizes", slowly)
     async with running_pulsar_broker(managed_ledger_cache_size_mb=0) as scene:
         client, other = await scene.pulsar_client(), await scene.pulsar_client()
         await published(client, 4)
@@ -117,13 +117,13 @@ async def come_again(client: PulsarClient) -> int:
 async def test_a_batch_that_cannot_be_read_voids_nothing_else(monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
     """CON-3, CON-4: libraries acknowledge once, and gather; each of the others counts."""
 
-    async def fails(subscription: Subscription, positions: Sequence[Position]) -> list[int]:
+    async def fails(consumer: Consumer, positions: Sequence[Position]) -> list[int]:
         if lost and lost_positions.isdisjoint(positions):
-            return await find_batch_sizes(subscription, positions)
+            return await find_batch_sizes(consumer, positions)
         raise LostEntry(positions[0], "lost") if lost else BrokerError(ErrorCode.PERSISTENCE_ERROR, "not now")
 
     lost_positions: set[Position] = set()
-    monkeypatch.setattr(Subscription, "find_batch_sizes", fails)
+    monkeypatch.setattr(Consumer, "find_batch_sizes", fails)
     async with running_pulsar_broker(managed_ledger_cache_size_mb=0) as scene:
         client = await scene.pulsar_client()
         await published(client, 4, 1, 4)
@@ -146,12 +146,12 @@ async def test_many_batch_index_acks_do_not_delay_other_clients(monkeypatch: pyt
     reads: list[int] = []
     go_on = asyncio.Event()
 
-    async def noting(subscription: Subscription, positions: Sequence[Position]) -> list[int]:
+    async def noting(consumer: Consumer, positions: Sequence[Position]) -> list[int]:
         reads.append(len(positions))
         await go_on.wait()
-        return await find_batch_sizes(subscription, positions)
+        return await find_batch_sizes(consumer, positions)
 
-    monkeypatch.setattr(Subscription, "find_batch_sizes", noting)
+    monkeypatch.setattr(Consumer, "find_batch_sizes", noting)
     async with running_pulsar_broker(managed_ledger_cache_size_mb=0) as scene:
         greedy, modest = await scene.pulsar_client(), await scene.pulsar_client()
         await published(greedy, *[4] * 40)

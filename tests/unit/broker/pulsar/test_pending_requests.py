@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from magnetar_broker.topics.subscription import Subscription
+from magnetar_broker.topics.consumer import Consumer
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
@@ -29,11 +29,11 @@ async def test_the_bytes_of_pending_requests_are_limited(monkeypatch: pytest.Mon
     ) as scene:
         may_read = asyncio.Event()
 
-        async def later(self: Subscription, positions: list[object]) -> list[int]:
+        async def later(self: Consumer, positions: list[object]) -> list[int]:
             await may_read.wait()
             return [4] * len(positions)
 
-        monkeypatch.setattr(Subscription, "find_batch_sizes", later)
+        monkeypatch.setattr(Consumer, "find_batch_sizes", later)
         client = await scene.pulsar_client()
         await published(client, 4)
         await client.subscribe(sub_type=1)
