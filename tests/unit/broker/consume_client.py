@@ -1,4 +1,4 @@
-"""The client's end of a `consume` stream, as plain as can be: what it is told, it writes down."""
+"""A simple client of a `consume` stream, which records all answers."""
 
 from __future__ import annotations
 
@@ -144,18 +144,18 @@ class ConsumeClient:
         for began in answer.epochs:
             self.epochs[began.consumer_id].append(began.epoch)
         runs = decode_frame(answer.frame)
-        for run, said in zip(runs, answer.deliveries, strict=True):
+        for run, delivery in zip(runs, answer.deliveries, strict=True):
             had = self.delivered.setdefault(run.channel, [])
             assert run.first == (had[-1].number + 1 if had else 0)
-            assert not said.acknowledged or len(run.entries) == 1
+            assert not delivery.acknowledged or len(run.entries) == 1
             for number, entry in enumerate(run.entries):
                 had.append(
                     Delivered(
-                        Position(said.ledger_id, said.first_entry_id + number),
+                        Position(delivery.ledger_id, delivery.first_entry_id + number),
                         run.first + number,
-                        said.epoch,
-                        said.redelivery_count,
-                        int.from_bytes(said.acknowledged, "little"),
+                        delivery.epoch,
+                        delivery.redelivery_count,
+                        int.from_bytes(delivery.acknowledged, "little"),
                         entry,
                     )
                 )

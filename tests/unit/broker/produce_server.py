@@ -1,4 +1,4 @@
-"""What serves `produce` streams on topics that do as they are told."""
+"""A server of `produce` streams whose logs are controlled by the test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ProduceServer", "running_produce_server"]
 
 
 class ProduceServer:
-    """Serves `produce` streams on topics of a FakeStorage."""
+    """Serve `produce` streams on topics of a FakeStorage."""
 
     def __init__(self, **options: Any) -> None:
         self.storage = FakeStorage(TopicSettings(**options))
@@ -37,8 +37,9 @@ class ProduceServer:
         self.sessions.append(session)
         await session.serve()
 
-    def log(self, life: int = -1) -> FakeLog:
-        log: object = self.storage.opened[life].log
+    def log(self, number: int = -1) -> FakeLog:
+        """Return the log of the topic that was opened as this number, by default the last one."""
+        log: object = self.storage.opened[number].log
         assert isinstance(log, FakeLog)
         return log
 

@@ -31,7 +31,7 @@ RUNS = pytest.mark.parametrize("run", [1, 100])
 
 
 class WaitingLog:
-    """A log whose bookies are away: it takes all appends, and decides them when it is told to."""
+    """A log whose bookies are unavailable: it accepts all appends, and decides them on request."""
 
     def __init__(self, max_bytes: int = 1 << 40) -> None:
         self.name = TopicName.parse("t")
