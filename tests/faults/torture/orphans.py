@@ -43,7 +43,7 @@ async def ledgers_of(folder: Path) -> Ledgers:
 async def ledgers_in(store: MetadataStore) -> Ledgers:
     """While nobody makes any."""
     ledgers = LedgerMetadataStore(store, SystemClock(), SystemRandomness())
-    living = [one async for one in ledgers.ledger_ids() if await _lives(ledgers, one)]
+    living = [one async for one in ledgers.ledger_ids() if await _is_retained(ledgers, one)]
     named = set(await ledgers.list_ledger_ids(INTENTS))
     async for topic in _topics(store):
         named.update(await _named_by(store, topic))
@@ -54,7 +54,7 @@ async def ledgers_in(store: MetadataStore) -> Ledgers:
     return Ledgers(living, named, await ledgers.last_ledger_id())
 
 
-async def _lives(ledgers: LedgerMetadataStore, ledger_id: int) -> bool:
+async def _is_retained(ledgers: LedgerMetadataStore, ledger_id: int) -> bool:
     try:
         return (await ledgers.read_metadata(ledger_id)).state is not LedgerState.TOMBSTONE
     except NoSuchLedger:  # bookies are done with it by now

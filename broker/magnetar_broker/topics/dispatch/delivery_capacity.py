@@ -6,12 +6,12 @@ A delivery to a consumer is bounded by:
 - **Unacknowledged messages**, of a Shared subscription: those delivered to the consumer, and to all its consumers.
 - **The outbox**: memory of the entries that wait to be sent on its stream or connection, and on all of them together.
 
-A dispatch rule asks a consumer once before a delivery, by `DeliveryCapacity.measure`. Then `take` chooses entries: the
+A dispatch rule calls `DeliveryCapacity.measure` once before a delivery to a consumer. Then `take` chooses entries: the
 one that reaches a bound is the last. So a consumer with any capacity gets an entry of any size. `ReadSize` follows from
 the same numbers: the broker reads no more entries than permits and outbox probably allow.
 
-A consumer without capacity is asked again when the bound that stopped it changes: permits are granted, messages are
-acknowledged, or `OutboxCapacity.offer` calls the consumers that found the outbox full.
+The capacity of a consumer that had none is measured again when the bound that stopped it changes: permits are granted,
+messages are acknowledged, or `OutboxCapacity.offer` calls the consumers that found the outbox full.
 """
 
 from __future__ import annotations
