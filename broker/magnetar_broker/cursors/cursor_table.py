@@ -42,7 +42,7 @@ from magnetar_wire.randomness import Randomness
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["CursorTable"]
+__all__ = ["CursorLog", "CursorTable"]
 
 _log = logging.getLogger(__name__)
 _MAX_NAME_BYTES: Final = 255
@@ -122,24 +122,6 @@ class CursorTable:
         self._transient: weakref.WeakValueDictionary[int, TransientCursor] | None = None
         # Why all calls are refused.
         self._lost: TopicUnloaded | None = None
-
-    @classmethod
-    async def open(
-        cls,
-        log: CursorLog,
-        client: LedgerClient,
-        settings: CursorSettings,
-        clock: Clock,
-        randomness: Randomness,
-        nodes: CursorNodes | None = None,
-    ) -> CursorTable:
-        """Open the cursors, and claim them unless `nodes` are given, which are claimed. Raises `BrokerError`."""
-        if nodes is None:
-            nodes = CursorNodes(log.name, client, clock, randomness)
-            await nodes.claim(log.incarnation, lambda: log.ownership_checks)
-        table = cls(log, client, settings, clock, randomness, nodes)
-        await table.open_all()
-        return table
 
     async def open_all(self) -> None:
         """Read all nodes and begin to open the cursors. Called once, first. Raises `BrokerError`."""

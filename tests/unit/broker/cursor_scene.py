@@ -11,18 +11,21 @@ from magnetar_bookie.ledger.ledger_metadata import LedgerState
 from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker import paths
 from magnetar_broker.cursors.cursor_deletion import delete_cursors
-from magnetar_broker.cursors.cursor_table import CursorTable
+from magnetar_broker.cursors.cursor_nodes import CursorNodes
+from magnetar_broker.cursors.cursor_table import CursorLog, CursorTable
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.settings.managed_ledgers import CursorSettings
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.cursor_pb2 import CursorNode
 from magnetar_testing.randomness import SeededRandomness
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
 from tests.unit.bookie.patience import passing_time
 from tests.unit.bookie.small_cluster import SmallCluster, running_small_cluster
 from tests.unit.broker.fake_log import FakeLogPositions
 
-__all__ = ["CursorScene", "running_cursor_scene", "wait_for_first_attempts"]
+__all__ = ["CursorScene", "open_cursors", "running_cursor_scene", "wait_for_first_attempts"]
 
 OPTIONS = CursorSettings()
 
@@ -50,7 +53,7 @@ class CursorScene:
         """Open the cursors as the topic's next owner."""
         self._openings += 1
         await self.make_topic()
-        table = await CursorTable.open(
+        table = await open_cursors(
             self.log, client or await self.client(), self.options, self.clock, SeededRandomness(self._openings)
         )
         await wait_for_first_attempts(table)
@@ -105,6 +108,17 @@ class CursorScene:
         """Run all callbacks that need no time."""
         for _ in range(count):
             await asyncio.sleep(0)
+
+
+async def open_cursors(
+    log: CursorLog, client: LedgerClient, settings: CursorSettings, clock: Clock, randomness: Randomness
+) -> CursorTable:
+    """Claim and open the cursors of a log, as opening its topic does."""
+    nodes = CursorNodes(log.name, client, clock, randomness)
+    await nodes.claim(log.incarnation, lambda: log.ownership_checks)
+    table = CursorTable(log, client, settings, clock, randomness, nodes)
+    await table.open_all()
+    return table
 
 
 async def wait_for_first_attempts(table: CursorTable) -> None:

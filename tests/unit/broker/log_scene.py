@@ -31,7 +31,7 @@ from tests.registered_bookies import register_bookie
 from tests.unit.bookie.honest_bookie import HonestBookie
 from tests.unit.bookie.patience import PassingTime
 from tests.unit.bookie.small_cluster import SmallCluster
-from tests.unit.broker.cursor_scene import wait_for_first_attempts
+from tests.unit.broker.cursor_scene import open_cursors, wait_for_first_attempts
 
 __all__ = ["SMALL", "TOPIC", "Outcomes", "Scene", "entry", "numbered", "payload", "running_log_scene"]
 
@@ -196,7 +196,7 @@ class Scene(SmallCluster):
             assert (await ledgers.read_metadata(ledger_id)).state.name == "TOMBSTONE", ledger_id
 
     async def cursors(self, log: ManagedLedger) -> CursorTable:
-        table = await CursorTable.open(log, self.client, CursorSettings(), self.clock, SeededRandomness(5))
+        table = await open_cursors(log, self.client, CursorSettings(), self.clock, SeededRandomness(5))
         await wait_for_first_attempts(table)
         return table
 

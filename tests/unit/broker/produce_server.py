@@ -20,7 +20,7 @@ __all__ = ["ProduceServer", "running_produce_server"]
 
 
 class ProduceServer:
-    """Serves `produce` streams on topics of a FakeStorage."""
+    """Serve `produce` streams on topics of a FakeStorage."""
 
     def __init__(self, **options: Any) -> None:
         self.storage = FakeStorage(TopicSettings(**options))

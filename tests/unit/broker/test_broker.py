@@ -27,11 +27,11 @@ NAME = TopicName.parse("t")
 
 
 async def published(scene: BrokerScene, disturb: Callable[[int], Awaitable[None]], rounds: int) -> None:
-    """Publishes all the while, disturbs it so many times, and holds what is consumed against what was receipted."""
+    """Publish continuously, with `rounds` disturbances, and check that all persisted messages are received in order."""
     client = scene.client()
     consumer = await client.subscribe("t", "s")
     producer = await client.create_producer("t", producer_name="p")
-    receipted: list[int] = []
+    persisted: list[int] = []
     going = True
 
     async def publish() -> None:
@@ -40,12 +40,12 @@ async def published(scene: BrokerScene, disturb: Callable[[int], Awaitable[None]
             sending = [asyncio.ensure_future(producer.send(b"%d" % one)) for one in range(number, number + 5)]
             for one, sent in enumerate(sending, number):
                 await sent
-                receipted.append(one)
+                persisted.append(one)
             number += 5
 
     async def more() -> None:
-        enough = len(receipted) + 20
-        await until(lambda: len(receipted) >= enough or publishing.done(), "more was receipted")
+        enough = len(persisted) + 20
+        await until(lambda: len(persisted) >= enough or publishing.done(), "more messages are persisted")
 
     publishing = asyncio.create_task(publish())
     for number in range(rounds):
@@ -56,17 +56,17 @@ async def published(scene: BrokerScene, disturb: Callable[[int], Awaitable[None]
     going = False
     await within(publishing, "publishing ends")
     first: dict[int, None] = {}
-    while receipted[-1] not in first:
+    while persisted[-1] not in first:
         message = await within(consumer.receive(), "the next message")
         first.setdefault(int(message.data()))
         await consumer.acknowledge(message)
-    # Judged by first occurrences: what was sent again may be there twice.
-    assert list(first) == list(range(receipted[-1] + 1))
+    # By first occurrences: messages that were resent may be stored twice.
+    assert list(first) == list(range(persisted[-1] + 1))
     await client.close()
 
 
 async def test_metadata_session_loss_loses_no_message_and_preserves_order() -> None:
-    """OWN-2, PRD-9: clients go on by themselves; nothing receipted is lost, and the order is that of sending."""
+    """OWN-2, PRD-9: clients reconnect by themselves. No persisted message is lost, and the order is that of sending."""
 
     async with running_broker() as scene:
         sessions = {scene.broker_session}
@@ -94,19 +94,19 @@ async def test_topics_that_are_unloaded_under_load_go_on() -> None:
 
 
 async def test_topic_fenced_by_another_broker_is_reopened_without_loss() -> None:
-    """OWN-2, CHK-30: another owner's fence is the end of this life; the clients' next attempt begins another."""
+    """OWN-2, CHK-30: a topic that is fenced by another owner is closed; the clients' next attempt reopens it."""
 
     async with running_broker() as scene:
 
         async def take(_: int) -> None:
             topic = scene.broker_session.topics.get_loaded(NAME)
-            if topic is None:  # between two lives
+            if topic is None:  # it is closed, and not reopened yet
                 return
             stored = scene.broker_session.topics._storage
             policies = await scene.broker_session.catalog.check_topic(NAME)
             try:
                 rival = await stored.open(NAME, create=False, along=(), policies=policies)
-            except TopicUnloaded:  # the clients had it opened anew before the rival had done so
+            except TopicUnloaded:  # the clients had it reopened before the rival opened it
                 return
             await until(lambda: topic.ended is not None, "the first one has found it out")
             await rival.close(BrokerError(ErrorCode.SERVICE_NOT_READY, "it was only a test"))
@@ -144,8 +144,8 @@ async def test_without_a_session_everything_is_refused_and_nothing_is_done() -> 
 
 @pytest.mark.slow
 async def test_a_suspended_session_is_not_lost_and_is_believed_for_its_time_less_a_second() -> None:
-    """CHK-40, OWN-2: what is open goes on while the store gives no answer, and everything stops before another broker
-    can be told that it may begin."""
+    """CHK-40, OWN-2: open topics are served while the store does not answer, and are closed before another broker
+    may open them."""
     timeout_s = 3.0
 
     async with running_broker() as scene:
@@ -257,7 +257,7 @@ async def test_shutdown_is_bounded_when_bookies_or_clients_hang(bound: str) -> N
 
 
 async def test_recreated_topic_refuses_ids_of_the_deleted_one() -> None:
-    """TOP-7, CHK-57: old producers, ids and acknowledgements are refused, not applied, whatever is asked with them."""
+    """TOP-7, CHK-57: old producers, ids and acknowledgements are refused by every call, not applied."""
 
     async with running_broker() as scene:
         client, other = scene.client(), scene.client()
@@ -266,7 +266,7 @@ async def test_recreated_topic_refuses_ids_of_the_deleted_one() -> None:
         producer = await client.create_producer("t")
         old = await producer.send(b"old")
         assert (await consumer.receive()).data() == b"old"
-        kept = await within(stays.receive(), "the message that is kept")
+        old_message = await within(stays.receive(), "the message of the old topic")
         incarnation = (await scene.broker_session.topics.get(NAME, create=False)).log.incarnation
         await consumer.close()
         await scene.broker_session.topics.delete(NAME, force=True)
@@ -274,7 +274,7 @@ async def test_recreated_topic_refuses_ids_of_the_deleted_one() -> None:
         again = await other.create_producer("t")
         ids = [await again.send(b"new %d" % number) for number in range(3)]
         assert all(one > old for one in ids)
-        # Nobody produces to the new one in the old one's name: the producer has opened the new one, or says so.
+        # A producer of the old topic does not publish to the new one: it opens the new one, or raises.
         with pytest.raises(BrokerError) as changed:
             await scene.broker_session.topics.find(NAME, incarnation, True)
         assert changed.value.code == ErrorCode.INCARNATION_CHANGED
@@ -282,7 +282,7 @@ async def test_recreated_topic_refuses_ids_of_the_deleted_one() -> None:
             with suppress(IncarnationChanged):
                 ids.append(await within(producer.send(b"new 3"), "the producer goes on"))
         assert ids[3] > ids[2]
-        # Without a receipt they are dropped; a receipt comes behind what was said before.
+        # Without a receipt they are dropped. Receipts are sent in the order of the requests.
         await fresh.acknowledge(old)
         await fresh.acknowledge_cumulative(old)
         refused = [
@@ -293,14 +293,14 @@ async def test_recreated_topic_refuses_ids_of_the_deleted_one() -> None:
             scene.admin.subscriptions.reset("t", "s", old),
             scene.admin.subscriptions.create("t", "another", old),
         ]
-        for asked in refused:
+        for call in refused:
             with pytest.raises(IncarnationChanged):
-                await within(asked, "it is refused")
-        # One who has come back by himself, with a message of the old one in his hands.
+                await within(call, "it is refused")
+        # A consumer that has reopened itself, with a message of the old topic.
         assert (await within(stays.receive(), "a message of the new one")).data() == b"new 0"
-        await stays.acknowledge(kept)
+        await stays.acknowledge(old_message)
         with pytest.raises((IncarnationChanged, StaleEpoch)):
-            await within(stays.acknowledge(kept, receipt=True), "it is refused")
+            await within(stays.acknowledge(old_message, receipt=True), "it is refused")
         got = [await within(fresh.receive(), "a new message") for _ in range(4)]
         assert [message.data() for message in got] == [b"new 0", b"new 1", b"new 2", b"new 3"]
         topic = await scene.broker_session.topics.get(NAME, create=False)
@@ -312,19 +312,19 @@ async def test_recreated_topic_refuses_ids_of_the_deleted_one() -> None:
 
 
 async def test_trimmed_message_is_acknowledged_and_unknown_one_refused() -> None:
-    """An id of a ledger that it never had is refused; one that was trimmed was acknowledged, or is of no use."""
+    """An id of a ledger that the topic never had is refused. A trimmed one was acknowledged, or is not needed."""
 
     async with running_broker() as scene:
         client = scene.client()
         consumer = await client.subscribe("t", "s")
         producer = await client.create_producer("t")
-        gone = await producer.send(b"old")
+        trimmed = await producer.send(b"old")
         await scene.admin.topics.truncate("t")
         there = await producer.send(b"new")
-        await within(consumer.acknowledge(gone, receipt=True), "one that was trimmed")
+        await within(consumer.acknowledge(trimmed, receipt=True), "a trimmed message")
         with pytest.raises(InvalidArgument):
-            await within(consumer.acknowledge(MessageId(-1, 99_999, 0, -1), receipt=True), "one that never was")
-        await within(consumer.acknowledge(there, receipt=True), "one that is there")
+            await within(consumer.acknowledge(MessageId(-1, 99_999, 0, -1), receipt=True), "an unknown message")
+        await within(consumer.acknowledge(there, receipt=True), "a message of the topic")
         await client.close()
 
 
@@ -336,7 +336,7 @@ async def test_deleting_a_missing_topic_raises_topic_not_found() -> None:
 
 
 async def test_idle_topic_is_unloaded_and_inactive_topic_is_deleted() -> None:
-    """TOP-2: an inactive topic is deleted only where nobody uses it and no subscription needs it."""
+    """TOP-2: an inactive topic is deleted only if it has no clients and no subscriptions."""
 
     async with running_broker(
         broker_delete_inactive_topics_enabled=True,
@@ -346,20 +346,20 @@ async def test_idle_topic_is_unloaded_and_inactive_topic_is_deleted() -> None:
     ) as scene:
         client = scene.client()
         topics = scene.broker_session.topics
-        consumer = await client.subscribe("kept", "s")
-        producer = await client.create_producer("kept")
+        consumer = await client.subscribe("subscribed", "s")
+        producer = await client.create_producer("subscribed")
         await producer.send(b"x")
-        await client.create_producer("gone")
+        await client.create_producer("inactive")
         await producer.close()
         await consumer.close()
         await client.close()
         await until(lambda: not topics.loaded(), "all are closed or deleted")
         with pytest.raises(BrokerError) as refused:
-            await topics.get(TopicName.parse("gone"), create=False)
+            await topics.get(TopicName.parse("inactive"), create=False)
         assert refused.value.code == ErrorCode.TOPIC_NOT_FOUND
         client = scene.client()
-        again = await client.subscribe("kept", "s")
-        assert (await within(again.receive(), "what was kept")).data() == b"x"
+        again = await client.subscribe("subscribed", "s")
+        assert (await within(again.receive(), "the retained message")).data() == b"x"
         await client.close()
 
 

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from magnetar_bookie.read.striping import Striping
-from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.cursors.opening_slots import FIRST_SLICE_S, OpeningSlots
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
@@ -15,7 +14,7 @@ from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.randomness import SeededRandomness
 from tests.running import within
-from tests.unit.broker.cursor_scene import at, entries, running_cursor_scene
+from tests.unit.broker.cursor_scene import at, entries, open_cursors, running_cursor_scene
 from tests.unit.broker.subscription_scene import EARLIEST
 from tests.unit.broker.test_damaged_cursors import bring_back_bookies, open_without_bookies, subscriptions_of
 
@@ -41,7 +40,7 @@ async def test_healthy_cursors_open_within_seconds_while_a_bookie_hangs() -> Non
         assert 20 < len(healthy) < 60
         hanging.hanging = {"read", "fence"}
         began = scene.clock.monotonic()
-        table = await CursorTable.open(scene.log, await scene.client(), scene.options, scene.clock, SeededRandomness(9))
+        table = await open_cursors(scene.log, await scene.client(), scene.options, scene.clock, SeededRandomness(9))
         while any(table.get(name) is None for name in healthy):
             await asyncio.sleep(0)
         assert scene.clock.monotonic() - began < 5.0

@@ -21,7 +21,7 @@ from magnetar_metadata.compare_and_set import encode_first_value
 from magnetar_metadata.store import ANY
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt
 from magnetar_testing.randomness import SeededRandomness
-from tests.unit.broker.cursor_scene import CursorScene, at, entries, running_cursor_scene
+from tests.unit.broker.cursor_scene import CursorScene, at, entries, open_cursors, running_cursor_scene
 from tests.unit.broker.subscription_scene import EARLIEST, LATEST
 
 
@@ -49,7 +49,7 @@ async def open_without_bookies(scene: CursorScene) -> CursorTable:
     await with_ledgers(scene)
     for bookie in scene.cluster.bookies.values():
         bookie.hanging = {"read", "fence"}
-    return await CursorTable.open(scene.log, await scene.client(), scene.options, scene.clock, SeededRandomness(9))
+    return await open_cursors(scene.log, await scene.client(), scene.options, scene.clock, SeededRandomness(9))
 
 
 def bring_back_bookies(scene: CursorScene) -> None:

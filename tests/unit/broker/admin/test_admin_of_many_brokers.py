@@ -166,16 +166,16 @@ async def test_namespace_deletion_removes_topics_and_bundles_on_all_brokers() ->
         await producer.close()
         assert not any(serving(scene, topic) for topic in topics)
 
-        # A producer that looked its topic up until the end may have had a bundle given to somebody: not for long.
-        def let_go() -> bool:
+        # The last lookup of a producer may have had a bundle assigned: it is released soon.
+        def all_are_released() -> bool:
             owned = [held.namespace for broker in scene.brokers for held in broker.ownership.list_owned()]
             return NamespaceName("acme", "shop") not in owned
 
-        await until(let_go, "nobody has anything of the namespace")
-        # Nor does what held its owners' nodes stay.
+        await until(all_are_released, "no broker owns a bundle of the namespace")
+        # The parent of the owner nodes is deleted, too.
         parent = paths.owners(NamespaceName("acme", "shop"))
         await until(lambda: is_deleted(scene, parent), "the owner nodes' parent is deleted")
-        # Made again it has nothing of the old one.
+        # Recreated, it has nothing of the old one.
         await two.tenants.create("acme")
         await two.namespaces.create("acme/shop")
         assert len(await one.namespaces.bundles("acme/shop")) == 4

@@ -1,5 +1,5 @@
-"""Administration of several brokers while they lose sessions, answers are lost and bundles move, by seed: whatever was
-broken off, the same call again finishes it, through whichever broker."""
+"""Administration of several brokers while sessions and answers are lost and bundles are unloaded, by seed: a call that
+was interrupted is completed by the same call at any broker."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_a_policy_that_this_broker_does_not_know_is_refused() -> None:
 
 
 async def test_a_topic_is_made_on_first_use(scene: CatalogScene) -> None:
-    """TOP-2: with or without partitions, as the setting says, unless creation on first use is off."""
+    """TOP-2: with or without partitions, depending on the setting, unless creation on first use is off."""
     assert await code_of(scene.catalog.resolve_partitions(TOPIC, False)) == ErrorCode.TOPIC_NOT_FOUND
     assert await scene.catalog.resolve_partitions(TOPIC, True) == 0
     await scene.make_topic(TOPIC)

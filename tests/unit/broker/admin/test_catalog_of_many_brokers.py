@@ -37,7 +37,7 @@ async def test_policies_hold_at_the_next_opening_at_any_broker(scene: CatalogSce
 
 async def test_created_resources_are_visible_at_every_broker(scene: CatalogScene) -> None:
     """TOP-3."""
-    # A partitioned topic: no client makes one without partitions in its place.
+    # A partitioned topic: no client creates one without partitions instead.
     other = lagging(scene)
     await scene.catalog.partitioned.create(TOPIC, 3, {})
     assert await other.resolve_partitions(TOPIC, True) == 3

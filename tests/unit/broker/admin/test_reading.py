@@ -88,13 +88,13 @@ async def test_limits_cut_exactly_and_chained_plans_give_each_message_once(batch
             await publish(client, 100, batch=batch)
         reading = scene.admin.reading
         for messages, size in ((9, 0), (0, 700), (30, 400)):
-            place, found = MessagePosition(0, 0, 0), list[bytes]()
+            position, found = MessagePosition(0, 0, 0), list[bytes]()
             while True:
-                plan = await reading.plan(LOGS, start=place, max_messages=messages, max_bytes=size)
+                plan = await reading.plan(LOGS, start=position, max_messages=messages, max_bytes=size)
                 if not plan.pieces:
                     break
                 found += rows(scene, plan)
-                place = plan.stop
+                position = plan.stop
                 assert plan.messages_behind == 100 - len(found)
                 assert not messages or plan.messages <= messages
                 if not size:
@@ -165,14 +165,14 @@ async def test_read_position_is_resolved_from_id_or_time() -> None:
             assert not first.retained
             plan = await reading.plan(LOGS, start=nothing.place)
             assert rows(scene, plan) == numbers(0, 14)
-            for batch_index, place in (
+            for batch_index, position in (
                 (0, (ledger, 1, 0)),
                 (3, (ledger, 1, 3)),
                 (7, (ledger, 2, 0)),
                 (-1, (ledger, 1, 0)),
             ):
                 at = MessageId(-1, ledger, 1, batch_index)
-                assert (await reading.place(LOGS, at)).place == place
+                assert (await reading.place(LOGS, at)).place == position
             behind = await reading.place(LOGS, MessageId(-1, ledger + 100, 1, 3))
             assert behind.place == (await reading.place(LOGS, MessageId.latest)).place == (ledger, 2, 0)
             now = datetime.datetime.now(tz=datetime.UTC)
@@ -311,9 +311,9 @@ async def test_numbers_that_no_message_has_are_refused_at_once() -> None:
         for ledger_id, entry_id, batch_index in ((2**63, 0, 0), (1, 2**64 - 1, 0), (1, 0, 2**31)):
             with pytest.raises(exceptions.InvalidArgument, match=f"{ledger_id}:{entry_id}:{batch_index}"):
                 await reading.advance_progress(LOGS, "", "p", MessagePosition(ledger_id, entry_id, batch_index))
-        for place in (MessagePosition(2**64, 0), MessagePosition(1, -1), MessagePosition(1, 0, 2**32)):
+        for position in (MessagePosition(2**64, 0), MessagePosition(1, -1), MessagePosition(1, 0, 2**32)):
             with pytest.raises(exceptions.InvalidArgument):
-                await reading.advance_progress(LOGS, "", "p", place)
+                await reading.advance_progress(LOGS, "", "p", position)
         for lease_ms in (-1, 2**64):
             with pytest.raises(exceptions.InvalidArgument):
                 await reading.renew_lease(LOGS, "", b"l" * 16, lease_ms)

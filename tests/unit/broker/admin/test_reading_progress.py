@@ -226,12 +226,12 @@ async def test_cancelled_advance_does_not_disturb_concurrent_advance() -> None:
         reading = scene.admin.reading
         async with scene.client() as client:
             await publish(client, 40, batch=4)
-        place = (await reading.place(LOGS, MessageId.earliest)).place
+        position = (await reading.place(LOGS, MessageId.earliest)).place
         subscriptions = scene.broker_session.topics.loaded()[0].subscriptions
         for turns in range(0, 40, 2):
-            # Two at a time, of which one goes: that of a new subscription, and that of one that there is.
+            # Two calls at a time, one of which is cancelled: for a new subscription, and for an existing one.
             to = StartAt(
-                place=MessagePlace(ledger_id=place.ledger_id, entry_id=turns // 4, batch_index=1, inclusive=True)
+                place=MessagePlace(ledger_id=position.ledger_id, entry_id=turns // 4, batch_index=1, inclusive=True)
             )
             for name in (f"p{turns}", "p"):
                 calls = [asyncio.create_task(subscriptions.advance(name, to)) for _ in range(2)]

@@ -118,7 +118,7 @@ async def test_a_deletion_covers_the_new_partitions_of_a_growth_that_was_broken_
 
 
 async def test_growth_fails_while_subscriptions_keep_changing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CHK-56: it ends, and clients are not told of partitions that lack subscriptions."""
+    """CHK-56: it ends, and clients are not notified of partitions without the subscriptions."""
 
     async with running_broker() as scene:
         await scene.admin.topics.create_partitioned("events", 2)

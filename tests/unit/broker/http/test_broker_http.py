@@ -58,7 +58,7 @@ async def test_health_endpoints_report_broker_state() -> None:
         status, text = await ask(address, "/admin/v2/brokers/health")
         assert status == 503
         assert b"has not answered" in text
-        # Whoever is sent here could not be served.
+        # A client that is routed here could not be served.
         status, ready = await ask_json(address, "/ready")
         assert (status, ready["ready"]) == (503, False)
         assert "has not answered" in ready["reasons"][0]
