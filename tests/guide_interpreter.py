@@ -17,16 +17,16 @@ def main() -> None:
     os.dup2(printed, 1)
     namespaces: dict[str, dict[str, Any]] = {}
     for line in sys.stdin:
-        asked = json.loads(line)
-        namespace = namespaces.setdefault(asked["namespace"], {"__name__": "__main__"})
+        request = json.loads(line)
+        namespace = namespaces.setdefault(request["namespace"], {"__name__": "__main__"})
         error = None
         try:
             with warnings.catch_warnings():
-                if "spark" not in asked["text"]:
+                if "spark" not in request["text"]:
                     warnings.simplefilter("error")
                 # So that a traceback has the document's lines.
-                text = "\n" * (asked["line"] - 1) + asked["text"]
-                exec(compile(text, asked["name"], "exec"), namespace)
+                text = "\n" * (request["line"] - 1) + request["text"]
+                exec(compile(text, request["name"], "exec"), namespace)
         except BaseException:  # noqa: BLE001 (it is told)
             error = traceback.format_exc()
         print(json.dumps({"error": error}), file=answers, flush=True)

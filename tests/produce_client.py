@@ -63,8 +63,8 @@ class ProduceClient:
             assert receipt.producer_id in self.opened
             assert receipt.producer_id not in self.ended
             for at in range(receipt.count):
-                place = (receipt.ledger_id, receipt.first_entry_id + at)
-                assert self.receipts.setdefault((receipt.producer_id, receipt.first + at), place) is place
+                position = (receipt.ledger_id, receipt.first_entry_id + at)
+                assert self.receipts.setdefault((receipt.producer_id, receipt.first + at), position) is position
         self.refused += answer.refused
         for ended in answer.ended:
             assert ended.producer_id not in self.ended

@@ -103,14 +103,14 @@ class Shell:
         ) as process:
             try:
                 assert process.stdout is not None
-                deadline, said = time.monotonic() + _READY_S, b""
-                while not said.endswith(b"\n"):
+                deadline, output = time.monotonic() + _READY_S, b""
+                while not output.endswith(b"\n"):
                     ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
                     piece = os.read(process.stdout.fileno(), 4096) if ready else b""
                     assert piece, f"{block}: magnetar {shlex.join(words)} is not ready"
-                    said += piece
+                    output += piece
                 process.send_signal(signal.SIGTERM)
                 assert process.wait(_LONGEST_S) == 0, f"{block}: magnetar {shlex.join(words)} did not end in peace"
-                return said.decode()
+                return output.decode()
             finally:
                 process.kill()

@@ -26,7 +26,7 @@ import magnetar
 from magnetar.admin import Admin
 from magnetar_cli.local_java import java_home_for_spark
 from magnetar_testing.standalone_process import StandaloneProcess
-from tests.bench.bench_ledger import tell
+from tests.bench.bench_ledger import log_line
 from tests.bench.harness import Result
 from tests.peers import PeerUnavailable, running, spark_kafka_rates
 
@@ -61,15 +61,15 @@ def benches() -> Iterator[Result]:
         after, explain_unavailable = _connector() if before else ({}, why)
     for bench, (result, theirs, partitions) in BESIDE.items():
         mine = statistics.median(ours[bench])
-        tell(f"{result.bench}: {mine:.0f} rows/s, {_spread(ours[bench])}")
-        beside = [said[theirs, partitions] for said in (before, after) if (theirs, partitions) in said]
+        log_line(f"{result.bench}: {mine:.0f} rows/s, {_spread(ours[bench])}")
+        beside = [figures[theirs, partitions] for figures in (before, after) if (theirs, partitions) in figures]
         if len(beside) < 2:
             yield replace(result, why=why or explain_unavailable)
             continue
-        tell(f"{result.bench}: the connector's {beside[0]:.0f} before and {beside[1]:.0f} after")
+        log_line(f"{result.bench}: the connector's {beside[0]:.0f} before and {beside[1]:.0f} after")
         yield replace(result, value=mine / statistics.mean(beside))
     turns = zip(ours["read_many"], ours["ready_made"], strict=True)
-    tell(f"{CEILING.bench}: ready-made {_spread(ours['ready_made'])} rows/s")
+    log_line(f"{CEILING.bench}: ready-made {_spread(ours['ready_made'])} rows/s")
     yield replace(CEILING, value=statistics.median(one / other for one, other in turns))
 
 
@@ -77,7 +77,10 @@ def _connector() -> tuple[Theirs, str]:
     """What the peer's connector does; else why it can't."""
     try:
         with running("kafka"):
-            return {(said["bench"], said.get("partitions", 0)): said["value"] for said in spark_kafka_rates(ROWS)}, ""
+            return {
+                (figures["bench"], figures.get("partitions", 0)): figures["value"]
+                for figures in spark_kafka_rates(ROWS)
+            }, ""
     except PeerUnavailable as error:
         return {}, str(error)
 
@@ -158,8 +161,8 @@ def _spark(server: StandaloneProcess, folder: Path, *topics: tuple[str, int]) ->
         )
     if ended.returncode:
         raise RuntimeError(f"Spark ended with status {ended.returncode}:\n{log.read_text()[-5000:]}")
-    said = map(json.loads, ended.stdout.splitlines())
-    return {line["bench"]: line["rows_per_s"] for line in said}
+    figures = map(json.loads, ended.stdout.splitlines())
+    return {line["bench"]: line["rows_per_s"] for line in figures}
 
 
 def _spread(rates: list[float]) -> str:

@@ -320,9 +320,9 @@ class MetadataStoreContract:
         bad += ["/\ue000", "/\uffff", "/😀", "/" + "x" * MAX_PATH_BYTES, "/" + "é" * (MAX_PATH_BYTES // 2)]
         bad += ["/change-counters", "/change-counters/x", "/zookeeper", "/zookeeper/quota"]
         for path in bad:
-            for asked in (store.get(path), store.exists(path), store.children(path), store.put(path, b"", ANY)):
+            for pending in (store.get(path), store.exists(path), store.children(path), store.put(path, b"", ANY)):
                 with pytest.raises(InvalidPath):
-                    await asked
+                    await pending
             with pytest.raises(InvalidPath):
                 store.watch(path)
         for path in ("/a b", "/…", "/..a", "/a.", "/%2F", "/日本", "/change-counters-2", "/a/zookeeper"):
@@ -414,11 +414,11 @@ class MetadataStoreContract:
         if other.session.state is SessionState.LOST:
             other = await space.connect()
 
-        async def gone() -> bool:
+        async def is_deleted() -> bool:
             await other.sync()
             return await other.exists("/e/mine") is None
 
-        await until(gone, "the ephemeral node is gone")
+        await until(is_deleted, "the ephemeral node is gone")
 
     async def test_ephemeral_nodes_have_no_children(self, space: Space) -> None:
         store = await space.connect()
@@ -644,7 +644,7 @@ class MetadataStoreContract:
             await store.watch("/late").wait()
 
     async def _everything_raises(self, store: MetadataStore, kind: type[MetadataError]) -> None:
-        asked: list[Awaitable[object]] = [
+        pending: list[Awaitable[object]] = [
             store.get("/a"),
             store.exists("/a"),
             store.children("/a"),
@@ -653,17 +653,17 @@ class MetadataStoreContract:
             store.sync(),
             store.ping(),
         ]
-        for each in asked:
+        for each in pending:
             with pytest.raises(kind):
                 await each
 
     async def test_requests_in_flight_end_when_session_closes(self, space: Space) -> None:
         store, other = await space.connect(), await space.connect()
-        asked = [asyncio.create_task(store.put(f"/u/{n}", b"", ABSENT)) for n in range(50)]
+        pending = [asyncio.create_task(store.put(f"/u/{n}", b"", ABSENT)) for n in range(50)]
         await asyncio.sleep(0)
         await store.close()
         made = 0
-        for n, each in enumerate(asked):
+        for n, each in enumerate(pending):
             try:
                 await within(each, "the end of a request")
                 made += 1
@@ -690,11 +690,11 @@ class MetadataStoreContract:
 
     async def test_a_cancelled_request_harms_nobody(self, space: Space) -> None:
         store = await space.connect()
-        asked = [asyncio.create_task(store.put(f"/c/{n}", b"", ABSENT)) for n in range(10)]
+        pending = [asyncio.create_task(store.put(f"/c/{n}", b"", ABSENT)) for n in range(10)]
         await asyncio.sleep(0)
-        for each in asked[::2]:
+        for each in pending[::2]:
             each.cancel()
-        ended = await asyncio.gather(*asked, return_exceptions=True)
+        ended = await asyncio.gather(*pending, return_exceptions=True)
         assert all(isinstance(each, asyncio.CancelledError) for each in ended[::2])
         assert all(isinstance(each, ChangeResult) for each in ended[1::2])
         await store.sync()

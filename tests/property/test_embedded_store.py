@@ -81,7 +81,7 @@ class _Side:
 
     async def tree(self, path: str = "/") -> list[tuple[Any, ...]]:
         """All nodes; an ephemeral one with the place of its session, as the ids of the two sides differ."""
-        owners = {store.session.id: place for place, store in enumerate(self.stores)}
+        owners = {store.session.id: number for number, store in enumerate(self.stores)}
         found: list[tuple[Any, ...]] = []
         for name in await self.stores[0].children(path):
             child = f"/{name}" if path == "/" else f"{path}/{name}"
@@ -123,13 +123,13 @@ async def test_embedded_store_behaves_like_the_memory_server(tmp_path: Path, ope
     embedded, memory = _Side(database.connect), _Side(server.connect)
     for number in range(_ROUNDS):
         steps = _steps(chance)
-        asked = []
+        pending = []
         for step in steps:
-            asked.append(asyncio.create_task(embedded.take(step)))
+            pending.append(asyncio.create_task(embedded.take(step)))
             if chance.random() < 0.2:
                 # The group that gathers goes under way.
                 await asyncio.sleep(0)
-        answers = await asyncio.gather(*asked)
+        answers = await asyncio.gather(*pending)
         assert answers == [await memory.take(step) for step in steps], (number, steps)
         tree = await embedded.tree()
         assert tree == await memory.tree(), (number, steps)

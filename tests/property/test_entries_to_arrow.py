@@ -63,7 +63,7 @@ def key_of(key: str | bytes | None) -> bytes | None:
 
 
 def expected_rows(
-    stored: bytes, place: tuple[int, int] = (LEDGER, ENTRY), first: int = 0, stop: int = 2**63
+    stored: bytes, position: tuple[int, int] = (LEDGER, ENTRY), first: int = 0, stop: int = 2**63
 ) -> list[Row]:
     """The plain way: a message at a time. Raises WireError."""
     entry = decode_entry(stored)
@@ -79,21 +79,21 @@ def expected_rows(
 
     rows = []
     for at, payload in enumerate(messages.payloads):
-        at_place = of(messages.batch_indexes, at, at)
-        if of(messages.compacted_out, at) or not first <= at_place < stop:
+        index_in_batch = of(messages.batch_indexes, at, at)
+        if of(messages.compacted_out, at) or not first <= index_in_batch < stop:
             continue
         own_id = of(messages.sequence_ids, at)
         key = of(messages.keys, at)
         if messages.keys is None and entry.is_batch and metadata.HasField("partition_key"):
             key = metadata.partition_key
-        behind = metadata.num_messages_in_batch - 1 - at_place if entry.is_batch else 0
+        behind = metadata.num_messages_in_batch - 1 - index_in_batch if entry.is_batch else 0
         rows.append(
             {
                 "key": key_of(key),
                 "value": payload,
                 "topic": TOPIC,
                 "partition": 3,
-                "message_id": (*place, at_place if entry.is_batch else -1),
+                "message_id": (*position, index_in_batch if entry.is_batch else -1),
                 "publish_time": time_of(metadata.publish_time),
                 "event_time": time_of(of(messages.event_times, at) or None),
                 "broker_time": time_of(broker.broker_timestamp)
@@ -101,7 +101,7 @@ def expected_rows(
                 else None,
                 "index": signed(broker.index - behind) if broker is not None and broker.HasField("index") else None,
                 "properties": dict(of(messages.properties, at, {})),
-                "sequence_id": signed((metadata.sequence_id + at_place) % 2**64 if own_id is None else own_id),
+                "sequence_id": signed((metadata.sequence_id + index_in_batch) % 2**64 if own_id is None else own_id),
                 "producer_name": metadata.producer_name,
             }
         )
@@ -254,14 +254,14 @@ def test_compaction_left_some_messages_of_a_batch() -> None:
     metadata = MessageMetadata(
         producer_name="p", sequence_id=5, publish_time=2, num_messages_in_batch=9, compacted_batch_indexes=[0, 3, 8]
     )
-    kept = in_log(model.frame(metadata.SerializeToString(), raw.record(b"\x18\5", b"hello") * 3))
-    assert [row["message_id"][2] for row in check(kept) or []] == [0, 3, 8]
-    assert [row["index"] for row in converted([kept], skip=1)] == [INDEX - 5, INDEX]
+    stored = in_log(model.frame(metadata.SerializeToString(), raw.record(b"\x18\5", b"hello") * 3))
+    assert [row["message_id"][2] for row in check(stored) or []] == [0, 3, 8]
+    assert [row["index"] for row in converted([stored], skip=1)] == [INDEX - 5, INDEX]
     removed = [Message(b"a"), Message(b"b", compacted_out=True), Message(b"c", "key")]
     stored = in_log(encode_batch(columns_of(removed), SHARED))
     assert [row["value"] for row in check(stored) or []] == [b"a", b"c"]
-    gone = in_log(encode_batch(columns_of([Message(b"b", compacted_out=True)]), SHARED))
-    assert check(gone) == []
+    stored = in_log(encode_batch(columns_of([Message(b"b", compacted_out=True)]), SHARED))
+    assert check(stored) == []
 
 
 def test_markers_are_no_rows() -> None:

@@ -262,11 +262,11 @@ async def test_a_message_is_pickled() -> None:
             restored = pickle.loads(pickle.dumps(message))
             assert every_fact(restored) == every_fact(message)
         pickled = pickle.dumps(messages[0])
-        told = every_fact(messages[0])
+        facts = every_fact(messages[0])
     done = await asyncio.to_thread(in_other_process, pickled)
     back, data, properties = pickle.loads(done)
     assert (data, properties) == (b"one", {"a": "b"})
-    assert every_fact(back) == told
+    assert every_fact(back) == facts
 
 
 @pytest.mark.parametrize("kind", [ConsumerType.Exclusive, ConsumerType.Shared])

@@ -100,8 +100,8 @@ async def test_producers_keep_their_order_while_topics_swap_brokers() -> None:
             for index, name in enumerate(names):
                 topic = both[0].topic(name)
                 for entry, messages in enumerate(topic.messages()):
-                    for place, payload in enumerate(messages.payloads):
-                        stored[index, entry, place if len(messages) > 1 else -1] = payload
+                    for at, payload in enumerate(messages.payloads):
+                        stored[index, entry, at if len(messages) > 1 else -1] = payload
                 for sender in range(3):
                     own = [one for one in topic.payloads() if one is not None and one.startswith(b"%d " % sender)]
                     numbers = [int(one.split()[1]) for one in dict.fromkeys(own)]
@@ -160,9 +160,9 @@ async def test_consumers_get_everything_while_topics_swap_brokers(kind: Consumer
                         broker.break_streams()
                 batch = await consumer.batch_receive()
                 for message in batch:
-                    place = message.message_id().partition(), message.data()
-                    assert place not in receipted, "what has a receipt does not come again"
-                    seen[place] = None
+                    key = message.message_id().partition(), message.data()
+                    assert key not in receipted, "what has a receipt does not come again"
+                    seen[key] = None
                 if not batch or (moves < MOVES and chance.random() < 0.1):  # it comes again
                     continue
                 if chance.random() < 0.3:

@@ -114,16 +114,16 @@ def test_send_callbacks_run_once_in_order_and_blocked_senders_resume() -> None:
         producer.send(b"stored")
         made.on_loop(lambda broker: broker.answering.clear())
         made.run(made.broker.stop())
-        told: list[tuple[int, Result]] = []
+        results: list[tuple[int, Result]] = []
 
-        def tell(number: int, result: Result, message_id: MessageId | None) -> None:
-            told.append((number, result))
+        def on_sent(number: int, result: Result, message_id: MessageId | None) -> None:
+            results.append((number, result))
 
         for number in range(12):
-            producer.send_async(b"%d" % number, partial(tell, number))
+            producer.send_async(b"%d" % number, partial(on_sent, number))
         with pytest.raises(exceptions.Timeout):
             producer.flush()
-        assert told == [(number, Result.Timeout) for number in range(12)]
+        assert results == [(number, Result.Timeout) for number in range(12)]
         made.on_loop(lambda broker: broker.answering.set())
         made.run(made.broker.start(made.transport))
         wait_until(producer.is_connected, "it has found the broker")

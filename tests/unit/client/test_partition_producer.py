@@ -411,9 +411,9 @@ async def test_order_and_nothing_lost_while_everything_breaks() -> None:
             first_seen = list(dict.fromkeys(stored))
             assert first_seen == [b"%d" % number for number in range(300)]
             flat = {
-                (entry, place if len(messages) > 1 else -1): payload
+                (entry, index if len(messages) > 1 else -1): payload
                 for entry, messages in enumerate(broker.topic("t").messages())
-                for place, payload in enumerate(messages.payloads)
+                for index, payload in enumerate(messages.payloads)
             }
             for number, message_id in enumerate(ids):
                 assert flat[message_id.entry_id(), message_id.batch_index()] == b"%d" % number
