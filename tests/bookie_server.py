@@ -1,4 +1,4 @@
-"""A bookie as a real process, for tests: `magnetar bookie` with its files in a folder, asked over gRPC and HTTP."""
+"""A bookie as a real process, for tests: `magnetar bookie` with its files in a folder, called over gRPC and HTTP."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class BookieServer:
         await self.ended()
 
     def close(self) -> None:
-        """Whatever the test left."""
+        """Remove what the test left."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()

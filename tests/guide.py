@@ -1,4 +1,4 @@
-"""What the documents show, taken out of them so that it can be run.
+"""The documents' code blocks, extracted so that they can be run.
 
 Each fenced block says what it is:
 
@@ -103,7 +103,7 @@ def words_of(line: str, program: str) -> list[str] | None:
 
 
 class Interpreter:
-    """A Python process that runs blocks one after the other, each in the namespace that it is told.
+    """A Python process that runs blocks one after the other, each in its namespace.
 
     A block that warns fails, as all of our own tests do, unless it is about Spark, which warns by itself.
     """

@@ -11,7 +11,7 @@ from typing import Any
 
 
 def main() -> None:
-    # Answers go where standard output went; what the blocks print, and what Java says, goes to a file.
+    # Answers go where standard output went; the output of the blocks, and of Java, goes to a file.
     answers = os.fdopen(os.dup(1), "w")
     printed = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(printed, 1)
@@ -27,7 +27,7 @@ def main() -> None:
                 # So that a traceback has the document's lines.
                 text = "\n" * (request["line"] - 1) + request["text"]
                 exec(compile(text, request["name"], "exec"), namespace)
-        except BaseException:  # noqa: BLE001 (it is told)
+        except BaseException:  # noqa: BLE001 (it is reported)
             error = traceback.format_exc()
         print(json.dumps({"error": error}), file=answers, flush=True)
 

@@ -4,7 +4,7 @@
     assert problems["Reading.fromAnId"] == ""
 
 All of its checks are done at once, in one process. What only an administrator can do, or another client, they ask for
-by name: whoever runs them says what is done then.
+by name: the caller's functions do it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_CONCURRENT: Final = 8
 _JAVA: Final = ("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx768m")
 _JAVAC: Final = ("javac", "-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-proc:none")
 
-# Is given what a check says, and answers it.
+# Gets a check's arguments, and answers it.
 Act = Callable[..., str]
 
 
@@ -73,7 +73,7 @@ def _results(process: subprocess.Popen[str], acts: Mapping[str, Act], threads: T
 def _answer(process: subprocess.Popen[str], act: Act, request: Mapping[str, Any]) -> None:
     try:
         answer = act(*request["arguments"])
-    except Exception as error:  # noqa: BLE001 (the check that asked tells of it)
+    except Exception as error:  # noqa: BLE001 (the requesting check reports it)
         answer = f"{type(error).__name__}: {error}".replace("\n", " ")
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # the checks are over: their results are there, or the missing one shows

@@ -45,7 +45,7 @@ __all__ = [
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 _ROOTS: Final = ("protos", "metadata", "bookie", "broker", "client", "spark_connector", "deploy", "")
-# For a JVM that lives for seconds: with the optimizing compiler a session takes twice the CPU until its first rows.
+# For a short-lived JVM: with the optimizing compiler a session takes twice the CPU until its first rows.
 BRIEF_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # The environment that a process needs to run Spark, besides Java. PySpark starts two JVMs: the first prints the second
 # one's command line.

@@ -4,7 +4,7 @@
         client.create_producer(topic("orders"))
 
 Where MAGNETAR_TEST_PULSAR_URL names another server of Pulsar's protocol (and MAGNETAR_TEST_PULSAR_HTTP its admin
-interface), the same tests run there: a real Pulsar says whether a test asks for the right thing.
+interface), the same tests run there: a real Pulsar shows whether a test is right.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A standalone in a process of its own, reached through the SDK in this one, on this machine's disk.
 
-What publishing and catching up are held against are the ledgers below them, as the group `ledger` measures them: the
-production client on one bookie in a process of its own. All messages have 1 KiB, and what publishes is durable when it
-is counted. The arms of a ratio take turns of about a second.
+Publishing and catching up are compared with the ledgers below them, as the group `ledger` measures them: the production
+client on one bookie in a process of its own. All messages have 1 KiB, and published ones are durable when they are
+counted. The arms of a ratio take turns of about a second.
 
-`MAGNETAR_BENCH_FOLDER` says on which disk. `MAGNETAR_BENCH_SCALE` shrinks the work: 0.01 shows in half a minute that
+`MAGNETAR_BENCH_FOLDER` selects the disk. `MAGNETAR_BENCH_SCALE` shrinks the work: 0.01 shows in half a minute that
 everything works, and no more.
 """
 
@@ -99,7 +99,7 @@ async def _fanout(server: StandaloneProcess, client: magnetar.Client) -> Result:
 async def _catchup(
     ledgers: LedgerClient, server: StandaloneProcess, client: magnetar.Client, mb_per_s: float
 ) -> Result:
-    """A backlog that was written before, by a consumer that has just come; what is published meanwhile is elsewhere."""
+    """A backlog that was written before, read by a new consumer; other topics are published to at the same time."""
     producer = await in_thread(lambda: batching_producer(client, "backlog"))
     await in_thread(lambda: published(producer, BACKLOG))
     made, writer = await ledgers.create(ALONE, "bench")
@@ -108,7 +108,7 @@ async def _catchup(
     await writer.close()
     reader = await ledgers.open(made.ledger_id)
     ours, theirs = [], []
-    with client_child("publish", server.service_url, "meanwhile", f"{mb_per_s:.1f}"):
+    with client_child("publish", server.service_url, "beside", f"{mb_per_s:.1f}"):
         for turn in range(TURNS):
             seconds = await in_thread(lambda turn=turn: _read_backlog(client, f"s{turn}"))  # type: ignore[misc]
             ours.append(_mb_per_s(BACKLOG * MESSAGE_BYTES, seconds))
@@ -118,7 +118,7 @@ async def _catchup(
                 read += len(entries)
             assert read == count
             theirs.append(_mb_per_s(count * LARGE, time.perf_counter() - began))
-    log_line(f"broker.catchup: {mb_per_s:.0f} MB/s were published meanwhile, beside the ledger's reader as well")
+    log_line(f"broker.catchup: {mb_per_s:.0f} MB/s were published at the same time, beside the ledger's reader as well")
     return _compared("broker.catchup", ours, theirs, "ledger.read_128k", 0.3)
 
 
@@ -200,10 +200,10 @@ def _synced(file: int, count: int) -> list[float]:
 
 
 async def _topics(server: StandaloneProcess) -> Result:
-    """What the process has more when so many topics are open, and nobody is connected to them any more.
+    """How much memory each of many open topics takes in the process, with no client connected to them any more.
 
     Each has a durable subscription and has taken a message, so both its log and its cursor are in use. Topics that a
-    producer has opened, and no more, are told beside it.
+    producer has opened, and no more, are reported beside it.
     """
     await _open_topics(server.service_url, "warm", 200, used=True)
     before = _resident_bytes(server.pid)

@@ -9,7 +9,7 @@ bundle was unloaded: from its question who serves the topic until its producer i
 long it takes, after the broker of 200 topics with four subscriptions each was killed, until each topic takes a message
 at the other broker and each subscription delivers it.
 
-`MAGNETAR_BENCH_FOLDER` says on which disk. `MAGNETAR_BENCH_SCALE` shrinks the work, to see that it runs.
+`MAGNETAR_BENCH_FOLDER` selects the disk. `MAGNETAR_BENCH_SCALE` shrinks the work, to see that it runs.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ async def zookeeper_back(cluster: LocalCluster) -> Result:
 
 
 async def _bursts(children: list[ClientChild], messages: int) -> float:
-    """MB/s of all of them together, each publishing so many."""
+    """MB/s of all of them together, each with this many messages."""
     seconds = await asyncio.gather(*(in_thread(partial(child.burst, messages)) for child in children))
     return len(children) * messages * MESSAGE_BYTES / max(seconds) / 1e6
 

@@ -3,10 +3,10 @@
 What adds are held against is the least that an acknowledged entry costs on this disk: a plain write and an fdatasync
 for each group of 64 entries of 1 KiB, or 2 of 128 KiB, appended to a file beside the bookie's. What reads are held
 against is RocksDB's own iterator over the same keys and values, large ones in blob files, as is done with them. Where
-they stand among the keys it is three to four times as fast, hardly slower than copying memory: that is told beside it.
-The arms of a ratio take turns of about a second.
+they stand among the keys it is three to four times as fast, hardly slower than copying memory: that is reported beside
+it. The arms of a ratio take turns of about a second.
 
-`MAGNETAR_BENCH_FOLDER` says on which disk; the system's folder for temporary files by default.
+`MAGNETAR_BENCH_FOLDER` selects the disk; the system's folder for temporary files by default.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ BLOB_BYTES: Final = 4 * KIB
 RESIDENT_ENTRIES: Final = 10_000_000
 OPTIONS: Final = LedgerClientSettings(max_pending_entries=1024)
 
-# Seconds for so many entries, or passes.
+# Seconds for this many entries, or passes.
 Arm = Callable[[], Awaitable[float]]
 
 

@@ -2,7 +2,7 @@
 own, ours on a standalone and the peer's on the peer, messages of 100 bytes.
 
 Where CPU seconds are compared it is the client process' own, all threads counted: what is left to an application. The
-arms take turns. `MAGNETAR_BENCH_FOLDER` says on which disk ours is, and `MAGNETAR_BENCH_SCALE` shrinks the work.
+arms take turns. `MAGNETAR_BENCH_FOLDER` selects our disk, and `MAGNETAR_BENCH_SCALE` shrinks the work.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PER_CPU: Final = [
 ]
 FLUSHED: Final = Result("sdk.publish_flushed", None, "ratio", "confluent-kafka on Kafka, with fsync, messages/s", 0.7)
 
-# By bench: what clients.py said of it.
+# By bench: the figures of clients.py.
 Figures = dict[str, dict[str, Any]]
 
 
@@ -87,7 +87,7 @@ def _per_cpu_second(name: str, figures: dict[str, Any]) -> float:
 
 
 def _run(client: list[str], names: list[str]) -> Figures:
-    """What one client process says of these benches, with messages of 100 bytes."""
+    """The figures of one client process for these benches, with messages of 100 bytes."""
     benches = [(name, MESSAGE_BYTES) for name in names]
     figures = run_client(client, benches, SCALE)
     return {name: figures[name, MESSAGE_BYTES] for name in names}

@@ -6,7 +6,7 @@ all columns to its `noop` sink, in a process of its own (spark_child.py), and Ka
 (tests/peers/spark_kafka.py), before and after: the mean of the two is what counts. The peer brings a PySpark of
 its own, 4.0.0; ours runs on the one that is installed.
 
-`MAGNETAR_BENCH_FOLDER` says on which disk, and `MAGNETAR_BENCH_SCALE` shrinks the work, Kafka's too.
+`MAGNETAR_BENCH_FOLDER` selects the disk, and `MAGNETAR_BENCH_SCALE` shrinks the work, Kafka's too.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _connector() -> tuple[Theirs, str]:
 
 
 def _ours(folder: Path) -> Ours:
-    """Two standalones, one after the other on the same folder: a ledger of either topic is full at another place."""
+    """Two standalones, one after the other on the same folder: a ledger of either topic is full at another position."""
     one = _batches(1)
     many = _batches(CORES)
     with StandaloneProcess(folder / "standalone", **_rolled(one)) as server:
@@ -99,7 +99,7 @@ def _ours(folder: Path) -> Ours:
 
 
 def _batches(partitions: int) -> int:
-    """Of a partition, so that they fill so many ledgers."""
+    """The messages of a partition, so that they fill this many ledgers."""
     return max(1, round(ROWS / BATCH / partitions / LEDGERS)) * LEDGERS
 
 

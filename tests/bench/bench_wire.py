@@ -2,9 +2,9 @@
 tests/peers/clients.py with `pulsar-client`, the same code on both, ours on a standalone in a process of its own.
 
 The arms take turns, each after a small run that counts for nothing: the other server's code is compiled while it runs.
-Each figure is ours over Pulsar's of the same turn, and the median of the turns is told. `wire.server_cpu` is what the
-two server processes take, all threads counted, from the first to the last of a turn's benches.
-`MAGNETAR_BENCH_FOLDER` says on which disk ours is, and `MAGNETAR_BENCH_SCALE` shrinks the work.
+Each figure is ours over Pulsar's of the same turn, and the median of the turns is reported. `wire.server_cpu` is what
+the two server processes take, all threads counted, from the first to the last of a turn's benches.
+`MAGNETAR_BENCH_FOLDER` selects our disk, and `MAGNETAR_BENCH_SCALE` shrinks the work.
 """
 
 from __future__ import annotations

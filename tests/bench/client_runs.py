@@ -23,7 +23,7 @@ Figures = dict[tuple[str, int], dict[str, Any]]
 
 
 def run_client(client: Sequence[str], benches: Sequence[tuple[str, int]], scale: float) -> Figures:
-    """`client` is what clients.py is told of the server; the last of it is the label."""
+    """Run clients.py with `client`, its arguments for the server; the last of them is the label."""
     names = ",".join(dict.fromkeys(name for name, _ in benches))
     command = [sys.executable, str(_CLIENTS), *client, "--only", names, "--scale", str(scale)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)

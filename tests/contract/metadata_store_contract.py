@@ -87,7 +87,7 @@ class Space(ABC):
         """Has the session lost for real, not closed by its owner."""
 
     async def break_connection(self, store: MetadataStore) -> None:
-        """Breaks the connection and has it made again; the session lives on."""
+        """Break the connection and have it made again; the session stays."""
         pytest.skip("this store has no connection that could break")
 
 
@@ -180,12 +180,12 @@ class MetadataStoreContract:
     async def test_a_transaction_happens_whole_and_in_order(self, space: Space) -> None:
         store = await space.connect()
         await store.put("/old", b"", ABSENT)
-        await store.put("/x/gone", b"", ABSENT)
+        await store.put("/x/deleted", b"", ABSENT)
         made = await store.transaction(
             [
                 Put("/x/new", b"1", ABSENT),
                 Put("/old", b"2", 0),
-                Delete("/x/gone", 0),
+                Delete("/x/deleted", 0),
                 Check("/x", 0),
                 Put("/y/any", b"3", ANY),
                 Put("/y/any/below", b"4", ABSENT),
@@ -194,7 +194,7 @@ class MetadataStoreContract:
             ]
         )
         assert [each.version for each in made] == [0, 1, ABSENT, 0, 0, 0, 0, 0]
-        assert [each.path for each in made[:6]] == ["/x/new", "/old", "/x/gone", "/x", "/y/any", "/y/any/below"]
+        assert [each.path for each in made[:6]] == ["/x/new", "/old", "/x/deleted", "/x", "/y/any", "/y/any/below"]
         assert made[6].path < made[7].path
         assert await store.children("/x") == ["new"]
         assert await store.children("/y/any") == ["below"]
@@ -418,7 +418,7 @@ class MetadataStoreContract:
             await other.sync()
             return await other.exists("/e/mine") is None
 
-        await until(is_deleted, "the ephemeral node is gone")
+        await until(is_deleted, "the ephemeral node is deleted")
 
     async def test_ephemeral_nodes_have_no_children(self, space: Space) -> None:
         store = await space.connect()
@@ -486,7 +486,7 @@ class MetadataStoreContract:
         await until(lambda: _reads(store.children("/brokers"), ["one"]), "the child is seen")
         await other.close()
         while True:
-            await within(watch.wait(), "a sign that the child is gone")
+            await within(watch.wait(), "an event for the deleted child")
             if await store.children("/brokers") == []:
                 break
 
@@ -617,7 +617,7 @@ class MetadataStoreContract:
         assert store.session.state is SessionState.LOST
 
     async def test_a_lost_session_can_not_be_missed(self, space: Space) -> None:
-        """From the loss on every request and every watch raises, and listeners are told once."""
+        """After the loss every request and every watch raises, and listeners are called once."""
         store = await space.connect()
         heard: list[SessionState] = []
         store.session.listen(heard.append)

@@ -18,7 +18,7 @@ def _answers(log: LogPositions, ledger_ids: list[int]) -> dict[str, Any]:
     return {
         "before_first": log.before_first,
         "last": log.last,
-        "first_after": [log.first_after(place) for place in fake if place < log.last],
+        "first_after": [log.first_after(position) for position in fake if position < log.last],
         "ledger_end": [log.ledger_end(ledger_id) for ledger_id in ledger_ids],
         "next_ledger": [log.next_ledger(ledger_id) for ledger_id in ledger_ids],
         "entries_between": [log.entries_between(after, up_to) for after in [EARLIEST, *fake] for up_to in fake],

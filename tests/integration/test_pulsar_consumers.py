@@ -92,7 +92,7 @@ def test_exclusive_is_for_one(server: StockServer, client: pulsar.Client) -> Non
         assert payloads(other.subscribe(name, "s"), 1) == [b"0"]
 
 
-@OURS_ALONE  # who is the first, a hash says there
+@OURS_ALONE  # a hash chooses the first there
 def test_failover_serves_one_after_the_other(client: pulsar.Client) -> None:
     """WIRE-1, SUB-3: the first that came, then the next one, with all that is not acknowledged, in order."""
     name = topic("failover")

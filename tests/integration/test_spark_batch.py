@@ -173,32 +173,32 @@ def test_topics_by_list_pattern_and_path(spark: SparkSession, url: str) -> None:
 
 def test_from_where_to_where(spark: SparkSession, url: str) -> None:
     """SPK-1: start and end by earliest, latest, id and time, down to a message within a batch"""
-    keep(url, "places")
+    keep(url, "positions")
     with magnetar.Client(url) as client:
-        producer = client.create_producer("places")
+        producer = client.create_producer("positions")
         for number in range(40):
             producer.send_async(b"%02d" % number, None)
             if number % 10 == 9:
                 producer.flush()
-                # The broker's time tells the entries apart.
+                # The broker's time distinguishes the entries.
                 time.sleep(0.01)
     everything = [b"%02d" % number for number in range(40)]
-    rows = sorted(read(spark, url, topic="places").collect(), key=lambda row: row["index"])
+    rows = sorted(read(spark, url, topic="positions").collect(), key=lambda row: row["index"])
     assert [bytes(row.value) for row in rows] == everything
     ids = [row.message_id.asDict() for row in rows]
     times = [int(row.broker_time.timestamp() * 1000) for row in rows]
-    log = "persistent://public/default/places"
+    log = "persistent://public/default/positions"
 
     def found(**options: Any) -> list[bytes]:
-        return values(read(spark, url, topic="places", **options))
+        return values(read(spark, url, topic="positions", **options))
 
     assert found(startingOffsets="earliest", endingOffsets="latest") == everything
     assert found(startingOffsets="latest") == []
     assert found(endingOffsets="earliest") == []
-    assert found(startingOffsets={log: ids[13]}, endingOffsets={"places": ids[27]}) == everything[13:27]
+    assert found(startingOffsets={log: ids[13]}, endingOffsets={"positions": ids[27]}) == everything[13:27]
     assert found(startingOffsets=ids[13], endingOffsets=ids[27]) == everything[13:27]
     with pytest.raises(Exception, match=r"gives .* the position .*, which is after endingOffsets, the position"):
-        found(startingOffsets={log: ids[27]}, endingOffsets={"places": ids[13]})
+        found(startingOffsets={log: ids[27]}, endingOffsets={"positions": ids[13]})
     assert found(startingOffsets=str(times[20])) == everything[20:]
     moment = rows[10].broker_time.isoformat()  # in the zone of this process, and without saying so
     with pytest.raises(Exception, match=r"has no time zone: .* or set the option timeZone"):

@@ -58,12 +58,12 @@ def test_tables_and_views(spark: SparkSession, url: str, table: str) -> None:
     send(url, "sql", b"first")
     options = f"url '{url}', topic 'sql'"
     select = f"SELECT value FROM {table} WITH ({options})"
-    spark.sql(f"CREATE VIEW asked AS {select}").collect()
-    spark.sql(f"CREATE TEMPORARY VIEW asked_for_now AS {select}").collect()
+    spark.sql(f"CREATE VIEW selected AS {select}").collect()
+    spark.sql(f"CREATE TEMPORARY VIEW selected_now AS {select}").collect()
     fixed = f"CREATE OR REPLACE TEMPORARY VIEW fixed USING magnetar OPTIONS ({options})"
     spark.sql(fixed).collect()
     try:
-        names = (f"{table} WITH ({options})", "asked", "asked_for_now", "fixed")
+        names = (f"{table} WITH ({options})", "selected", "selected_now", "fixed")
         for name in names:
             assert texts(spark, f"SELECT value FROM {name}") == ["first"]
         send(url, "sql", b"later")
@@ -76,8 +76,8 @@ def test_tables_and_views(spark: SparkSession, url: str, table: str) -> None:
         latest = f"SELECT value FROM {table} WITH ({options}, startingOffsets 'latest')"
         assert texts(spark, latest) == []
     finally:
-        spark.sql("DROP VIEW asked").collect()
-        for name in ("asked_for_now", "fixed"):
+        spark.sql("DROP VIEW selected").collect()
+        for name in ("selected_now", "fixed"):
             spark.catalog.dropTempView(name)
 
 

@@ -111,7 +111,7 @@ def _noticed(mutant: Mutant, seeds: int, more: list[str]) -> bool:
 
 
 def _seen(mutant: Mutant) -> bool:
-    """Whether its own command says that something is wrong."""
+    """Whether its own command fails."""
     try:
         with mutant_tree(mutant) as tree:
             done = run_in(tree, mutant.command, capture=True)
@@ -123,7 +123,7 @@ def _seen(mutant: Mutant) -> bool:
     if done.returncode == 1 and found:
         print(f"{mutant.name:40} {'; '.join(found)[:300]}", flush=True)
         return True
-    ended = errors[-1][:300] if errors else "nothing said"
+    ended = errors[-1][:300] if errors else "no output"
     print(f"{mutant.name:40} SURVIVES, status {done.returncode} ({mutant.breaks}): {ended}", flush=True)
     return False
 

@@ -1,11 +1,11 @@
-"""Hostile clients of Pulsar's protocol on a broker in memory, and beside them an honest one that must not notice.
+"""Hostile clients of Pulsar's protocol on a broker in memory, and an honest one beside them that must not notice.
 
     python -m tests.property.pulsar_fuzz --frames 1000000 --seed 7
 
 Each part of the run has a broker of its own, and a seed of its own that the line of its failure names: `--seed N
---frames 5000` is that part again. What must hold: the broker logs no error of its own; the honest client's messages
-are stored and delivered in their order, once, whole, and nothing else is told to it; and when all connections are gone
-nothing of them is left (`running_pulsar_broker`).
+--frames 5000` is that part again. The checks: the broker logs no error of its own; the honest client's messages are
+stored and delivered in their order, once, whole, and it gets no other frames; and when all connections are closed the
+broker holds nothing of them (`running_pulsar_broker`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Seen:
     # Closed by the broker.
     refused: int = 0
     honest_messages: int = 0
-    # What attackers were told, by kind of command.
+    # The commands that attackers got, by kind.
     answers: Counter[int] = field(default_factory=Counter)
 
 
@@ -114,7 +114,7 @@ class _Part:
             attacker.read_on()
 
     async def _begin_another(self) -> None:
-        # Those that are gone are looked at once more, by `running_pulsar_broker`: a few of them will do.
+        # Closed ones are checked again by `running_pulsar_broker`: a few of them will do.
         self._scene.clients[1:] = [one for one in self._scene.clients[1:] if not one.transport.lost][-100:]
         attacker = self._scene.raw_client()
         comes = self._attackers[attacker] = PulsarInput(self._random, f"n{self._seen.connections}", self._message_ids)

@@ -1,8 +1,8 @@
-"""What a hostile client of Pulsar's protocol may send: commands with any values in them, entries that lie, frames that
-were changed on their way, and bytes that are no frames at all.
+"""Input of a hostile client of Pulsar's protocol: commands with any values in them, false entries, frames that were
+changed in flight, and bytes that are no frames at all.
 
-Most of it is near to what is right, so that it comes far: ids of producers and consumers that there may be, places of
-messages that there are, names of topics that exist.
+Most of it is nearly right, so that it passes the first checks: likely ids of producers and consumers, positions of
+existing messages, names of existing topics.
 """
 
 from __future__ import annotations

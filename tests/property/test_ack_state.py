@@ -1,4 +1,4 @@
-"""A cursor's state against a set of acknowledged places, with numbers that nobody has seen and ledgers that go."""
+"""A cursor's state against a set of acknowledged positions, with unknown numbers and deleted ledgers."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _same(state: AckState, model: Model) -> None:
         expected = next((position for position in open_ones if position > start), None)
         found = state.find_unacknowledged_after(start)
         if expected is not None:
-            # It may be a place without an entry, but none that has one lies between.
+            # A position without an entry is allowed, if none that has one lies between.
             assert found <= expected
             assert not any(start < position < found for position in open_ones)
             assert found == expected or found not in there
@@ -128,7 +128,7 @@ _STEPS = st.lists(
 @examples(400)
 @given(_STEPS)
 def test_ack_state_matches_a_model_and_restores_saved_state(steps: list[tuple]) -> None:  # type: ignore[type-arg]
-    """ACK-1, ACK-2, CHK-34: nothing is forgotten and nothing invented, whatever is acknowledged, trimmed or saved."""
+    """ACK-1, ACK-2, CHK-34: nothing is forgotten and nothing invented by acknowledging, trimming and saving."""
     log = FakeLogPositions((3, 4))
     model = Model(log)
     state = AckState(log, log.before_first, durable=True)

@@ -1,4 +1,4 @@
-"""Messages in chunks as Arrow rows: wherever the log is cut into slices, and whatever producers sent again."""
+"""Messages in chunks as Arrow rows, for all cuts of the log into slices, and with resent chunks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def shared(producer: str, number: int) -> MessageMetadata:
 
 
 def chunks_of(producer: str, number: int, count: int, compression: Any = entry_pb2.NONE) -> list[bytes]:
-    """A message as so many entries. What it holds compresses to nothing like one entry."""
+    """A message in this many entries. Its content compresses to nothing like one entry."""
     payload = Random(f"{producer} {number}").randbytes(10 * count)
     message = Messages([payload], keys=[f"{producer}-{number}"], properties=[{"number": str(number)}])
     found = encode_chunks(message, shared(producer, number), f"{producer}-{number}", 10, compression)
@@ -115,7 +115,7 @@ def resent_logs(draw: st.DrawFn) -> list[tuple[str, int, int]]:
 @given(resent_logs(), st.lists(st.integers(0, 40), max_size=4))
 @examples(120, stable=True)
 def test_where_a_log_is_cut_does_not_matter(log: list[tuple[str, int, int]], cuts: list[int]) -> None:
-    """SPK-1, SPK-3: a message is in the slice in which its last chunk is, once, wherever the others are."""
+    """SPK-1, SPK-3: a message is in the slice of its last chunk, once, for all positions of the others."""
     made = {name: chunks_of(name, 0, chunks) for name, _, chunks in log}
     entries = in_log([made[name][chunk] for name, chunk, _ in log])
     whole = read(entries, 0, len(entries))
@@ -128,7 +128,7 @@ def test_where_a_log_is_cut_does_not_matter(log: list[tuple[str, int, int]], cut
 
 
 def test_handwritten_chunk_sequences_yield_the_expected_messages() -> None:
-    """By hand, the cases that chunked_messages.py names."""
+    """The cases that chunked_messages.py names, as written examples."""
     for text, whole in (
         ("a0 a1 a1 a2", [3]),
         ("a0 a1 a0 a1 a2", [4]),
@@ -155,7 +155,7 @@ def test_handwritten_chunk_sequences_yield_the_expected_messages() -> None:
     "compression", [entry_pb2.NONE, entry_pb2.LZ4, entry_pb2.ZSTD, entry_pb2.ZLIB, entry_pb2.SNAPPY]
 )
 def test_chunked_row_has_id_and_index_of_the_last_chunk(compression: Any) -> None:
-    """The id and the index of the last chunk, and of the rest what the first says."""
+    """The id and the index of the last chunk, and the other fields of the first."""
     chunks = chunks_of("p", 7, 3, compression)
     other = encode_batch(Messages([b"x", b"y"]), shared("q", 1))
     entries = in_log([chunks[0], other, *chunks[1:]])
@@ -189,7 +189,7 @@ def encode_forged(metadata: MessageMetadata, payload: bytes = b"0123456789") -> 
 
 
 def test_chunks_of_incomplete_messages_are_limited_by_bytes() -> None:
-    """As much as messages that are not whole have together, whoever sent them; whole ones count no more."""
+    """As much as incomplete messages have together, of all producers; complete ones count no more."""
     made = [chunks_of(f"p{each}", 0, 3) for each in range(5)]
     one = max(_stored_bytes(chunk) for chunks in made for chunk in chunks)
     one_by_one = in_log([chunk for chunks in made for chunk in chunks])
@@ -212,7 +212,7 @@ def _stored_bytes(chunk: bytes) -> int:
 
 
 def test_unfinished_chunked_messages_do_not_displace_others() -> None:
-    """SPK-1: however many there are of them, with payloads or without; what was given up is an error if it ends yet."""
+    """SPK-1: for any number of them, with payloads or without; an abandoned one is an error if it ends after all."""
     honest = chunks_of("p", 0, 3)
     begun = [chunks_of(f"q{each}", 0, 3) for each in range(50)]
     required: dict[str, Any] = {"producer_name": "r", "sequence_id": 0, "publish_time": 1}
@@ -246,7 +246,7 @@ def test_earlier_entries_are_requested_only_for_missing_first_chunks() -> None:
     entries = in_log([*chunks_of("p", 0, 3), *chunks_of("p", 1, 3), encode_message(Messages([b"x"]), shared("p", 2))])
 
     def nothing() -> Iterator[tuple[int, int, bytes]]:
-        raise AssertionError("it was asked for")
+        raise AssertionError("it was read")
 
     for stop in range(len(entries) + 1):
         converter = EntriesToArrow(COLUMNS, TOPIC, -1, nothing)

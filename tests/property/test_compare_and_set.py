@@ -1,4 +1,6 @@
-"""Many writers count one node up through faults of all kinds: the count is what they were told, no more and no less."""
+"""Many writers count one node up through faults of all kinds: the count is the sum of their results, no more and no
+less.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ _kinds = ["resume", "resume", "release", "lag", "suspend"]
 
 @dataclass
 class Outcomes:
-    """What one writer was told of its changes."""
+    """The results of one writer's changes."""
 
     made: int = 0
     unknown: int = 0
@@ -77,13 +79,13 @@ async def _count(faults: list[list[Fault | None]], actions: list[tuple[str, int,
         _act(server, kind, stores[which])
     while not all(writer.done() for writer in writers):
         await asyncio.sleep(0)
-        # Whoever is not answered though connected asks again after a pause.
+        # A connected writer without an answer retries after a pause.
         clock.advance(0.01)
         for store in stores:
             if store.session.state is SessionState.SUSPENDED:
                 server.resume(store)
     await asyncio.gather(*writers)
-    # What is on its way still must not change the count any more, whoever is told what.
+    # A late request must not change the count any more, for any reported results.
     for store in stores:
         server.release(store)
     stored = await read(server.connect(), "/count")

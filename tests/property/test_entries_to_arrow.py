@@ -1,6 +1,6 @@
-"""Entries as Arrow record batches, row by row against what magnetar_wire's decoder says of the same entries.
+"""Entries as Arrow record batches, row by row against the results of magnetar_wire's decoder for the same entries.
 
-That decoder is held against a model of its own (test_entry_codec). The entries come from the same places: messages that
+That decoder is checked against a model of its own (test_entry_codec). The entries have the same sources: messages that
 an application may send, and bytes that no serialiser writes.
 """
 
@@ -54,7 +54,7 @@ def signed(value: int) -> int:
 
 
 def time_of(ms: int | None) -> int | None:
-    """In µs; none where Spark can't tell it."""
+    """In µs; none where Spark can't represent it."""
     return None if ms is None or ms > LAST_MS else ms * 1000
 
 
@@ -72,7 +72,7 @@ def expected_rows(
     metadata, broker, messages = entry.metadata, entry.broker, decode_messages(entry)
 
     if messages.properties is not None:
-        messages.properties[0]  # where one of them is wrong the batch is, whoever has it
+        messages.properties[0]  # where one of them is malformed the batch is
 
     def of(column: Sequence[Any] | None, at: int, nothing: Any = None) -> Any:
         return nothing if column is None else column[at]
@@ -186,7 +186,7 @@ def test_only_requested_columns_are_converted(messages: list[Message], columns: 
 def test_many_entries_make_few_record_batches(
     sent: list[tuple[list[Message], bool]], max_rows: int, max_bytes: int
 ) -> None:
-    """Whatever the limits cut, it is the same rows in the same order; and no record batch has more rows than it may."""
+    """For all limits, the rows are the same in the same order; and no record batch has more rows than its maximum."""
     entries, expected = [], []
     for number, (messages, alone) in enumerate(sent):
         shared = MessageMetadata(producer_name=f"p{number % 3}", sequence_id=number, publish_time=number)
@@ -250,7 +250,7 @@ def test_both_fast_paths_are_used() -> None:
 
 
 def test_compaction_left_some_messages_of_a_batch() -> None:
-    """RET-5's batches: places stay, those that were compacted out are no rows, the index goes by the old places."""
+    """RET-5's batches: indexes stay, compacted messages are no rows, and the topic's index counts them."""
     metadata = MessageMetadata(
         producer_name="p", sequence_id=5, publish_time=2, num_messages_in_batch=9, compacted_batch_indexes=[0, 3, 8]
     )
@@ -266,7 +266,7 @@ def test_compaction_left_some_messages_of_a_batch() -> None:
 
 def test_markers_are_no_rows() -> None:
     metadata = MessageMetadata(producer_name="p", sequence_id=5, publish_time=2, marker_type=10)
-    marker = in_log(model.frame(metadata.SerializeToString(), b"whatever"))
+    marker = in_log(model.frame(metadata.SerializeToString(), b"anything"))
     row = in_log(encode_message(Messages([b"a"]), SHARED))
     assert converted([marker, row, marker]) == expected_rows(row, (LEDGER, ENTRY + 1))
 

@@ -654,7 +654,7 @@ BAD: dict[str, dict[str, Any]] = {
         "a surrogate in a value": [{"n": "\ud800"}, {"n": ""}],
     },
     "event_times": {"negative": [-1, 0], "too large": [2**64, 0], "text": ["1", 0], "a fraction": [1.5, 0]},
-    "batch_indexes": {"places of its own": [0, 5]},
+    "batch_indexes": {"indexes of its own": [0, 5]},
 }
 
 

@@ -1,8 +1,8 @@
-"""Leases against a dumb model: whatever owners do, at whatever pace, nothing that was promised goes before its time.
+"""Leases against a plain model: for owners of any behaviour and speed, no promised ledger is deleted before its time.
 
 Any number of brokers believe to have the topic. Each is slow: time passes between the moment when it begins a change,
-when the metadata store makes or refuses it, and when it hears of that. The store takes changes of the last one that
-claimed the topic alone. A reader is told what is on its broker's list, for half of the lease's time.
+when the metadata store makes or refuses it, and when it gets the result. The store takes changes of the last one that
+claimed the topic alone. A reader gets the ledgers of its broker's list, for half of the lease's time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Change:
 @dataclass
 class Owner:
     epoch: int
-    # None: it has asked for the topic, and does not know yet whether it has it.
+    # None: it has requested the topic, and does not know yet whether it has it.
     ledgers: list[int] | None = None
     requested_at: float = 0.0
     has: bool = False
@@ -160,7 +160,7 @@ class Brokers:
         owner.ledgers.append(owner.ledgers[-1] + 1)
         owner.leases.made(change.retained, change.lease, change.requested_at, self.now)
         lease = change.lease
-        # Not what the reader has asked for anew meanwhile.
+        # Not those that the reader has requested again in the meantime.
         if lease is None or self.reached[lease.lease_id] != lease.from_ledger_id:
             return
         if owner.leases.renewed(lease.lease_id, None, lease.lease_ms, self.now) is not None:

@@ -91,7 +91,7 @@ class Both:
         assert all(self.model.closed[one] for one in going)
         retained = [one for one in entries if one.ledger_id not in going]
         assert all(one <= up_to for one in entries if one.ledger_id in going)
-        # The next one is kept for a reason.
+        # The next one is retained for a reason.
         following = [listed for listed in self.listed.ledgers if listed.ledger_id not in going]
         assert not following or following[0].last > up_to or not (following[0].is_closed and following[0].entries)
         if going:
@@ -101,7 +101,7 @@ class Both:
             self.change(ListChange(deleted=frozenset(going)))
 
     def reopen(self, _: int) -> None:
-        """Another life reads it: what is written is closed first, as a recovery does, and known from its entries."""
+        """Another owner reads it: the open ledger is closed first, as a recovery does, and known by its entries."""
         self.close(0)
         known = self.listed
         node = pb.ManagedLedgerNode.FromString(self.node.SerializeToString())
@@ -158,7 +158,7 @@ def test_ledger_list_matches_a_plain_list(steps: list[tuple[str, int]]) -> None:
 @examples(150)
 @given(st.lists(st.sampled_from(["append", "large", "send", "confirm", "fail"]), max_size=60))
 def test_append_queue_completes_each_append_once_in_order(steps: list[str]) -> None:
-    """MSG-5: what is sent again is sent as it was, before all else; refusals keep their place."""
+    """MSG-5: a resent entry is sent as it was, before all others; refusals stay in their order."""
     queue = AppendQueue(0, 0, 400)
     acknowledged: list[int] = []
     stored: list[bytes] = []

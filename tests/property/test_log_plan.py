@@ -1,4 +1,4 @@
-"""Plans of a log against a plain model: a list of all its messages, each with its place."""
+"""Plans of a log against a plain model: a list of all its messages with their positions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _entries = st.lists(
     min_size=1,
     max_size=9,
 )
-# Near the place of a message that there ever was: which one, so many entries and messages further; or anything.
+# Near the position of a message that existed once: which one, plus a number of entries and messages; or anything.
 _near = st.tuples(st.integers(0, 500), st.sampled_from((0, 0, 0, 1, 5)), st.sampled_from((0, 0, 1, 2, 5)))
 _positions = st.one_of(
     _near,
@@ -113,7 +113,7 @@ class Log:
             self.change(ListChange(trimmed=going[-1]))
 
     def reopen(self) -> None:
-        """Another life reads the list; what it does not know of the last ledger it finds out."""
+        """Another owner reads the list; it finds out what it does not know of the last ledger."""
         written = self.listed.open_ledger
         before = (written.entries, written.last_index, written.length_bytes) if written is not None else (0, 0, 0)
         self.change(ListChange())
@@ -253,7 +253,7 @@ class Log:
         self.position = plan.stop
 
 
-# The limit is met at the end that was asked for, which has another name.
+# The limit is met at the requested end, which has another name.
 @example(
     [
         ("append", [(1, 10), (1, 10)]),
@@ -263,7 +263,7 @@ class Log:
 @given(_steps)
 @examples(150)
 def test_chained_plans_give_each_message_once_in_order(steps: list[tuple[str, Any]]) -> None:
-    """SPK-5, SPK-2: whatever limits plans have, and whatever is appended, rolled and trimmed between them."""
+    """SPK-5, SPK-2: for all limits of plans, with appends, rolls and trims between them."""
     log = Log()
     for step, argument in steps:
         match step, argument:
@@ -285,7 +285,7 @@ def test_chained_plans_give_each_message_once_in_order(steps: list[tuple[str, An
                 if ends[-1].entry_id % 5:
                     ends.sort()
                 plan = log.plan(ends[0], ends[1] if stop is not None else None, limits)
-                # Done again it gives the same, whatever has come behind it.
+                # Repeated it gives the same, for anything that has come behind it.
                 log.append([(2, 20)])
                 again = log.plan(plan.start, plan.stop, PlanLimits())
                 assert log.messages_of(again) == log.messages_of(plan)

@@ -37,7 +37,7 @@ _ends = st.integers(1, 3)
 
 
 class Model:
-    """What the tree is said to do, as plainly as it can be said."""
+    """A plain model of the tree's contract."""
 
     def __init__(self) -> None:
         # Path -> value, version, owner, next sequence number.

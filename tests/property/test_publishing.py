@@ -27,7 +27,7 @@ _INSTANCES = (b"1", b"2")
 
 
 class Publishing:
-    """What is said of each entry stands in its payload: instance, epoch, number."""
+    """The payload of each entry names its instance, epoch and number."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -180,7 +180,8 @@ async def test_persisted_entries_are_unique_and_in_publish_and_epoch_order(seed:
 @pytest.mark.parametrize("seed", range(3))
 async def test_corrupted_produce_streams_are_refused_and_harm_no_others(seed: int) -> None:
     """CHK-49 for the stream `produce`: bytes that were changed anywhere end the stream with a refusal at most; others
-    are served on, and nothing is held for those that are gone."""
+    are served on, and the broker holds nothing of ended streams.
+    """
     chance = random.Random(seed)
 
     server = ProduceServer()

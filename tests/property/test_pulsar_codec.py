@@ -1,5 +1,6 @@
-"""What the listener for Pulsar's protocol encodes by hand against protobuf's own encoding, and its ids and bit sets
-against models as plain as can be."""
+"""The hand-written encoding of the listener for Pulsar's protocol against protobuf's, and its ids and bit sets against
+plain models.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ def test_consecutive_receipts_match_protobuf_encoding(
 
 
 def test_receipt_without_position_has_an_invalid_message_id() -> None:
-    """As of a message that was stored before: clients know this place for none."""
+    """As for a message that was stored before: clients take this position for none."""
     frames = ReceiptFrames(1, -1)
     for sequence_id, ledger_id, entry_id in [(5, -1, -1), (6, 3, 0), (7, -1, -1), (8, 3, -1)]:
         expected = CommandSendReceipt(producer_id=1, sequence_id=sequence_id)

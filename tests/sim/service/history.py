@@ -121,7 +121,7 @@ class MessageHistory:
         self.published.stored(producer, payload, message_id)
 
     def send_failed(self, producer: ProducerSeen, payload: bytes, error: Exception) -> None:
-        """It may be stored, or be stored later, unless the error excludes that."""
+        """It is stored, or is stored later, or never, unless the error excludes that."""
         self.published.failed(payload, error)
 
     # ── consumers and readers ──

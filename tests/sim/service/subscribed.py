@@ -241,7 +241,9 @@ class Subscribed:
                 )
 
     def acknowledge_failed(self, consumer: ConsumerSeen, message_ids: Sequence[MessageId], *, cumulative: bool) -> None:
-        """It may count all the same, also where the error says that it came too late: it may have been sent before."""
+        """The acknowledgement may count all the same, also if the error is that it came too late: it was perhaps sent
+        before.
+        """
         self._answered(consumer, message_ids, cumulative)
 
     def _answered(self, consumer: ConsumerSeen, message_ids: Sequence[MessageId], cumulative: bool) -> list[_Ack]:
@@ -342,7 +344,7 @@ class Subscribed:
         """Under which item; empty: it need not."""
         found = self._found.get(topic)
         if found is not None and position not in found:
-            return ""  # whether it may be trimmed was checked there
+            return ""  # its trimming was checked there
         if sent.at < since or self._may_be_truncated(topic, sent):
             return ""
         if not subscription.moves:

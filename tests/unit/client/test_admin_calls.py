@@ -37,7 +37,7 @@ Answer = Message | Exception
 
 
 def problem(code: ErrorCode) -> Problem:
-    return Problem(code=code, text="said the broker")
+    return Problem(code=code, text="the broker's problem")
 
 
 class Brokers:
@@ -116,7 +116,7 @@ def test_read_call_tries_the_next_broker_after_any_error(trouble: Callable[[], A
     brokers = Brokers(a=[trouble()], b=[trouble()], c=[TENANTS])
     assert brokers.look() == ["public"]
     assert brokers.requests == ["a", "b", "c"]
-    # The one that answered is asked first from then on.
+    # The one that answered is called first from then on.
     assert brokers.look() == ["public"]
     assert brokers.requests[3:] == ["c"]
 
@@ -124,7 +124,7 @@ def test_read_call_tries_the_next_broker_after_any_error(trouble: Callable[[], A
 def test_internal_error_of_a_broker_is_raised_without_retry() -> None:
     """The next one would meet it too, and each writes a traceback."""
     brokers = Brokers(a=[pb.NamesAnswer(problem=problem(ErrorCode.INTERNAL_ERROR))], b=[TENANTS])
-    with pytest.raises(exceptions.BrokerFailed, match="said the broker"):
+    with pytest.raises(exceptions.BrokerFailed, match="the broker's problem"):
         brokers.look()
     assert brokers.requests == ["a"]
 

@@ -1,4 +1,4 @@
-"""What the error says about an address at which no broker answers."""
+"""The error for an address at which no broker answers."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_addresses_are_probed_with_both_protocols() -> None:
         bound.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{bound.getsockname()[1]}"
         assert await describe_endpoint(address) == f"no process listens at {address}"
-    # No resolver is asked for this one.
+    # No resolver is called for this one.
     assert await describe_endpoint("a..b:6652") == "the host name of a..b:6652 can't be resolved: it is not a host name"
 
 

@@ -39,7 +39,7 @@ def parameters_of(method: Callable[..., Any]) -> list[inspect.Parameter]:
 def test_parameters_are_the_fields_of_the_options(
     client: type[magnetar.Client] | type[aio.Client], method: str, model: type[Configuration]
 ) -> None:
-    """Names, order and defaults, which are written in both places."""
+    """Names, order and defaults, which are written twice."""
     parameters = parameters_of(getattr(client, method))
     assert {one.kind for one in parameters} <= {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
     written = [(one.name, one.default) for one in parameters if one.name not in NOT_OPTIONS]

@@ -69,7 +69,7 @@ async def test_unanswered_connect_request_is_repeated_before_session_timeout(
         assert starting.connections == len(waits_s) >= 3
         waits_before = len(waits_s)
         session._handler.cut()
-        await until(lambda: len(waits_s) > waits_before, "a session is asked for again")
+        await until(lambda: len(waits_s) > waits_before, "a session is requested again")
         assert waits_s[waits_before] == _FIRST_PATIENCE_S
     finally:
         await session.close()
@@ -77,7 +77,7 @@ async def test_unanswered_connect_request_is_repeated_before_session_timeout(
 
 
 def test_kazoo_waits_for_its_sockets() -> None:
-    """In place of kazoo's own wait."""
+    """Replaces kazoo's own wait."""
     here, there = socket.socketpair()
     handler = kazoo_session._Handler()
     with here, there:

@@ -60,7 +60,7 @@ async def test_a_connection_with_all_its_streams_does_not_block_others() -> None
             except Rejected:
                 return False
 
-        await until(has_capacity, "a stream that has ended makes room")
+        await until(has_capacity, "a stream that has ended releases capacity")
         assert await answers(third.open_stream("s"))
         with pytest.raises(Rejected, match="5 streams are being served"):
             await answers(third.open_stream("s"))

@@ -132,7 +132,7 @@ async def test_a_slow_client_is_disconnected(sent: bytes) -> None:
         await cut_off(reader)
         writer.close()
         await until(lambda: server.connections == 0, "the connection is forgotten")
-        await until(lambda: not echo.hanging, "the application is told")
+        await until(lambda: not echo.hanging, "the application is notified")
 
 
 async def test_connections_above_the_limit_are_closed_and_others_served() -> None:

@@ -95,7 +95,7 @@ def test_the_installed_client_writes_the_recorded_entries(live: dict[str, Any]) 
     assert list(live["cases"]) == list(CASES)
     for name, case in live["cases"].items():
         for field in ("messages", "options", "max_message_bytes"):
-            assert case[field] == CASES[name][field], f"{name}: the record is of other {field}; capture anew"
+            assert case[field] == CASES[name][field], f"{name}: the record is of other {field}; capture again"
         assert _comparable(case) == _comparable(CASES[name]), name
 
 

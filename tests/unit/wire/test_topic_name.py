@@ -186,7 +186,7 @@ def test_the_cache_has_a_limit_and_no_invalid_names() -> None:
         with pytest.raises(InvalidTopicName):
             TopicName.parse(f"bad/{number}")
     assert cache_info().currsize == before
-    assert TopicName.parse("kept") is TopicName.parse("kept")
+    assert TopicName.parse("cached") is TopicName.parse("cached")
 
 
 @pytest.mark.parametrize(
