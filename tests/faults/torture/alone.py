@@ -26,8 +26,8 @@ _AGAIN_S: Final = 0.1
 
 
 class Alone:
-    def __init__(self, system: System, injections: FaultInjector, progress: Progress, chance: Randomness) -> None:
-        self._system, self._injector, self._progress, self._chance = system, injections, progress, chance
+    def __init__(self, system: System, injector: FaultInjector, progress: Progress, chance: Randomness) -> None:
+        self._system, self._injector, self._progress, self._chance = system, injector, progress, chance
         # None: the owners are unknown.
         self.owners: Owners | None = None
         self.resumptions: list[Resumption] = []
