@@ -88,7 +88,7 @@ def test_each_kind_is_used_before_one_repeats_for_another_group() -> None:
     assert {one.kind for one in lasting[:6]} == {*kinds}
     assert {*lasting[:12]} == {*several}
     # Faults that take no time come before it, as often as their weight demands.
-    assert drawn[: draw_rounds.index(lasting[9])].count(at_once) == 3
+    assert drawn[: drawn.index(lasting[9])].count(at_once) == 3
 
 
 def test_impossible_fault_is_scheduled_later() -> None:
