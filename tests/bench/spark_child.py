@@ -3,8 +3,8 @@
     python spark_child.py URL TOPIC ROWS TOPIC ROWS
 
 The first topic has no partitions, the second as many as there are cores. Each is known to hold that many rows, which is
-held against a count behind all that is measured: a count in front would warm up our source alone. A DataFrame is created
-each time, since Spark keeps a Python source's partitions with it, and calls Kafka's connector again.
+held against a count behind all that is measured: a count in front would warm up our source alone. A DataFrame is
+created each time, since Spark keeps a Python source's partitions with it, and calls Kafka's connector again.
 
 The columns of a read of the second topic are what a data source of ready-made batches gives Spark, as often and in as
 many tasks: what is left of a row's time when nothing is read or decoded.
