@@ -16,7 +16,7 @@ from tests.source_locations import FragmentNotFound
 _MOST_SEEDS: Final = 500
 _BRANCHES: Final = [
     # Limits, and what comes of them.
-    Branch("LedgerWriter.append_entries", "raise TooManyPending"),
+    Branch("ReplicatedAdds.append_entries", "raise TooManyPending"),
     Branch("EnsembleChoice.choose", "raise await self._describe_shortage(striping)"),
     Branch("GroupCommit.wait_for_capacity", "self._capacity_waiters[woken] = None"),
     Branch("RecordReader._get_pending", "max_bytes -= len(record)"),

@@ -21,7 +21,9 @@ _MOST_SEEDS: Final = 150
 _BRANCHES: Final = [
     # A list, or a cursor, that another broker has taken over: refused, and closed over (CHK-30).
     Branch("TopicNode._change", "if node.life != self._owner_epoch:\nraise TopicUnloaded"),
-    Branch("LedgerRollover.close", 'raise TopicUnloaded(f"topic {name} was taken over by another broker: {error}")'),
+    Branch(
+        "LedgerRollover.close_ledger", 'raise TopicUnloaded(f"topic {name} was taken over by another broker: {error}")'
+    ),
     Branch("cursor_nodes:_translate_error", "if isinstance(error, Refused) and error.index > 0:\nreturn"),
     # A session that is believed no more (CHK-40).
     Branch("_abort_session", "problem = TopicUnloaded"),
@@ -31,7 +33,7 @@ _BRANCHES: Final = [
     Branch("Subscription.acknowledge", "raise acknowledged.problem or BrokerError(\nErrorCode.STALE_EPOCH"),
     Branch("PartitionConsumer.delivered", "if not self.is_connected or delivery.epoch != self.epoch.number:\nreturn"),
     # A cursor in a ledger that was deleted (CHK-54).
-    Branch("AckState._within_the_log", "return self._log.before_first"),
+    Branch("AckState._find_equivalent", "return self._log.before_first"),
     # A ledger that was written without a subscription: retained, and deleted after its time; and a first subscription.
     Branch("deletable_ledgers", "if not retention.is_over(now_ms - ledger.closed_ms, retained_bytes):\nreturn"),
     Branch("deletable_ledgers", "retained_bytes -= ledger.length_bytes"),
@@ -40,7 +42,7 @@ _BRANCHES: Final = [
     Branch("topics.topics:Topics.find", "ErrorCode.INCARNATION_CHANGED"),
     Branch("PartitionProducer._react", "self._fail_pending(exceptions.IncarnationChanged(str(error)))"),
     # A log that waits for a bookie that lags, and one whose ledgers fail one soon after another (CHK-66).
-    Branch("Appender._room_made", "if written is self.written and self.queue.waits:\nself._feed()"),
+    Branch("Appender._on_capacity", "if ledger is self.current_ledger and self.queue.waiting:\nself._send_waiting()"),
     Branch("LedgerRollover._pause_after_failures", "await self._clock.sleep(pause_s)"),
     # A ledger that was made and never recorded (CHK-58).
     Branch("UnclaimedLedgerDeleter._prevent_claim", "intent.sweeping = True"),

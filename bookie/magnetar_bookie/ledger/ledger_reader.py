@@ -40,7 +40,7 @@ from magnetar_bookie.ledger.context import LedgerContext
 from magnetar_bookie.ledger.last_add_confirmed import poll_last_add_confirmed, read_last_add_confirmed
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.read.entry_reader import EntriesNotRead, Fault, RangeRead
-from magnetar_bookie.read.record import extract_entry
+from magnetar_bookie.read.record import extract_entries
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import MetadataError, Unavailable
 from magnetar_protos.ledger_pb2 import RepairTask
@@ -126,7 +126,7 @@ class LedgerReader:
                 break
             if left is not None and entries and len(records[0]) > left:
                 break
-            entries += map(extract_entry, records)
+            entries += extract_entries(records)
             if left is not None:
                 left -= sum(map(len, records))
                 if left < len(records[-1]):  # the next one would hardly fit
@@ -181,7 +181,7 @@ class LedgerReader:
                     chunks.appendleft((end, self._start_read(first, end)))
                 self._record_bytes = sum(map(len, records)) / len(records)
                 self._read_ahead(chunks, max_chunks, begin, first, last)
-                yield begin, list(map(extract_entry, records))
+                yield begin, extract_entries(records)
         finally:
             await _cancel(chunks)
 

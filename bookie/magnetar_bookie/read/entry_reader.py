@@ -246,7 +246,8 @@ class _WriteSetReader:
                 if held + size <= max_bytes:
                     self.records += read.records
                     held += size
-                    largest = max(largest, *map(len, read.records))
+                    if len(self.records) < len(self._entry_ids):
+                        largest = max(largest, max(map(len, read.records)))
                     continue
             for found in read.entries.values():
                 if isinstance(found, MissingReason):

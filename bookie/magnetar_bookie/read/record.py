@@ -30,6 +30,7 @@ __all__ = [
     "are_valid_records",
     "check_record",
     "encode_record",
+    "extract_entries",
     "extract_entry",
     "find_highest_lac",
 ]
@@ -39,10 +40,14 @@ NO_ENTRY: Final = -1
 _FIELDS: Final = struct.Struct(">QQqQ")
 _CRC: Final = struct.Struct(">I")
 _WHOLE_HEADER: Final = struct.Struct(">QQqQI")
-_FIELDS_EACH: Final = 5
+# Of many headers at once: without the ledger bytes.
+_CHECKED_FIELDS: Final = "QQq8xI"
+_FIELDS_EACH: Final = 4
 RECORD_HEADER_BYTES: Final = _WHOLE_HEADER.size
 _SMALL: Final = 4096
+# These three run in C for each record.
 _get_fields: Final = operator.itemgetter(slice(_FIELDS.size))
+_get_header: Final = operator.itemgetter(slice(_WHOLE_HEADER.size))
 _get_entry: Final = operator.itemgetter(slice(_WHOLE_HEADER.size, None))
 MAX_RECORD_BYTES: Final = MAX_ENTRY_BYTES + RECORD_HEADER_BYTES
 
@@ -100,28 +105,33 @@ def find_highest_lac(records: Sequence[bytes], ledger_id: int, entry_ids: Sequen
     Return None if it doesn't. `records` is not empty. All records are checked together, mostly in C: a record of 1 KiB
     takes 0.57 µs, and 1.05 µs with `check_record`.
     """
-    headers = b"".join([record[:RECORD_HEADER_BYTES] for record in records])
-    if len(headers) != len(records) * RECORD_HEADER_BYTES or max(map(len, records)) > MAX_RECORD_BYTES:
+    count, largest = len(records), max(map(len, records))
+    headers = b"".join(map(_get_header, records))
+    if len(headers) != count * RECORD_HEADER_BYTES or largest > MAX_RECORD_BYTES:
         return None
-    fields = _headers(len(records)).unpack(headers)
+    fields = _headers(count).unpack(headers)
     entries, confirmed = fields[1::_FIELDS_EACH], fields[2::_FIELDS_EACH]
-    if fields[::_FIELDS_EACH].count(ledger_id) != len(records) or entries != tuple(entry_ids):
+    if fields[::_FIELDS_EACH].count(ledger_id) != count or entries != tuple(entry_ids):
         return None
     if min(confirmed) < NO_ENTRY or not all(map(operator.lt, confirmed, entries)):
         return None
     # Copying a small entry is faster than making a view of it. `map` copies one at a time, so that memory stays small.
-    small = max(map(len, records)) < _SMALL
-    readable: Iterable[bytes | memoryview] = records if small else (memoryview(record) for record in records)
+    readable: Iterable[bytes | memoryview] = records if largest < _SMALL else map(memoryview, records)
     checksums = map(crc32c, map(_get_entry, readable), map(crc32c, map(_get_fields, records)))
-    return max(confirmed) if tuple(checksums) == fields[4::_FIELDS_EACH] else None
+    return max(confirmed) if tuple(checksums) == fields[3::_FIELDS_EACH] else None
 
 
 @lru_cache(maxsize=32)
 def _headers(count: int) -> struct.Struct:
     """Return the layout of `count` consecutive headers."""
-    return struct.Struct(">" + _WHOLE_HEADER.format.removeprefix(">") * count)
+    return struct.Struct(">" + _CHECKED_FIELDS * count)
 
 
 def extract_entry(record: bytes) -> bytes:
     """Return the entry of a valid record."""
     return record[RECORD_HEADER_BYTES:]
+
+
+def extract_entries(records: Iterable[bytes]) -> list[bytes]:
+    """Return the entries of valid records."""
+    return list(map(_get_entry, records))

@@ -47,10 +47,10 @@ async def ledgers_in(store: MetadataStore) -> Ledgers:
     named = set(await ledgers.list_ledger_ids(INTENTS))
     async for topic in _topics(store):
         named.update(await _named_by(store, topic))
-    for name in await store.children(paths.REMAINS):
-        leased = await compare_and_set.read(store, f"{paths.REMAINS}/{name}")
-        assert leased is not None
-        named.update(LeasedRemains.FromString(leased.payload).ledger_ids)
+    for name in await store.children(paths.LEASED_LEDGERS):
+        remains = await compare_and_set.read(store, f"{paths.LEASED_LEDGERS}/{name}")
+        assert remains is not None
+        named.update(LeasedRemains.FromString(remains.payload).ledger_ids)
     return Ledgers(living, named, await ledgers.last_ledger_id())
 
 

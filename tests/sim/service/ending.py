@@ -159,8 +159,11 @@ async def end(world: ServiceWorld) -> None:
     world.judged(world.history.check_end)
     await _until(
         world,
-        lambda: not world.metadata.names(paths.REMAINS),
-        lambda: ("SPK-5", f"deleted topics' orphaned ledgers are left: {world.metadata.names(paths.REMAINS)}"),
+        lambda: not world.metadata.names(paths.LEASED_LEDGERS),
+        lambda: (
+            "SPK-5",
+            f"leased ledgers of deleted topics are left: {world.metadata.names(paths.LEASED_LEDGERS)}",
+        ),
     )
     await _until(
         world,

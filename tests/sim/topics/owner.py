@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from magnetar_bookie.errors import AddFailed
@@ -56,19 +56,23 @@ class _WatchedClient(LedgerClient):
         made, writer = await super().create(striping, purpose, properties, explicit_lac=explicit_lac)
         append, checker = writer.append_entries, self.checker
 
-        def watched(entries: Sequence[bytes], done: AppendCallback) -> int:
-            def on_done(result: int | AddFailed, count: int) -> None:
+        @lru_cache(maxsize=4)  # the writer joins consecutive adds with the same callback
+        def watch(done: AppendCallback) -> AppendCallback:
+            def report(result: int | AddFailed, count: int) -> None:
                 if isinstance(result, int):
                     for entry_id in range(result, result + count):
                         checker.acked(made.ledger_id, entry_id)
                 done(result, count)
 
-            first = append(entries, on_done)
+            return report
+
+        def watched(entries: Sequence[bytes], done: AppendCallback) -> int:
+            first = append(entries, watch(done))
             for entry_id, entry in enumerate(entries, first):
                 checker.appended(made.ledger_id, entry_id, entry)
             return first
 
-        writer.append_entries = watched  # type: ignore[method-assign]
+        writer.append_entries = watched  # type: ignore[assignment]
         return made, writer
 
 
@@ -317,7 +321,7 @@ class LastOwner(TopicOwner):
             while not await self._whole(client, name):
                 await self.clock.sleep(0.5)
         self.doing = "sweeps what deleted topics left"
-        while await store.children(paths.REMAINS):
+        while await store.children(paths.LEASED_LEDGERS):
             await self.clock.sleep(0.5)
         self.done = True
 

@@ -163,12 +163,15 @@ class Index:
 
     def locate(self, ledger_id: int, entry_ids: Sequence[int]) -> list[Location | None]:
         """Return the locations of records. None: no record is stored."""
-        low, high = min(entry_ids), max(entry_ids)
+        if isinstance(entry_ids, range) and entry_ids.step > 0:  # nearly always
+            low, high = entry_ids[0], entry_ids[-1]
+        else:
+            low, high = min(entry_ids), max(entry_ids)
         if len(entry_ids) == 1 or high - low > _SPARSE * len(entry_ids):
             return self.locate_keys([entry_key(ledger_id, entry_id) for entry_id in entry_ids])
         scanned = self.scan(entry_key(ledger_id, low), entry_key(ledger_id, high) + b"\0", high - low + 1)
-        if len(scanned) == len(entry_ids) and list(entry_ids) == list(range(low, high + 1)):
-            return [_LOCATION.unpack(value) for _, value in scanned]
+        if len(scanned) == len(entry_ids) and _are_consecutive(entry_ids, low, high):
+            return list(_LOCATION.iter_unpack(b"".join([value for _, value in scanned])))
         found = dict(scanned)
         values = [found.get(entry_key(ledger_id, entry_id)) for entry_id in entry_ids]
         return [None if value is None else _LOCATION.unpack(value) for value in values]
@@ -272,6 +275,12 @@ class Index:
             raise _wrap_error(error, "the index can't be closed") from error
         finally:
             ctypes.pythonapi.Py_DecRef(ctypes.py_object(database))
+
+
+def _are_consecutive(entry_ids: Sequence[int], low: int, high: int) -> bool:
+    """Return whether these are all ids from `low` to `high`, in order. Ranges are compared at once."""
+    consecutive = range(low, high + 1)
+    return entry_ids == consecutive or (not isinstance(entry_ids, range) and list(entry_ids) == list(consecutive))
 
 
 def _make_bounds(begin: bytes, end: bytes) -> Any:

@@ -29,7 +29,7 @@ def read_records(
     """See `LedgerStorage.read`. Runs in a thread. Raises `StorageFailed` and `OSError`."""
     locations = _limit_bytes(index.locate(ledger_id, entry_ids), max_bytes)
     records: list[_Record] = [None] * len(locations)
-    moved = _read_located(segments, list(enumerate(locations)), records)
+    moved = _read_located(segments, range(len(locations)), locations, records)
     for _ in range(_MAX_ATTEMPTS):
         if not moved:
             return records
@@ -41,8 +41,8 @@ def read_records(
                 records[number] = DAMAGED
             elif location is not None:
                 locations[number] = location
-                retried.append((number, location))
-        moved = _read_located(segments, retried, records)
+                retried.append(number)
+        moved = _read_located(segments, retried, locations, records)
     for number in moved:
         records[number] = DAMAGED
     return records
@@ -59,15 +59,15 @@ def _limit_bytes(locations: list[Location | None], max_bytes: int) -> list[Locat
 
 
 def _read_located(
-    segments: Segments, numbered: Sequence[tuple[int, Location | None]], records: list[_Record]
+    segments: Segments, numbers: Sequence[int], locations: Sequence[Location | None], records: list[_Record]
 ) -> list[int]:
-    """Read into `records`, at each location's number. Return the numbers of those whose segment was deleted."""
+    """Read the records with these numbers. Return the numbers of those whose segment was deleted."""
     moved: list[int] = []
-    # Number, offset and end of the records of the next joint read.
-    run: list[tuple[int, int, int]] = []
+    run: list[int] = []  # the records of the next joint read
     run_segment, next_offset, limit = -1, 0, 0
     pending_records = segments.pending_records
-    for number, location in numbered:
+    for number in numbers:
+        location = locations[number]
         if location is None:
             continue
         segment, offset, size = location
@@ -79,27 +79,32 @@ def _read_located(
         end = offset + size
         is_adjacent = segment == run_segment and next_offset <= offset <= next_offset + _MAX_GAP_BYTES
         if not is_adjacent or end > limit or size >= _LARGE_BYTES:
-            if run:
-                moved += _read_run(segments, run_segment, run, records)
+            moved += _read_run(segments, run, locations, records)
             run, run_segment, limit = [], segment, offset + _MAX_RUN_BYTES
-        run.append((number, offset, end))
+        run.append(number)
         next_offset = end
-    if run:
-        moved += _read_run(segments, run_segment, run, records)
-    return moved
+    return moved + _read_run(segments, run, locations, records)
 
 
-def _read_run(segments: Segments, segment: int, run: list[tuple[int, int, int]], records: list[_Record]) -> list[int]:
-    begin, end = run[0][1], run[-1][2]
+def _read_run(
+    segments: Segments, run: list[int], locations: Sequence[Location | None], records: list[_Record]
+) -> list[int]:
+    located = [location for number in run if (location := locations[number])]
+    if not located:
+        return []
+    segment, begin, _ = located[0]
+    _, last, last_size = located[-1]
+    size = last + last_size - begin
     try:
-        data = segments.read(segment, begin, end - begin)
+        data = segments.read(segment, begin, size)
     except FileNotFoundError:
-        return [number for number, _, _ in run]
+        return run
     if len(run) == 1:
-        records[run[0][0]] = data if len(data) == end - begin else DAMAGED
-    elif len(data) == end - begin:
-        for number, record_offset, record_end in run:
-            records[number] = data[record_offset - begin : record_end - begin]
+        records[run[0]] = data if len(data) == size else DAMAGED
+    elif len(data) == size:
+        for number, (_, offset, record_size) in zip(run, located, strict=True):
+            start = offset - begin
+            records[number] = data[start : start + record_size]
     else:  # one by one: records after an unreadable sector may be valid
-        return [number for one in run for number in _read_run(segments, segment, [one], records)]
+        return [number for one in run for number in _read_run(segments, [one], locations, records)]
     return []
