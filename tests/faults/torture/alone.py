@@ -57,7 +57,7 @@ class Alone:
             self.resumptions.append(Resumption(what, len(times), expired - began, resumed_s))
 
     async def _owned(self) -> dict[str, dict[str, Owner]]:
-        """By broker, partitions and what it holds them by."""
+        """Return the partitions of each broker with their owners."""
         found: dict[str, dict[str, Owner]] = {}
         if self.owners is not None:
             with contextlib.suppress(MetadataError):
@@ -69,7 +69,7 @@ class Alone:
     async def _resumed(
         self, owners: Owners, partition: str, owner: Owner, injection: Injection
     ) -> tuple[float, float] | None:
-        """When its owner's session was over, and when its first receipt after that came."""
+        """Wait until the owner's session is over and the partition has a receipt again; return both times."""
         try:
             async with asyncio.timeout(STUCK_S):
                 expired = await owners.wait_over(owner)

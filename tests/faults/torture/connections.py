@@ -21,7 +21,7 @@ _SAY_S: Final = 0.4
 
 
 class HasParts(Protocol):
-    """A consumer or reader, of either kind."""
+    """A consumer or reader, synchronous or asynchronous."""
 
     @property
     def _core(self) -> Any: ...

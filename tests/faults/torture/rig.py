@@ -54,7 +54,7 @@ class Plan:
 
 
 class Rig:
-    """Of one run, in a folder of its own. `system` is not open yet, and writes by the same recorder."""
+    """Runs a torture in a folder of its own. `system` is not open yet, and uses the same recorder."""
 
     def __init__(
         self, folder: Path, plan: Plan, system: System, recorder: Recorder, say: Callable[[str], None]
@@ -200,7 +200,7 @@ class Rig:
         ]
 
     def _failed(self, what: str, error: Exception) -> None:
-        """It broke off, though it was to go on."""
+        """Report that a background task failed."""
         self.report.problems.append(f"{what} broke off: {type(error).__name__}: {error}")
         self._say(f"PROBLEM: {self.report.problems[-1]}")
         with (self._folder / "rig.err").open("a") as log:
