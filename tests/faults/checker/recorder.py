@@ -46,7 +46,6 @@ class Recorder:
 def digest(
     payload: bytes | None, key: str | None = None, properties: Mapping[str, str] | None = None, event_ms: int = 0
 ) -> str:
-    """Return the digest of the whole message. A null payload differs from an empty one, and no key from an empty one.
-    """
+    """Digest the whole message. A null payload differs from an empty one, and no key from an empty one."""
     whole = json.dumps([key, sorted((properties or {}).items()), event_ms, payload is None]).encode()
     return f"{zlib.crc32(payload or b'', zlib.crc32(whole)):08x}"
