@@ -105,7 +105,7 @@ def _missing(history: History, ledger: Ledger, state: ledger_pb2.LedgerMetadata,
 
 
 def check_chain_entries(history: History, chain: str, payloads: Sequence[bytes]) -> None:
-    """Check the chain that the production's reader returned: everything acknowledged and not deleted, once, in order."""
+    """Check the chain from the production's reader: everything acknowledged and not deleted, once, in order."""
     history.look("5")
     known: dict[bytes, None] = {}
     order: dict[bytes, int] = {}

@@ -213,7 +213,7 @@ class ServiceFaults(ServiceStriker):
         return True
 
     def silence_a_brokers_session(self) -> bool:
-        """Lose the broker's metadata requests and answers until its session is over; clients and bookies are connected."""
+        """Lose the broker's metadata requests and answers until its session is over; all else stays connected."""
         broker = self._broker()
         if broker is None or broker.store is None or broker.process is None:
             return False

@@ -341,7 +341,7 @@ class Subscribed:
                 )
 
     def _must_come(self, subscription: _Subscription, topic: str, position: Position, sent: Sent, since: int) -> str:
-        """Return the violated item if it was not delivered; empty: it need not be."""
+        """Return the item that a missing delivery violates; empty: none."""
         found = self._found.get(topic)
         if found is not None and position not in found:
             return ""  # its trimming was checked there

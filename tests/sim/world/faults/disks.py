@@ -79,7 +79,7 @@ class DiskFaultsOfSeed(FaultGroup):
         return True
 
     def stalled_disks(self) -> bool:
-        """Stall all disks at the same time, as on an overloaded shared volume: no bookie is spare. They answer, late."""
+        """Stall all disks at the same time, as a shared volume does: no bookie is spare. They answer, late."""
         world, draw = self._world, self._draw
         slow_s = draw.choice((0.3, 0.8, 1.5, 4.0))
         for bookie in world.bookies:
@@ -88,7 +88,7 @@ class DiskFaultsOfSeed(FaultGroup):
         return True
 
     def lose_who_acknowledged(self) -> bool:
-        """Lose a bookie right after it has acknowledged, while the others are slow: its acknowledgement must not count."""
+        """Lose a bookie right after it has acknowledged while the others are slow: that must not count."""
         world = self._world
         one = self._bookie()
         if one is None:

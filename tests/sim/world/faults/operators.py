@@ -113,7 +113,7 @@ class OperatorFaults(FaultGroup):
                 self._later(5.0, partial(metadata.delay_answers, store, 0.001))
 
     def decommission_the_dead(self) -> bool:
-        """Decommission a dead bookie. It comes back late, if it may: until then tombstones name a bookie that is lost."""
+        """Decommission a dead bookie. It returns late, if it may: until then tombstones name a bookie that is lost."""
         bookie = self._who_leaves()
         if bookie is None:
             return False
