@@ -1,4 +1,4 @@
-"""A bookie as a real process, for tests: `magnetar bookie` with its files in a folder, asked over gRPC and HTTP."""
+"""A bookie as a real process, for tests: `magnetar bookie` with its files in a folder, called over gRPC and HTTP."""
 
 from __future__ import annotations
 
@@ -67,28 +67,28 @@ class BookieServer:
     async def start(self, environment: Mapping[str, str] | None = None, **settings: Any) -> BookieServer:
         """Returns when it is ready."""
         process = self.spawn(environment, **settings)
-        await until(lambda: process.poll() is not None or bool(self._says(_SERVES)), "the bookie serves")
-        assert process.poll() is None, self.said
-        self.http, self.address = self._says(_HTTP), self._says(_SERVES)
+        await until(lambda: process.poll() is not None or bool(self._find_output(_SERVES)), "the bookie serves")
+        assert process.poll() is None, self.output
+        self.http, self.address = self._find_output(_HTTP), self._find_output(_SERVES)
         assert (await ask(self.http, "/ready"))[0] == 200
         return self
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text()
 
-    def _says(self, what: re.Pattern[str]) -> str:
-        found = what.search(self.said)
+    def _find_output(self, what: re.Pattern[str]) -> str:
+        found = what.search(self.output)
         return found[1] if found else ""
 
     def serves_at(self) -> str:
         """Empty: it does not yet."""
-        self.address = self._says(_SERVES)
+        self.address = self._find_output(_SERVES)
         return self.address
 
     async def http_up(self) -> str:
-        await until(lambda: bool(self._says(_HTTP)), "HTTP listens")
-        self.http = self._says(_HTTP)
+        await until(lambda: bool(self._find_output(_HTTP)), "HTTP listens")
+        self.http = self._find_output(_HTTP)
         return self.http
 
     def signal(self, number: signal.Signals) -> None:
@@ -110,7 +110,7 @@ class BookieServer:
         await self.ended()
 
     def close(self) -> None:
-        """Whatever the test left."""
+        """Remove what the test left."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -178,7 +178,7 @@ class Load:
     def __init__(self, server: BookieServer, ledger_id: int, outstanding: int = 64) -> None:
         self._server = server
         self._ledger_id = ledger_id
-        self._room = asyncio.Semaphore(outstanding)
+        self._outstanding = asyncio.Semaphore(outstanding)
         self.acknowledged: dict[int, None] = {}
         # Other answers than OK.
         self.refusals: list[Status] = []
@@ -194,7 +194,7 @@ class Load:
         try:
             entry_id = 0
             while not receiving.done():
-                await self._room.acquire()
+                await self._outstanding.acquire()
                 one = [(entry_id, record(self._ledger_id, entry_id))]
                 await stream.send(add_request(self._ledger_id, one, KEY, recovery=False))
                 entry_id += 1
@@ -208,7 +208,7 @@ class Load:
         try:
             while (message := await receive()) is not None:
                 for entry_id, status in _answers(message):
-                    self._room.release()
+                    self._outstanding.release()
                     if status == Status.OK:
                         self.acknowledged[entry_id] = None
                     else:
@@ -216,7 +216,7 @@ class Load:
         except TransportError:
             pass
         finally:
-            self._room.release()
+            self._outstanding.release()
 
     async def whole(self) -> None:
         """All that was acknowledged is there, with the right bytes."""

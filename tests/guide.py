@@ -1,4 +1,4 @@
-"""What the documents show, taken out of them so that it can be run.
+"""The documents' code blocks, extracted so that they can be run.
 
 Each fenced block says what it is:
 
@@ -103,7 +103,7 @@ def words_of(line: str, program: str) -> list[str] | None:
 
 
 class Interpreter:
-    """A Python process that runs blocks one after the other, each in the namespace that it is told.
+    """A Python process that runs blocks one after the other, each in its namespace.
 
     A block that warns fails, as all of our own tests do, unless it is about Spark, which warns by itself.
     """
@@ -125,17 +125,17 @@ class Interpreter:
         """Raises AssertionError with the block's traceback."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        asked = {"namespace": namespace, "name": str(block), "line": block.line, "text": text}
-        self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+        request = {"namespace": namespace, "name": str(block), "line": block.line, "text": text}
+        self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._process.stdin.flush()
-        deadline, said = time.monotonic() + timeout_s, b""
-        while not said.endswith(b"\n"):
+        deadline, answer = time.monotonic() + timeout_s, b""
+        while not answer.endswith(b"\n"):
             readable, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))
             assert readable, f"{block} is not done after {timeout_s} s"
             piece = os.read(self._process.stdout.fileno(), 65_536)
             assert piece, f"{block} ended the process:\n{self.logged}"
-            said += piece
-        error = json.loads(said)["error"]
+            answer += piece
+        error = json.loads(answer)["error"]
         assert error is None, f"{block} failed:\n{error}\n{self.logged}"
 
     @property

@@ -7,12 +7,12 @@ import http.client
 import json
 from typing import Any
 
-__all__ = ["ask", "ask_json", "asked"]
+__all__ = ["ask", "ask_json", "send_request"]
 
 _TIMEOUT_S = 60.0
 
 
-def asked(
+def send_request(
     address: str, path: str, method: str = "GET", body: bytes | None = None, content_type: str = "application/json"
 ) -> tuple[int, bytes]:
     """The answer's status and body."""
@@ -29,7 +29,7 @@ def asked(
 async def ask(
     address: str, path: str, method: str = "GET", body: bytes | None = None, content_type: str = "application/json"
 ) -> tuple[int, bytes]:
-    return await asyncio.to_thread(asked, address, path, method, body, content_type)
+    return await asyncio.to_thread(send_request, address, path, method, body, content_type)
 
 
 async def ask_json(address: str, path: str, method: str = "GET", body: object = None) -> tuple[int, Any]:

@@ -4,7 +4,7 @@
     assert problems["Reading.fromAnId"] == ""
 
 All of its checks are done at once, in one process. What only an administrator can do, or another client, they ask for
-by name: whoever runs them says what is done then.
+by name: the caller's functions do it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["Act", "run_java_checks"]
 _SOURCES: Final = Path(__file__).with_name("java")
 _COMPILING_S: Final = 60.0
 _RUNNING_S: Final = 100.0
-_ASKED_AT_ONCE: Final = 8
+_MAX_CONCURRENT: Final = 8
 # They live for seconds: to start fast is worth more than to run fast. The jars hold no processors of annotations.
 _JAVA: Final = ("java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx768m")
 _JAVAC: Final = ("javac", "-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-proc:none")
 
-# Is given what a check says, and answers it.
+# Gets a check's arguments, and answers it.
 Act = Callable[..., str]
 
 
@@ -51,7 +51,7 @@ def run_java_checks(folder: Path, jars: Path, url: str, acts: Mapping[str, Act],
     overdue = threading.Timer(_RUNNING_S, process.kill)
     overdue.start()
     try:
-        with process, ThreadPoolExecutor(_ASKED_AT_ONCE) as threads:
+        with process, ThreadPoolExecutor(_MAX_CONCURRENT) as threads:
             return _results(process, acts, threads)
     finally:
         overdue.cancel()
@@ -62,20 +62,20 @@ def _results(process: subprocess.Popen[str], acts: Mapping[str, Act], threads: T
     problems = {}
     assert process.stdout is not None
     for line in process.stdout:
-        said: dict[str, Any] = json.loads(line)
-        if "check" in said:
-            problems[said["check"]] = said["problem"]
+        message: dict[str, Any] = json.loads(line)
+        if "check" in message:
+            problems[message["check"]] = message["problem"]
         else:
-            threads.submit(_answer, process, acts[said["ask"]], said)
+            threads.submit(_answer, process, acts[message["ask"]], message)
     return problems
 
 
-def _answer(process: subprocess.Popen[str], act: Act, asked: Mapping[str, Any]) -> None:
+def _answer(process: subprocess.Popen[str], act: Act, request: Mapping[str, Any]) -> None:
     try:
-        answer = act(*asked["arguments"])
-    except Exception as error:  # noqa: BLE001 (the check that asked tells of it)
+        answer = act(*request["arguments"])
+    except Exception as error:  # noqa: BLE001 (the requesting check reports it)
         answer = f"{type(error).__name__}: {error}".replace("\n", " ")
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # the checks are over: their results are there, or the missing one shows
         # Nothing stays in a buffer that closing the pipe would write again.
-        os.write(process.stdin.fileno(), f"{asked['number']} {answer}\n".encode())
+        os.write(process.stdin.fileno(), f"{request['number']} {answer}\n".encode())

@@ -3,7 +3,7 @@
     python -m tests.message_path [--client magnetar|pulsar] [--list]
 
 A message is sent, received and acknowledged on a broker in this process that has served others before. The SDK waits
-for a receipt of the acknowledgement; Pulsar's client does not. Meanwhile each call of a function of the product is
+for a receipt of the acknowledgement; Pulsar's client does not. Each call of a function of the product is
 recorded, in all threads. Several messages are traced. The one with the fewest calls is reported, since timers and other
 work in the background only add to a path.
 

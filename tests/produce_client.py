@@ -1,4 +1,4 @@
-"""A client of `produce` streams that sends what it is told to, however wrong, and remembers what it is told."""
+"""A client of `produce` streams that sends what a test sets, however wrong, and records the answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def entry(sequence_id: int, payload: bytes = b"x", producer: str = "p", **metada
 
 
 class ProduceClient:
-    """One stream; what it was told is in lists, and receipts are spread out: (producer, number) → place."""
+    """One stream; its answers are in lists, and receipts are spread out: (producer, number) → position."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -37,7 +37,7 @@ class ProduceClient:
         self.receipts: dict[tuple[int, int], tuple[int, int]] = {}
         self.refused: list[EntryRefused] = []
         self.ended: dict[int, ProducerEnded] = {}
-        # By producer: whether it was told to pause. It is told, and goes on all the same.
+        # By producer: whether it was paused. It goes on all the same.
         self.paused: dict[int, bool] = {}
         self.messages = 0
         self.ranges = 0
@@ -63,8 +63,8 @@ class ProduceClient:
             assert receipt.producer_id in self.opened
             assert receipt.producer_id not in self.ended
             for at in range(receipt.count):
-                place = (receipt.ledger_id, receipt.first_entry_id + at)
-                assert self.receipts.setdefault((receipt.producer_id, receipt.first + at), place) is place
+                position = (receipt.ledger_id, receipt.first_entry_id + at)
+                assert self.receipts.setdefault((receipt.producer_id, receipt.first + at), position) is position
         self.refused += answer.refused
         for ended in answer.ended:
             assert ended.producer_id not in self.ended

@@ -38,7 +38,7 @@ async def until(condition: Callable[[], bool | Awaitable[bool]], what: str, time
 
 
 async def within(awaitable: Awaitable[T], what: str, timeout_s: float = GENEROUS_S) -> T:
-    """The awaitable's result, or a failure that says what did not come."""
+    """The awaitable's result, or a failure that names what did not come."""
     try:
         async with asyncio.timeout(timeout_s):
             return await awaitable

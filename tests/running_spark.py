@@ -45,7 +45,7 @@ __all__ = [
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 _ROOTS: Final = ("protos", "metadata", "bookie", "broker", "client", "spark_connector", "deploy", "")
-# For a JVM that lives for seconds: with the optimizing compiler a session takes twice the CPU until its first rows.
+# For a short-lived JVM: with the optimizing compiler a session takes twice the CPU until its first rows.
 BRIEF_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # The environment that a process needs to run Spark, besides Java. PySpark starts two JVMs: the first prints the second
 # one's command line.
@@ -84,7 +84,7 @@ def spark_session() -> SparkSession:
     from pyspark.sql import SparkSession
 
     os.environ["JAVA_HOME"] = str(java_home())
-    kept = {name: os.environ.get(name) for name in SPARK_ENVIRONMENT}
+    previous = {name: os.environ.get(name) for name in SPARK_ENVIRONMENT}
     os.environ.update(SPARK_ENVIRONMENT)
     folder = tempfile.mkdtemp(prefix="magnetar-spark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -94,7 +94,7 @@ def spark_session() -> SparkSession:
             builder = builder.config(name, value)
         session = builder.getOrCreate()
     finally:
-        for name, was in kept.items():
+        for name, was in previous.items():
             if was is None:
                 del os.environ[name]
             else:

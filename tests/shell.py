@@ -3,7 +3,7 @@ usual address it is that of a test's standalone.
 
 A line that is nothing but a call of a client's command is performed in this process: a process takes half a second.
 
-Lines that start a standalone are given free ports, told to end when they are ready, and must end in peace. Those that
+Lines that start a standalone get free ports, are stopped when they are ready, and must end gracefully. Those that
 install something are left out: what is tested is installed.
 """
 
@@ -56,7 +56,7 @@ class Shell:
             self._environment["MAGNETAR_URL"] = server.service_url
 
     def run(self, line: str, block: Block) -> str:
-        """What it said. Raises AssertionError where its exit status is another than 0."""
+        """Run the line, and return its output. Raises AssertionError where its exit status is another than 0."""
         if words_of(line, "pip") is not None or words_of(line, "make") is not None:
             return ""
         words = words_of(line, "magnetar")
@@ -103,14 +103,14 @@ class Shell:
         ) as process:
             try:
                 assert process.stdout is not None
-                deadline, said = time.monotonic() + _READY_S, b""
-                while not said.endswith(b"\n"):
+                deadline, output = time.monotonic() + _READY_S, b""
+                while not output.endswith(b"\n"):
                     ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
                     piece = os.read(process.stdout.fileno(), 4096) if ready else b""
                     assert piece, f"{block}: magnetar {shlex.join(words)} is not ready"
-                    said += piece
+                    output += piece
                 process.send_signal(signal.SIGTERM)
-                assert process.wait(_LONGEST_S) == 0, f"{block}: magnetar {shlex.join(words)} did not end in peace"
-                return said.decode()
+                assert process.wait(_LONGEST_S) == 0, f"{block}: magnetar {shlex.join(words)} did not end gracefully"
+                return output.decode()
             finally:
                 process.kill()

@@ -1,14 +1,14 @@
-"""Find a place in the product's source by a qualified name and a fragment of code, whichever file it is in.
+"""Find a location in the product's source by a qualified name and a fragment of code, whichever file it is in.
 
 `find("Subscription._check_may_seek", "moves >> _TAKE_OVER_BITS != self.cursor.moves")` searches the product packages
 for a function or class with this qualified name (`outer.inner` if it is nested), and searches that for the fragment. If
 several modules have the name, the end of a module's name goes before it (`topics.subscription:Subscription.seek`);
 alone this stands for the whole module (`managed_ledger.lease_rules:`). The fragment must be there exactly once. It is
-compared token by token: line breaks, indentation, comments and trailing commas don't count. So a place is still found
-after a definition is moved or formatted, or something else in it is edited. If the fragment itself changes, the error
-says so.
+compared token by token: line breaks, indentation, comments and trailing commas don't count. So a location is still
+found after a definition is moved or formatted, or something else in it is edited. If the fragment itself changes, the
+error says so.
 
-Mutants (`tests/mutants`) and the reach test (`tests/sim/reach.py`) name their places so.
+Mutants (`tests/mutants`) and the reach test (`tests/sim/reach.py`) name their locations so.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Lines = tuple[int, int]
 
 
 class FragmentNotFound(Exception):
-    """A qualified name or a fragment is nowhere, or is in several places."""
+    """A qualified name or a fragment is nowhere, or is there several times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Location:
 
     @property
     def indentation(self) -> str:
-        """The indentation of the line on which the place begins."""
+        """The indentation of the line on which the fragment begins."""
         line = self.module.text[self.module.text.rfind("\n", 0, self.start) + 1 : self.start]
         return line[: len(line) - len(line.lstrip())]
 
@@ -95,7 +95,7 @@ class Sources:
         self._modules = [module for package in paths for module in _modules(root / package)]
 
     def find(self, name: str, fragment: str) -> Location:
-        """Return the only place. Raises `FragmentNotFound`."""
+        """Return the only location. Raises `FragmentNotFound`."""
         module, qualified_name = self.resolve(name)
         wanted = code_tokens(fragment)
         comma = bool(wanted) and wanted[-1].text == ","

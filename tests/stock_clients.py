@@ -4,7 +4,7 @@
         client.create_producer(topic("orders"))
 
 Where MAGNETAR_TEST_PULSAR_URL names another server of Pulsar's protocol (and MAGNETAR_TEST_PULSAR_HTTP its admin
-interface), the same tests run there: a real Pulsar says whether a test asks for the right thing.
+interface), the same tests run there: a real Pulsar shows whether a test is right.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class StockServer:
 
     def make_partitioned(self, name: str, partitions: int) -> str:
         if self.process is None:
-            _asked("PUT", f"{_path(name)}/partitions", str(partitions).encode())
+            _send_admin_request("PUT", f"{_path(name)}/partitions", str(partitions).encode())
         else:
             with Admin(self.process.service_url) as admin:
                 admin.topics.create_partitioned(name, partitions)
@@ -97,7 +97,7 @@ class StockServer:
 
     def unload(self, name: str) -> None:
         if self.process is None:
-            _asked("PUT", f"{_path(name)}/unload")
+            _send_admin_request("PUT", f"{_path(name)}/unload")
         else:
             with Admin(self.process.service_url) as admin:
                 admin.topics.unload(name)
@@ -107,7 +107,7 @@ def _path(name: str) -> str:
     return f"persistent/public/default/{name.rpartition('/')[2]}"
 
 
-def _asked(method: str, path: str, body: bytes = b"") -> None:
+def _send_admin_request(method: str, path: str, body: bytes = b"") -> None:
     request = urllib.request.Request(
         f"{_ELSEWHERE_HTTP}/admin/v2/{path}", body, {"Content-Type": "application/json"}, method=method
     )
@@ -135,10 +135,10 @@ def topic(what: str) -> str:
     return f"persistent://public/default/{what}-{os.getpid()}-{time.time_ns()}-{next(_numbers)}"
 
 
-def send_batch(producer: pulsar.Producer, *contents: bytes, **said: Any) -> None:
+def send_batch(producer: pulsar.Producer, *contents: bytes, **options: Any) -> None:
     """As one batch, if the producer's delay and sizes let it."""
     for content in contents:
-        producer.send_async(content, lambda result, message_id: None, **said)
+        producer.send_async(content, lambda result, message_id: None, **options)
     producer.flush()
 
 

@@ -1,6 +1,6 @@
-"""`python -m tests.bench [GROUP …]`: runs the benchmarks, one JSON object a line on standard output.
+"""`python -m tests.bench [GROUP …]`: run the benchmarks, one JSON object a line on standard output.
 
-All else goes to standard error. The exit status says whether the benchmarks ran, not whether a floor was reached.
+All else goes to standard error. The exit status shows whether the benchmarks ran, not whether a floor was reached.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A standalone in a process of its own, reached through the SDK in this one, on this machine's disk.
 
-What publishing and catching up are held against are the ledgers below them, as the group `ledger` measures them: the
-production client on one bookie in a process of its own. All messages have 1 KiB, and what publishes is durable when it
-is counted. The arms of a ratio take turns of about a second.
+Publishing and catching up are compared with the ledgers below them, as the group `ledger` measures them: the production
+client on one bookie in a process of its own. All messages have 1 KiB, and published ones are durable when they are
+counted. The arms of a ratio take turns of about a second.
 
-`MAGNETAR_BENCH_FOLDER` says on which disk. `MAGNETAR_BENCH_SCALE` shrinks the work: 0.01 shows in half a minute that
+`MAGNETAR_BENCH_FOLDER` selects the disk. `MAGNETAR_BENCH_SCALE` shrinks the work: 0.01 shows in half a minute that
 everything works, and no more.
 """
 
@@ -26,7 +26,7 @@ from magnetar import aio
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_cli.perf.load import Load, SendCallback, publish_load
 from magnetar_testing.standalone_process import StandaloneProcess
-from tests.bench.bench_ledger import ALONE, KIB, OPTIONS, added, in_thread, plain_file, tell
+from tests.bench.bench_ledger import ALONE, KIB, OPTIONS, added, in_thread, log_line, plain_file
 from tests.bench.bookie_processes import BookieChild, bookie_child, client_of
 from tests.bench.client_child import MESSAGE_BYTES, batching_producer, client_child, published
 from tests.bench.harness import Result
@@ -92,14 +92,14 @@ async def _fanout(server: StandaloneProcess, client: magnetar.Client) -> Result:
             began = time.perf_counter()
             while tail.received() < sent:
                 await asyncio.sleep(0.02)
-            tell(f"broker.fanout: the consumer was {behind} messages behind, {time.perf_counter() - began:.2f} s")
+            log_line(f"broker.fanout: the consumer was {behind} messages behind, {time.perf_counter() - began:.2f} s")
     return _compared("broker.fanout", with_tail, without, "broker.publish without a consumer", 0.75)
 
 
 async def _catchup(
     ledgers: LedgerClient, server: StandaloneProcess, client: magnetar.Client, mb_per_s: float
 ) -> Result:
-    """A backlog that was written before, by a consumer that has just come; what is published meanwhile is elsewhere."""
+    """A backlog that was written before, read by a new consumer; other topics are published to at the same time."""
     producer = await in_thread(lambda: batching_producer(client, "backlog"))
     await in_thread(lambda: published(producer, BACKLOG))
     made, writer = await ledgers.create(ALONE, "bench")
@@ -108,7 +108,7 @@ async def _catchup(
     await writer.close()
     reader = await ledgers.open(made.ledger_id)
     ours, theirs = [], []
-    with client_child("publish", server.service_url, "meanwhile", f"{mb_per_s:.1f}"):
+    with client_child("publish", server.service_url, "beside", f"{mb_per_s:.1f}"):
         for turn in range(TURNS):
             seconds = await in_thread(lambda turn=turn: _read_backlog(client, f"s{turn}"))  # type: ignore[misc]
             ours.append(_mb_per_s(BACKLOG * MESSAGE_BYTES, seconds))
@@ -118,7 +118,7 @@ async def _catchup(
                 read += len(entries)
             assert read == count
             theirs.append(_mb_per_s(count * LARGE, time.perf_counter() - began))
-    tell(f"broker.catchup: {mb_per_s:.0f} MB/s were published meanwhile, beside the ledger's reader as well")
+    log_line(f"broker.catchup: {mb_per_s:.0f} MB/s were published at the same time, beside the ledger's reader as well")
     return _compared("broker.catchup", ours, theirs, "ledger.read_128k", 0.3)
 
 
@@ -154,7 +154,7 @@ async def _latency(folder: Path, client: magnetar.Client) -> Result:
             ours += mine
             plain += bare
             ratios.append(_latency_ratio(mine, bare))
-    tell(
+    log_line(
         f"broker.latency: p50 {_quantile(ours, 0.5) * 1e3:.3f}, p99 {_quantile(ours, 0.99) * 1e3:.3f} ms; one "
         f"fdatasync {_quantile(plain, 0.5) * 1e3:.3f}, {_quantile(plain, 0.99) * 1e3:.3f} ms; "
         f"ratios {' '.join(f'{ratio:.2f}' for ratio in ratios)}"
@@ -200,10 +200,10 @@ def _synced(file: int, count: int) -> list[float]:
 
 
 async def _topics(server: StandaloneProcess) -> Result:
-    """What the process has more when so many topics are open, and nobody is connected to them any more.
+    """How much memory each of many open topics takes in the process, with no client connected to them any more.
 
     Each has a durable subscription and has taken a message, so both its log and its cursor are in use. Topics that a
-    producer has opened, and no more, are told beside it.
+    producer has opened, and no more, are reported beside it.
     """
     await _open_topics(server.service_url, "warm", 200, used=True)
     before = _resident_bytes(server.pid)
@@ -211,7 +211,7 @@ async def _topics(server: StandaloneProcess) -> Result:
     between = _resident_bytes(server.pid)
     await _open_topics(server.service_url, "used", TOPICS, used=True)
     opened_kb, used_kb = (between - before) / TOPICS / 1000, (_resident_bytes(server.pid) - between) / TOPICS / 1000
-    tell(
+    log_line(
         f"broker.topics_kb: {used_kb:.1f} KB for each of {TOPICS} with a message and a subscription, "
         f"{opened_kb:.1f} KB for each of as many without; the process had {before / 1e6:.0f} MB before"
     )
@@ -252,7 +252,7 @@ def _compared(name: str, ours: list[float], theirs: list[float], against: str, f
     """Both in MB/s, turn by turn."""
     ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
     spread = " … ".join(f"{ratio:.3f}" for ratio in (min(ratios), statistics.median(ratios), max(ratios)))
-    tell(
+    log_line(
         f"{name}: {statistics.median(ours):.1f} MB/s; {against}: {statistics.median(theirs):.1f} MB/s; ratios {spread}"
     )
     return Result(name, statistics.median(ratios), "ratio", against, floor)

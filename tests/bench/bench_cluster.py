@@ -9,7 +9,7 @@ bundle was unloaded: from its question who serves the topic until its producer i
 long it takes, after the broker of 200 topics with four subscriptions each was killed, until each topic takes a message
 at the other broker and each subscription delivers it.
 
-`MAGNETAR_BENCH_FOLDER` says on which disk. `MAGNETAR_BENCH_SCALE` shrinks the work, to see that it runs.
+`MAGNETAR_BENCH_FOLDER` selects the disk. `MAGNETAR_BENCH_SCALE` shrinks the work, to see that it runs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from magnetar.admin import AsyncAdmin
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_cli.cluster import LocalCluster
 from magnetar_cli.local_java import NoJava, find_java
-from tests.bench.bench_ledger import KIB, OPTIONS, THREE, added, in_thread, tell
+from tests.bench.bench_ledger import KIB, OPTIONS, THREE, added, in_thread, log_line
 from tests.bench.client_child import MESSAGE_BYTES, ClientChild, batching_producer, client_child, published
 from tests.bench.cluster_outages import gaps_of_killed_brokers, seconds_until_zookeeper_is_used
 from tests.bench.harness import Result
@@ -125,7 +125,7 @@ def _ratio(name: str, ours: list[float], theirs: list[float], aim: float) -> flo
     ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
     spread = " … ".join(f"{ratio:.3f}" for ratio in (min(ratios), statistics.median(ratios), max(ratios)))
     rates = f"{statistics.median(ours):.1f} MB/s against {statistics.median(theirs):.1f} MB/s"
-    tell(f"{name}: {rates}; ratios {spread}; the aim is {aim}")
+    log_line(f"{name}: {rates}; ratios {spread}; the aim is {aim}")
     return statistics.median(ratios)
 
 
@@ -148,7 +148,7 @@ async def openings(cluster: LocalCluster) -> Result:
             await admin.topics.unload(topic)
             stayed.append(await _opened(client, topic))
     p50_ms, p99_ms = (_quantile(moved, at) * 1e3 for at in (0.5, 0.99))
-    tell(
+    log_line(
         f"cluster.open_ms: p50 {p50_ms:.1f} ms, p99 {p99_ms:.1f} ms; at a broker that has the bundle "
         f"{_quantile(stayed, 0.5) * 1e3:.1f} and {_quantile(stayed, 0.99) * 1e3:.1f} ms; the aim is 15 ms"
     )
@@ -206,19 +206,19 @@ async def _apart(cluster: LocalCluster, first: str, second: str) -> None:
 async def killed_broker(cluster: LocalCluster) -> Result:
     gaps = await gaps_of_killed_brokers(cluster, KILLS)
     p50, p99 = _quantile(gaps, 0.5), _quantile(gaps, 0.99)
-    tell(f"cluster.killed_broker_s: p50 {p50:.2f} s, p99 {p99:.2f} s of {len(gaps)} gaps")
+    log_line(f"cluster.killed_broker_s: p50 {p50:.2f} s, p99 {p99:.2f} s of {len(gaps)} gaps")
     return replace(KILLED, value=p99)
 
 
 async def zookeeper_back(cluster: LocalCluster) -> Result:
     seconds = await seconds_until_zookeeper_is_used(cluster, RESTARTS)
     shown = ", ".join(f"{used:.2f} ({answers:.2f} until it answers)" for answers, used in seconds)
-    tell(f"cluster.zookeeper_back_s: {shown}")
+    log_line(f"cluster.zookeeper_back_s: {shown}")
     return replace(ZOOKEEPER, value=max(used for _, used in seconds))
 
 
 async def _bursts(children: list[ClientChild], messages: int) -> float:
-    """MB/s of all of them together, each publishing so many."""
+    """MB/s of all of them together, each with this many messages."""
     seconds = await asyncio.gather(*(in_thread(partial(child.burst, messages)) for child in children))
     return len(children) * messages * MESSAGE_BYTES / max(seconds) / 1e6
 
@@ -237,7 +237,7 @@ async def unload_all(cluster: LocalCluster) -> Result:
                 await admin.namespaces.unload("public/unloaded")
                 await moving.wait_used(time.perf_counter())
                 gaps.append(moving.longest_gap_s(began))
-    tell(f"cluster.unload_all_s: {', '.join(f'{gap:.2f}' for gap in gaps)} s")
+    log_line(f"cluster.unload_all_s: {', '.join(f'{gap:.2f}' for gap in gaps)} s")
     return replace(UNLOAD_ALL, value=max(gaps))
 
 

@@ -8,7 +8,7 @@ serialised or parsed, its fields set or read. It ends with the same bytes, and w
 puts the same lists into the same columns.
 
 Keyed messages have a key and two properties each, whose lengths differ from message to message as such things' do. The
-`varied` benches, beyond what is asked for, have payloads of 50 to 150 bytes as well.
+`varied` benches, beyond the required ones, have payloads of 50 to 150 bytes as well.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def decode_with_objects(
         ids.append(head.sequence_id)
         if keyed:
             keys.append(head.partition_key)
-            heads.append(head)  # its properties are parsed, and wait to be asked for
+            heads.append(head)  # its properties are parsed, on first access
     return payloads, ids, keys, heads
 
 

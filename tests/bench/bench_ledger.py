@@ -3,10 +3,10 @@
 What adds are held against is the least that an acknowledged entry costs on this disk: a plain write and an fdatasync
 for each group of 64 entries of 1 KiB, or 2 of 128 KiB, appended to a file beside the bookie's. What reads are held
 against is RocksDB's own iterator over the same keys and values, large ones in blob files, as is done with them. Where
-they stand among the keys it is three to four times as fast, hardly slower than copying memory: that is told beside it.
-The arms of a ratio take turns of about a second.
+they stand among the keys it is three to four times as fast, hardly slower than copying memory: that is reported beside
+it. The arms of a ratio take turns of about a second.
 
-`MAGNETAR_BENCH_FOLDER` says on which disk; the system's folder for temporary files by default.
+`MAGNETAR_BENCH_FOLDER` selects the disk; the system's folder for temporary files by default.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ BLOB_BYTES: Final = 4 * KIB
 RESIDENT_ENTRIES: Final = 10_000_000
 OPTIONS: Final = LedgerClientSettings(max_pending_entries=1024)
 
-# Seconds for so many entries, or passes.
+# Seconds for this many entries, or passes.
 Arm = Callable[[], Awaitable[float]]
 
 
@@ -100,7 +100,7 @@ async def add(
         )
     stats = [bookie.ask("stats") for bookie in bookies]
     groups = sum(one["groups"] for one in stats)
-    tell(f"{name}: the bookie's groups have {sum(one['records'] for one in stats) / groups:.1f} entries on average")
+    log_line(f"{name}: the bookie's groups have {sum(one['records'] for one in stats) / groups:.1f} entries on average")
     await writer.close()
     return found
 
@@ -173,7 +173,7 @@ async def latency(client: LedgerClient, folder: Path) -> Result:
             ratios.append(ours[-1] / theirs[-1])
     await writer.close()
     median_ms, plain_ms = statistics.median(ours) * 1e3, statistics.median(theirs) * 1e3
-    tell(f"ledger.add_latency: {median_ms:.3f} ms at p50, one fdatasync {plain_ms:.3f} ms")
+    log_line(f"ledger.add_latency: {median_ms:.3f} ms at p50, one fdatasync {plain_ms:.3f} ms")
     return Result("ledger.add_latency", statistics.median(ratios), "ratio", "one fdatasync, p50", ceiling=6)
 
 
@@ -232,7 +232,7 @@ def memory(folder: Path) -> Result:
     with bookie_child(folder / "filled") as bookie:
         began = time.perf_counter()
         resident_mb = bookie.ask(f"fill 1 {RESIDENT_ENTRIES} 100")["resident_bytes"] / 1e6
-        tell(f"ledger.memory: {RESIDENT_ENTRIES} entries of 100 B stored in {time.perf_counter() - began:.0f} s")
+        log_line(f"ledger.memory: {RESIDENT_ENTRIES} entries of 100 B stored in {time.perf_counter() - began:.0f} s")
     return Result("ledger.memory", resident_mb, "MB", "resident, with 10 million entries of 100 B stored", ceiling=500)
 
 
@@ -246,7 +246,7 @@ async def compared(
         others.append(await theirs())
         ratios.append(others[-1] / mine[-1])
     spread = " … ".join(f"{ratio:.3f}" for ratio in (min(ratios), statistics.median(ratios), max(ratios)))
-    tell(f"{name}: {_rate(mine, size, count)}; {against}: {_rate(others, size, count)}; ratios {spread}")
+    log_line(f"{name}: {_rate(mine, size, count)}; {against}: {_rate(others, size, count)}; ratios {spread}")
     return Result(name, statistics.median(ratios), "ratio", against, floor)
 
 
@@ -278,5 +278,5 @@ async def in_thread(work: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(None, work)
 
 
-def tell(line: str) -> None:
+def log_line(line: str) -> None:
     print(line, file=sys.stderr)

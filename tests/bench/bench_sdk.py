@@ -2,7 +2,7 @@
 own, ours on a standalone and the peer's on the peer, messages of 100 bytes.
 
 Where CPU seconds are compared it is the client process' own, all threads counted: what is left to an application. The
-arms take turns. `MAGNETAR_BENCH_FOLDER` says on which disk ours is, and `MAGNETAR_BENCH_SCALE` shrinks the work.
+arms take turns. `MAGNETAR_BENCH_FOLDER` selects our disk, and `MAGNETAR_BENCH_SCALE` shrinks the work.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from magnetar_testing.standalone_process import StandaloneProcess
-from tests.bench.bench_ledger import tell
+from tests.bench.bench_ledger import log_line
 from tests.bench.client_runs import run_client
 from tests.bench.harness import Result, beside_peer
 
@@ -37,7 +37,7 @@ PER_CPU: Final = [
 ]
 FLUSHED: Final = Result("sdk.publish_flushed", None, "ratio", "confluent-kafka on Kafka, with fsync, messages/s", 0.7)
 
-# By bench: what clients.py said of it.
+# By bench: the figures of clients.py.
 Figures = dict[str, dict[str, Any]]
 
 
@@ -59,7 +59,7 @@ def benches() -> Iterator[Result]:
                 [FLUSHED],
                 ours,
                 ["--url", url, "--kind", "kafka", "--label", "kafka"],
-                lambda _, said: said["messages_per_s"],
+                lambda _, figures: figures["messages_per_s"],
             ),
             fsync=True,
         )
@@ -71,23 +71,23 @@ def _compared(
     names = [result.bench.removeprefix("sdk.") for result in wanted]
     turns = [(_run(ours, names), _run(theirs, names)) for _ in range(TURNS)]
     for result, name in zip(wanted, names, strict=True):
-        errors = [said[name]["error"] for turn in turns for said in turn if "error" in said[name]]
+        errors = [figures[name]["error"] for turn in turns for figures in turn if "error" in figures[name]]
         if errors:
             yield Result(result.bench, None, result.unit, result.against, result.floor, why=errors[0])
             continue
         mine = [measure(name, turn[0][name]) for turn in turns]
         other = [measure(name, turn[1][name]) for turn in turns]
-        tell(f"{result.bench}: {statistics.median(mine):.0f} and {statistics.median(other):.0f} a second")
+        log_line(f"{result.bench}: {statistics.median(mine):.0f} and {statistics.median(other):.0f} a second")
         value = statistics.median(one / beside for one, beside in zip(mine, other, strict=True))
         yield Result(result.bench, value, result.unit, result.against, result.floor)
 
 
-def _per_cpu_second(name: str, said: dict[str, Any]) -> float:
-    return max(1000, int(COUNTS[name] * SCALE)) / max(float(said["client_cpu_s"]), 0.005)
+def _per_cpu_second(name: str, figures: dict[str, Any]) -> float:
+    return max(1000, int(COUNTS[name] * SCALE)) / max(float(figures["client_cpu_s"]), 0.005)
 
 
 def _run(client: list[str], names: list[str]) -> Figures:
-    """What one client process says of these benches, with messages of 100 bytes."""
+    """The figures of one client process for these benches, with messages of 100 bytes."""
     benches = [(name, MESSAGE_BYTES) for name in names]
-    said = run_client(client, benches, SCALE)
-    return {name: said[name, MESSAGE_BYTES] for name in names}
+    figures = run_client(client, benches, SCALE)
+    return {name: figures[name, MESSAGE_BYTES] for name in names}

@@ -6,7 +6,7 @@ all columns to its `noop` sink, in a process of its own (spark_child.py), and Ka
 (tests/peers/spark_kafka.py), before and after: the mean of the two is what counts. The peer brings a PySpark of
 its own, 4.0.0; ours runs on the one that is installed.
 
-`MAGNETAR_BENCH_FOLDER` says on which disk, and `MAGNETAR_BENCH_SCALE` shrinks the work, Kafka's too.
+`MAGNETAR_BENCH_FOLDER` selects the disk, and `MAGNETAR_BENCH_SCALE` shrinks the work, Kafka's too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import magnetar
 from magnetar.admin import Admin
 from magnetar_cli.local_java import java_home_for_spark
 from magnetar_testing.standalone_process import StandaloneProcess
-from tests.bench.bench_ledger import tell
+from tests.bench.bench_ledger import log_line
 from tests.bench.harness import Result
 from tests.peers import PeerUnavailable, running, spark_kafka_rates
 
@@ -61,15 +61,15 @@ def benches() -> Iterator[Result]:
         after, explain_unavailable = _connector() if before else ({}, why)
     for bench, (result, theirs, partitions) in BESIDE.items():
         mine = statistics.median(ours[bench])
-        tell(f"{result.bench}: {mine:.0f} rows/s, {_spread(ours[bench])}")
-        beside = [said[theirs, partitions] for said in (before, after) if (theirs, partitions) in said]
+        log_line(f"{result.bench}: {mine:.0f} rows/s, {_spread(ours[bench])}")
+        beside = [figures[theirs, partitions] for figures in (before, after) if (theirs, partitions) in figures]
         if len(beside) < 2:
             yield replace(result, why=why or explain_unavailable)
             continue
-        tell(f"{result.bench}: the connector's {beside[0]:.0f} before and {beside[1]:.0f} after")
+        log_line(f"{result.bench}: the connector's {beside[0]:.0f} before and {beside[1]:.0f} after")
         yield replace(result, value=mine / statistics.mean(beside))
     turns = zip(ours["read_many"], ours["ready_made"], strict=True)
-    tell(f"{CEILING.bench}: ready-made {_spread(ours['ready_made'])} rows/s")
+    log_line(f"{CEILING.bench}: ready-made {_spread(ours['ready_made'])} rows/s")
     yield replace(CEILING, value=statistics.median(one / other for one, other in turns))
 
 
@@ -77,13 +77,16 @@ def _connector() -> tuple[Theirs, str]:
     """What the peer's connector does; else why it can't."""
     try:
         with running("kafka"):
-            return {(said["bench"], said.get("partitions", 0)): said["value"] for said in spark_kafka_rates(ROWS)}, ""
+            return {
+                (figures["bench"], figures.get("partitions", 0)): figures["value"]
+                for figures in spark_kafka_rates(ROWS)
+            }, ""
     except PeerUnavailable as error:
         return {}, str(error)
 
 
 def _ours(folder: Path) -> Ours:
-    """Two standalones, one after the other on the same folder: a ledger of either topic is full at another place."""
+    """Two standalones, one after the other on the same folder: a ledger of either topic is full at another position."""
     one = _batches(1)
     many = _batches(CORES)
     with StandaloneProcess(folder / "standalone", **_rolled(one)) as server:
@@ -96,7 +99,7 @@ def _ours(folder: Path) -> Ours:
 
 
 def _batches(partitions: int) -> int:
-    """Of a partition, so that they fill so many ledgers."""
+    """The messages of a partition, so that they fill this many ledgers."""
     return max(1, round(ROWS / BATCH / partitions / LEDGERS)) * LEDGERS
 
 
@@ -158,8 +161,8 @@ def _spark(server: StandaloneProcess, folder: Path, *topics: tuple[str, int]) ->
         )
     if ended.returncode:
         raise RuntimeError(f"Spark ended with status {ended.returncode}:\n{log.read_text()[-5000:]}")
-    said = map(json.loads, ended.stdout.splitlines())
-    return {line["bench"]: line["rows_per_s"] for line in said}
+    figures = map(json.loads, ended.stdout.splitlines())
+    return {line["bench"]: line["rows_per_s"] for line in figures}
 
 
 def _spread(rates: list[float]) -> str:

@@ -4,7 +4,7 @@
 at the client, files cached, Python's compiled ones among them; `startup.rss_mb` is what the process has resident
 afterwards, when all is there that it puts off until it serves. `startup.in_process_s` is the start of the broker of
 `magnetar_testing` in a process that has imported nothing of Magnetar. Each is the median of several starts.
-`MAGNETAR_BENCH_FOLDER` says on which disk.
+`MAGNETAR_BENCH_FOLDER` selects the disk.
 """
 
 from __future__ import annotations
@@ -104,8 +104,9 @@ def _resident_mb(pid: int) -> float:
 
 
 def _publish_first(host: str, port: int) -> None:
-    """Says `ready`, and the time at which the first message was durable. It looks every other millisecond whether
-    somebody listens: the SDK's own pauses between attempts grow, and would be measured in place of the server."""
+    """Print `ready`, and the time at which the first message was durable. It checks every other millisecond whether the
+    broker listens: the SDK's own pauses between attempts grow, and would be measured instead of the server.
+    """
     import magnetar
 
     def publish(timeout_s: int) -> float:

@@ -2,9 +2,9 @@
 tests/peers/clients.py with `pulsar-client`, the same code on both, ours on a standalone in a process of its own.
 
 The arms take turns, each after a small run that counts for nothing: the other server's code is compiled while it runs.
-Each figure is ours over Pulsar's of the same turn, and the median of the turns is told. `wire.server_cpu` is what the
-two server processes take, all threads counted, from the first to the last of a turn's benches.
-`MAGNETAR_BENCH_FOLDER` says on which disk ours is, and `MAGNETAR_BENCH_SCALE` shrinks the work.
+Each figure is ours over Pulsar's of the same turn, and the median of the turns is reported. `wire.server_cpu` is what
+the two server processes take, all threads counted, from the first to the last of a turn's benches.
+`MAGNETAR_BENCH_FOLDER` selects our disk, and `MAGNETAR_BENCH_SCALE` shrinks the work.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from magnetar_testing.standalone_process import StandaloneProcess
-from tests.bench.bench_ledger import tell
-from tests.bench.client_runs import Said, run_client
+from tests.bench.bench_ledger import log_line
+from tests.bench.client_runs import Figures, run_client
 from tests.bench.harness import Result, beside_peer
 from tests.peers import pid
 
@@ -74,20 +74,20 @@ class Arm:
         self._process_id = process_id
         run_client(self._client, _BENCHES, WARM_UP)
         # One each turn.
-        self.said: list[Said] = []
+        self.results: list[Figures] = []
         self.cpu_s: list[float] = []
 
     def turn(self) -> None:
         before = _cpu_seconds(self._process_id)
-        self.said.append(run_client(self._client, _BENCHES, SCALE))
+        self.results.append(run_client(self._client, _BENCHES, SCALE))
         self.cpu_s.append(_cpu_seconds(self._process_id) - before)
 
     def errors(self, one: Measured) -> list[str]:
-        said = [turn[one.bench, one.message_bytes] for turn in self.said]
-        return [turn["error"] for turn in said if "error" in turn]
+        figures = [turn[one.bench, one.message_bytes] for turn in self.results]
+        return [turn["error"] for turn in figures if "error" in turn]
 
     def figures(self, one: Measured) -> list[float]:
-        return [float(turn[one.bench, one.message_bytes][one.figure]) for turn in self.said]
+        return [float(turn[one.bench, one.message_bytes][one.figure]) for turn in self.results]
 
 
 def benches() -> Iterator[Result]:
@@ -118,7 +118,7 @@ def _compared(ours: Arm, theirs: Arm) -> Iterator[Result]:
 def _ratio(result: Result, ours: list[float], theirs: list[float]) -> Result:
     ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
     shown = ", ".join(f"{one:.4g}/{other:.4g}" for one, other in zip(ours, theirs, strict=True))
-    tell(f"{result.bench}: {shown}")
+    log_line(f"{result.bench}: {shown}")
     return replace(result, value=statistics.median(ratios))
 
 

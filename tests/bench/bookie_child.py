@@ -1,8 +1,8 @@
 """A bookie in a process of its own, for the benchmarks: the production service, storage and transport, no metadata.
 
-`python -m tests.bench.bookie_child FOLDER` says where it listens, and then answers one line of standard input with one
-of standard output: `stats` with what was synced since the last time and what memory is resident, `fill LEDGER COUNT
-SIZE` when so many entries are stored. It ends when standard input does.
+`python -m tests.bench.bookie_child FOLDER` prints its address, and then answers each line of standard input with one of
+standard output: `stats` with what was synced since the last time and the resident memory, `fill LEDGER COUNT SIZE` when
+that many entries are stored. It ends when standard input does.
 """
 
 from __future__ import annotations

@@ -13,31 +13,33 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["Said", "run_client"]
+__all__ = ["Figures", "run_client"]
 
 _CLIENTS: Final = Path(__file__).resolve().parents[1] / "peers" / "clients.py"
 _TIMEOUT_S: Final = 900
 
 # By bench and bytes of a message: its figures, or `error`.
-Said = dict[tuple[str, int], dict[str, Any]]
+Figures = dict[tuple[str, int], dict[str, Any]]
 
 
-def run_client(client: Sequence[str], benches: Sequence[tuple[str, int]], scale: float) -> Said:
-    """`client` is what clients.py is told of the server; the last of it is the label."""
+def run_client(client: Sequence[str], benches: Sequence[tuple[str, int]], scale: float) -> Figures:
+    """Run clients.py with `client`, its arguments for the server; the last of them is the label."""
     names = ",".join(dict.fromkeys(name for name, _ in benches))
     command = [sys.executable, str(_CLIENTS), *client, "--only", names, "--scale", str(scale)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    said: Said = {}
+    results: Figures = {}
     for line in ended.stdout.splitlines():
         figures = _parse_figures(line)
         if figures is None:
             print(f"{client[-1]} logged: {line}", file=sys.stderr, flush=True)
         else:
-            said[figures["bench"], figures["size"]] = figures
+            results[figures["bench"], figures["size"]] = figures
     for bench in benches:
-        last_words = ended.stderr.strip().splitlines()[-1:] or ["it does not say why"]
-        said.setdefault(bench, {"error": f"{client[-1]} told no figure (status {ended.returncode}): {last_words[0]}"})
-    return said
+        last_words = ended.stderr.strip().splitlines()[-1:] or ["without a reason"]
+        results.setdefault(
+            bench, {"error": f"{client[-1]} printed no figure (status {ended.returncode}): {last_words[0]}"}
+        )
+    return results
 
 
 def _parse_figures(line: str) -> dict[str, Any] | None:

@@ -1,8 +1,8 @@
-"""How a benchmark is measured and reported.
+"""Measure and report benchmarks.
 
-A group is a module `bench_<group>` with a function `benches()` that yields `Result`s. What is compared is measured in
-one run: the arms of a ratio take turns, so that whatever else the machine does falls on both, and the median of the
-ratios of the turns is the result. A bench that can't run here (no peer, no tool) has the value None and says why.
+A group is a module `bench_<group>` with a function `benches()` that yields `Result`s. Compared figures are measured in
+one run: the arms of a ratio take turns, so that other load of the machine affects both, and the median of the turns'
+ratios is the result. A bench that can't run here (no peer, no tool) has the value None and a reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TURN_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One line of the report. `floor` is what is asked for at least; `ceiling` at most; `aim` is better than that."""
+    """One line of the report. `floor` is the required minimum, `ceiling` the maximum; `aim` is better than that."""
 
     bench: str
     value: float | None
@@ -80,7 +80,7 @@ def run_group(module: ModuleType) -> int:
     try:
         for result in module.benches():
             print(result.line(), flush=True)
-    except Exception:  # noqa: BLE001 (whatever ends a group, the next one runs)
+    except Exception:  # noqa: BLE001 (after any error of a group, the next one runs)
         print(f"{module.__name__} broke off:", file=sys.stderr)
         traceback.print_exc()
         return 1

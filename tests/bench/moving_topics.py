@@ -40,9 +40,9 @@ class MovingTopics:
     async def add(self, client: aio.Client, number: int, topic: str) -> None:
         producer = await client.create_producer(topic, send_timeout_millis=_PATIENCE_MS)
         self._tasks.append(asyncio.create_task(self._publish(number, producer)))
-        for place in range(len(self._delivered_sent_at[number])):
-            consumer = await client.subscribe(topic, f"s{place}", consumer_type=ConsumerType.Shared)
-            self._tasks.append(asyncio.create_task(self._consume(number, place, consumer)))
+        for index in range(len(self._delivered_sent_at[number])):
+            consumer = await client.subscribe(topic, f"s{index}", consumer_type=ConsumerType.Shared)
+            self._tasks.append(asyncio.create_task(self._consume(number, index, consumer)))
 
     async def _publish(self, number: int, producer: aio.Producer) -> None:
         while True:
@@ -53,10 +53,10 @@ class MovingTopics:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), self._pause_s)
 
-    async def _consume(self, number: int, place: int, consumer: aio.Consumer) -> None:
+    async def _consume(self, number: int, index: int, consumer: aio.Consumer) -> None:
         while True:
             message = await consumer.receive()
-            self._delivered_sent_at[number][place] = float(message.data())
+            self._delivered_sent_at[number][index] = float(message.data())
             await consumer.acknowledge(message)
 
     async def wait_used(self, since: float) -> None:
@@ -96,7 +96,7 @@ async def moving_topics(
     try:
         for begin in range(0, len(topics), _AT_ONCE):
             some = topics[begin : begin + _AT_ONCE]
-            await asyncio.gather(*(moving.add(client, begin + place, topic) for place, topic in enumerate(some)))
+            await asyncio.gather(*(moving.add(client, begin + index, topic) for index, topic in enumerate(some)))
         await moving.wait_used(time.perf_counter())
         yield moving
     finally:

@@ -2,9 +2,9 @@
 
     python spark_child.py URL TOPIC ROWS TOPIC ROWS
 
-The first topic has no partitions, the second as many as there are cores. Each is known to hold so many rows, which is
-held against a count behind all that is measured: a count in front would warm up our source alone. A DataFrame is made
-anew each time, since Spark keeps a Python source's partitions with it, and asks Kafka's connector anew.
+The first topic has no partitions, the second as many as there are cores. Each is known to hold that many rows, which is
+held against a count behind all that is measured: a count in front would warm up our source alone. A DataFrame is
+created each time, since Spark keeps a Python source's partitions with it, and calls Kafka's connector again.
 
 The columns of a read of the second topic are what a data source of ready-made batches gives Spark, as often and in as
 many tasks: what is left of a row's time when nothing is read or decoded.
@@ -91,7 +91,7 @@ def main() -> None:
             writer.trigger(availableNow=True).start().awaitTermination()
 
     with tempfile.TemporaryDirectory() as folder:
-        tell("read_one", _rates(expected[one], read(one)))
+        report("read_one", _rates(expected[one], read(one)))
         rows = expected[many]
         made, made_rows = _ready_made({"url": url, "topic": many, "failOnDataLoss": "false"}, rows, Path(folder))
 
@@ -99,9 +99,9 @@ def main() -> None:
             spark.read.format("ready_made").options(**made).load().write.format("noop").mode("overwrite").save()
 
         turns = [(_rate(rows, read(many)), _rate(made_rows, read_ready_made)) for _ in range(REPEATS + 1)][1:]
-        tell("read_many", [one for one, _ in turns])
-        tell("ready_made", [other for _, other in turns])
-        tell("stream", _rates(rows, stream))
+        report("read_many", [one for one, _ in turns])
+        report("ready_made", [other for _, other in turns])
+        report("stream", _rates(rows, stream))
     for topic, rows in expected.items():
         found = load(spark.read, topic).count()
         assert found == rows, f"{topic} has {found} rows, and {rows} were sent"
@@ -123,7 +123,7 @@ def _ready_made(options: dict[str, str], rows: int, folder: Path) -> tuple[dict[
     return {"file": str(file), "tasks": str(len(tasks)), "batches": str(batches)}, batches * batch.num_rows
 
 
-def tell(bench: str, rates: list[float]) -> None:
+def report(bench: str, rates: list[float]) -> None:
     print(json.dumps({"bench": bench, "rows_per_s": rates}), flush=True)
 
 

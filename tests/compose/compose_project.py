@@ -5,7 +5,7 @@
         project.kill("bookie-2")                        # kill -9, from outside; what follows is the engine's affair
         project.wait_healthy("bookie-2")
 
-Project, ports and images' tags are nobody else's. Containers, volumes, networks and those tags are gone at the end,
+Project, ports and images' tags are nobody else's. Containers, volumes, networks and those tags are removed at the end,
 however that comes; layers that the engine keeps as its cache stay, so that the next build takes seconds.
 
 testcontainers calls `docker compose`; where that is not there but `docker-compose` (1.29) is, this class does.
@@ -56,7 +56,7 @@ def docker(*arguments: str) -> str:
 
 
 def compose_command() -> list[str]:
-    """How compose is called here. Skips, and says why, where that can't be."""
+    """The command of compose here. Skips with a reason if there is none."""
     if shutil.which("docker") is None:
         pytest.skip("there is no docker on the PATH")
     info = subprocess.run(["docker", "info"], capture_output=True, text=True, check=False)
@@ -133,7 +133,7 @@ class ComposeProject(DockerCompose):
         self.compose("--profile", "spark", "down")
 
     def remove(self) -> None:
-        """Whatever there is of it."""
+        """Remove all that is left of it."""
         self.compose("--profile", "spark", "down", "--volumes", "--remove-orphans")
         for image in (self.variables["MAGNETAR_IMAGE"], self.variables["SPARK_JOB_IMAGE"]):
             subprocess.run(["docker", "image", "rm", image], capture_output=True, check=False)
@@ -172,7 +172,7 @@ class ComposeProject(DockerCompose):
         self.remove() if down else self.down()
 
     def stop_one(self, service: str) -> ExitStatus:
-        """In peace; with which status."""
+        """Stop it gracefully, and return its exit status."""
         self.compose("stop", service)
         return ExitStatus(self.inspected(service)["State"]["ExitCode"])
 

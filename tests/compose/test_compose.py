@@ -104,11 +104,11 @@ def test_a_bookie_that_is_killed_loses_nothing(project: ComposeProject) -> None:
 
 def test_killed_broker_loses_no_message_and_preserves_order(project: ComposeProject) -> None:
     with magnetar.Client(project.url) as client, Admin(project.url) as admin:
-        consumer = client.subscribe("struck", "reads-later")
-        with publishing(client, "struck") as published:
+        consumer = client.subscribe("failed-over", "reads-later")
+        with publishing(client, "failed-over") as published:
             for _ in range(2):
                 published.wait_more(300)
-                owner = admin.topics.lookup("struck").broker_id
+                owner = admin.topics.lookup("failed-over").broker_id
                 assert owner in BROKERS
                 project.kill(owner)
                 published.wait_more(300)
@@ -120,11 +120,11 @@ def test_killed_broker_loses_no_message_and_preserves_order(project: ComposeProj
 def test_data_survives_compose_down_and_up(project: ComposeProject) -> None:
     """New containers at new addresses, and the volumes of before: messages, what was acknowledged, and topics."""
     with magnetar.Client(project.url) as client, Admin(project.url) as admin:
-        admin.topics.create_partitioned("kept-in-parts", 3)
-        producer = client.create_producer("kept")
-        cumulative = client.subscribe("kept", "cumulative")
-        single = client.subscribe("kept", "single", consumer_type=magnetar.ConsumerType.Shared)
-        client.subscribe("kept", "untouched")
+        admin.topics.create_partitioned("retained-in-parts", 3)
+        producer = client.create_producer("retained")
+        cumulative = client.subscribe("retained", "cumulative")
+        single = client.subscribe("retained", "single", consumer_type=magnetar.ConsumerType.Shared)
+        client.subscribe("retained", "untouched")
         for number in range(100):
             producer.send_async(b"%d" % number, lambda result, message_id: None)
         producer.flush()
@@ -138,8 +138,10 @@ def test_data_survives_compose_down_and_up(project: ComposeProject) -> None:
     project.up()
     assert not set(before.values()) & {project.inspected(service)["Id"] for service in before}
     with magnetar.Client(project.url) as client, Admin(project.url) as admin:
-        assert admin.topics.list_partitioned("public/default").count("persistent://public/default/kept-in-parts") == 1
-        client.create_producer("kept").send(b"%d" % _MARKER)
+        assert (
+            admin.topics.list_partitioned("public/default").count("persistent://public/default/retained-in-parts") == 1
+        )
+        client.create_producer("retained").send(b"%d" % _MARKER)
         assert _left(client, "cumulative", magnetar.ConsumerType.Exclusive) == list(range(40, 100))
         assert _left(client, "single", magnetar.ConsumerType.Shared) == [n for n in range(100) if n % 3]
         assert _left(client, "untouched", magnetar.ConsumerType.Exclusive) == list(range(100))
@@ -162,8 +164,8 @@ def test_misspelled_setting_is_refused_with_suggestion(project: ComposeProject) 
 
 
 def _left(client: magnetar.Client, subscription: str, kind: magnetar.ConsumerType) -> list[int]:
-    """What the subscription has not acknowledged of the topic `kept`, whose last message is `_MARKER`."""
-    with client.subscribe("kept", subscription, consumer_type=kind) as consumer:
+    """The unacknowledged messages of the topic `retained`, whose last message is `_MARKER`."""
+    with client.subscribe("retained", subscription, consumer_type=kind) as consumer:
         return read_all(consumer, _MARKER)[:-1]
 
 

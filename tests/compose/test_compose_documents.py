@@ -73,7 +73,7 @@ def _own_compose(project: ComposeProject, folder: Path) -> Path:
 
 
 def _as_ours(project: ComposeProject, alone: str) -> Mapping[str, str]:
-    """Patterns of what stands in the documents, and what is in its place here."""
+    """Patterns in the documents, and their replacements here."""
     return {
         r"(?<=--name )magnetar\b|(?<=rm -f )magnetar\b": alone,
         r"\bmagnetar-data\b": alone,

@@ -52,8 +52,8 @@ def test_spark_on_this_machine_reads_past_the_brokers(
     command = [sys.executable, str(_DRIVER), project.url, topic, str(tmp_path / "checkpoint"), *options]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_LONGEST_S, check=False)
     assert done.returncode == 0, done.stderr
-    told = f"{_MESSAGES} {sum(range(_MESSAGES))}"
-    assert done.stdout.splitlines() == [f"batch {told}", f"stream {told}"]
+    counts = f"{_MESSAGES} {sum(range(_MESSAGES))}"
+    assert done.stdout.splitlines() == [f"batch {counts}", f"stream {counts}"]
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ class Space(ABC):
         """Has the session lost for real, not closed by its owner."""
 
     async def break_connection(self, store: MetadataStore) -> None:
-        """Breaks the connection and has it made again; the session lives on."""
+        """Break the connection and have it made again; the session stays."""
         pytest.skip("this store has no connection that could break")
 
 
@@ -180,12 +180,12 @@ class MetadataStoreContract:
     async def test_a_transaction_happens_whole_and_in_order(self, space: Space) -> None:
         store = await space.connect()
         await store.put("/old", b"", ABSENT)
-        await store.put("/x/gone", b"", ABSENT)
+        await store.put("/x/deleted", b"", ABSENT)
         made = await store.transaction(
             [
                 Put("/x/new", b"1", ABSENT),
                 Put("/old", b"2", 0),
-                Delete("/x/gone", 0),
+                Delete("/x/deleted", 0),
                 Check("/x", 0),
                 Put("/y/any", b"3", ANY),
                 Put("/y/any/below", b"4", ABSENT),
@@ -194,7 +194,7 @@ class MetadataStoreContract:
             ]
         )
         assert [each.version for each in made] == [0, 1, ABSENT, 0, 0, 0, 0, 0]
-        assert [each.path for each in made[:6]] == ["/x/new", "/old", "/x/gone", "/x", "/y/any", "/y/any/below"]
+        assert [each.path for each in made[:6]] == ["/x/new", "/old", "/x/deleted", "/x", "/y/any", "/y/any/below"]
         assert made[6].path < made[7].path
         assert await store.children("/x") == ["new"]
         assert await store.children("/y/any") == ["below"]
@@ -320,9 +320,9 @@ class MetadataStoreContract:
         bad += ["/\ue000", "/\uffff", "/😀", "/" + "x" * MAX_PATH_BYTES, "/" + "é" * (MAX_PATH_BYTES // 2)]
         bad += ["/change-counters", "/change-counters/x", "/zookeeper", "/zookeeper/quota"]
         for path in bad:
-            for asked in (store.get(path), store.exists(path), store.children(path), store.put(path, b"", ANY)):
+            for pending in (store.get(path), store.exists(path), store.children(path), store.put(path, b"", ANY)):
                 with pytest.raises(InvalidPath):
-                    await asked
+                    await pending
             with pytest.raises(InvalidPath):
                 store.watch(path)
         for path in ("/a b", "/…", "/..a", "/a.", "/%2F", "/日本", "/change-counters-2", "/a/zookeeper"):
@@ -414,11 +414,11 @@ class MetadataStoreContract:
         if other.session.state is SessionState.LOST:
             other = await space.connect()
 
-        async def gone() -> bool:
+        async def is_deleted() -> bool:
             await other.sync()
             return await other.exists("/e/mine") is None
 
-        await until(gone, "the ephemeral node is gone")
+        await until(is_deleted, "the ephemeral node is deleted")
 
     async def test_ephemeral_nodes_have_no_children(self, space: Space) -> None:
         store = await space.connect()
@@ -486,7 +486,7 @@ class MetadataStoreContract:
         await until(lambda: _reads(store.children("/brokers"), ["one"]), "the child is seen")
         await other.close()
         while True:
-            await within(watch.wait(), "a sign that the child is gone")
+            await within(watch.wait(), "an event for the deleted child")
             if await store.children("/brokers") == []:
                 break
 
@@ -617,7 +617,7 @@ class MetadataStoreContract:
         assert store.session.state is SessionState.LOST
 
     async def test_a_lost_session_can_not_be_missed(self, space: Space) -> None:
-        """From the loss on every request and every watch raises, and listeners are told once."""
+        """After the loss every request and every watch raises, and listeners are called once."""
         store = await space.connect()
         heard: list[SessionState] = []
         store.session.listen(heard.append)
@@ -644,7 +644,7 @@ class MetadataStoreContract:
             await store.watch("/late").wait()
 
     async def _everything_raises(self, store: MetadataStore, kind: type[MetadataError]) -> None:
-        asked: list[Awaitable[object]] = [
+        pending: list[Awaitable[object]] = [
             store.get("/a"),
             store.exists("/a"),
             store.children("/a"),
@@ -653,17 +653,17 @@ class MetadataStoreContract:
             store.sync(),
             store.ping(),
         ]
-        for each in asked:
+        for each in pending:
             with pytest.raises(kind):
                 await each
 
     async def test_requests_in_flight_end_when_session_closes(self, space: Space) -> None:
         store, other = await space.connect(), await space.connect()
-        asked = [asyncio.create_task(store.put(f"/u/{n}", b"", ABSENT)) for n in range(50)]
+        pending = [asyncio.create_task(store.put(f"/u/{n}", b"", ABSENT)) for n in range(50)]
         await asyncio.sleep(0)
         await store.close()
         made = 0
-        for n, each in enumerate(asked):
+        for n, each in enumerate(pending):
             try:
                 await within(each, "the end of a request")
                 made += 1
@@ -690,11 +690,11 @@ class MetadataStoreContract:
 
     async def test_a_cancelled_request_harms_nobody(self, space: Space) -> None:
         store = await space.connect()
-        asked = [asyncio.create_task(store.put(f"/c/{n}", b"", ABSENT)) for n in range(10)]
+        pending = [asyncio.create_task(store.put(f"/c/{n}", b"", ABSENT)) for n in range(10)]
         await asyncio.sleep(0)
-        for each in asked[::2]:
+        for each in pending[::2]:
             each.cancel()
-        ended = await asyncio.gather(*asked, return_exceptions=True)
+        ended = await asyncio.gather(*pending, return_exceptions=True)
         assert all(isinstance(each, asyncio.CancelledError) for each in ended[::2])
         assert all(isinstance(each, ChangeResult) for each in ended[1::2])
         await store.sync()

@@ -42,7 +42,7 @@ class EmbeddedSpace(Space):
 
 
 def _fail(mark: DurableMark) -> None:
-    raise OSError("the disk is gone")
+    raise OSError("the disk is missing")
 
 
 class TestEmbeddedStore(MetadataStoreContract):

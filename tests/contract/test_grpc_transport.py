@@ -33,8 +33,9 @@ async def test_listen_at_unusable_address_raises_not_reached(address: str) -> No
 
 @pytest.mark.parametrize("steps", range(1, 7))
 async def test_cancelled_listen_is_cancelled_and_releases_the_address(steps: int) -> None:
-    """Whenever that comes: gRPC itself goes on as if nothing had happened, and a process that is told to end at that
-    moment would not."""
+    """The loop may raise it at any moment: gRPC itself goes on as if nothing had happened, and a process that gets
+    SIGTERM at that moment would not end.
+    """
     transport = GrpcTransport()
     first = await transport.listen("127.0.0.1:0", Echo())
     await first.close()

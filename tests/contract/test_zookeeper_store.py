@@ -75,7 +75,7 @@ def half(request: pytest.FixtureRequest) -> Iterator[int]:
 class TestQuorum(MetadataStoreContract):
     """Half way through, the leader is killed while sessions are open; the rest runs on the two servers left.
 
-    Half way through those of its tests that are run, whichever they are and in whatever order.
+    Half way through the tests that are run, in any selection and order.
     """
 
     _begun: ClassVar[int] = 0

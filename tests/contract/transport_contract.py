@@ -41,7 +41,7 @@ class Echo:
             raise Refusal(Code.FAILED_PRECONDITION, f"not {request.decode()}")
         if method == "break":
             raise ZeroDivisionError("a detail that stays here")
-        if method == "give up":
+        if method == "abandon":
             raise ServiceFailed("its disk has failed")
         if method == "errand":  # an error of its own calls is not its answer
             raise Rejected(Code.NOT_FOUND, "somebody else's answer")
@@ -55,7 +55,7 @@ class Echo:
         if method == "reject":
             await stream.send(b"first")
             raise Refusal(Code.NOT_FOUND, "no such stream")
-        if method == "give up":
+        if method == "abandon":
             raise ServiceFailed("its disk has failed")
         if method.startswith("finish"):
             await stream.send(b"last")
@@ -136,9 +136,9 @@ class TransportContract:
     def test_service_failed_error_hides_detail_and_is_not_logged(self, caplog: pytest.LogCaptureFixture) -> None:
         async def body(connection: Connection, _service: Echo) -> None:
             with pytest.raises(Failed) as broken:
-                await connection.call("give up", b"", timeout_s=DEADLINE_S)
+                await connection.call("abandon", b"", timeout_s=DEADLINE_S)
             assert "disk" not in str(broken.value)
-            stream = connection.open_stream("give up")
+            stream = connection.open_stream("abandon")
             await stream.send(b"")
             with pytest.raises(Failed):
                 await stream.receive()

@@ -67,14 +67,14 @@ def chains_for(bookies: int) -> Sequence[str]:
 
 @dataclass(slots=True)
 class Report:
-    """What a run came to."""
+    """The results of a run. The fields' names are those of the JSON object."""
 
     seed: int
     bookies: int
     seconds: float = 0.0
     rounds: int = 0
     borne: int = 0
-    injected: dict[str, int] = field(default_factory=dict)
+    struck: dict[str, int] = field(default_factory=dict)
     # Distinct entries: those acknowledged to writers, and those of them that were read back with the right bytes.
     acknowledged: int = 0
     verified: int = 0
@@ -82,14 +82,14 @@ class Report:
     ledgers: int = 0
     deleted: int = 0
     entries_read: int = 0
-    writer_runs: int = 0
+    lives: int = 0
     # While every chain could go on: the longest that one was silent.
     longest_silence_s: float = 0.0
     healed_after_s: float = 0.0
     largest_bookie_mb: int = 0
     largest_client_mb: int = 0
     # Mistakes in the processes' output: one line of each, and how often.
-    mistakes: dict[str, int] = field(default_factory=dict)
+    said: dict[str, int] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
 
 
@@ -186,7 +186,7 @@ class Torture:
         say(f"{began - self._began:6.1f} s  round {report.rounds}, {'borne' if one.borne else 'wild'}")
         for injection in one.injections:
             say(f"          {injection}")
-            report.injected[injection.kind.name] = report.injected.get(injection.kind.name, 0) + 1
+            report.struck[injection.kind.name] = report.struck.get(injection.kind.name, 0) + 1
         async with asyncio.TaskGroup() as tasks:
             injected = [tasks.create_task(self._injector.inject(injection)) for injection in one.injections]
             rest = tasks.create_task(asyncio.sleep(one.rest_s))
@@ -255,7 +255,7 @@ class Torture:
         report.healed_after_s = round(time.monotonic() - healed, 1)
         report.seconds = round(time.monotonic() - self._began, 1)
         logs = [*self.folder.glob("*.err"), *(self._cluster.log(name) for name in self._cluster.names)]
-        report.mistakes = mistakes_in(logs)
+        report.said = mistakes_in(logs)
 
     async def _all_go_on(self, when: str, entries: int) -> None:
         before = {name: self._watch.count(name) for name in self._chains}
@@ -302,7 +302,7 @@ class Torture:
             if report.verified != report.acknowledged and not report.violations:
                 report.violations.append(f"acknowledged: {report.acknowledged}, and {report.verified} verified")
             report.entries_read = checker.entries_read
-            report.writer_runs = len(found[0])
+            report.lives = len(found[0])
         finally:
             await client.close()
             await store.close()

@@ -1,4 +1,4 @@
-"""Shims in C that have a disk misbehave for the process that they are preloaded into."""
+"""Shims in C that make a disk misbehave for the process that they are preloaded into."""
 
 from __future__ import annotations
 

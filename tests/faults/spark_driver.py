@@ -1,9 +1,9 @@
-"""A Spark driver that is there to be killed: a query over a topic into JSON files, by Spark's own file sink, which has
+"""A Spark driver to be killed by tests: a query over a topic into JSON files, by Spark's own file sink, which writes
 each micro-batch once.
 
     python -m tests.faults.spark_driver URL TOPIC FOLDER MESSAGES_PER_BATCH
 
-Its tasks are slow, so that they can be met at work.
+Its tasks are slow, so that a kill can hit them at work.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""After a failed sync: the next process does not vouch for what the disk has not."""
+"""After a failed sync the next process does not acknowledge what the disk has not."""
 
 from __future__ import annotations
 

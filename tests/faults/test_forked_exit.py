@@ -1,4 +1,4 @@
-"""How a process ends that was forked while its parent had a database open."""
+"""The exit of a process that was forked while its parent had a database open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that is full because of somebody else, on a file system that the test made."""
+"""A disk that another program has filled, on a file system that the test made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server does with clients that mean it harm: its memory stays bounded, and others are served (CHK-49)."""
+"""Servers against hostile clients: memory stays bounded, and other clients are served (CHK-49)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A share of `ledger_storage_rounds.py`, and what a storage makes of folders that were changed behind its back."""
+"""A share of `ledger_storage_rounds.py`, and a storage's behaviour on folders that were changed behind its back."""
 
 from __future__ import annotations
 

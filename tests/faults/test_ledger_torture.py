@@ -89,11 +89,11 @@ async def test_no_persisted_entry_is_lost_under_faults(tmp_path: Path) -> None:
     report = torture.report
     assert report.violations == []
     # One disk failed, and callers of that bookie noticed. Paused writers log that they stood still.
-    mistakes = [line for line in report.mistakes if "StorageFailed" not in line and "stood still" not in line]
+    mistakes = [line for line in report.said if "StorageFailed" not in line and "stood still" not in line]
     assert mistakes == []
     assert report.verified == report.acknowledged > 500
     # Of each chain one that was ended in the middle, and one that went on.
-    assert report.writer_runs >= 4
+    assert report.lives >= 4
 
 
 async def test_writes_continue_or_wait_with_reason_when_bookies_die(tmp_path: Path) -> None:

@@ -299,9 +299,9 @@ def test_a_connection_has_another_number_whenever_it_is_another(tmp_path: Path) 
             connections.look("c", at_least_every_s=0)
         connections.closing("c")
         connections.look("c", 0)
-    fields = [(line["place"], line["broker"], line["connection"]) for line in _lines(tmp_path, "connected")]
-    assert [broker for _, broker, _ in fields] == ["", "a:1", "a:1", "a:1", "a:1", "b:2", ""]
-    numbers = [number for _, _, number in fields]
+    seen_connections = [(line["place"], line["broker"], line["connection"]) for line in _lines(tmp_path, "connected")]
+    assert [broker for _, broker, _ in seen_connections] == ["", "a:1", "a:1", "a:1", "a:1", "b:2", ""]
+    numbers = [number for _, _, number in seen_connections]
     assert numbers[2] == numbers[3]
     assert len(set(numbers)) == len(numbers) - 1
 

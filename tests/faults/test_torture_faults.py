@@ -170,8 +170,8 @@ class _Injector:
 
         async def all_are() -> bool:
             for name in self.system.names if names is None else names:
-                if recorded := await self.system.ready(name):
-                    why[name] = recorded
+                if reason := await self.system.ready(name):
+                    why[name] = reason
                     return False
             return True
 

@@ -83,12 +83,12 @@ def test_each_kind_is_used_before_one_repeats_for_another_group() -> None:
     at_once = Harmless("UNLOAD", "place", weight=3)
     schedule = Schedule(SeededRandomness("kinds"), [*several, at_once], [Sort.WILD])
     rounds = [schedule.next_round(1000.0) for _ in range(8)]
-    draw_rounds = [injection.fault for one in rounds for injection in one.injections]
-    lasting = [one for one in draw_rounds if one is not at_once]
+    drawn = [injection.fault for one in rounds for injection in one.injections]
+    lasting = [one for one in drawn if one is not at_once]
     assert {one.kind for one in lasting[:6]} == {*kinds}
     assert {*lasting[:12]} == {*several}
     # Faults that take no time come before it, as often as their weight demands.
-    assert draw_rounds[: draw_rounds.index(lasting[9])].count(at_once) == 3
+    assert drawn[: drawn.index(lasting[9])].count(at_once) == 3
 
 
 def test_impossible_fault_is_scheduled_later() -> None:

@@ -1,4 +1,6 @@
-"""The cluster that modules of this folder share: its brokers may be struck, and it is healed after each test."""
+"""The cluster that modules of this folder share: tests may inject faults into its brokers, and it is healed after each
+test.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     python -m tests.integration.forking_client URL FORKS
 
-Says on standard output, as JSON, what went wrong.
+It prints the failures as JSON.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _fork(number: int, client: magnetar.Client, producer: magnetar.Producer, *, 
         signal.alarm(int(LONGEST_S))
         try:
             child(client, producer)
-        except BaseException:  # noqa: BLE001 (the parent is told)
+        except BaseException:  # noqa: BLE001 (the parent gets the status)
             traceback.print_exc()
             os._exit(1)
         if ends_at_once:
@@ -99,7 +99,7 @@ class Parent:
         self.stop = threading.Event()
         self.all_sent = threading.Event()
         self.sent = 0
-        self.told: list[tuple[int, magnetar.Result, Any]] = []
+        self.results: list[tuple[int, magnetar.Result, Any]] = []
         self.read: dict[int, None] = {}
         self.wrong: list[str] = []
 
@@ -107,15 +107,15 @@ class Parent:
         while not self.stop.is_set():
             for _ in range(20):
                 number = self.sent
-                self.producer.send_async(b"%d" % number, partial(self._told, number))
+                self.producer.send_async(b"%d" % number, partial(self._on_sent, number))
                 self.sent += 1
             self.producer.send(b"%d" % self.sent)
             self.sent += 1
             time.sleep(0.002)
         self.all_sent.set()  # not before: `send` waits for a message that `sent` does not count yet
 
-    def _told(self, number: int, result: magnetar.Result, place: Any) -> None:
-        self.told.append((number, result, place))
+    def _on_sent(self, number: int, result: magnetar.Result, message_id: Any) -> None:
+        self.results.append((number, result, message_id))
 
     def keep_receiving(self) -> None:
         while not (self.all_sent.is_set() and len(self.read) == self.sent):
@@ -161,17 +161,17 @@ class Parent:
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except BaseException as error:  # noqa: BLE001 (told at the end)
+        except BaseException as error:  # noqa: BLE001 (reported at the end)
             self.wrong.append(f"{work.__name__}: {error!r}")
 
     def _judge(self) -> None:
-        if {result for _, result, _ in self.told} != {magnetar.Result.Ok}:
+        if {result for _, result, _ in self.results} != {magnetar.Result.Ok}:
             self.wrong.append("a send failed")
-        numbers = [number for number, _, _ in self.told]
+        numbers = [number for number, _, _ in self.results]
         if numbers != sorted(set(numbers)):
             self.wrong.append("callbacks were not called once each, in order")
-        places = [place for _, _, place in self.told]
-        if places != sorted(places):
+        message_ids = [message_id for _, _, message_id in self.results]
+        if message_ids != sorted(message_ids):
             self.wrong.append("what was sent later is stored before")
         if list(self.read) != list(range(self.sent)):
             self.wrong.append("what is read is not what was sent, in order")

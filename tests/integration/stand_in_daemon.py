@@ -1,8 +1,8 @@
-"""A process that a launcher takes for a bookie or a broker: reads its file, holds its ports, answers over HTTP, dies as
-told.
+"""A stand-in for a bookie or a broker of the launcher: it reads its file, holds its ports, answers over HTTP, and dies
+on demand.
 
-What a launcher does to processes can be tried on it within milliseconds, and in ways that no real one does: it does
-not end when it is asked to, or ends before it is ready. `--config FILE` as a bookie's; the environment says how it is.
+Tests of the launcher run with it within milliseconds, and in ways that no real process has: it ignores SIGTERM, or ends
+before it is ready. It has a bookie's `--config FILE`; environment variables set its behaviour.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def say(line: str) -> None:
 
 
 def ends(*_: object) -> None:
-    say(f"told to end at {time.monotonic()}")
+    say(f"got SIGTERM at {time.monotonic()}")
     os._exit(0)
 
 

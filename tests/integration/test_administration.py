@@ -21,7 +21,7 @@ from magnetar_cli.command import app
 from magnetar_testing.standalone_process import StandaloneProcess
 from magnetar_wire.message_id import MessageId
 from tests.faults.shim import shim
-from tests.http_client import asked
+from tests.http_client import send_request
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 
 def got(server: StandaloneProcess, path: str) -> tuple[int, bytes]:
-    return asked(server.http_url.removeprefix("http://"), path)
+    return send_request(server.http_url.removeprefix("http://"), path)
 
 
 def metric(server: StandaloneProcess, line: str) -> float:
@@ -191,8 +191,8 @@ def test_subscriptions_are_looked_into_and_moved(magnetar_standalone: Standalone
                 producer.send_async(b"%d" % number, None, partition_key=f"k{number}", properties={"n": str(number)})
             producer.flush()
             peeked = admin.subscriptions.peek(magnetar_topic, "s")
-            told = [(one.payload, one.key, one.properties) for one in peeked]
-            assert told == [(b"%d" % number, f"k{number}", {"n": str(number)}) for number in range(3)]
+            found = [(one.payload, one.key, one.properties) for one in peeked]
+            assert found == [(b"%d" % number, f"k{number}", {"n": str(number)}) for number in range(3)]
             consumer = client.subscribe(magnetar_topic, "s")
             received: list[Any] = [consumer.receive(30_000) for _ in range(3)]
             consumer.acknowledge(received[1])

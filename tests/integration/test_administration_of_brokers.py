@@ -1,7 +1,7 @@
-"""Administration of real brokers, by the SDK and the command line: two of them, and whoever is asked it is done by the
-one whose it is.
+"""Administration of two real brokers, by the SDK and the command line: the owner of a topic or bundle executes each
+call.
 
-One cluster for all tests, in the order in which they stand.
+All tests share one cluster, in their order in this file.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ def command(cluster: LocalCluster, *arguments: str) -> Result:
     return CliRunner().invoke(app, [*arguments, "--folder", str(cluster.folder)])
 
 
-def said(cluster: LocalCluster, *arguments: str) -> str:
+def output_of(cluster: LocalCluster, *arguments: str) -> str:
     ended = command(cluster, *arguments)
     assert (ended.exit_code, ended.stderr) == (0, ""), (arguments, ended.stderr, ended.exception)
     return ended.stdout
 
 
-def told(cluster: LocalCluster, *arguments: str) -> list[dict[str, Any]]:
+def json_of(cluster: LocalCluster, *arguments: str) -> list[dict[str, Any]]:
     """Return the objects that the command prints with --json, one a line."""
-    return [json.loads(line) for line in said(cluster, *arguments, "--json").splitlines()]
+    return [json.loads(line) for line in output_of(cluster, *arguments, "--json").splitlines()]
 
 
 def test_command_line_lists_brokers_and_moves_bundles(cluster: LocalCluster) -> None:
     """ADM-1, OWN-1."""
-    brokers = told(cluster, "brokers", "list")
+    brokers = json_of(cluster, "brokers", "list")
     assert [one["broker_id"] for one in brokers] == cluster.broker_names()
     addresses = {name: cluster.broker(name).address for name in cluster.broker_names()}
     assert {one["broker_id"]: one["listeners"]["internal"] for one in brokers} == addresses
@@ -67,28 +67,28 @@ def test_command_line_lists_brokers_and_moves_bundles(cluster: LocalCluster) -> 
         {"internal": cluster.broker(name).pulsar_address} for name in addresses
     ]
     assert [one["http_address"] for one in brokers] == [cluster.broker(name).http_address for name in addresses]
-    for line, name in zip(said(cluster, "brokers", "list").splitlines(), addresses, strict=True):
+    for line, name in zip(output_of(cluster, "brokers", "list").splitlines(), addresses, strict=True):
         assert line.startswith(f"{name}: internal {addresses[name]} {cluster.broker(name).pulsar_url} bundles ")
     namespace = "public/default"
     for number, bundle in enumerate(_BUNDLES):
         name = list(addresses)[number % 2]
-        assert said(cluster, "bundles", "unload", namespace, bundle, "--to", name) == (
+        assert output_of(cluster, "bundles", "unload", namespace, bundle, "--to", name) == (
             f"{bundle} of {namespace}: unloaded, {name} owns it now\n"
         )
     owners = [f"{bundle}: broker-{number % 2 + 1}" for number, bundle in enumerate(_BUNDLES)]
-    assert [line.rpartition(" ")[0] for line in said(cluster, "bundles", "list", namespace).splitlines()] == owners
+    assert [line.rpartition(" ")[0] for line in output_of(cluster, "bundles", "list", namespace).splitlines()] == owners
     found = command(cluster, "bundles", "find", "orders")
     assert found.exit_code == 1
     assert "there is no topic persistent://public/default/orders" in found.stderr
     lower, upper = _BUNDLES[3].split("_")
     cut = "0xe0000000"
-    assert said(cluster, "bundles", "split", namespace, _BUNDLES[3]) == (
+    assert output_of(cluster, "bundles", "split", namespace, _BUNDLES[3]) == (
         f"{_BUNDLES[3]} of {namespace} is {lower}_{cut} and {cut}_{upper} now\n"
     )
-    assert said(cluster, "bundles", "split", namespace, f"{cut}_{upper}", "--at", "0xf0000000").endswith(
+    assert output_of(cluster, "bundles", "split", namespace, f"{cut}_{upper}", "--at", "0xf0000000").endswith(
         f"is {cut}_0xf0000000 and 0xf0000000_{upper} now\n"
     )
-    shown = told(cluster, "bundles", "list", namespace)
+    shown = json_of(cluster, "bundles", "list", namespace)
     assert [one["broker_id"] for one in shown] == [
         "broker-1",
         "broker-2",
@@ -97,7 +97,7 @@ def test_command_line_lists_brokers_and_moves_bundles(cluster: LocalCluster) -> 
         "broker-2",
         "broker-2",
     ]
-    said(cluster, "bundles", "unload", namespace)
+    output_of(cluster, "bundles", "unload", namespace)
     for wrong, why in (
         (("bundles", "unload", namespace, _BUNDLES[0], "--to", "broker-9"), "broker-9"),
         (("bundles", "split", namespace, _BUNDLES[3]), "no bundle"),
@@ -131,7 +131,7 @@ def test_partitions_at_both_brokers_are_administered_through_either(cluster: Loc
         two.topics.update_partitioned("public/shop/events", 12)
         one.subscriptions.skip_all("public/shop/events", "s")
         assert two.topics.stats("public/shop/events").subscription("s").backlog_entries == 0
-        shown = told(cluster, "bundles", "find", "public/shop/events")
+        shown = json_of(cluster, "bundles", "find", "public/shop/events")
         assert len(shown) == 12
         assert {one["address"] for one in shown} == {cluster.broker(name).address for name in cluster.broker_names()}
 
@@ -139,11 +139,11 @@ def test_partitions_at_both_brokers_are_administered_through_either(cluster: Loc
 def test_a_dead_brokers_topics_are_administered_at_their_next_one(cluster: LocalCluster) -> None:
     """OWN-2, TOP-3: kill -9 and SIGSTOP of an owner, seen by an administrator at the other one, and of both."""
     names = cluster.broker_names()
-    for strike, heal in (("kill", "start"), ("pause", "resume")):
+    for stop_method, heal in (("kill", "start"), ("pause", "resume")):
         at_other = Admin(f"magnetar://{cluster.broker(names[0]).address}", GENEROUS_S)
         at_both = Admin(f"magnetar://{cluster.broker(names[1]).address},{cluster.broker(names[0]).address}", GENEROUS_S)
         with at_other, at_both, magnetar.Client(cluster.service_url) as client:
-            topic = f"public/shop/{strike}"
+            topic = f"public/shop/{stop_method}"
             at_other.topics.create(topic)
             bundle = at_other.topics.lookup(topic).bundle
             at_other.namespaces.unload("public/shop", bundle, names[1])
@@ -152,7 +152,7 @@ def test_a_dead_brokers_topics_are_administered_at_their_next_one(cluster: Local
                 for number in range(5):
                     producer.send(b"%d" % number)
             assert at_both.topics.stats(topic).owner_broker == names[1]
-            getattr(cluster.broker(names[1]), strike)()
+            getattr(cluster.broker(names[1]), stop_method)()
             stats = at_other.topics.stats(topic)
             assert (stats.owner_broker, stats.subscription("s").backlog_entries) == (names[0], 5)
             at_other.subscriptions.skip(topic, "s", 2)
@@ -172,7 +172,7 @@ def registered(admin: Admin, brokers: int) -> None:
 
 
 def test_a_forced_deletion_that_is_broken_off_by_kill_9_is_finished_by_the_same_call(cluster: LocalCluster) -> None:
-    """TOP-3: the broker that was asked dies, then one that it asked."""
+    """TOP-3: the broker that got the call dies, then one that it called."""
     names = cluster.broker_names()
     addresses = [cluster.broker(name).address for name in names]
     with (
@@ -188,10 +188,10 @@ def test_a_forced_deletion_that_is_broken_off_by_kill_9_is_finished_by_the_same_
             producer = client.create_producer(f"{namespace}/events")
             producer.send(b"one")
             killer = threading.Timer(0.05, cluster.broker(victim).kill)
-            with Admin(f"magnetar://{addresses[0]}", GENEROUS_S) as asked:
+            with Admin(f"magnetar://{addresses[0]}", GENEROUS_S) as first_admin:
                 killer.start()
                 with contextlib.suppress(exceptions.MagnetarException):
-                    asked.namespaces.delete(namespace, force=True)
+                    first_admin.namespaces.delete(namespace, force=True)
                 killer.join()
             if not cluster.running(victim):
                 cluster.start(victim)

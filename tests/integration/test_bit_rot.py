@@ -32,9 +32,9 @@ def payload(entry_id: int) -> bytes:
 
 
 def rot(folder: Path, entry_ids: list[int]) -> int:
-    """Flips a bit in the payload of each of the entries, wherever it lies in the folder; how many were there."""
+    """Flip a bit in the payload of each of the entries in the folder's files; return how many there were."""
     flipped = 0
-    # In place, while the bookie has the file open.
+    # In the file, while the bookie has the file open.
     for path in sorted(folder.rglob("*.log")):
         content = path.read_bytes()
         for entry_id in entry_ids:
@@ -59,9 +59,10 @@ def rot_index(folder: Path) -> int:
 
 
 def test_rotten_records_are_found_and_repaired_from_replica(tmp_path: Path) -> None:
-    """CHK-28: a scrubber finds damage that no reader met, and it is mended; STO-2: auto-recovery makes it again.
+    """CHK-28: a scrubber finds damage that no reader met, and it is repaired; STO-2: auto-recovery copies the entry
+    again.
 
-    CHK-22: where what is lost can't be told, as the index has rotted, the bookie comes back in limbo, and out of it.
+    CHK-22: if a rotten index hides what was lost, the bookie restarts in limbo, and leaves it again.
     """
     try:
         find_java()
@@ -94,15 +95,15 @@ def test_rotten_records_are_found_and_repaired_from_replica(tmp_path: Path) -> N
                 rotted = list(range(3, _ENTRIES, 17))
                 assert rot(rotten.data, rotted) == len(rotted)
 
-                await until(lambda: rotten.serves_at() != "", "it says where it serves")
+                await until(lambda: rotten.serves_at() != "", "it logs its address")
 
                 async def mended() -> bool:
                     found = await rotten.read(made.ledger_id, _ENTRIES - 1)
                     return all(one in found and extract_entry(found[one]) == payload(one) for one in rotted)
 
                 await until(mended, "the rotten records are whole again")
-                assert "of ledger 1 are damaged" in rotten.said
-                assert all("is damaged here" not in server.said for server in servers if server is not rotten)
+                assert "of ledger 1 are damaged" in rotten.output
+                assert all("is damaged here" not in server.output for server in servers if server is not rotten)
                 await rotten.http_up()
                 status = await rotten.status()
                 assert status["damaged_records_met"] >= 1

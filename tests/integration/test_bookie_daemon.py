@@ -31,7 +31,7 @@ async def test_graceful_stop_and_kill_9_lose_no_synced_entry(server: BookieServe
     await server.start()
     loads = [Load(server, ledger_id) for ledger_id in (1, 2, 3)]
     await until(lambda: all(len(load.acknowledged) > 300 for load in loads), "much was added")
-    assert await server.stop() == ExitStatus.ENDED, server.said
+    assert await server.stop() == ExitStatus.ENDED, server.output
     for load in loads:
         await load.ended()
         assert set(load.refusals) <= {Status.READ_ONLY}
@@ -50,32 +50,32 @@ async def test_graceful_stop_and_kill_9_lose_no_synced_entry(server: BookieServe
     status = await server.status()
     assert status["limbo"]["below"] == 0
     assert status["pid"] == (server.process.pid if server.process else None)
-    # Nobody asked for these ledgers in the metadata store.
-    await until(lambda: "unknown to the metadata store" in server.said, "they are reported")
+    # These ledgers are not in the metadata store.
+    await until(lambda: "unknown to the metadata store" in server.output, "they are reported")
 
 
 async def test_a_wiped_disk_a_folder_in_use_and_a_bad_configuration_are_refused(server: BookieServer) -> None:
-    """CHK-23: a wiped bookie does not come back under its old name; what to do is said."""
+    """CHK-23: a wiped bookie does not start under its old name; the error says what to do."""
     await server.start()
     again = BookieServer(server.folder.parent / "again", bookie_id="b2")
     again.data = server.data
     again.spawn()
     with again:
         assert await again.ended() == ExitStatus.REFUSED
-        assert "in use by another process" in again.said
+        assert "in use by another process" in again.output
     assert await server.stop() == ExitStatus.ENDED
     again.spawn(metadata=server.metadata)
     with again:
         assert await again.ended() == ExitStatus.REFUSED
-        assert "start it with the bookie_id" in again.said.splitlines()[-1]
+        assert "start it with the bookie_id" in again.output.splitlines()[-1]
     shutil.rmtree(server.data)
     server.spawn()
     assert await server.ended() == ExitStatus.REFUSED
-    assert "Decommission it" in server.said.splitlines()[-1]
+    assert "Decommission it" in server.output.splitlines()[-1]
     server.spawn(metadata="zookeeper://", listen_adress="x")
     assert await server.ended() == ExitStatus.REFUSED
-    assert "did you mean 'listen_address'" in server.said
-    assert "it has no server" in server.said
+    assert "did you mean 'listen_address'" in server.output
+    assert "it has no server" in server.output
 
 
 async def test_manual_read_only_mode_survives_restart(server: BookieServer) -> None:
@@ -96,7 +96,7 @@ async def test_manual_read_only_mode_survives_restart(server: BookieServer) -> N
 async def test_a_failed_fsync_ends_the_process_and_nothing_unsynced_was_acknowledged(
     server: BookieServer, tmp_path: Path
 ) -> None:
-    """CHK-21: a failed fsync is the end, with a status of its own, and starting anew goes on."""
+    """CHK-21: a failed fsync ends the process, with a status of its own, and a restart goes on."""
     flag = tmp_path / "flag"
 
     await server.start({"LD_PRELOAD": shim("failing_disk", tmp_path), "FAILING_DISK": str(flag)})
@@ -104,7 +104,7 @@ async def test_a_failed_fsync_ends_the_process_and_nothing_unsynced_was_acknowle
     await until(lambda: len(load.acknowledged) > 100, "much was added")
     flag.write_text("sync")
     assert await server.ended() == ExitStatus.DISK_FAILED
-    assert "the disk of bookie b1 failed" in server.said.splitlines()[-1]
+    assert "the disk of bookie b1 failed" in server.output.splitlines()[-1]
     await load.ended()
     await server.start()
     await load.whole()
@@ -129,11 +129,11 @@ async def test_hung_fsync_fails_health_check_and_does_not_block_shutdown(server:
     await until(lambda: len(load.acknowledged) > 100, "much was added")
     assert await healthy()
     flag.touch()
-    await until(sick, "the health says that a sync hangs")
+    await until(sick, "the health reports that a sync hangs")
     flag.unlink()
     await until(healthy, "it has recovered")
     flag.touch()
-    await until(sick, "the health says that a sync hangs")
+    await until(sick, "the health reports that a sync hangs")
     server.signal(signal.SIGTERM)
     assert await server.ended() == ExitStatus.DISK_FAILED
     await load.ended()
@@ -152,9 +152,9 @@ async def test_a_second_signal_ends_it_at_once(server: BookieServer, tmp_path: P
     async def in_line() -> bool:
         return int((await server.status())["pending_entries"]) == 1
 
-    await until(in_line, "the add is on its way")
+    await until(in_line, "the add is in flight")
     server.signal(signal.SIGINT)
-    await until(lambda: "shutting down gracefully" in server.said, "it has heard the first one")
+    await until(lambda: "shutting down gracefully" in server.output, "it has heard the first one")
 
     async def ended() -> bool:
         # What comes in the same moment as the first counts as that one.

@@ -68,7 +68,7 @@ def test_kill_of_the_owner(cluster: LocalCluster) -> None:
 
 
 def test_a_pause_of_the_owner_beyond_its_session(cluster: LocalCluster) -> None:
-    """OWN-2, CHK-40: a broker that stood still finds its session over, gives its topics up, and begins anew."""
+    """OWN-2, CHK-40: a paused broker finds its session over, unloads its topics, and opens another session."""
     with traffic(cluster, "paused") as going:
         going.send(20)
         owner = owner_of(cluster, "paused")
@@ -115,7 +115,7 @@ def test_all_brokers_killed_at_once(cluster: LocalCluster) -> None:
 
 
 def test_zookeeper_is_killed_and_started(cluster: LocalCluster) -> None:
-    """OWN-2: suspended is not lost; open topics go on, or are opened anew where the session went meanwhile."""
+    """OWN-2: suspended is not lost; open topics go on, or are reopened where the session ended in between."""
     with traffic(cluster, "suspended") as going:
         going.send(20)
         cluster.kill("zookeeper")
@@ -129,7 +129,8 @@ def test_zookeeper_is_killed_and_started(cluster: LocalCluster) -> None:
 
 def test_adding_and_removing_brokers_moves_no_stored_data(cluster: LocalCluster) -> None:
     """OWN-4: every ledger stays on the bookies where it was written. Entries that a kill left short of a replica are
-    repaired in place meanwhile."""
+    repaired there in the meantime.
+    """
     with magnetar.Client(cluster.service_url, operation_timeout_seconds=60) as client:
         going = [Traffic(client, f"comes-{number}") for number in range(8)]
         for one in going:
@@ -171,11 +172,11 @@ def test_an_external_listener_by_its_name(cluster: LocalCluster) -> None:
     """OWN-1: a client gets the owner's address at the listener that it names, whomever it asks."""
     owner = cluster.broker(owner_of(cluster, "listened")).address
     for name in cluster.broker_names():
-        asked = cluster.broker(name).address
-        assert run(looked_up(asked, "listened")).address == owner
-        answer = run(looked_up(asked, "listened", "external"))
+        address = cluster.broker(name).address
+        assert run(looked_up(address, "listened")).address == owner
+        answer = run(looked_up(address, "listened", "external"))
         assert answer.address == owner.replace("127.0.0.1", "localhost")
-        answer = run(looked_up(asked, "listened", "inside out"))
+        answer = run(looked_up(address, "listened", "inside out"))
         assert (answer.address, "inside out" in answer.problem.text) == ("", True)
     with magnetar.Client(cluster.service_url, listener_name="external") as client:
         going = Traffic(client, "listened")
@@ -200,7 +201,7 @@ async def _placed(cluster: LocalCluster) -> dict[int, list[str]]:
     found = {}
     async with cluster.client() as client:
         async for ledger_id in client.ledgers.ledger_ids():
-            with contextlib.suppress(LedgerError):  # deleted meanwhile
+            with contextlib.suppress(LedgerError):  # deleted in the meantime
                 fragments = (await client.ledgers.read_metadata(ledger_id, fresh=True)).fragments
                 found[ledger_id] = [bookie for fragment in fragments for bookie in fragment.bookies]
     return found

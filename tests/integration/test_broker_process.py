@@ -1,6 +1,6 @@
 """`magnetar broker` as a process of the operating system: its start, its signals, its exit statuses.
 
-There is no metadata store: whoever needs one is in test_broker_cluster.py.
+There is no metadata store: tests that need one are in test_broker_cluster.py.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ class BrokerProcess:
             )
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text()
 
-    def says(self, what: str) -> str:
+    def wait_for_output(self, what: str) -> str:
         """When it does, what stands behind it."""
         assert self.process is not None
         process, found = self.process, re.compile(rf"{what}\s?(\S*)")
-        run(until(lambda: process.poll() is not None or bool(found.search(self.said)), f"it says: {what}"))
-        said = found.search(self.said)
-        assert said is not None, self.said
-        return said[1]
+        run(until(lambda: process.poll() is not None or bool(found.search(self.output)), f"it logs: {what}"))
+        output = found.search(self.output)
+        assert output is not None, self.output
+        return output[1]
 
     def ended(self) -> int:
         assert self.process is not None
@@ -88,50 +88,50 @@ def test_broker_without_metadata_store_reports_it_and_stops_gracefully(
     broker: BrokerProcess, number: signal.Signals
 ) -> None:
     broker.spawn()
-    http = broker.says("HTTP listens at")
-    broker.says("the metadata store can't be reached")
+    http = broker.wait_for_output("HTTP listens at")
+    broker.wait_for_output("the metadata store can't be reached")
 
     async def look() -> None:
-        status, told = await ask_json(http, "/ready")
-        assert (status, told["ready"]) == (503, False)
-        assert "no server of 127.0.0.1:1 opened a ZooKeeper session" in told["reasons"][0]
-        status, told = await ask_json(http, "/status")
-        assert (status, told["serves"], told["session"]) == (200, False, "lost")
+        status, answer = await ask_json(http, "/ready")
+        assert (status, answer["ready"]) == (503, False)
+        assert "no server of 127.0.0.1:1 opened a ZooKeeper session" in answer["reasons"][0]
+        status, answer = await ask_json(http, "/status")
+        assert (status, answer["serves"], answer["session"]) == (200, False, "lost")
 
     run(look())
     broker.signal(number)
     assert broker.ended() == ExitStatus.ENDED
-    assert "Broker b1 has shut down gracefully" in broker.said.splitlines()[-1]
+    assert "Broker b1 has shut down gracefully" in broker.output.splitlines()[-1]
 
 
 def test_two_signals_at_once_are_one(broker: BrokerProcess) -> None:
     """As of a supervisor that signals a process and its group."""
     broker.spawn()
-    broker.says("HTTP listens at")
+    broker.wait_for_output("HTTP listens at")
     broker.signal(signal.SIGTERM)
     broker.signal(signal.SIGINT)
     assert broker.ended() == ExitStatus.ENDED
-    assert "at once" not in broker.said.splitlines()[-1]
+    assert "at once" not in broker.output.splitlines()[-1]
 
 
 def test_invalid_settings_and_addresses_in_use_are_refused(broker: BrokerProcess) -> None:
-    """Everything that is wrong is told at once; an address in use is, too."""
+    """The error lists all mistakes at once, and an address in use, too."""
     broker.spawn(metadata="embedded:///x", listen_addreses="x")
     assert broker.ended() == ExitStatus.REFUSED
-    assert "did you mean 'listen_addresses'" in broker.said
-    assert "magnetar standalone" in broker.said
+    assert "did you mean 'listen_addresses'" in broker.output
+    assert "magnetar standalone" in broker.output
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         taken = f"127.0.0.1:{somebody.getsockname()[1]}"
         for name in ("listen_addresses", "pulsar_listen_addresses", "http_address"):
             broker.spawn(**{name: taken})
             assert broker.ended() == ExitStatus.REFUSED
-            assert taken in broker.said.splitlines()[-1]
+            assert taken in broker.output.splitlines()[-1]
 
 
 def test_sigterm_ends_paused_broker_once_it_resumes(broker: BrokerProcess) -> None:
     """SIGTERM reaches it when it goes on."""
     broker.spawn()
-    broker.says("HTTP listens at")
+    broker.wait_for_output("HTTP listens at")
     broker.signal(signal.SIGSTOP)
     broker.signal(signal.SIGTERM)
     broker.signal(signal.SIGCONT)

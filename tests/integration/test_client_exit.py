@@ -27,7 +27,7 @@ _HEAD: Final = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # passed over by what a shell starts in the background
 import atexit, logging, sys, threading, time
-logging.getLogger("asyncio").setLevel(logging.ERROR)  # in development mode it tells what took its time
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # in development mode it logs slow callbacks
 def late():
     try:
         producer.send(b"behind the client's own end")
@@ -44,7 +44,7 @@ def go():
     sys.stdin.readline()
 """
 
-# Name → what the process does; its exit status; what it says; what its standard error must have, if anything.
+# Name → the process' code; its exit status; its output; what its standard error must have, if anything.
 ENDS: Final[dict[str, tuple[str, int, str, str]]] = {
     "pending sends and an open consumer": (
         """
@@ -153,19 +153,19 @@ def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
         return process.communicate("\n", timeout=GENEROUS_S)
     except subprocess.TimeoutExpired:
         process.kill()
-        said, errors = process.communicate()
-        raise AssertionError(f"it hangs: {said!r} {errors}") from None
+        output, errors = process.communicate()
+        raise AssertionError(f"it hangs: {output!r} {errors}") from None
 
 
 def test_a_process_ends_as_its_application_wants(server: StandaloneProcess) -> None:
     processes = {name: _start(server, name) for name in ENDS}
     wrong = {}
     for name, process in processes.items():
-        said, errors = _end(process)
+        output, errors = _end(process)
         _, status, expected, error = ENDS[name]
         fine = errors.count("Traceback") == 1 and error in errors if error else not errors
-        if (process.returncode, said.strip()) != (status, f"ready\n{expected}".strip()) or not fine:
-            wrong[name] = (process.returncode, said, errors)
+        if (process.returncode, output.strip()) != (status, f"ready\n{expected}".strip()) or not fine:
+            wrong[name] = (process.returncode, output, errors)
     assert not wrong, "\n".join(f"{name}: {found[0]} {found[1]!r}\n{found[2]}" for name, found in wrong.items())
 
 

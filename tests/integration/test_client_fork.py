@@ -55,13 +55,13 @@ def test_parent_and_child_go_on_after_a_fork(server: StandaloneProcess) -> None:
         ids: list[magnetar.MessageId | None] = []
         sent = 0
 
-        def told(result: magnetar.Result, message_id: magnetar.MessageId | None) -> None:
+        def on_sent(result: magnetar.Result, message_id: magnetar.MessageId | None) -> None:
             results.append(result)
             ids.append(message_id)
 
         for _ in range(ROUNDS):
             for _ in range(5_010):  # and an open batch
-                producer.send_async(b"x" * 100, told)
+                producer.send_async(b"x" * 100, on_sent)
                 sent += 1
             answers, their_end = context.Pipe(duplex=False)
             process = context.Process(target=_child, args=(client, producer, their_end))
@@ -71,7 +71,7 @@ def test_parent_and_child_go_on_after_a_fork(server: StandaloneProcess) -> None:
             assert answers.recv() == "fine"
             process.join(GENEROUS_S)
             assert process.exitcode == 0
-            producer.send_async(b"behind the fork", told)
+            producer.send_async(b"behind the fork", on_sent)
             sent += 1
         producer.flush()
         assert len(results) == sent
@@ -92,7 +92,7 @@ def test_a_send_that_another_thread_waits_for_survives_a_fork(server: Standalone
                 while not stop.is_set():
                     producer.send(b"%d" % sent[0])
                     sent[0] += 1
-            except Exception as error:  # noqa: BLE001 (told below)
+            except Exception as error:  # noqa: BLE001 (reported below)
                 errors.append(error)
 
         thread = threading.Thread(target=keep_sending)
@@ -185,9 +185,9 @@ def test_a_hundred_forks_under_load(server: StandaloneProcess) -> None:
     command = [sys.executable, "-W", "error", "-m", "tests.integration.forking_client", server.service_url, str(FORKS)]
     found = subprocess.run(command, capture_output=True, text=True, timeout=5 * GENEROUS_S, check=False)
     assert (found.returncode, found.stderr) == (0, ""), found
-    said = json.loads(found.stdout)
-    assert not said["wrong"]
-    assert said["read"] == said["sent"] > FORKS
+    result = json.loads(found.stdout)
+    assert not result["wrong"]
+    assert result["read"] == result["sent"] > FORKS
 
 
 def _worker(client: magnetar.Client, number: int) -> int:

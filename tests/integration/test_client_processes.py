@@ -58,8 +58,8 @@ producer.send_async(b"x", lambda result, message_id: print(result, flush=True))
 
 def test_process_exit_without_close_sends_pending_messages(server: StandaloneProcess) -> None:
     process = _run(_LEFT_OPEN, server.service_url)
-    said, errors = process.communicate(timeout=GENEROUS_S)
-    assert (process.returncode, said, errors) == (0, "Result.Ok\n", "")
+    output, errors = process.communicate(timeout=GENEROUS_S)
+    assert (process.returncode, output, errors) == (0, "Result.Ok\n", "")
 
 
 def test_persisted_messages_survive_kill_of_standalone(server: StandaloneProcess) -> None:
@@ -78,13 +78,15 @@ def test_persisted_messages_survive_kill_of_standalone(server: StandaloneProcess
             while not stop.is_set():
                 content = b"%d" % sent
 
-                def told(result: magnetar.Result, message_id: magnetar.MessageId | None, own: bytes = content) -> None:
+                def on_sent(
+                    result: magnetar.Result, message_id: magnetar.MessageId | None, own: bytes = content
+                ) -> None:
                     if message_id is None:
                         failed.append(result)
                     else:
                         receipted[own] = message_id
 
-                producer.send_async(content, told)
+                producer.send_async(content, on_sent)
                 sent += 1
                 if not sent % 50:
                     stop.wait(0.002)

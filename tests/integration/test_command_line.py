@@ -51,14 +51,14 @@ def values(magnetar_of: CommandLine, topic: str) -> list[str | None]:
 
 def test_arguments_are_published_and_received(magnetar_of: CommandLine, topic: str) -> None:
     full = f"persistent://public/default/{topic}"
-    said = magnetar_of.output_of("produce", topic, "hello", "wörld", "-k", "k", "-p", "unit=C", "-p", "x=y=z")
-    assert said == f"2 messages are persisted in {full}\n"
+    output = magnetar_of.output_of("produce", topic, "hello", "wörld", "-k", "k", "-p", "unit=C", "-p", "x=y=z")
+    assert output == f"2 messages are persisted in {full}\n"
     received = magnetar_of.json_of("consume", topic, "-s", "s", "--start", "earliest", "-n", "2")
     assert [one["value"] for one in received] == ["hello", "wörld"]
     for one in received:
         assert (one["topic"], one["key"], one["properties"]) == (full, "k", {"unit": "C", "x": "y=z"})
     assert magnetar_of.json_of("subscriptions", "stats", topic)[0]["backlog_messages"] == 0
-    # Also of those who have gone since.
+    # Also consumers that have closed since.
     assert magnetar_of.json_of("topics", "stats", topic)[0]["delivered"]["messages"] == 2
     again = magnetar_of.run("consume", topic, "-s", "s", "-n", "1", "--timeout", "0.2")
     assert again.exit_code == ExitCode.TOO_FEW
@@ -70,13 +70,13 @@ def test_produce_accepts_json_written_by_tail(magnetar_of: CommandLine, topic: s
     lines = [
         {"value": "text", "key": "k", "properties": {"a": "b"}, "event_time": "2026-01-31T12:00:00.500Z"},
         {"value_base64": "//8A", "key_base64": "/w=="},
-        {"value": None, "key": "gone"},
+        {"value": None, "key": "deleted"},
         {"value": "", "event_time": 1_700_000_000_000},
     ]
     magnetar_of.output_of("produce", topic, "--json", given="\n".join(map(json.dumps, lines)).encode())
-    told = magnetar_of.output_of("tail", topic, "--from", "earliest", "--no-follow", "--json")
+    tailed = magnetar_of.output_of("tail", topic, "--from", "earliest", "--no-follow", "--json")
     other = f"{topic}-copy"
-    magnetar_of.output_of("produce", other, "--json", given=told.encode())
+    magnetar_of.output_of("produce", other, "--json", given=tailed.encode())
     names = ("value", "value_base64", "key", "key_base64", "properties", "event_time")
     copies = [
         [{name: one[name] for name in names if name in one} for one in magnetar_of.json_of("topics", "peek", name)]
@@ -148,7 +148,7 @@ def wait_until_read(process: subprocess.Popen[bytes]) -> None:
 
 
 def ended(process: subprocess.Popen[bytes], code: ExitCode) -> tuple[str, str]:
-    """What it said besides, on either output."""
+    """The command's messages, on either output."""
     stdout, stderr = process.communicate(timeout=GENEROUS_S)
     assert process.returncode == code, (stdout, stderr)
     return stdout.decode(), stderr.decode()
@@ -173,10 +173,10 @@ def test_interrupted_produce_reports_number_of_persisted_messages(
     ) as busy:
         lines_of(busy, 3)
         busy.send_signal(number)
-        told = json.loads(ended(busy, code)[0].splitlines()[-1])
-    assert told["receipts"] >= 3
-    assert (told["unknown"], told["refused"]) == (0, {})
-    assert values(magnetar_of, topic) == ["one", "two"] + ["x"] * told["receipts"]
+        result = json.loads(ended(busy, code)[0].splitlines()[-1])
+    assert result["receipts"] >= 3
+    assert (result["unknown"], result["refused"]) == (0, {})
+    assert values(magnetar_of, topic) == ["one", "two"] + ["x"] * result["receipts"]
 
 
 def test_a_pipe_that_closes_loses_no_message(magnetar_of: CommandLine, topic: str) -> None:
@@ -221,10 +221,10 @@ def test_tail_shows_the_last_ones_and_follows(magnetar_of: CommandLine, topic: s
         "produce", topic, "--in", "lines", "--batch-messages", "7", given=b"".join(b"%d\n" % n for n in range(100))
     )
     for count in (1, 5, 30, 1000):
-        told = magnetar_of.json_of("tail", topic, "-n", str(count), "--no-follow")
-        assert len(told) == min(count, 100)
-        assert {one["value"] for one in told} <= {str(number) for number in range(100)}
-        assert [one["publish_time"] for one in told] == sorted(one["publish_time"] for one in told)
+        lines = magnetar_of.json_of("tail", topic, "-n", str(count), "--no-follow")
+        assert len(lines) == min(count, 100)
+        assert {one["value"] for one in lines} <= {str(number) for number in range(100)}
+        assert [one["publish_time"] for one in lines] == sorted(one["publish_time"] for one in lines)
     other = f"{topic}-other"
     magnetar_of.output_of("produce", other, "last")
     with magnetar_of.process("tail", topic, other, "-n", "1", "-c", "3", "--json") as following:
@@ -285,8 +285,8 @@ def test_perf_measures(magnetar_of: CommandLine, topic: str) -> None:
 def test_topics_complete(server: StandaloneProcess, magnetar_of: CommandLine, topic: str) -> None:
     def offered(words: str, **more: str) -> list[str]:
         """As bash asks: the last word is the one that is being typed."""
-        asked = {"_MAGNETAR_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-        return CommandLine(server.service_url, {**asked, **more}).output_of().split()
+        completion = {"_MAGNETAR_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        return CommandLine(server.service_url, {**completion, **more}).output_of().split()
 
     magnetar_of.output_of("topics", "create", f"{topic}-parted", "--partitions", "2")
     magnetar_of.output_of("subscriptions", "create", f"{topic}-parted", "billing")
@@ -303,7 +303,9 @@ def test_topics_complete(server: StandaloneProcess, magnetar_of: CommandLine, to
 def test_produce_resumes_or_reports_unknown_after_broker_outage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What had a receipt before the kill is there, what was sent meanwhile waits; where none comes, nobody knows."""
+    """Messages with a receipt before the kill are there, those sent in between wait; without a receipt they are
+    unknown.
+    """
     with StandaloneProcess(tmp_path / "data") as server:
         line = CommandLine(server.service_url)
         line.output_of("topics", "create", "t")
@@ -314,12 +316,12 @@ def test_produce_resumes_or_reports_unknown_after_broker_outage(
             through.stdin.flush()
             lines_of(through, 1)
             server.kill()
-            through.stdin.write(b"meanwhile\n")
+            through.stdin.write(b"in between\n")
             through.stdin.flush()
             server.start()
-            told = [json.loads(one) for one in ended(through, ExitCode.DONE)[0].splitlines()]
-        assert told[-1]["receipts"] == 2
-        assert list(dict.fromkeys(values(line, "t"))) == ["before", "meanwhile"]
+            lines = [json.loads(one) for one in ended(through, ExitCode.DONE)[0].splitlines()]
+        assert lines[-1]["receipts"] == 2
+        assert list(dict.fromkeys(values(line, "t"))) == ["before", "in between"]
         with line.process("produce", "t", "--ids", "--json", "--in", "lines", "--send-timeout-s", "1") as lost:
             assert lost.stdin is not None
             lost.stdin.write(b"known\n")
@@ -331,8 +333,8 @@ def test_produce_resumes_or_reports_unknown_after_broker_outage(
             # Its input goes on: it ends because what was sent has no receipt.
             assert lost.wait(GENEROUS_S) == ExitCode.UNKNOWN
             assert lost.stdout is not None
-            told = [json.loads(one) for one in lost.stdout.read().splitlines()]
-        assert (told[-1]["receipts"], told[-1]["unknown"]) == (1, 1)
+            lines = [json.loads(one) for one in lost.stdout.read().splitlines()]
+        assert (lines[-1]["receipts"], lines[-1]["unknown"]) == (1, 1)
         monkeypatch.setattr(service, "OPERATION_TIMEOUT_S", 0.5)
         server.start()
         with line.process("produce", "t", "--ids", "--in", "lines", "--send-timeout-s", "0") as impatient:

@@ -61,7 +61,7 @@ def test_lists_in_json_are_an_object_per_row(magnetar_of: CommandLine, topic: st
     assert namespaces == [f"tenant-{topic}/x", f"tenant-{topic}/y"]
 
 
-@pytest.mark.parametrize("options", [(), ("--from", "latest")], ids=["no place", "latest"])
+@pytest.mark.parametrize("options", [(), ("--from", "latest")], ids=["default", "latest"])
 def test_tail_begins_behind_the_last_message(magnetar_of: CommandLine, topic: str, options: tuple[str, ...]) -> None:
     magnetar_of.output_of("produce", topic, "old", "older")
     with magnetar_of.process("tail", topic, *options, "--json", "-c", "1") as tailing:

@@ -64,7 +64,7 @@ def test_acknowledgements_within_batches_survive_kill_9(magnetar_start_standalon
                 again = consumer.receive(LONG_MS)
                 got.add(again.data())
                 consumer.acknowledge(again)
-            # the last batch was on its way again before it was acknowledged, or was not
+            # the last batch was in flight again before it was acknowledged, or was not
             assert got - left <= {message.data() for message in messages[16:]}
         for consumer in consumers.values():
             consumer.close()

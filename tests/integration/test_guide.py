@@ -59,7 +59,7 @@ def test_every_block_declares_how_it_is_run() -> None:
 
 
 def test_every_document_of_a_folder_is_in_the_guide() -> None:
-    """Whoever adds one adds it to README.md, and here."""
+    """A new document must be added to README.md, and here."""
     readme = (PROJECT / "README.md").read_text()
     assert [name for name in DOCUMENTS[1:] if f"]({name})" not in readme] == []
     there = [
@@ -97,8 +97,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProce
 
 @pytest.fixture
 def interpreter(tmp_path_factory: pytest.TempPathFactory, server: StandaloneProcess) -> Iterator[Interpreter]:
-    """One for each document, as its reader would have: gRPC tells a loop that goes on of what came too late for one
-    that is closed, so an `asyncio.run` of one document would be heard of in the next. It must end in peace."""
+    """A Python process for each document, as its reader would have: gRPC reports to a running loop what came too late
+    for a closed one, so an `asyncio.run` of one document would get errors of another. It must end gracefully.
+    """
     with Interpreter(tmp_path_factory.mktemp("examples"), {"MAGNETAR_URL": server.service_url}) as process:
         yield process
         assert process.close() == 0
@@ -128,9 +129,13 @@ def test_make_run_is_the_tour_in_the_environment_that_there_is(tmp_path: Path) -
     (environment / "bin").mkdir(parents=True)
     (environment / ".can-run").touch()
     command = environment / "bin" / "magnetar"
-    command.write_text('#!/bin/sh\necho "asked: $*"\nexit ${STATUS:-0}\n')
+    command.write_text('#!/bin/sh\necho "arguments: $*"\nexit ${STATUS:-0}\n')
     command.chmod(0o755)
-    for status, once, asked in ((0, "1", "asked: tour --once"), (0, "", "asked: tour"), (1, "1", "asked: tour --once")):
+    for status, once, output in (
+        (0, "1", "arguments: tour --once"),
+        (0, "", "arguments: tour"),
+        (1, "1", "arguments: tour --once"),
+    ):
         # Below another make, as in `make test`, it would name the folder it enters.
         make = ["make", "--no-print-directory", "run", f"VENV={environment}", f"ONCE={once}"]
         ended = subprocess.run(
@@ -143,7 +148,7 @@ def test_make_run_is_the_tour_in_the_environment_that_there_is(tmp_path: Path) -
             check=False,
         )
         assert (ended.returncode != 0) == (status != 0), ended.stderr
-        assert ended.stdout.strip() == asked
+        assert ended.stdout.strip() == output
 
 
 def test_command_without_subcommand_lists_subcommands(tmp_path: Path) -> None:

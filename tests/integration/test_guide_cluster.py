@@ -26,7 +26,7 @@ _RUN = (
     "magnetar ledgers read",
     "magnetar cluster down",
 )
-# A ledger's number in the guide; here it is the one that was told.
+# A ledger's number in the guide; here it is the printed one.
 _SHOWN_NUMBER = "9"
 
 
@@ -50,7 +50,7 @@ def test_local_cluster_examples_in_guide_run(tmp_path: Path) -> None:
         find_java()
     except NoJava as error:
         pytest.skip(str(error))
-    said: dict[str, str] = {}
+    outputs: dict[str, str] = {}
     number, wipe = "", ""
     shell = Shell(tmp_path)
     folder = tmp_path / ".magnetar"
@@ -65,19 +65,19 @@ def test_local_cluster_examples_in_guide_run(tmp_path: Path) -> None:
                     if start == "magnetar cluster down":
                         wipe = line  # the page's last example needs it yet
                     elif start is not None:
-                        said[start] = shell.run(line.replace(f" {_SHOWN_NUMBER} ", f" {number} "), block)
+                        outputs[start] = shell.run(line.replace(f" {_SHOWN_NUMBER} ", f" {number} "), block)
                     if start == "magnetar ledgers write":
-                        (number,) = re.findall(r"ledger (\d+):", said[start])
+                        (number,) = re.findall(r"ledger (\d+):", outputs[start])
             assert interpreter.close() == 0
             assert interpreter.logged == ""
-        said["magnetar cluster down"] = shell.run(wipe, _shown()[-1])
+        outputs["magnetar cluster down"] = shell.run(wipe, _shown()[-1])
         assert not folder.exists()
     finally:
         with contextlib.suppress(NoCluster):
             LocalCluster(folder).down(wipe=True)
-    assert set(said) == set(_RUN)
-    assert said["magnetar cluster status"].splitlines()[-1].startswith("service URL: magnetar://127.0.0.1:")
-    assert "broker-2" in said["magnetar brokers list"]
-    assert "broker-" in said["magnetar bundles find"]
-    assert said["magnetar ledgers show"].count("holds 5000 of 5000") >= 2  # the third may be on its way
-    assert "5000 entries read" in said["magnetar ledgers read"]
+    assert set(outputs) == set(_RUN)
+    assert outputs["magnetar cluster status"].splitlines()[-1].startswith("service URL: magnetar://127.0.0.1:")
+    assert "broker-2" in outputs["magnetar brokers list"]
+    assert "broker-" in outputs["magnetar bundles find"]
+    assert outputs["magnetar ledgers show"].count("holds 5000 of 5000") >= 2  # the third may be in flight
+    assert "5000 entries read" in outputs["magnetar ledgers read"]

@@ -1,7 +1,7 @@
 """What README.md shows from its beginning to its end, and Spark's page of the guide: in one Spark session for both.
 
-It is run as the pages say: the environment's programs come first on the PATH, and nothing else tells Spark where its
-workers and the data source are. Where what is installed there is another checkout, these modules are named to Python.
+It is run as the pages say: the environment's programs come first on the PATH, and nothing else shows Spark where its
+workers and the data source are. If the installed modules are another checkout, Python gets the path of these.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProce
 
 
 def _is_installed() -> bool:
-    """This checkout, so that its modules are found without being told where they are."""
+    """This checkout, so that its modules are found without a path."""
     paths = [
         line for file in Path(sysconfig.get_path("purelib")).glob("*.pth") for line in file.read_text().splitlines()
     ]

@@ -19,7 +19,7 @@ _PAGE = "deploy/testing.md"
 
 
 def _check_installed() -> None:
-    """Fail, and tell what to do, where this environment's installation of Magnetar is older than the plugin."""
+    """Fail with instructions if this environment's installation of Magnetar is older than the plugin."""
     plugins = {plugin.name: plugin.value for plugin in importlib.metadata.entry_points(group="pytest11")}
     if plugins.get("magnetar") != "magnetar_testing.pytest_plugin":
         pytest.fail("pytest finds no plugin of Magnetar: install this checkout again, `pip install -e '.[dev]'`")

@@ -53,9 +53,9 @@ def reason(cluster: LocalCluster, name: str) -> str:
     return next(part.reason for part in cluster.status().parts if part.name == name)
 
 
-def told_to_end(cluster: LocalCluster, name: str) -> float:
-    found = re.findall(r"told to end at (\S+)", cluster.log(name).read_text())
-    assert found, f"{name} was not told"
+def terminated_at(cluster: LocalCluster, name: str) -> float:
+    found = re.findall(r"got SIGTERM at (\S+)", cluster.log(name).read_text())
+    assert found, f"{name} got no SIGTERM"
     return float(found[-1])
 
 
@@ -108,9 +108,9 @@ def test_every_act_on_a_broker(cluster: LocalCluster) -> None:
 def test_brokers_and_bookies_are_set_apart(cluster: LocalCluster) -> None:
     cluster.up(settings={"garbage_interval_seconds": 7}, broker_settings={"max_topics_per_namespace": 9})
     added = cluster.add_broker("other", environment={"STAND_IN_WORD": "x"}, max_topics_per_namespace=10)
-    _, told = added.ask("/status")
-    assert told["environment"]["STAND_IN_WORD"] == "x"
-    settings = told["settings"]
+    _, status = added.ask("/status")
+    assert status["environment"]["STAND_IN_WORD"] == "x"
+    settings = status["settings"]
     assert (settings["broker_id"], settings["cluster_name"], settings["max_topics_per_namespace"]) == ("other", "c", 10)
     assert settings["listen_addresses"] == [added.address]
     assert settings["pulsar_listen_addresses"] == [added.pulsar_address]
@@ -118,13 +118,13 @@ def test_brokers_and_bookies_are_set_apart(cluster: LocalCluster) -> None:
     assert "garbage_interval_seconds" not in settings
     added.set(environment={}, advertised_listeners="internal:magnetar://127.0.0.1:0,out:magnetar://h:7")
     added.restart()
-    _, told = added.ask("/status")
-    assert told["settings"]["advertised_listeners"] == ["internal:magnetar://127.0.0.1:0", "out:magnetar://h:7"]
-    assert "STAND_IN_WORD" not in told["environment"]
+    _, status = added.ask("/status")
+    assert status["settings"]["advertised_listeners"] == ["internal:magnetar://127.0.0.1:0", "out:magnetar://h:7"]
+    assert "STAND_IN_WORD" not in status["environment"]
     cluster.bookie("bookie-1").restart()
-    _, told = cluster.bookie("bookie-1").ask("/status")
-    assert told["settings"]["garbage_interval_seconds"] == 7
-    assert "cluster_name" not in told["settings"]
+    _, status = cluster.bookie("bookie-1").ask("/status")
+    assert status["settings"]["garbage_interval_seconds"] == 7
+    assert "cluster_name" not in status["settings"]
 
 
 def test_invalid_settings_are_refused_before_start(cluster: LocalCluster) -> None:
@@ -178,8 +178,8 @@ def test_down_ends_brokers_first(cluster: LocalCluster, monkeypatch: pytest.Monk
     cluster.pause("bookie-1")
     cluster.down()
     assert set(states(cluster).values()) == {"stopped"}
-    last = max(told_to_end(cluster, name) for name in ("broker-1", "broker-2"))
-    assert last < told_to_end(cluster, "bookie-1")
+    last = max(terminated_at(cluster, name) for name in ("broker-1", "broker-2"))
+    assert last < terminated_at(cluster, "bookie-1")
     cluster.up()
     assert cluster.status().well
     cluster.down(wipe=True, force=True)
@@ -191,11 +191,11 @@ def test_broker_that_is_not_ready_is_reported_after_timeout(cluster: LocalCluste
     broker.set(environment={"STAND_IN_NEVER_READY": "1", "STAND_IN_SESSION": "suspended"})
     with pytest.raises(NotStarted, match=r"broker-2 is not ready in time"):
         cluster.restart("broker-2", timeout_s=0.5)
-    run(until(lambda: states(cluster)["broker-2"] == "no session", "it says so"))
+    run(until(lambda: states(cluster)["broker-2"] == "no session", "it reports so"))
     broker.set(environment={"STAND_IN_NEVER_READY": "1"})
     with pytest.raises(NotStarted, match=r"broker-2 is not ready in time"):
         cluster.restart("broker-2", timeout_s=0.5)
-    run(until(lambda: "not ready" in reason(cluster, "broker-2"), "it says so"))
+    run(until(lambda: "not ready" in reason(cluster, "broker-2"), "it reports so"))
     assert states(cluster)["broker-2"] == "unhealthy"
     broker.set(environment={"STAND_IN_ENDS": "1"})
     with pytest.raises(NotStarted, match=r"broker-2 has ended[^$]*it ends before it is ready"):
@@ -240,10 +240,10 @@ def test_the_commands(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) ->
     assert shown.exit_code == 0, shown.output
     assert f"service URL: {cluster.service_url}" in shown.stdout
     assert f"for Pulsar's clients: {cluster.pulsar_url}" in shown.stdout
-    said = json.loads(magnetar("status", "--json").stdout)
-    broker = next(part for part in said["parts"] if part["name"] == "broker-1")
+    status = json.loads(magnetar("status", "--json").stdout)
+    broker = next(part for part in status["parts"] if part["name"] == "broker-1")
     assert (broker["kind"], broker["topics"], broker["bundles"], broker["state"]) == ("broker", 5, 2, "running")
-    assert (said["service_url"], said["pulsar_url"]) == (cluster.service_url, cluster.pulsar_url)
+    assert (status["service_url"], status["pulsar_url"]) == (cluster.service_url, cluster.pulsar_url)
     assert cluster.pulsar_url.startswith(f"pulsar://{broker['pulsar']},127.0.0.1:")
     assert magnetar("kill", "broker-1").exit_code == 0
     assert magnetar("status").exit_code == 1
@@ -255,8 +255,8 @@ def test_the_commands(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) ->
     assert "broker-1" in cluster.broker_names()
     refused = magnetar("add", "--broker", "bookie-7")
     assert (refused.exit_code, "begin with bookie" in refused.stderr) == (1, True)
-    told = magnetar("set", "broker-1", "max_topics_per_namespace=7", "cluster_name=d")
-    assert "`magnetar cluster restart broker-1` makes it effective" in told.stdout
+    changed = magnetar("set", "broker-1", "max_topics_per_namespace=7", "cluster_name=d")
+    assert "`magnetar cluster restart broker-1` makes it effective" in changed.stdout
     assert magnetar("restart", "broker-1").exit_code == 0
     settings = cluster.broker("broker-1").ask("/status")[1]["settings"]
     assert (settings["max_topics_per_namespace"], settings["cluster_name"]) == (7, "d")

@@ -70,8 +70,8 @@ def states(cluster: LocalCluster) -> dict[str, str]:
     return {part.name: part.state for part in cluster.status().parts}
 
 
-def gone(process: int) -> bool:
-    """Whether it has ended; a zombie has, whoever is to take it away."""
+def has_ended(process: int) -> bool:
+    """Whether it has ended; a zombie has, whichever process is to reap it."""
     try:
         return psutil.Process(process).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -93,7 +93,9 @@ def test_up_creates_requested_bookies_and_starts_only_those_down(three: LocalClu
     assert len(three.names()) == 4
     assert pid(three, "bookie-1") != before["bookie-1"][0]
     assert pid(three, "bookie-2") == before["bookie-2"][0]
-    assert {name: three.bookie(name).address for name in before} == {name: kept for name, (_, kept) in before.items()}
+    assert {name: three.bookie(name).address for name in before} == {
+        name: address for name, (_, address) in before.items()
+    }
 
 
 def test_bookie_receives_its_own_settings_and_not_the_launchers(
@@ -101,19 +103,19 @@ def test_bookie_receives_its_own_settings_and_not_the_launchers(
 ) -> None:
     monkeypatch.setenv("MAGNETAR_BOOKIE_ID", "everybody")
     bookie = three.add("extra", environment={"STAND_IN_WORD": "x"}, garbage_interval_seconds=7)
-    _, told = bookie.ask("/status")
-    assert told["environment"]["STAND_IN_WORD"] == "x"
-    assert "MAGNETAR_BOOKIE_ID" not in told["environment"]
-    settings = told["settings"]
+    _, status = bookie.ask("/status")
+    assert status["environment"]["STAND_IN_WORD"] == "x"
+    assert "MAGNETAR_BOOKIE_ID" not in status["environment"]
+    settings = status["settings"]
     assert settings["bookie_id"] == "extra"
     assert settings["garbage_interval_seconds"] == 7
     assert settings["listen_address"] == bookie.address
     assert settings["metadata"] == three.metadata
     bookie.set(environment={}, garbage_interval_seconds=8.5)
     bookie.restart()
-    _, told = bookie.ask("/status")
-    assert "STAND_IN_WORD" not in told["environment"]
-    assert told["settings"]["garbage_interval_seconds"] == 8.5
+    _, status = bookie.ask("/status")
+    assert "STAND_IN_WORD" not in status["environment"]
+    assert status["settings"]["garbage_interval_seconds"] == 8.5
 
 
 def test_invalid_settings_are_refused_before_start(three: LocalCluster) -> None:
@@ -176,7 +178,7 @@ def test_down_ends_all_the_paused_and_the_deaf_too(cluster: LocalCluster) -> Non
     pids = [pid(cluster, name) for name in cluster.names()]
     cluster.pause("bookie-1")
     cluster.down(timeout_s=0.5)
-    assert all(gone(one) for one in pids)
+    assert all(has_ended(one) for one in pids)
     assert set(states(cluster).values()) == {"stopped"}
 
 
@@ -213,7 +215,7 @@ def test_process_with_unrecorded_start_is_found(three: LocalCluster) -> None:
     three.up()
     assert pid(three, "bookie-2") == forgotten
     three.down()
-    assert gone(forgotten)
+    assert has_ended(forgotten)
 
 
 def test_two_commands_at_once_take_turns(three: LocalCluster) -> None:
@@ -249,7 +251,7 @@ def test_failed_up_reports_cause_and_can_be_retried(three: LocalCluster) -> None
     assert states(three)["bookie-3"] == "starting"
     pids = [pid(three, name) for name in three.names()]
     three.down()
-    assert all(gone(one) for one in pids)
+    assert all(has_ended(one) for one in pids)
 
 
 def test_start_failure_shows_cause_first_and_only_latest_run(three: LocalCluster) -> None:
@@ -296,14 +298,14 @@ def test_forced_wipe_works_without_external_zookeeper(
 
 
 def test_up_reports_progress_while_waiting(tmp_path: Path) -> None:
-    told: list[str] = []
-    with LocalCluster(tmp_path, die_with_parent=True, bookie_command=_STAND_IN, on_progress=told.append) as cluster:
+    progress: list[str] = []
+    with LocalCluster(tmp_path, die_with_parent=True, bookie_command=_STAND_IN, on_progress=progress.append) as cluster:
         cluster.up(1, zookeeper=_NO_ZOOKEEPER)
-    assert told[0].startswith("bookie-1: ")
+    assert progress[0].startswith("bookie-1: ")
 
 
 def test_port_taken_before_first_start_is_replaced(three: LocalCluster) -> None:
-    """A port that was in use once is kept, and that somebody has it is an error."""
+    """A port that was in use once stays the same, and it is an error if another process has it."""
     state = load(three.folder)
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         taken = somebody.getsockname()[1]
@@ -346,13 +348,13 @@ def test_processes_die_with_a_test_and_outlive_a_command(tmp_path: Path, bound: 
         parent.kill()
         parent.wait()
         if bound:
-            run(until(lambda: gone(started), "the bookie has died with the one who started it"))
+            run(until(lambda: has_ended(started), "the bookie has died with the one who started it"))
             assert states(cluster) == {"bookie-1": "dead"}
         else:
             assert pid(cluster, "bookie-1") == started
             assert os.getsid(started) == started  # a terminal's Ctrl-C does not reach it
             cluster.down()
-            assert gone(started)
+            assert has_ended(started)
 
 
 def test_a_state_that_is_not_ours_is_not_guessed_at(three: LocalCluster) -> None:

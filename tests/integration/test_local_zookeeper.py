@@ -49,20 +49,20 @@ def test_servers_die_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         server = int(parent.stdout.readline())
         assert _runs(server)
         parent.kill()
-    run(until(lambda: not _runs(server), "the server is gone"))
+    run(until(lambda: not _runs(server), "the server has ended"))
 
 
 def test_data_survives_a_kill(tmp_path: Path) -> None:
     async def put_and_kill(zookeeper: LocalZooKeeper) -> None:
         async with await open_zookeeper(zookeeper.hosts, SystemClock()) as store:
-            await store.put("/kept", b"x", ABSENT)
+            await store.put("/stored", b"x", ABSENT)
             await asyncio.to_thread(zookeeper.servers[0].kill)
             zookeeper.servers[0].start()
             await asyncio.to_thread(zookeeper.wait_ready)
 
             async def back() -> bool:
                 with contextlib.suppress(Unavailable):
-                    return await store.get("/kept") is not None
+                    return await store.get("/stored") is not None
                 return False
 
             await until(back, "the node is read again")
@@ -74,7 +74,7 @@ def test_data_survives_a_kill(tmp_path: Path) -> None:
 
 
 def _runs(process: int) -> bool:
-    """Whether it is there, and no zombie that nobody has asked after."""
+    """Whether it runs, and is no zombie that was not reaped."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

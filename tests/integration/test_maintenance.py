@@ -52,7 +52,7 @@ def command(cluster: LocalCluster, *arguments: str) -> Result:
     return CliRunner().invoke(app, [*arguments, "--folder", str(cluster.folder)])
 
 
-def told(cluster: LocalCluster, *arguments: str) -> list[dict[str, Any]]:
+def json_of(cluster: LocalCluster, *arguments: str) -> list[dict[str, Any]]:
     """Return the objects that the command prints with --json, one a line."""
     objects = [json.loads(line) for line in magnetar(cluster, *arguments, "--json").splitlines()]
     assert all(isinstance(one, dict) for one in objects), (arguments, objects)
@@ -65,9 +65,9 @@ def written(cluster: LocalCluster, *options: str) -> int:
 
 
 def holders(cluster: LocalCluster, ledger_id: int) -> dict[str, tuple[int, int]]:
-    """Bookie: how many entries it holds whole, and of how many; asked of the bookies themselves."""
+    """By bookie: the number of entries that it holds whole, and of all, by a check of the bookies themselves."""
     held: dict[str, tuple[int, int]] = {}
-    (ledger,) = told(cluster, "ledgers", "show", str(ledger_id), "--check")
+    (ledger,) = json_of(cluster, "ledgers", "show", str(ledger_id), "--check")
     for one in ledger["replicas"]:
         has, of = held.get(one["bookie_id"], (0, 0))
         held[one["bookie_id"]] = (has + one["holds"], of + one["of"])
@@ -81,13 +81,13 @@ def whole(cluster: LocalCluster, ledger_id: int, entries: int) -> bool:
 
 
 def standings(cluster: LocalCluster) -> dict[str, str]:
-    return {one["bookie_id"]: one["standing"] for one in told(cluster, "bookies", "list")}
+    return {one["bookie_id"]: one["standing"] for one in json_of(cluster, "bookies", "list")}
 
 
 def test_written_ledger_is_listed_and_read_back(cluster: LocalCluster) -> None:
     ledger_id = written(cluster, "--entries", "500", "--size", "100")
     assert "500 entries read, all as they were written" in magnetar(cluster, "ledgers", "read", str(ledger_id))
-    (ledger,) = [one for one in told(cluster, "ledgers", "list") if one["ledger_id"] == ledger_id]
+    (ledger,) = [one for one in json_of(cluster, "ledgers", "list") if one["ledger_id"] == ledger_id]
     assert (ledger["state"], ledger["last_entry_id"], ledger["missing"]) == ("closed", 499, [])
     assert "master_key" not in ledger
     eventually(partial(whole, cluster, ledger_id, 500), "three replicas are there")
@@ -100,18 +100,18 @@ def test_written_ledger_is_listed_and_read_back(cluster: LocalCluster) -> None:
 def test_read_only_bookie_gets_no_new_ledger(cluster: LocalCluster) -> None:
     """STO-2: set read-only, a bookie gets no new ledger, and serves what it has; taken back, it does."""
     assert "read-only" in magnetar(cluster, "bookies", "read-only", "bookie-1", "on")
-    eventually(lambda: standings(cluster)["bookie-1"] == "read-only", "others are told that it is read-only")
+    eventually(lambda: standings(cluster)["bookie-1"] == "read-only", "others see that it is read-only")
     assert {part.name: part.state for part in cluster.status().parts}["bookie-1"] == "read-only"
     for _ in range(5):
         assert "bookie-1" not in holders(cluster, written(cluster, "--entries", "1"))
     assert magnetar(cluster, "bookies", "read-only", "bookie-1", "off") == "bookie-1 accepts entries\n"
-    eventually(lambda: standings(cluster)["bookie-1"] == "writable", "others are told that it takes entries")
+    eventually(lambda: standings(cluster)["bookie-1"] == "writable", "others see that it takes entries")
 
 
 def test_decommission_of_required_bookie_needs_force_and_can_be_cancelled(cluster: LocalCluster) -> None:
     """With too few others left a decommission is refused; forced it waits, and is taken back."""
     magnetar(cluster, "bookies", "read-only", "bookie-4", "on")
-    eventually(lambda: standings(cluster)["bookie-4"] == "read-only", "others are told that it is read-only")
+    eventually(lambda: standings(cluster)["bookie-4"] == "read-only", "others see that it is read-only")
     assert sorted(holders(cluster, written(cluster, "--entries", "10"))) == ["bookie-1", "bookie-2", "bookie-3"]
     for arguments in (("bookies", "decommission", "bookie-1"), ("cluster", "remove", "bookie-1")):
         refused = command(cluster, *arguments)
@@ -124,10 +124,10 @@ def test_decommission_of_required_bookie_needs_force_and_can_be_cancelled(cluste
     assert standings(cluster)["bookie-1"] == "leaving"
     assert magnetar(cluster, "bookies", "decommission", "bookie-1", "--cancel").startswith("bookie-1 stays")
     eventually(lambda: state_of(cluster, "bookie-1") == "running", "it takes entries again")
-    eventually(lambda: standings(cluster)["bookie-1"] == "writable", "others are told that")
+    eventually(lambda: standings(cluster)["bookie-1"] == "writable", "others see that")
     assert command(cluster, "bookies", "decommission", "bookie-1", "--cancel").exit_code == 1
     magnetar(cluster, "bookies", "read-only", "bookie-4", "off")
-    eventually(lambda: standings(cluster)["bookie-4"] == "writable", "others are told that it takes entries")
+    eventually(lambda: standings(cluster)["bookie-4"] == "writable", "others see that it takes entries")
 
 
 def state_of(cluster: LocalCluster, name: str) -> str:
@@ -135,9 +135,9 @@ def state_of(cluster: LocalCluster, name: str) -> str:
 
 
 def test_empty_ledger_is_listed_with_zero_entries(cluster: LocalCluster) -> None:
-    said = magnetar(cluster, "ledgers", "write", "--entries", "0")
-    ledger_id = said.split()[1].rstrip(":")
-    assert said == f"ledger {ledger_id}: 0 entries of 1024 bytes written\n"
+    output = magnetar(cluster, "ledgers", "write", "--entries", "0")
+    ledger_id = output.split()[1].rstrip(":")
+    assert output == f"ledger {ledger_id}: 0 entries of 1024 bytes written\n"
     lines = magnetar(cluster, "ledgers", "list").splitlines()
     assert f"ledger {ledger_id}: closed, 3/3/2, 0 entries of 0 bytes" in lines
     assert magnetar(cluster, "ledgers", "read", ledger_id).endswith(" 0 entries read, all as they were written\n")
@@ -145,15 +145,15 @@ def test_empty_ledger_is_listed_with_zero_entries(cluster: LocalCluster) -> None
 
 def test_a_ledger_that_nobody_claims_is_swept(cluster: LocalCluster) -> None:
     """CHK-58: one without an owner is found by its intent and deleted, and the one with an owner is not."""
-    kept = written(cluster, "--entries", "10")
+    retained = written(cluster, "--entries", "10")
     orphan = written(cluster, "--entries", "10", "--orphan")
     lines = magnetar(cluster, "ledgers", "orphans", "--watch").splitlines()
     assert lines[-1] == "every ledger has an owner"
-    assert not any(f"ledger {kept}," in line for line in lines)
-    gone = command(cluster, "ledgers", "read", str(orphan))
-    assert gone.exit_code == 1
-    assert str(orphan) in gone.stderr
-    assert "10 entries read" in magnetar(cluster, "ledgers", "read", str(kept))
+    assert not any(f"ledger {retained}," in line for line in lines)
+    deleted = command(cluster, "ledgers", "read", str(orphan))
+    assert deleted.exit_code == 1
+    assert str(orphan) in deleted.stderr
+    assert "10 entries read" in magnetar(cluster, "ledgers", "read", str(retained))
     eventually(lambda: not lists(cluster, orphan), "its bookies have dropped it, and the last of them its node")
 
 
@@ -165,7 +165,7 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
 
 
 def lists(cluster: LocalCluster, ledger_id: int) -> bool:
-    return any(one["ledger_id"] == ledger_id for one in told(cluster, "ledgers", "list"))
+    return any(one["ledger_id"] == ledger_id for one in json_of(cluster, "ledgers", "list"))
 
 
 def test_auto_recovery_rereplicates_ledgers_of_killed_bookie(cluster: LocalCluster) -> None:
@@ -197,7 +197,7 @@ def test_auto_recovery_rereplicates_ledgers_of_killed_bookie(cluster: LocalClust
 
 
 def test_a_bookie_is_decommissioned_under_load(cluster: LocalCluster) -> None:
-    """STO-2: emptied while a writer goes on, then struck off; what it stored lies on others, and nothing was lost."""
+    """STO-2: emptied while a writer goes on, then decommissioned; its entries are on others, and nothing was lost."""
     old = written(cluster, "--entries", "1000")
     leaver = next(iter(holders(cluster, old)))
 
@@ -260,7 +260,7 @@ def test_user_errors_are_reported_in_one_line(cluster: LocalCluster) -> None:
 
 def test_a_ledger_is_deleted_when_it_was_confirmed(cluster: LocalCluster) -> None:
     ledger_id = written(cluster, "--entries", "10")
-    assert command(cluster, "ledgers", "delete", str(ledger_id)).exit_code == 1  # nobody said yes
+    assert command(cluster, "ledgers", "delete", str(ledger_id)).exit_code == 1  # without a confirmation
     assert lists(cluster, ledger_id)
     magnetar(cluster, "ledgers", "delete", str(ledger_id), "--yes")
     eventually(lambda: not lists(cluster, ledger_id), "its bookies have dropped it")

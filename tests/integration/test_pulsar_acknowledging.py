@@ -92,7 +92,7 @@ def test_everything_up_to_a_message_is_acknowledged(
 
 
 def test_acknowledgements_just_before_close_take_effect(client: pulsar.Client) -> None:
-    """WIRE-1, CON-3: thousands, one by one and out of order, by ids that were kept as bytes, too."""
+    """WIRE-1, CON-3: thousands, one by one and out of order, also by ids that were stored as bytes."""
     name = topic("many")
     send_batches(client, name, *[50] * 40)
     consumer = client.subscribe(name, "s", ConsumerType.Shared, receiver_queue_size=5_000, **EARLIEST)
@@ -151,7 +151,7 @@ def test_unacknowledged_messages_of_nacked_batch_are_redelivered(client: pulsar.
 def test_all_unacknowledged_messages_are_redelivered_on_request(
     client: pulsar.Client, kind: ConsumerType, queue: int
 ) -> None:
-    """WIRE-1, CON-5: in order, and as often as it is asked; permits are not used up by it."""
+    """WIRE-1, CON-5: in order, and at each request; permits are not used up by it."""
     name = topic("again")
     send_batches(client, name, 4, 1, 5)
     consumer = client.subscribe(name, "s", kind, receiver_queue_size=queue, **EARLIEST)
@@ -162,7 +162,7 @@ def test_all_unacknowledged_messages_are_redelivered_on_request(
     for _ in range(5):
         consumer.redeliver_unacknowledged_messages()
         found.append(payloads(consumer, 5))
-        while found[0][0] < b"5":  # it was still on its way, being acknowledged
+        while found[0][0] < b"5":  # it was still in flight, being acknowledged
             found[0] = [*found[0][1:], consumer.receive(LONG_MS).data()]
     assert found == [numbers(*range(5, 10))] * 5
     consumer.close()
@@ -184,7 +184,7 @@ def test_nack_redelivers_all_unacknowledged_to_single_active_consumer(
 
 
 def test_dead_letters_go_to_their_topic(client: pulsar.Client) -> None:
-    """WIRE-1, CON-10: after so many redeliveries, into a topic whose first subscription is made with it."""
+    """WIRE-1, CON-10: after the maximum of redeliveries, into a topic whose first subscription is created with it."""
     name, dead = topic("work"), topic("dead")
     policy = ConsumerDeadLetterPolicy(2, dead, "undertaker")
     consumer = client.subscribe(name, "s", ConsumerType.Shared, dead_letter_policy=policy, **SOON)
@@ -225,7 +225,7 @@ def test_seeking_by_id(client: pulsar.Client) -> None:
 
 
 def test_seeking_with_the_message_itself(client: pulsar.Client) -> None:
-    """WIRE-1, SUB-9: a consumer may ask for the place itself to be among what comes."""
+    """WIRE-1, SUB-9: a consumer may request that the message at the position itself is delivered, too."""
     name = topic("seek-inclusive")
     send_batches(client, name, 1, 4, 1)
     consumer = client.subscribe(name, "s", start_message_id_inclusive=True, **EARLIEST)

@@ -52,15 +52,15 @@ async def send(producer: Producer, *which: int) -> list[pulsar.MessageId]:
 
 @pytest.mark.parametrize("options", [{}, {"compression_type": CompressionType.ZSTD}, {"batching_enabled": False}])
 async def test_messages_are_sent_and_received_in_order(server: StockServer, options: dict[str, Any]) -> None:
-    """WIRE-1, PRD-1, CON-2: many at once, with all that they can say, told in their order."""
+    """WIRE-1, PRD-1, CON-2: many at once, with all fields, acknowledged in their order."""
     async with client_of(server) as client:
         name = topic("async")
         producer = await client.create_producer(name, producer_name="p", properties={"a": "b"}, **options)
         assert (producer.topic(), producer.producer_name()) == (name, "p")
         ids = await send(producer, *range(100))
         assert ids == sorted(ids)
-        said = {"properties": {"x": "y"}, "partition_key": "k", "ordering_key": "o", "event_timestamp": 7}
-        await producer.send(b"full", **said)
+        fields = {"properties": {"x": "y"}, "partition_key": "k", "ordering_key": "o", "event_timestamp": 7}
+        await producer.send(b"full", **fields)
         assert producer.last_sequence_id() == 100
         consumer = await client.subscribe(name, "s", consumer_name="c", **EARLIEST)
         assert (consumer.subscription_name(), consumer.consumer_name()) == ("s", "c")
@@ -102,8 +102,8 @@ async def test_acknowledging(server: StockServer) -> None:
         ordered = await client.subscribe(name, "s")
         assert [message.data() for message in await receive(ordered, 1)] == numbers(5)
         await ordered.unsubscribe()
-        begun_anew = await client.subscribe(name, "s")
-        await nothing_more(begun_anew)
+        reopened = await client.subscribe(name, "s")
+        await nothing_more(reopened)
 
 
 async def test_seeking_and_reading(server: StockServer) -> None:
@@ -117,11 +117,11 @@ async def test_seeking_and_reading(server: StockServer) -> None:
         reader: Reader = await client.create_reader(name, MessageId.earliest, reader_name="r")
         assert (reader.topic(), reader.is_connected()) == (name, True)
         for target, first in ((messages[2].message_id(), 3), (1, 0)):
-            kept = target if isinstance(target, int) else MessageId.wrap(target)
-            await consumer.seek(kept)
+            opened = target if isinstance(target, int) else MessageId.wrap(target)
+            await consumer.seek(opened)
             again = await receive(consumer, 5 - first)
             assert [message.data() for message in again] == numbers(*range(first, 5))
-            await reader.seek(kept)
+            await reader.seek(opened)
             found = []
             while await reader.has_message_available():
                 found.append((await within(reader.read_next(), "a message")).data())
@@ -153,14 +153,14 @@ async def test_busy_and_closed_errors_raise_their_result_codes(server: StockServ
     """WIRE-1: with the library's own results."""
     async with client_of(server) as client:
         name = topic("async-refused")
-        kept = await client.create_producer(name, producer_name="p"), await client.subscribe(name, "s")
+        opened = await client.create_producer(name, producer_name="p"), await client.subscribe(name, "s")
         with pytest.raises(PulsarException) as taken:
             await client.create_producer(name, producer_name="p")
         assert taken.value.error() == pulsar.Result.ProducerBusy
         with pytest.raises(PulsarException) as busy:
             await client.subscribe(name, "s")
         assert busy.value.error() == pulsar.Result.ConsumerBusy
-        assert all(one.topic() == name for one in kept)
+        assert all(one.topic() == name for one in opened)
         waiting = await client.subscribe(name, "other")
         receiving = asyncio.create_task(waiting.receive())
         await waiting.close()

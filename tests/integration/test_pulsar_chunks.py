@@ -75,7 +75,7 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 def large(number: int, chunks: int) -> bytes:
-    """That takes so many, compressed or not."""
+    """A message of this many chunks, compressed or not."""
     return b"%d " % number + random.Random(number).randbytes(MAX_MESSAGE_BYTES * (chunks - 1) + 9_000)
 
 
@@ -147,7 +147,7 @@ def test_interleaved_messages_in_chunks(
     ]
     sent = send_interleaved(server, topic, 40)
     found: dict[int, bytes] = {}
-    places: list[tuple[int, int]] = []
+    entry_pairs: list[tuple[int, int]] = []
     by = [0] * len(consumers)
     while len(found) < len(sent):
         for at, consumer in enumerate(consumers):
@@ -158,11 +158,11 @@ def test_interleaved_messages_in_chunks(
             assert number_of(message) not in found
             assert message.properties() == {"n": message.partition_key()} == {"n": str(number_of(message))}
             found[number_of(message)] = message.data()
-            places.append(entries_of(message))
+            entry_pairs.append(entries_of(message))
             by[at] += 1
             consumer.acknowledge(message)
     assert found == sent
-    assert any(a < c < b < d for a, b in places for c, d in places), "no two messages were mixed"
+    assert any(a < c < b < d for a, b in entry_pairs for c, d in entry_pairs), "no two messages were mixed"
     assert (kind != "Shared") or all(by), "one consumer got everything"
     for consumer in consumers:
         consumer.close()
@@ -197,7 +197,9 @@ def test_unacked_chunked_messages_are_redelivered_to_next_consumer(
 
 
 def test_the_id_of_a_message_in_chunks(stock: pulsar.Client, native: magnetar.Client, topic: str) -> None:
-    """WIRE-1, MSG-3: readers and seeks begin with its first chunk or behind its last one, whoever says where"""
+    """WIRE-1, MSG-3: readers and seeks begin with its first chunk or behind its last one, on the client's or broker's
+    side
+    """
     producer = stock.create_producer(topic, chunking_enabled=True)
     stock.subscribe(topic, "s").close()
     contents = [large(number, 4) for number in range(3)]

@@ -1,4 +1,4 @@
-"""What a whole client of pulsar-client is told: credentials, keys, other addresses; on a real standalone.
+"""Options of a whole pulsar-client: credentials, keys, other addresses; on a real standalone.
 
 With MAGNETAR_TEST_PULSAR_URL the same runs on another server (tests/stock_clients.py).
 """
@@ -79,7 +79,7 @@ def test_lookup_returns_the_address_the_client_connected_to(tmp_path: Path) -> N
 
 
 def looked_up(url: str) -> str:
-    """Where a topic is said to be, at this address."""
+    """The address in the answer to a lookup at this address."""
     host, _, port = url.removeprefix("pulsar://").rpartition(":")
     connect = CommandConnect(client_version="test", protocol_version=21)
     lookup = CommandLookupTopic(topic="t", request_id=1)
@@ -90,9 +90,9 @@ def looked_up(url: str) -> str:
         while True:
             reader.feed(connection.recv(65_536))
             while (parts := reader.next_frame()) is not None:
-                told = BaseCommand.FromString(parts[0])
-                if told.type == BaseCommand.LOOKUP_RESPONSE:
-                    return told.lookup_topic_response.broker_service_url
+                command = BaseCommand.FromString(parts[0])
+                if command.type == BaseCommand.LOOKUP_RESPONSE:
+                    return command.lookup_topic_response.broker_service_url
 
 
 def test_clients_of_many_threads_and_connections(server: StockServer) -> None:

@@ -1,4 +1,4 @@
-"""Stock Pulsar clients on a cluster of real processes: they find who serves a topic, and follow it wherever it goes."""
+"""Stock Pulsar clients on a cluster of real processes: they find the owner of a topic, and follow it when it moves."""
 
 from __future__ import annotations
 
@@ -62,21 +62,21 @@ class Traffic:
             topic, block_if_queue_full=True, batching_max_publish_delay_ms=1, send_timeout_millis=_LONG_MS
         )
         self._sent = 0
-        # What sends came to, in the order in which they were told.
-        self._told: list[tuple[int, pulsar.Result]] = []
+        # The results of sends, in the order of the callbacks.
+        self._results: list[tuple[int, pulsar.Result]] = []
 
     def send(self, messages: int) -> None:
         """Without waiting for receipts."""
         for number in range(self._sent, self._sent + messages):
-            self.producer.send_async(b"%d" % number, lambda result, _, number=number: self._tell(number, result))
+            self.producer.send_async(b"%d" % number, lambda result, _, number=number: self._on_sent(number, result))
         self._sent += messages
 
-    def _tell(self, number: int, result: pulsar.Result) -> None:
-        self._told.append((number, result))
+    def _on_sent(self, number: int, result: pulsar.Result) -> None:
+        self._results.append((number, result))
 
     def all_receipted(self) -> None:
-        run(until(lambda: len(self._told) == self._sent, "every send is told"), 2 * _LONG_S)
-        assert self._told == [(number, pulsar.Result.Ok) for number in range(self._sent)]
+        run(until(lambda: len(self._results) == self._sent, "every send has a result"), 2 * _LONG_S)
+        assert self._results == [(number, pulsar.Result.Ok) for number in range(self._sent)]
 
     def whole(self) -> None:
         """All that had a receipt comes, in order; what comes again came before."""
@@ -90,7 +90,7 @@ class Traffic:
 
     @contextlib.contextmanager
     def going_on(self) -> Iterator[None]:
-        """Publishes without end meanwhile."""
+        """Publishes without end in the background."""
         stop = threading.Event()
 
         def publish() -> None:
@@ -110,8 +110,8 @@ class Traffic:
 def test_lookup_at_any_broker_leads_to_the_owner(cluster: LocalCluster, tmp_path: Path) -> None:
     """WIRE-1, OWN-1: whichever a client is given, it connects to the owner."""
     owner = owner_of(cluster, "stock-led")
-    for asked in cluster.broker_names():
-        with connected(cluster.broker(asked).pulsar_url, tmp_path) as client:
+    for contacted in cluster.broker_names():
+        with connected(cluster.broker(contacted).pulsar_url, tmp_path) as client:
             going = Traffic(client, "stock-led")
             assert clients_at(cluster, owner) == {"producers": 1, "consumers": 1}
             assert clients_at(cluster, other_than(cluster, owner)) == {"producers": 0, "consumers": 0}
@@ -121,7 +121,9 @@ def test_lookup_at_any_broker_leads_to_the_owner(cluster: LocalCluster, tmp_path
 
 
 def test_an_unload_moves_clients_and_loses_nothing(cluster: LocalCluster, tmp_path: Path) -> None:
-    """WIRE-1, OWN-3: they are told by the broker, go where the bundle is then, and send again what has no receipt."""
+    """WIRE-1, OWN-3: the broker notifies them, they go to the bundle's new owner, and resend messages without a
+    receipt.
+    """
     with connected(cluster.pulsar_url, tmp_path) as client, administered(cluster) as admin:
         going = Traffic(client, "stock-unloaded")
         owner = owner_of(cluster, "stock-unloaded")
@@ -155,8 +157,9 @@ def test_kill_of_the_owner(cluster: LocalCluster, tmp_path: Path) -> None:
 
 
 def test_a_pause_of_the_owner_beyond_its_session(cluster: LocalCluster, tmp_path: Path) -> None:
-    """WIRE-1, OWN-2: a broker that stood still finds its session over, and tells its clients, who are at it still, that
-    their topic is elsewhere; what it took without a receipt is sent again there."""
+    """WIRE-1, OWN-2: a broker that stood still finds its session over, and closes its clients' producers, so that they
+    look their topic up again; messages without a receipt are resent there.
+    """
     with connected(cluster.pulsar_url, tmp_path) as client:
         going = Traffic(client, "stock-paused")
         owner = owner_of(cluster, "stock-paused")
@@ -178,7 +181,7 @@ def test_a_pause_of_the_owner_beyond_its_session(cluster: LocalCluster, tmp_path
 
 
 def test_clients_reconnect_when_the_owner_shuts_down_gracefully(cluster: LocalCluster, tmp_path: Path) -> None:
-    """WIRE-1: its clients are told, and go on at the other one; it ends all the same, with them connected."""
+    """WIRE-1: its clients are notified, and go on at the other one; it ends all the same, with them connected."""
     with connected(cluster.pulsar_url, tmp_path) as client:
         going = Traffic(client, "stock-peace")
         owner = owner_of(cluster, "stock-peace")
@@ -224,8 +227,8 @@ def test_a_partitioned_topic_over_both_brokers(cluster: LocalCluster, tmp_path: 
 def test_a_listener_by_its_name(cluster: LocalCluster, tmp_path: Path) -> None:
     """OWN-1: a client gets the owner's address at the listener that it names, whomever it asks."""
     owner = owner_of(cluster, "stock-listened")
-    asked = cluster.broker(other_than(cluster, owner))
-    with connected(asked.pulsar_url, tmp_path, listener_name="external") as client:
+    contacted = cluster.broker(other_than(cluster, owner))
+    with connected(contacted.pulsar_url, tmp_path, listener_name="external") as client:
         going = Traffic(client, "stock-listened")
         going.send(5)
         going.all_receipted()
@@ -233,7 +236,7 @@ def test_a_listener_by_its_name(cluster: LocalCluster, tmp_path: Path) -> None:
         assert clients_at(cluster, owner) == {"producers": 1, "consumers": 1}
     for name in ("nowhere", "not there"):
         with (
-            connected(asked.pulsar_url, tmp_path, listener_name=name, operation_timeout_seconds=1) as client,
+            connected(contacted.pulsar_url, tmp_path, listener_name=name, operation_timeout_seconds=1) as client,
             pytest.raises(pulsar.PulsarException),
         ):
             client.create_producer("stock-listened")

@@ -92,7 +92,7 @@ def test_exclusive_is_for_one(server: StockServer, client: pulsar.Client) -> Non
         assert payloads(other.subscribe(name, "s"), 1) == [b"0"]
 
 
-@OURS_ALONE  # who is the first, a hash says there
+@OURS_ALONE  # a hash chooses the first there
 def test_failover_serves_one_after_the_other(client: pulsar.Client) -> None:
     """WIRE-1, SUB-3: the first that came, then the next one, with all that is not acknowledged, in order."""
     name = topic("failover")
@@ -107,7 +107,7 @@ def test_failover_serves_one_after_the_other(client: pulsar.Client) -> None:
 
 
 def test_partitions_are_spread_among_failover_consumers(server: StockServer, client: pulsar.Client) -> None:
-    """WIRE-1, SUB-3: each serves some; whoever stays gets all that is left. Exclusive is all of them, or none."""
+    """WIRE-1, SUB-3: each serves some; the last consumer gets all that is left. Exclusive is all of them, or none."""
     name = server.make_partitioned(topic("failover-parts"), 4)
     consumers = [client.subscribe(name, "s", ConsumerType.Failover, consumer_name=who, **EARLIEST) for who in "ab"]
     producer = client.create_producer(name)
@@ -167,7 +167,7 @@ def test_key_shared_is_refused(client: pulsar.Client) -> None:
 
 
 def test_unsubscribing_deletes_the_subscription(client: pulsar.Client) -> None:
-    """WIRE-1, SUB-1: only the last consumer may; whoever subscribes after that begins anew."""
+    """WIRE-1, SUB-1: only the last consumer may; a later subscribe creates it again."""
     name = topic("unsubscribe")
     send_singles(client, name, 1)
     first = client.subscribe(name, "s", ConsumerType.Shared, **EARLIEST)
@@ -344,7 +344,7 @@ def test_options_without_effect_are_accepted(client: pulsar.Client) -> None:
 
 
 def test_receiving_ends_when_the_consumer_is_closed(client: pulsar.Client) -> None:
-    """WIRE-1: whoever waits is told, in any thread."""
+    """WIRE-1: a waiting receive gets an error, in any thread."""
     consumer = client.subscribe(topic("closed"), "s")
     outcome: list[Callable[[], object] | Exception] = []
 

@@ -150,19 +150,19 @@ class _Acts:
         return "yes" if topic in self._topics.list("public/default") else "no"
 
     def _pulsar_client(self, topic: str) -> str:
-        """Sends 10 messages behind those that are there, and tells of all."""
+        """Send 10 messages behind those that are there, and return them all."""
         client = pulsar.Client(self._server.pulsar_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
         producer = client.create_producer(topic, batching_enabled=True, batching_max_messages=3)
         for number in range(10, 20):
             producer.send_async(b"%d" % number, None, partition_key=f"p{number}", properties={"of": "Python"})
         producer.flush()
         consumer = client.subscribe(topic, "of Python", initial_position=pulsar.InitialPosition.Earliest)
-        told = []
+        sent = []
         for _ in range(20):
             message = consumer.receive(_LONG_MS)
-            told.append(f"{message.data().decode()}/{message.partition_key()}/{message.properties()['of']}")
+            sent.append(f"{message.data().decode()}/{message.partition_key()}/{message.properties()['of']}")
         client.close()
-        return " ".join(told)
+        return " ".join(sent)
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +218,7 @@ def test_finding(problems: dict[str, str], check: str) -> None:
 
 @pytest.mark.parametrize("check", _REFUSALS)
 def test_refusals(problems: dict[str, str], check: str) -> None:
-    """WIRE-1: the client is told at once, by an error that it does not try again after, and goes on."""
+    """WIRE-1: the client gets an error at once that it does not retry, and goes on."""
     assert problems[f"Refusals.{check}"] == ""
 
 
@@ -230,5 +230,5 @@ def test_moving(problems: dict[str, str], check: str) -> None:
 
 @pytest.mark.parametrize("check", _RECOVERING)
 def test_recovering(problems: dict[str, str], check: str) -> None:
-    """WIRE-1, PRD-1, PRD-9, CON-3, CON-4: what has a receipt is there, and what was acknowledged with one is gone."""
+    """WIRE-1, PRD-1, PRD-9, CON-3, CON-4: messages with a receipt are there, and acknowledged ones don't come again."""
     assert problems[f"Recovering.{check}"] == ""

@@ -96,13 +96,13 @@ def payloads(messages: Sequence[Any]) -> list[bytes]:
     return [message.data() for message in messages]
 
 
-def place(message_id: Any) -> tuple[int, int, int]:
+def id_of(message_id: Any) -> tuple[int, int, int]:
     data = MessageIdData.FromString(message_id.serialize())
     return data.ledgerId, data.entryId, data.batch_index
 
 
 def facts(message: Any) -> dict[str, Any]:
-    """What either client says of a message."""
+    """The fields of a message of either client."""
     return {
         "value": None if message.has_null_value() else message.data(),
         "partition_key": message.partition_key(),
@@ -113,7 +113,7 @@ def facts(message: Any) -> dict[str, Any]:
         "producer_name": message.producer_name(),
         "topic_name": message.topic_name(),
         "redelivery_count": message.redelivery_count(),
-        "place": place(message.message_id()),
+        "place": id_of(message.message_id()),
     }
 
 
@@ -125,7 +125,7 @@ def send_batch(producer: Any, *contents: bytes | None, **more: Any) -> None:
 
 
 def batching(client: Any, topic: str, messages: int = 1000) -> Any:
-    """A producer of either client that closes its batches at so many messages, or when it is told to."""
+    """A producer of either client that closes its batches at this many messages, or on a flush."""
     return client.create_producer(
         topic,
         batching_enabled=True,
@@ -225,7 +225,7 @@ def test_message_ids_are_interchangeable_between_clients(
     assert payloads(by_sdk) == payloads(by_stock) == everything
     for at in range(12):
         ours, theirs = by_sdk[at].message_id(), by_stock[at].message_id()
-        assert place(ours) == place(theirs)
+        assert id_of(ours) == id_of(theirs)
         moved = MessageId.deserialize(theirs.serialize())
         assert moved == ours
         for inclusive in (True, False):
@@ -255,23 +255,23 @@ def test_both_on_one_shared_subscription(native: magnetar.Client, stock: pulsar.
     for producer in producers:
         producer.flush()
     found: Counter[bytes] = Counter()
-    kept: set[bytes] = set()
+    held: set[bytes] = set()
     while len(found) < 300:
         consumer, message = next_of(ours, theirs)
         found[message.data()] += 1
-        if len(kept) < 10:
-            kept.add(message.data())
+        if len(held) < 10:
+            held.add(message.data())
         else:
             consumer.acknowledge(message)
     assert set(found) == {b"%d" % number for number in range(300)}
     assert set(found.values()) == {1}
-    theirs.close()  # what it has kept goes to the other
+    theirs.close()  # its messages go to the other
     ours.redeliver_unacknowledged_messages()
-    missing = set(kept)
+    missing = set(held)
     while missing:
         message = ours.receive(LONG_MS)
         assert message.redelivery_count() >= 1
-        assert message.data() in kept
+        assert message.data() in held
         missing.discard(message.data())
         ours.acknowledge(message)
     ours.close()
@@ -362,7 +362,7 @@ def test_nacked_message_is_redelivered_to_either_client(
 def test_one_moves_the_subscription_while_the_other_is_connected(
     who: str, native: magnetar.Client, stock: pulsar.Client, topic: str
 ) -> None:
-    """MSG-4, SUB-8: everything behind the new place comes again, to one of them"""
+    """MSG-4, SUB-8: everything behind the new position comes again, to one of them"""
     ours: Any = native.subscribe(topic, "s", magnetar.ConsumerType.Shared)
     theirs: Any = stock.subscribe(topic, "s", pulsar.ConsumerType.Shared)
     send_batch(batching(stock, topic, 5), *[b"%d" % number for number in range(50)])

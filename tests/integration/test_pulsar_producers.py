@@ -32,7 +32,7 @@ def read(client: pulsar.Client, name: str, count: int, **options: Any) -> list[p
 
 def test_everything_that_a_message_can_say_arrives(client: pulsar.Client) -> None:
     """WIRE-1, PRD-1: alone and in a batch, keys, properties, event times, an empty payload, and none at all."""
-    said: list[dict[str, Any]] = [
+    sent: list[dict[str, Any]] = [
         {"content": b"plain"},
         {"content": b"", "partition_key": "empty"},
         {"content": None, "partition_key": "null"},
@@ -46,12 +46,12 @@ def test_everything_that_a_message_can_say_arrives(client: pulsar.Client) -> Non
         },
     ]
     for batching in (False, True):
-        name = topic("said")
+        name = topic("fields")
         producer = client.create_producer(name, producer_name="who", **BATCHES if batching else {})
-        for one in said:
+        for one in sent:
             producer.send_async(**one, callback=lambda result, message_id: None)
         producer.flush()
-        found = read(client, name, len(said))
+        found = read(client, name, len(sent))
         assert [message.data() for message in found] == [b"plain", b"", b"", b"\x00\xff"]
         assert [message.partition_key() for message in found] == ["", "empty", "null", "key"]
         assert [message.message_id().batch_index() for message in found] == ([0, 1, 2, 3] if batching else [-1] * 4)
@@ -140,7 +140,7 @@ def test_sequence_ids_go_on_under_a_name(client: pulsar.Client) -> None:
 
 @OURS_ALONE
 def test_reopened_producer_receives_its_last_sequence_id(client: pulsar.Client) -> None:
-    """WIRE-1, PRD-11: of a batch, the last message. A Pulsar tells it only where it throws duplicates away."""
+    """WIRE-1, PRD-11: the last message of a batch. Pulsar reports it only with deduplication."""
     name = topic("again")
     for expected in (-1, 2, 5):
         producer = client.create_producer(name, producer_name="p", **BATCHES)
@@ -209,13 +209,13 @@ def test_more_than_may_be_pending_is_refused_or_waits(client: pulsar.Client) -> 
     """WIRE-1, PRD-7: nothing of what is accepted is lost."""
     name, results, done = topic("pending"), list[pulsar.Result](), threading.Semaphore(0)
 
-    def told(result: pulsar.Result, message_id: Any) -> None:
+    def on_sent(result: pulsar.Result, message_id: Any) -> None:
         results.append(result)
         done.release()
 
     refusing = client.create_producer(name, max_pending_messages=3, **BATCHES)
     for _ in range(5):
-        refusing.send_async(b"x", told)
+        refusing.send_async(b"x", on_sent)
     refusing.flush()
     assert all(done.acquire(timeout=60) for _ in range(5))
     stored = sum(result == pulsar.Result.Ok for result in results)
@@ -224,7 +224,7 @@ def test_more_than_may_be_pending_is_refused_or_waits(client: pulsar.Client) -> 
     waiting = client.create_producer(name, max_pending_messages=3, block_if_queue_full=True)
     results.clear()
     for _ in range(50):
-        waiting.send_async(b"y", told)
+        waiting.send_async(b"y", on_sent)
     waiting.flush()
     assert all(done.acquire(timeout=60) for _ in range(50))
     assert {result.name for result in results} == {"Ok"}
@@ -232,10 +232,10 @@ def test_more_than_may_be_pending_is_refused_or_waits(client: pulsar.Client) -> 
 
 
 def test_message_above_the_maximum_size_is_refused(client: pulsar.Client) -> None:
-    """WIRE-1, PRD-8: the broker says how large; the producer goes on."""
+    """WIRE-1, PRD-8: the broker sets the limit; the producer goes on."""
     name = topic("large")
     producer = client.create_producer(name)
-    limit, around = 5 * 1024 * 1024, 200  # this library counts what it says of a message, too
+    limit, around = 5 * 1024 * 1024, 200  # this library counts a message's metadata, too
     producer.send(b"x" * (limit - around))
     with pytest.raises(pulsar.MessageTooBig):
         producer.send(b"x" * limit)
@@ -267,7 +267,7 @@ def test_strings_are_bytes_to_the_broker(client: pulsar.Client) -> None:
 
 @OURS_ALONE
 def test_schemas_that_need_a_registry_are_refused(client: pulsar.Client) -> None:
-    """WIRE-1: whoever asks for what the broker can't check is told so at once."""
+    """WIRE-1: a request that the broker can't check gets an error at once."""
     with pytest.raises(pulsar.PulsarException, match="NotAllowed"):
         client.create_producer(topic("json"), schema=JsonSchema(Point))
     with pytest.raises(pulsar.PulsarException, match="NotAllowed"):
@@ -276,19 +276,19 @@ def test_schemas_that_need_a_registry_are_refused(client: pulsar.Client) -> None
 
 @OURS_ALONE
 def test_delayed_message_is_refused_without_affecting_others(client: pulsar.Client) -> None:
-    """WIRE-1: a message for later, among others; its application is told, and everything else goes on."""
+    """WIRE-1: a delayed message among others: its application gets an error, and everything else goes on."""
     name, results, done = topic("later"), dict[bytes, pulsar.Result](), threading.Semaphore(0)
     bystander = client.subscribe(topic("bystander"), "s")
     producer = client.create_producer(name)
 
-    def told(content: bytes, result: pulsar.Result) -> None:
+    def on_sent(content: bytes, result: pulsar.Result) -> None:
         results[content] = result
         done.release()
 
     for number in range(20):
         content = b"%d" % number
         later: Any = {"deliver_after": timedelta(hours=1)} if number in (3, 4, 11) else {}
-        producer.send_async(content, lambda result, _, content=content: told(content, result), **later)
+        producer.send_async(content, lambda result, _, content=content: on_sent(content, result), **later)
     assert all(done.acquire(timeout=60) for _ in range(20))
     refused = [content for content, result in results.items() if result != pulsar.Result.Ok]
     assert refused == [b"3", b"4", b"11"]
@@ -299,16 +299,16 @@ def test_delayed_message_is_refused_without_affecting_others(client: pulsar.Clie
 
 
 def test_close_decides_every_pending_send(client: pulsar.Client) -> None:
-    """WIRE-1, PRD-9: each message is stored or refused, and whoever waits is told which."""
+    """WIRE-1, PRD-9: each message is stored or refused, and each callback gets the result."""
     name, results, done = topic("closing"), list[pulsar.Result](), threading.Semaphore(0)
     producer = client.create_producer(name, **BATCHES)
 
-    def told(result: pulsar.Result, message_id: Any) -> None:
+    def on_sent(result: pulsar.Result, message_id: Any) -> None:
         results.append(result)
         done.release()
 
     for _ in range(100):
-        producer.send_async(b"x", told)
+        producer.send_async(b"x", on_sent)
     producer.close()
     assert all(done.acquire(timeout=60) for _ in range(100))
     stored = sum(result == pulsar.Result.Ok for result in results)

@@ -58,10 +58,10 @@ def test_reader_starts_at_the_requested_position(client: pulsar.Client, queue: i
     assert [message.data() for message in found] == everything
     nothing_more(first)
     for at, message in enumerate(found):
-        kept = MessageId.deserialize(message.message_id().serialize(), name)
+        message_id = MessageId.deserialize(message.message_id().serialize(), name)
         for inclusive in (False, True):
             options = {"start_message_id_inclusive": inclusive, "receiver_queue_size": queue}
-            reader = client.create_reader(name, kept, **options)
+            reader = client.create_reader(name, message_id, **options)
             begin = at if inclusive else at + 1
             assert read(reader, 7 - begin) == everything[begin:]
             assert not reader.has_message_available()
@@ -76,7 +76,7 @@ def test_reader_starts_at_the_requested_position(client: pulsar.Client, queue: i
 
 
 def test_reader_starts_at_the_requested_unbatched_message(client: pulsar.Client) -> None:
-    """WIRE-1, CON-11: entries that are no batches, with a queue that has room for one."""
+    """WIRE-1, CON-11: entries that are no batches, with a queue of one."""
     name = topic("singles")
     producer = client.create_producer(name)
     ids = [producer.send(b"%d" % number) for number in range(4)]

@@ -64,17 +64,17 @@ class Publishing:
         while not self._ending:
             content = b"%d" % self.sent
             self.sent += 1
-            self._producer.send_async(content, lambda result, _, content=content: self._told(result, content))
+            self._producer.send_async(content, lambda result, _, content=content: self._on_sent(result, content))
             time.sleep(0.001)  # so that it is never far ahead
 
-    def _told(self, result: pulsar.Result, content: bytes) -> None:
+    def _on_sent(self, result: pulsar.Result, content: bytes) -> None:
         if result == pulsar.Result.Ok:
             self.acknowledged.append(content)
         else:
             self.refused.append(result)
 
     def wait_more(self, count: int) -> None:
-        """So many more are acknowledged."""
+        """Wait until this many more are acknowledged."""
         aim = len(self.acknowledged) + count
         until(lambda: len(self.acknowledged) >= aim, f"{count} more messages are acknowledged")
 
@@ -83,7 +83,7 @@ class Publishing:
         self._ending = True
         self._thread.join(GENEROUS_S)
         self._producer.flush()
-        until(lambda: len(self.acknowledged) + len(self.refused) == self.sent, "all fates are told")
+        until(lambda: len(self.acknowledged) + len(self.refused) == self.sent, "all have results")
         self._producer.close()
         return self.acknowledged
 
@@ -126,8 +126,9 @@ def drain(receiver: Any, expected: set[bytes]) -> list[bytes]:
 def test_nothing_that_had_a_receipt_is_lost_or_reordered_by_a_server_that_ends(
     server: StockServer, process: StandaloneProcess
 ) -> None:
-    """WIRE-1, MSG-1, SUB-7, PRD-11: killed, or ended in peace. Producers with a name of their own and without,
-    consumers of each type and readers go on, at the places where they were; who comes while nothing serves waits."""
+    """WIRE-1, MSG-1, SUB-7, PRD-11: killed, or ended gracefully. Producers with and without a name of their own,
+    consumers of each type and readers go on at their positions; new clients wait while nothing serves.
+    """
     single, batched = topic("singles"), topic("batches")
     with server.client() as client:
         consumers = {kind: client.subscribe([single, batched], kind.name, kind, **EARLIEST) for kind in ALL_TYPES}
@@ -193,7 +194,7 @@ def test_acknowledgements_survive_kill_9_parts_of_batches_too(server: StockServe
 
 
 def test_an_unload_is_only_noticed_by_a_pause(server: StockServer) -> None:
-    """WIRE-1, ADM-1: all go on by themselves; nothing is lost, and order is kept."""
+    """WIRE-1, ADM-1: all go on by themselves; nothing is lost, and the order is preserved."""
     name = topic("unloaded")
     with server.client() as client:
         consumers = {
@@ -250,14 +251,14 @@ def test_nacked_and_unacked_messages_are_redelivered_after_unload(server: StockS
 
 
 def test_names_and_subscriptions_are_free_after_a_client_was_cut_off(server: StockServer) -> None:
-    """WIRE-1, PRD-11, SUB-2: whoever comes next gets what it had, and all that it had not acknowledged."""
+    """WIRE-1, PRD-11, SUB-2: the next client gets its name, and all that it had not acknowledged."""
     name = topic("cut")
-    gone = pulsar.Client(server.url, logger=QUIET)
-    producer = gone.create_producer(name, producer_name="p")
-    consumer = gone.subscribe(name, "s", **EARLIEST)
+    killed = pulsar.Client(server.url, logger=QUIET)
+    producer = killed.create_producer(name, producer_name="p")
+    consumer = killed.subscribe(name, "s", **EARLIEST)
     producer.send(b"x")
     assert payloads(consumer, 1) == [b"x"]
-    gone.shutdown()
+    killed.shutdown()
     with server.client() as client:
         successor = client.create_producer(name, producer_name="p")
         successor.send(b"y")
@@ -265,7 +266,7 @@ def test_names_and_subscriptions_are_free_after_a_client_was_cut_off(server: Sto
 
 
 def test_timed_out_send_does_not_block_the_next_one(server: StockServer, process: StandaloneProcess) -> None:
-    """WIRE-1, PRD-7: what was given up is stored or not; unknown is not no."""
+    """WIRE-1, PRD-7: a message whose send timed out is stored or not; unknown is not no."""
     name = topic("too-long")
     with server.client() as client:
         producer = client.create_producer(name, send_timeout_millis=300)
@@ -273,13 +274,13 @@ def test_timed_out_send_does_not_block_the_next_one(server: StockServer, process
         process.signal(signal.SIGSTOP)
         try:
             with pytest.raises(pulsar.Timeout):
-                producer.send(b"given up")
+                producer.send(b"timed out")
         finally:
             process.signal(signal.SIGCONT)
         patient = client.create_producer(name)
         patient.send(b"after")
         consumer = client.subscribe(name, "s", **EARLIEST)
         found = payloads(consumer, 2)
-        if found[1] == b"given up":
+        if found[1] == b"timed out":
             found = [found[0], *payloads(consumer, 1)]
         assert found == [b"before", b"after"]

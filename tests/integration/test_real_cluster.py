@@ -55,13 +55,13 @@ def test_a_bookie_that_was_stopped_starts_where_it_was(cluster: LocalCluster) ->
     ledger_id = run(_written(cluster, 500))
     bookie = cluster.bookie("bookie-1")
     bookie.restart()
-    _, said = bookie.ask("/status")
-    assert said["limbo"]["below"] == 0, "ending in peace is no loss"
+    _, status = bookie.ask("/status")
+    assert status["limbo"]["below"] == 0, "a graceful end is no loss"
     assert run(_read(cluster, ledger_id)) == 500
 
 
 def test_wiped_bookie_is_refused_at_start_with_the_reason(cluster: LocalCluster) -> None:
-    """CHK-23: the disk is gone, so the name is another's; the launcher shows what the bookie said."""
+    """CHK-23: the disk is empty, so the name is taken; the launcher shows the bookie's error."""
     added = cluster.add("wiped")
     added.stop()
     shutil.rmtree(added.data_folder)

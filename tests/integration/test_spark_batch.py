@@ -115,9 +115,9 @@ def test_every_column_of_every_kind_of_message(
     for partition in (0, 1):
         mine = sorted((row for row in rows if row.partition == partition), key=lambda row: row["index"])
         assert [row["index"] for row in mine] == list(range(len(mine)))
-        places = [tuple(row.message_id) for row in mine]
-        assert sorted(places) == places
-        assert len({place[0] for place in places}) >= 3, "there is one ledger, and there were to be many"
+        message_ids = [tuple(row.message_id) for row in mine]
+        assert sorted(message_ids) == message_ids
+        assert len({message_id[0] for message_id in message_ids}) >= 3, "there is one ledger, and there were to be many"
     assert {row.partition for row in rows} == {0, 1}
 
 
@@ -133,14 +133,14 @@ def test_the_ids_are_those_that_the_client_has(spark: SparkSession, url: str) ->
         alone = client.create_producer("ids", batching_enabled=False)
         alone.send(b"alone")
         reader = client.create_reader("ids", magnetar.MessageId.earliest)
-        told = {}
+        expected = {}
         while reader.has_message_available():
             message = reader.read_next(10_000)
-            told[message.data()] = message.message_id()
+            expected[message.data()] = message.message_id()
     rows = read(spark, url, topic="ids", columns="value,message_id").collect()
-    assert len(rows) == len(told) == 31
+    assert len(rows) == len(expected) == 31
     for row in rows:
-        message_id = told[bytes(row.value)]
+        message_id = expected[bytes(row.value)]
         assert tuple(row.message_id) == (message_id.ledger_id(), message_id.entry_id(), message_id.batch_index())
 
 
@@ -173,32 +173,32 @@ def test_topics_by_list_pattern_and_path(spark: SparkSession, url: str) -> None:
 
 def test_from_where_to_where(spark: SparkSession, url: str) -> None:
     """SPK-1: start and end by earliest, latest, id and time, down to a message within a batch"""
-    keep(url, "places")
+    keep(url, "positions")
     with magnetar.Client(url) as client:
-        producer = client.create_producer("places")
+        producer = client.create_producer("positions")
         for number in range(40):
             producer.send_async(b"%02d" % number, None)
             if number % 10 == 9:
                 producer.flush()
-                # The broker's time tells the entries apart.
+                # The broker's time distinguishes the entries.
                 time.sleep(0.01)
     everything = [b"%02d" % number for number in range(40)]
-    rows = sorted(read(spark, url, topic="places").collect(), key=lambda row: row["index"])
+    rows = sorted(read(spark, url, topic="positions").collect(), key=lambda row: row["index"])
     assert [bytes(row.value) for row in rows] == everything
     ids = [row.message_id.asDict() for row in rows]
     times = [int(row.broker_time.timestamp() * 1000) for row in rows]
-    log = "persistent://public/default/places"
+    log = "persistent://public/default/positions"
 
     def found(**options: Any) -> list[bytes]:
-        return values(read(spark, url, topic="places", **options))
+        return values(read(spark, url, topic="positions", **options))
 
     assert found(startingOffsets="earliest", endingOffsets="latest") == everything
     assert found(startingOffsets="latest") == []
     assert found(endingOffsets="earliest") == []
-    assert found(startingOffsets={log: ids[13]}, endingOffsets={"places": ids[27]}) == everything[13:27]
+    assert found(startingOffsets={log: ids[13]}, endingOffsets={"positions": ids[27]}) == everything[13:27]
     assert found(startingOffsets=ids[13], endingOffsets=ids[27]) == everything[13:27]
     with pytest.raises(Exception, match=r"gives .* the position .*, which is after endingOffsets, the position"):
-        found(startingOffsets={log: ids[27]}, endingOffsets={"places": ids[13]})
+        found(startingOffsets={log: ids[27]}, endingOffsets={"positions": ids[13]})
     assert found(startingOffsets=str(times[20])) == everything[20:]
     moment = rows[10].broker_time.isoformat()  # in the zone of this process, and without saying so
     with pytest.raises(Exception, match=r"has no time zone: .* or set the option timeZone"):
@@ -219,7 +219,7 @@ def test_the_columns_are_chosen(spark: SparkSession, url: str, sent: dict[bytes,
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ({"topic": "all-kinds", "startOffsets": "x"}, "no option 'startoffsets': did you mean 'startingOffsets'"),
         ({"topic": "all-kinds", "maxMessagesPerTrigger": "5"}, "'maxMessagesPerTrigger' is for spark.readStream"),
@@ -230,12 +230,12 @@ def test_the_columns_are_chosen(spark: SparkSession, url: str, sent: dict[bytes,
     ],
 )
 def test_invalid_options_raise_clear_errors_without_traceback(
-    spark: SparkSession, url: str, sent: dict[bytes, dict[str, Any]], options: dict[str, Any], told: str
+    spark: SparkSession, url: str, sent: dict[bytes, dict[str, Any]], options: dict[str, Any], expected: str
 ) -> None:
     """SPK-1: and without a traceback of this source"""
     with pytest.raises(Exception) as raised:  # noqa: PT011
         read(spark, url, **options).count()
-    assert told in str(raised.value)
+    assert expected in str(raised.value)
     assert "Traceback" not in str(raised.value).partition("JVM stacktrace")[0]
 
 
@@ -243,10 +243,10 @@ def test_fail_on_data_loss_applies_to_a_deleted_starting_offset(spark: SparkSess
     """SPK-2: failOnDataLoss, both ways"""
     with magnetar.Client(url) as client, Admin(url) as admin:
         producer = client.create_producer("truncated")
-        gone = producer.send(b"goes")
+        first = producer.send(b"goes")
         admin.topics.truncate("truncated")
         producer.send(b"stays")
-        start = {"truncated": {"ledger_id": gone.ledger_id(), "entry_id": gone.entry_id()}}
+        start = {"truncated": {"ledger_id": first.ledger_id(), "entry_id": first.entry_id()}}
         with pytest.raises(Exception, match="messages of persistent://public/default/truncated are lost"):
             read(spark, url, topic="truncated", startingOffsets=start).count()
         assert values(read(spark, url, topic="truncated", startingOffsets=start, failOnDataLoss="false")) == [b"stays"]
@@ -268,16 +268,16 @@ def test_messages_in_chunks(spark: SparkSession, url: str) -> None:
     first, second = chunks(large, 1, "p-1", 1_600), chunks(other, 2, "p-2", 10_000)
     lost = chunks(b"C" * 2_000, 3, "p-3", 1_000)[1:]
     entries = [*first[:10], second[0], *lost, *first[10:], second[1]]
-    places = asyncio.run(append(url, entries))
+    message_ids = asyncio.run(append(url, entries))
     rows = read(spark, url, topic="t").collect()
     assert sorted((bytes(row.value), bytes(row.key)) for row in rows) == [(large, b"k"), (other, b"k")]
-    told = {bytes(row.value): (row.message_id.ledger_id, row.message_id.entry_id) for row in rows}
-    assert told == {large: places[-2], other: places[-1]}
-    assert places[0][0] < places[-1][0], "all chunks are in one ledger"
-    ledger_id, entry_id = places[-3]
+    expected = {bytes(row.value): (row.message_id.ledger_id, row.message_id.entry_id) for row in rows}
+    assert expected == {large: message_ids[-2], other: message_ids[-1]}
+    assert message_ids[0][0] < message_ids[-1][0], "all chunks are in one ledger"
+    ledger_id, entry_id = message_ids[-3]
     start = {"t": {"ledger_id": ledger_id, "entry_id": entry_id}}
     assert sorted(values(read(spark, url, topic="t", startingOffsets=start))) == [large, other]
-    end = {"t": {"ledger_id": places[-1][0], "entry_id": places[-1][1]}}
+    end = {"t": {"ledger_id": message_ids[-1][0], "entry_id": message_ids[-1][1]}}
     assert values(read(spark, url, topic="t", startingOffsets=start, endingOffsets=end)) == [large]
 
 
@@ -297,8 +297,8 @@ def test_messages_that_can_not_be_decoded(spark: SparkSession, url: str) -> None
         encode_message(Messages([b"plain"]), MessageMetadata(sequence_id=5, **required)),
     ]
     (ledger_id, first), *_ = asyncio.run(append(url, entries, "hidden"))
-    for told in ("with the option unreadable=skip", rf"entry {ledger_id}:{first} of .*\['k1'\]"):
-        with pytest.raises(Exception, match=told):
+    for expected in ("with the option unreadable=skip", rf"entry {ledger_id}:{first} of .*\['k1'\]"):
+        with pytest.raises(Exception, match=expected):
             read(spark, url, topic="hidden").count()
     second = {"hidden": {"ledger_id": ledger_id, "entry_id": first + 1}}
     with pytest.raises(Exception, match="raise the option maxDecompressedBytes"):

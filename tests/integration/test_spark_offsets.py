@@ -46,7 +46,7 @@ def publish(url: str, topic: str) -> str:
 
 
 def test_a_position_of_the_topic_that_had_the_name_before(url: str) -> None:
-    """SPK-1: it is refused with its option, whatever failOnDataLoss says"""
+    """SPK-1: it is refused, the error names its option, for both values of failOnDataLoss"""
     before = publish(url, "again")
     assert len(slices(url, topic="again", startingOffsets=before)) == 1
     with Admin(url) as admin:

@@ -58,12 +58,12 @@ def test_tables_and_views(spark: SparkSession, url: str, table: str) -> None:
     send(url, "sql", b"first")
     options = f"url '{url}', topic 'sql'"
     select = f"SELECT value FROM {table} WITH ({options})"
-    spark.sql(f"CREATE VIEW asked AS {select}").collect()
-    spark.sql(f"CREATE TEMPORARY VIEW asked_for_now AS {select}").collect()
+    spark.sql(f"CREATE VIEW selected AS {select}").collect()
+    spark.sql(f"CREATE TEMPORARY VIEW selected_now AS {select}").collect()
     fixed = f"CREATE OR REPLACE TEMPORARY VIEW fixed USING magnetar OPTIONS ({options})"
     spark.sql(fixed).collect()
     try:
-        names = (f"{table} WITH ({options})", "asked", "asked_for_now", "fixed")
+        names = (f"{table} WITH ({options})", "selected", "selected_now", "fixed")
         for name in names:
             assert texts(spark, f"SELECT value FROM {name}") == ["first"]
         send(url, "sql", b"later")
@@ -76,8 +76,8 @@ def test_tables_and_views(spark: SparkSession, url: str, table: str) -> None:
         latest = f"SELECT value FROM {table} WITH ({options}, startingOffsets 'latest')"
         assert texts(spark, latest) == []
     finally:
-        spark.sql("DROP VIEW asked").collect()
-        for name in ("asked_for_now", "fixed"):
+        spark.sql("DROP VIEW selected").collect()
+        for name in ("selected_now", "fixed"):
             spark.catalog.dropTempView(name)
 
 
@@ -96,11 +96,11 @@ def test_the_columns_of_a_table(spark: SparkSession, url: str) -> None:
 
 
 def test_options_of_a_table_reach_no_query(spark: SparkSession, url: str, table: str) -> None:
-    """SPK-1: so Spark 4.3 does it; who gives them is told, when the table is created or when it is read."""
+    """SPK-1: as Spark 4.3 does it; the error comes when the table is created or when it is read."""
     with pytest.raises(Exception, match="so 'url', 'topic' would have no effect: CREATE TABLE t USING magnetar"):
         spark.sql(f"CREATE TABLE refused USING magnetar OPTIONS (url '{url}', topic 'sql')").collect()
     assert not spark.catalog.tableExists("refused")
-    # Where the columns are named, the source is not even asked.
+    # Where the columns are named, the source is not even called.
     spark.sql(f"CREATE TABLE named (value BINARY) USING magnetar OPTIONS (url '{url}', topic 'sql')").collect()
     try:
         for name in ("named", table):
@@ -122,7 +122,7 @@ def test_a_table_is_read_as_a_stream(spark: SparkSession, url: str, table: str, 
 
 
 def test_there_is_no_sink(spark: SparkSession, url: str, table: str, tmp_path: Path) -> None:
-    """SPK-4 is not there yet: each way to write says so, and nothing else."""
+    """SPK-4 is not supported yet: each way to write raises an error for that, and no other."""
     rows = spark.sql("SELECT CAST('x' AS BINARY) AS value")
     rate = spark.readStream.format("rate").load().selectExpr("CAST(CAST(value AS STRING) AS BINARY) AS value")
     spark.sql("CREATE TABLE written (value BINARY) USING magnetar").collect()
@@ -170,9 +170,9 @@ def test_several_topics_by_load(spark: SparkSession, url: str) -> None:
 
 
 def test_the_port_of_another_protocol(spark: SparkSession, server: StandaloneProcess) -> None:
-    """SPK-1: the error says which protocol answers there, and which port the option `url` takes."""
+    """SPK-1: the error names the protocol that answers there, and the port that the option `url` takes."""
     http, pulsar = (url.partition("://")[2] for url in (server.http_url, server.pulsar_url))
-    told = rf"{http} answers in HTTP, .*; {pulsar} answers in Pulsar's protocol, .* port is 6652 by default"
-    with pytest.raises(Exception, match=told) as raised:
+    expected = rf"{http} answers in HTTP, .*; {pulsar} answers in Pulsar's protocol, .* port is 6652 by default"
+    with pytest.raises(Exception, match=expected) as raised:
         read(spark, f"magnetar://{http},{pulsar}", topic="sql").collect()
     assert "Traceback" not in str(raised.value).partition("JVM stacktrace")[0]

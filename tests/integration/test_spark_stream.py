@@ -65,7 +65,7 @@ def test_available_now_with_limits_and_restarts(spark: SparkSession, url: str, t
     with Admin(url) as admin:
         admin.topics.create_partitioned("restarts", 2)
     options = {"topic": "restarts", "startingOffsets": "earliest", "progressSubscription": "spark"}
-    # The first run finds nothing, but from now on everything is kept.
+    # The first run finds nothing, but from now on everything is retained.
     available_now(stream(spark, url, **options), tmp_path)
     send(url, "restarts", range(200))
     frame = stream(spark, url, **options, maxMessagesPerTrigger="75")
@@ -176,8 +176,9 @@ def test_messages_that_are_lost(spark: SparkSession, url: str, tmp_path: Path, m
 
 
 def test_a_progress_subscription_of_two_queries(spark: SparkSession, url: str, tmp_path: Path) -> None:
-    """SPK-1: the second one is refused, and told whose it is; the first one loses nothing. One that goes on from an old
-    copy of its checkpoint is told that the subscription is ahead of it."""
+    """SPK-1: the second one is refused, and the error names the first; the first one loses nothing. One that goes on
+    from an old copy of its checkpoint gets an error that the subscription is ahead of it.
+    """
     send(url, "shared", range(5))
     frame = stream(spark, url, topic="shared", startingOffsets="earliest", progressSubscription="spark")
     first, second, old = tmp_path / "first", tmp_path / "second", tmp_path / "old"

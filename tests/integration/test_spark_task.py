@@ -1,4 +1,4 @@
-"""What a task gives Spark, read from a real standalone's bookie, held against what the SDK's reader says."""
+"""The rows of a Spark task, read from a real standalone's bookie, compared with those of the SDK's reader."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProce
 
 @pytest.fixture(scope="module")
 def log(server: StandaloneProcess) -> list[dict[str, Any]]:
-    """A log of batches and single messages of all kinds, in several ledgers; as the reader says it is."""
+    """A log of batches and single messages of all kinds, in several ledgers, as the reader returns it."""
     chance = random.Random(1)
     with magnetar.Client(server.service_url) as client:
         for kind in magnetar.CompressionType:
@@ -109,12 +109,12 @@ def _time(ms: int) -> datetime | None:
     return datetime.fromtimestamp(ms / 1000, UTC) if ms else None
 
 
-def _told(rows: list[dict[str, Any]], log: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of the rows, what the SDK tells, too."""
+def _sdk_fields(rows: list[dict[str, Any]], log: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows' fields that the SDK has, too."""
     return [{name: sorted(row[name]) if name == "properties" else row[name] for name in log[0]} for row in rows]
 
 
-def _place(row: dict[str, Any]) -> MessagePosition:
+def _position(row: dict[str, Any]) -> MessagePosition:
     at = row["message_id"]
     return MessagePosition(at["ledger_id"], at["entry_id"], max(0, at["batch_index"]))
 
@@ -128,13 +128,13 @@ def test_any_slice_of_a_log_has_the_rows_that_the_sdk_reads(
     message to another, within batches, too."""
     begin = data.draw(st.integers(0, len(log)))
     end = data.draw(st.integers(begin, len(log)))
-    start = _place(log[begin]) if begin < len(log) else None
-    stop = _place(log[end]) if end < len(log) else None
+    start = _position(log[begin]) if begin < len(log) else None
+    stop = _position(log[end]) if end < len(log) else None
     if start is None:
         return
     slices = slices_of(server.service_url, TOPIC, start, stop, data.draw(st.integers(1, 5)))
     rows = rows_of(slices)
-    assert _told(rows, log) == log[begin:end]
+    assert _sdk_fields(rows, log) == log[begin:end]
     indexes = [row["index"] for row in rows]
     assert indexes == [*range(begin, end)]
 
@@ -202,7 +202,7 @@ def test_idle_bookie_connections_are_closed(server: StandaloneProcess, open_conn
 def test_deleted_entries_raise_data_lost_or_are_skipped(
     server: StandaloneProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SPK-5: entries that no replica has any more, nor a new plan, are told of as failOnDataLoss says."""
+    """SPK-5: entries that no replica has any more, nor a new plan, are reported according to failOnDataLoss."""
     topic = "persistent://public/default/short-lived"
     with magnetar.Client(server.service_url) as client:
         client.subscribe(topic, "keeps").close()
@@ -236,7 +236,7 @@ def test_deleted_entries_raise_data_lost_or_are_skipped(
 def test_fail_on_data_loss_applies_to_deleted_first_chunks(
     server: StandaloneProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SPK-1, SPK-5: failOnDataLoss decides, unless it was gone when the query began"""
+    """SPK-1, SPK-5: failOnDataLoss decides, unless it was deleted when the query began"""
     large = Messages([b"A" * 20_000])
     chunks = encode_chunks(large, MessageMetadata(producer_name="p", publish_time=1, sequence_id=1), "p-1", 1_600)
     small = Messages([b"whole"])
@@ -297,7 +297,7 @@ def test_a_message_in_chunks_that_began_further_in_front_than_is_looked(
 
 
 async def test_a_query_that_is_stopped_in_the_middle_of_a_message_in_chunks(server: StandaloneProcess) -> None:
-    """SPK-1: what is committed ends between its chunks, and the first ones are kept for whoever goes on from there"""
+    """SPK-1: a committed range ends between its chunks, and the first ones are retained for the next run"""
     value = b"A" * 40_000
     shared = MessageMetadata(producer_name="p", publish_time=1, sequence_id=1)
     chunks = encode_chunks(Messages([value]), shared, "p-1", 1_600)

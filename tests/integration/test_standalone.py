@@ -77,7 +77,7 @@ async def test_persisted_messages_survive_repeated_kill_9(tmp_path: Path) -> Non
     """PRD-1: a receipt is durable. Killed while it is being published to, nothing receipted is missing, and the order
     is that of sending."""
 
-    async def life(server: StandaloneProcess, number: int, at_least: int) -> list[int]:
+    async def run_server(server: StandaloneProcess, number: int, at_least: int) -> list[int]:
         """Publishes until the process is killed; returns what was receipted."""
         name = f"p{number}"
         async with connected(server) as connection:
@@ -103,7 +103,7 @@ async def test_persisted_messages_survive_repeated_kill_9(tmp_path: Path) -> Non
         async with connected(server) as connection:
             await consumed(connection, "t", None)
         for number in range(3):
-            receipted[f"p{number}"] = await life(server, number, 2000)
+            receipted[f"p{number}"] = await run_server(server, number, 2000)
             await asyncio.to_thread(server.start)
         async with connected(server) as connection:
             found = await consumed(connection, "t", entry(receipted["p2"][-1], bytes(500), "p2"))
@@ -116,7 +116,7 @@ async def test_persisted_messages_survive_repeated_kill_9(tmp_path: Path) -> Non
 
 
 def test_killed_while_it_starts_it_starts_the_next_time(tmp_path: Path) -> None:
-    """From a folder that is not there on: whatever was half made is made whole, or made anew."""
+    """From a missing folder on: half-made files are completed, or made again."""
     chance = random.Random(5)
     server = StandaloneProcess(tmp_path / "data")
     try:
@@ -142,7 +142,7 @@ def test_killed_while_it_starts_it_starts_the_next_time(tmp_path: Path) -> None:
 
 
 async def test_a_topic_is_found_and_its_last_message_known(tmp_path: Path) -> None:
-    """OWN-1: any broker answers a lookup; the last message's place is told with the topic's incarnation."""
+    """OWN-1: any broker answers a lookup; the last message's position comes with the topic's incarnation."""
     with StandaloneProcess(tmp_path / "data") as server:
         async with connected(server) as connection:
 
@@ -153,8 +153,8 @@ async def test_a_topic_is_found_and_its_last_message_known(tmp_path: Path) -> No
             assert f"magnetar://{found.address}" == server.service_url
             wrong = LookupAnswer.FromString(await ask("lookup", LookupRequest(topic="a/b").SerializeToString()))
             assert wrong.problem.text
-            asked = PartitionsRequest(topic="t", create=True).SerializeToString()
-            assert PartitionsAnswer.FromString(await ask("partitions", asked)).partitions == 0
+            request = PartitionsRequest(topic="t", create=True).SerializeToString()
+            assert PartitionsAnswer.FromString(await ask("partitions", request)).partitions == 0
             client = ProduceClient(connection.open_stream("produce"))
             opened = await client.open(1)
             last = LastMessageRequest(topic="t").SerializeToString()
@@ -169,17 +169,17 @@ async def test_a_topic_is_found_and_its_last_message_known(tmp_path: Path) -> No
 
 
 def test_folder_or_port_in_use_is_refused_clearly(tmp_path: Path) -> None:
-    """The second start says which process has it, with the exit status 78, and does the first one no harm."""
+    """The second start names the process that has it, exits with status 78, and does not harm the first one."""
     with StandaloneProcess(tmp_path / "data") as server:
         second = StandaloneProcess(tmp_path / "data")
         second.log = tmp_path / "second.log"
         second.spawn()
         assert second.wait() == ExitStatus.REFUSED
-        said = second.logged.splitlines()
-        assert len(said) == 1, said
-        assert f"process {server.pid}" in said[0]
-        assert server.service_url in said[0]
-        assert str(tmp_path / "data") in said[0]
+        lines = second.logged.splitlines()
+        assert len(lines) == 1, lines
+        assert f"process {server.pid}" in lines[0]
+        assert server.service_url in lines[0]
+        assert str(tmp_path / "data") in lines[0]
         other = StandaloneProcess(tmp_path / "other")
         other.service_url = server.service_url
         other.spawn()
@@ -218,7 +218,7 @@ def test_an_ephemeral_one_leaves_nothing_not_even_after_kill_9(tmp_path: Path) -
         assert len(folders()) == 1
         with StandaloneProcess(tmp_path / "b", environment, ("--ephemeral",)) as other:
             assert [str(one) for one in folders()] == [other.ready_report["data"]]
-            # One that lives is left alone.
+            # A process that is alive is left alone.
             server.start()
             assert len(folders()) == 2
             assert server.stop() == ExitStatus.ENDED
@@ -247,7 +247,7 @@ async def test_graceful_shutdown_under_load_loses_no_persisted_message(tmp_path:
             await asyncio.wait([publishing])
             publishing.exception()
             assert await asyncio.to_thread(server.wait) == ExitStatus.ENDED, server.logged
-            assert client.ended, "it was told why"
+            assert client.ended, "it got the reason"
             assert "Traceback" not in server.logged
         await asyncio.to_thread(server.start)
         async with connected(server) as connection:
@@ -256,7 +256,7 @@ async def test_graceful_shutdown_under_load_loses_no_persisted_message(tmp_path:
 
 
 async def test_a_disk_that_fails_ends_it_and_nothing_unsynced_was_receipted(tmp_path: Path) -> None:
-    """CHK-21: with a status of its own; starting anew goes on with all that was receipted."""
+    """CHK-21: with a status of its own; a restart goes on with everything that has a receipt."""
     flag = tmp_path / "flag"
 
     with StandaloneProcess(tmp_path / "data", preloaded(tmp_path, flag)) as server:
@@ -302,7 +302,7 @@ async def test_in_one_s_own_process_it_starts_ends_and_starts_again(tmp_path: Pa
 
 
 def test_wildcard_host_advertises_one_reachable_address(tmp_path: Path) -> None:
-    """WIRE-1: one that its own machine reaches, unless it is said which; of Pulsar's clients the same host."""
+    """WIRE-1: one that its own machine reaches, unless it is set; for Pulsar's clients the same host."""
     server = StandaloneProcess(tmp_path / "data", flags=("--host", "0.0.0.0"))
     try:
         server.start()
@@ -315,7 +315,7 @@ def test_wildcard_host_advertises_one_reachable_address(tmp_path: Path) -> None:
         assert re.fullmatch(r"pulsar://localhost:[1-9]\d+", server.pulsar_url)
         assert server.stop() == ExitStatus.ENDED
         server.settings["pulsar_advertised_address"] = "example.org:8"
-        server.service_url = server.pulsar_url = ""  # what it was told to say is nothing to listen at
+        server.service_url = server.pulsar_url = ""  # the advertised addresses are none to listen at
         server.start()
         assert server.pulsar_url == "pulsar://example.org:8"
         assert server.stop() == ExitStatus.ENDED

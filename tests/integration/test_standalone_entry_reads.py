@@ -68,7 +68,7 @@ def _publish(url: str) -> None:
         producer.send(b"read past the broker")
 
 
-async def _refused(asked: object) -> Code:
+async def _refused(request: object) -> Code:
     with pytest.raises(Rejected) as refused:
-        await asked  # type: ignore[misc]
+        await request  # type: ignore[misc]
     return refused.value.code

@@ -137,7 +137,7 @@ def test_shared_dispatches_evenly_and_redelivers_after_close(server: StandaloneP
     other.close()
     got = _received_by(mine, lambda got: sum(map(len, got)) == 60)
     assert sorted(map(int, [one for had in got for one in had])) == list(range(60))
-    # The count says that these had been delivered before.
+    # The redelivery count shows that these had been delivered before.
     for consumer in mine:
         consumer.close()
     with pytest.raises(exceptions.ConsumerBusy):
@@ -175,8 +175,8 @@ def test_stats_report_why_a_subscription_is_blocked(server: StandaloneProcess, c
 
 def test_unsubscribing_deletes_it(server: StandaloneProcess, client: Client) -> None:
     """SUB-1"""
-    consumer = _earliest(client, "gone")
+    consumer = _earliest(client, "deleted")
     with Admin(server.service_url) as admin:
-        assert admin.subscriptions.list("gone") == ["s"]
+        assert admin.subscriptions.list("deleted") == ["s"]
         consumer.unsubscribe()
-        assert admin.subscriptions.list("gone") == []
+        assert admin.subscriptions.list("deleted") == []

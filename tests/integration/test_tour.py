@@ -80,14 +80,14 @@ def test_make_run_once_shows_all_of_it_and_ends(tmp_path: Path, environment: dic
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
-    said = ended.stdout
-    assert re.search(r"ready after [0-9.]+ s at magnetar://127\.0\.0\.1:\d+", said), said
-    assert re.search(r"all on disk after [0-9.]+ s: [0-9,]+ a second", said), said
-    assert re.search(r"worker-1 [0-9,]+ and worker-2 [0-9,]+: all in [0-9.]+ s, none twice", said), said
-    assert re.search(r"leader [0-9,]+, then it left; standby the other [0-9,]+; in order, none twice", said), said
-    assert re.search(r"60,000 messages in [0-9.]+ s, each counted once", said), said
-    assert re.search(r"all .*60,000 ", said), said
-    assert max(len(line) for line in said.splitlines()) <= 100
+    output = ended.stdout
+    assert re.search(r"ready after [0-9.]+ s at magnetar://127\.0\.0\.1:\d+", output), output
+    assert re.search(r"all on disk after [0-9.]+ s: [0-9,]+ a second", output), output
+    assert re.search(r"worker-1 [0-9,]+ and worker-2 [0-9,]+: all in [0-9.]+ s, none twice", output), output
+    assert re.search(r"leader [0-9,]+, then it left; standby the other [0-9,]+; in order, none twice", output), output
+    assert re.search(r"60,000 messages in [0-9.]+ s, each counted once", output), output
+    assert re.search(r"all .*60,000 ", output), output
+    assert max(len(line) for line in output.splitlines()) <= 100
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
@@ -107,12 +107,12 @@ def test_it_leaves_the_broker_running_where_others_have_its_ports(tmp_path: Path
         try:
             assert tour.stdout is not None
             assert tour.stderr is not None
-            said = []
+            output = []
             for line in tour.stdout:
-                said.append(line)
+                output.append(line)
                 if "README.md" in line:
                     break
-            whole = "".join(said)
+            whole = "".join(output)
             assert "Ports 6652, 6650 and 8080 are in use" in whole
             (url,) = re.findall(r"clients +(magnetar://\S+)", whole)
             with magnetar.Client(url) as client:
@@ -127,12 +127,12 @@ def test_it_leaves_the_broker_running_where_others_have_its_ports(tmp_path: Path
 
 @pytest.mark.timeout(2 * _LONGEST_S)
 def test_failure_reports_the_cause_and_the_log_folder(tmp_path: Path, environment: dict[str, str]) -> None:
-    """A Java that tells its version, and does not start."""
+    """A Java that prints its version, and does not start."""
     java = tmp_path / "java" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text('#!/bin/sh\n[ "$1" = -version ] && echo \'openjdk version "17.0.1"\' && exit 0\n')
     with java.open("a") as script:
-        script.write("echo 'there is no room for a heap' >&2\nexit 3\n")
+        script.write("echo 'the heap does not fit' >&2\nexit 3\n")
     java.chmod(0o755)
     ended = subprocess.run(
         [sys.executable, "-m", "magnetar_cli", "tour", "--once", "--messages=1000"],
@@ -146,7 +146,7 @@ def test_failure_reports_the_cause_and_the_log_folder(tmp_path: Path, environmen
     assert ended.returncode == 1
     assert "standby" in ended.stdout
     assert "Spark ended with the status 1: " in ended.stderr
-    assert "there is no room for a heap" in ended.stderr
+    assert "the heap does not fit" in ended.stderr
     (folder,) = re.findall(r"The logs are in (\S+)\.$", ended.stderr, re.MULTILINE)
     assert (Path(folder) / "spark.log").exists()
     assert (Path(folder) / "standalone.log").exists()

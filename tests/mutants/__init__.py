@@ -2,7 +2,7 @@
 
 Each is a file, `NAME.toml`:
 
-    breaks = "SUB-9: a seek counts though the subscription was moved after the client had asked for it"
+    breaks = "SUB-9: a seek counts though the subscription was moved after the client had requested it"
     run = "python -m pytest -q tests/unit/broker/test_subscriptions.py -k late_seek"
 
     [[change]]
@@ -16,7 +16,7 @@ that sees it (`ledgers`, `service`, or, if only one of many faults shows it, `se
 command that sees it; its status is 1 then.
 
 A change replaces a fragment of code. `tests/source_locations.py` finds it in any file, by the qualified name of the
-function or class that holds it and by its tokens. The lines of `by` get the indentation of that place. A mutant can
+function or class that holds it and by its tokens. The lines of `by` get the indentation of the fragment. A mutant can
 have several changes, in one function or in several; all fragments are looked up before the first is replaced.
 """
 

@@ -111,19 +111,19 @@ def _noticed(mutant: Mutant, seeds: int, more: list[str]) -> bool:
 
 
 def _seen(mutant: Mutant) -> bool:
-    """Whether its own command says that something is wrong."""
+    """Whether its own command fails."""
     try:
         with mutant_tree(mutant) as tree:
             done = run_in(tree, mutant.command, capture=True)
     except MutantDoesNotFit as error:
         print(error, flush=True)
         return False
-    said = done.stderr.strip().splitlines()
-    found = said[:1] if any(", seed " in line for line in said) else _FOUND.findall(done.stdout)
+    errors = done.stderr.strip().splitlines()
+    found = errors[:1] if any(", seed " in line for line in errors) else _FOUND.findall(done.stdout)
     if done.returncode == 1 and found:
         print(f"{mutant.name:40} {'; '.join(found)[:300]}", flush=True)
         return True
-    ended = said[-1][:300] if said else "nothing said"
+    ended = errors[-1][:300] if errors else "no output"
     print(f"{mutant.name:40} SURVIVES, status {done.returncode} ({mutant.breaks}): {ended}", flush=True)
     return False
 

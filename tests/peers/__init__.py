@@ -2,7 +2,7 @@
 
     with running("pulsar") as url: ...
 
-`clients.py` does the same work on each of them, and on ours, with its own client; `peer` tells what each needs.
+`clients.py` does the same work on each of them, and on ours, with its own client; `peer` lists what each needs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def pid(name: str) -> int:
 
 
 def spark_kafka_rates(rows: int) -> list[dict[str, Any]]:
-    """What Spark's own Kafka connector does with so many rows, a bench each. Raises `PeerUnavailable`."""
+    """The results of Spark's own Kafka connector with this many rows, a bench each. Raises `PeerUnavailable`."""
     ended = _run("spark-kafka", "", {**os.environ, "ROWS": str(rows)})
     if ended.returncode:
         raise PeerUnavailable(f"Spark's Kafka connector can't be run here: {_last_line(ended.stderr)}")

@@ -433,7 +433,7 @@ for bench, size, measure in benches:
         continue
     try:
         report(bench, size, **measure())
-    except Exception as error:  # a bench that fails says so and the others go on
+    except Exception as error:  # a failed bench is reported and the others go on
         report(bench, size, error=f"{type(error).__name__}: {error}")
 client.close()
 os._exit(0)

@@ -131,13 +131,13 @@ def decode(stored: bytes, *, verify: bool = True) -> list[Message]:
         payload = _decompress(payload, metadata.compression, metadata.uncompressed_size)
     if not metadata.HasField("num_messages_in_batch"):
         return [_read(metadata, payload, 0)]
-    kept = list(metadata.compacted_batch_indexes)
-    if not kept:
+    indexes = list(metadata.compacted_batch_indexes)
+    if not indexes:
         return decode_batch(payload, metadata.num_messages_in_batch)
-    if kept != sorted(set(kept)) or not all(0 <= index < metadata.num_messages_in_batch for index in kept):
+    if indexes != sorted(set(indexes)) or not all(0 <= index < metadata.num_messages_in_batch for index in indexes):
         raise Refused
-    messages = decode_batch(payload, len(kept))
-    for message, index in zip(messages, kept, strict=True):
+    messages = decode_batch(payload, len(indexes))
+    for message, index in zip(messages, indexes, strict=True):
         message.batch_index = index
     return messages
 

@@ -1,11 +1,11 @@
-"""Hostile clients of Pulsar's protocol on a broker in memory, and beside them an honest one that must not notice.
+"""Hostile clients of Pulsar's protocol on a broker in memory, and an honest one beside them that must not notice.
 
     python -m tests.property.pulsar_fuzz --frames 1000000 --seed 7
 
 Each part of the run has a broker of its own, and a seed of its own that the line of its failure names: `--seed N
---frames 5000` is that part again. What must hold: the broker logs no error of its own; the honest client's messages
-are stored and delivered in their order, once, whole, and nothing else is told to it; and when all connections are gone
-nothing of them is left (`running_pulsar_broker`).
+--frames 5000` is that part again. The checks: the broker logs no error of its own; the honest client's messages are
+stored and delivered in their order, once, whole, and it gets no other frames; and when all connections are closed the
+broker holds nothing of them (`running_pulsar_broker`).
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Seen:
     # Closed by the broker.
     refused: int = 0
     honest_messages: int = 0
-    # What attackers were told, by kind of command.
-    told: Counter[int] = field(default_factory=Counter)
+    # The commands that attackers got, by kind.
+    answers: Counter[int] = field(default_factory=Counter)
 
 
 def fuzz_part(seed: int, frames: int) -> Seen:
@@ -79,7 +79,7 @@ class _Part:
         self._frames = frames
         self._seen = seen
         # Where there are messages; shared by what attackers send.
-        self._places = [(0, 0)]
+        self._message_ids = [(0, 0)]
         self._attackers: dict[PulsarClient, PulsarInput] = {}
 
     async def run(self) -> None:
@@ -114,10 +114,10 @@ class _Part:
             attacker.read_on()
 
     async def _begin_another(self) -> None:
-        # Those that are gone are looked at once more, by `running_pulsar_broker`: a few of them will do.
+        # Closed ones are checked again by `running_pulsar_broker`: a few of them will do.
         self._scene.clients[1:] = [one for one in self._scene.clients[1:] if not one.transport.lost][-100:]
         attacker = self._scene.raw_client()
-        comes = self._attackers[attacker] = PulsarInput(self._random, f"n{self._seen.connections}", self._places)
+        comes = self._attackers[attacker] = PulsarInput(self._random, f"n{self._seen.connections}", self._message_ids)
         self._seen.connections += 1
         if self._random.random() < 0.95:
             attacker.send_bytes(comes.beginning())
@@ -135,10 +135,10 @@ class _Part:
     def _learn(self, attacker: PulsarClient) -> None:
         """Where there are messages."""
         for one in attacker.answers:
-            self._seen.told[one.type] += 1
+            self._seen.answers[one.type] += 1
             if one.type == BaseCommand.SEND_RECEIPT:
-                place = one.send_receipt.message_id
-                self._places[:] = [*self._places[-20:], (place.ledgerId, place.entryId)]
+                stored = one.send_receipt.message_id
+                self._message_ids[:] = [*self._message_ids[-20:], (stored.ledgerId, stored.entryId)]
         attacker.answers.clear()
         attacker.delivered.clear()
 
@@ -180,12 +180,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=0, help="of the first part; the next ones follow it")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     logging.basicConfig(level=logging.CRITICAL)
-    begun, done, seed = time.monotonic(), Seen(), asked.seed
-    while done.frames < asked.frames:
+    begun, done, seed = time.monotonic(), Seen(), arguments.seed
+    while done.frames < arguments.frames:
         try:
-            seen = fuzz_part(seed, min(FRAMES_OF_A_PART, asked.frames - done.frames))
+            seen = fuzz_part(seed, min(FRAMES_OF_A_PART, arguments.frames - done.frames))
         except BaseException:
             print(f"seed {seed} failed", file=sys.stderr)  # noqa: T201
             raise
@@ -193,7 +193,7 @@ def main() -> int:
         done.connections += seen.connections
         done.refused += seen.refused
         done.honest_messages += seen.honest_messages
-        done.told += seen.told
+        done.answers += seen.answers
         seed += 1
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         print(  # noqa: T201
@@ -201,7 +201,7 @@ def main() -> int:
             f"honest messages, {time.monotonic() - begun:.0f} s, {peak} MB at most",
             flush=True,
         )
-    print({BaseCommand.Type.Name(kind): count for kind, count in done.told.most_common()})  # noqa: T201
+    print({BaseCommand.Type.Name(kind): count for kind, count in done.answers.most_common()})  # noqa: T201
     return 0
 
 

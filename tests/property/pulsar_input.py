@@ -1,8 +1,8 @@
-"""What a hostile client of Pulsar's protocol may send: commands with any values in them, entries that lie, frames that
-were changed on their way, and bytes that are no frames at all.
+"""Input of a hostile client of Pulsar's protocol: commands with any values in them, false entries, frames that were
+changed in flight, and bytes that are no frames at all.
 
-Most of it is near to what is right, so that it comes far: ids of producers and consumers that there may be, places of
-messages that there are, names of topics that exist.
+Most of it is nearly right, so that it passes the first checks: likely ids of producers and consumers, positions of
+existing messages, names of existing topics.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ _WEIGHTS: Final = [weight for _, _, weight in _COMMANDS]
 
 
 class PulsarInput:
-    """Of one client, whose producers have names of their own, unless they take somebody else's. `places`: ledgers and
+    """Of one client, whose producers have names of their own, unless they take somebody else's. `entries`: ledgers and
     entries that there are."""
 
-    def __init__(self, random: Random, who: str, places: list[tuple[int, int]]) -> None:
+    def __init__(self, random: Random, who: str, entries: list[tuple[int, int]]) -> None:
         self._random = random
-        self._places = places
+        self._entries = entries
         self._names = [f"{who}-{producer_id}" for producer_id in range(4)]
         self._request_id = 0
 
@@ -175,7 +175,7 @@ class PulsarInput:
                 self._fill(part, whole=whole)
             else:
                 setattr(message, field.name, self._value(field))
-        self._likely_place(message)
+        self._set_likely_position(message)
 
     def _fill_repeated(self, message: Message, field: FieldDescriptor) -> None:
         repeated = getattr(message, field.name)
@@ -186,9 +186,9 @@ class PulsarInput:
             else:
                 repeated.append(self._value(field))
 
-    def _likely_place(self, message: Message) -> None:
+    def _set_likely_position(self, message: Message) -> None:
         if message.DESCRIPTOR.name == "MessageIdData" and self._random.random() < 0.7:
-            ledger_id, entry_id = self._random.choice(self._places)
+            ledger_id, entry_id = self._random.choice(self._entries)
             message.ledgerId = ledger_id  # type: ignore[attr-defined]
             message.entryId = max(0, entry_id + self._random.choice((0, 0, 0, 0, 1, -1, 5)))  # type: ignore[attr-defined]
 

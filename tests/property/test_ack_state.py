@@ -1,4 +1,4 @@
-"""A cursor's state against a set of acknowledged places, with numbers that nobody has seen and ledgers that go."""
+"""A cursor's state against a set of acknowledged positions, with unknown numbers and deleted ledgers."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ class Model:
     messages: dict[Position, tuple[set[int], int]] = field(default_factory=dict)
 
     def acknowledge(self, ledger_id: int, first: int, last: int) -> None:
-        for place in self.log.positions():
-            if place.ledger_id == ledger_id and first <= place.entry_id <= last:
-                self.done(place)
+        for position in self.log.positions():
+            if position.ledger_id == ledger_id and first <= position.entry_id <= last:
+                self.done(position)
 
-    def done(self, place: Position) -> None:
-        self.entries.add(place)
-        self.messages.pop(place, None)
+    def done(self, position: Position) -> None:
+        self.entries.add(position)
+        self.messages.pop(position, None)
 
-    def contradicts(self, place: Position, size: int) -> bool:
-        return size > 0 and place in self.messages and self.messages[place][1] != size
+    def contradicts(self, position: Position, size: int) -> bool:
+        return size > 0 and position in self.messages and self.messages[position][1] != size
 
-    def some(self, place: Position, bits: int, size: int) -> bool:
-        if place in self.entries:
+    def some(self, position: Position, bits: int, size: int) -> bool:
+        if position in self.entries:
             return True
-        known, known_size = self.messages.get(place, (set(), size))
-        if place not in self.log.positions() or known_size != size or size == 0:
+        known, known_size = self.messages.get(position, (set(), size))
+        if position not in self.log.positions() or known_size != size or size == 0:
             return False
-        self.messages[place] = known | {bit for bit in range(size) if bits >> bit & 1}, size
-        if len(self.messages[place][0]) == size:
-            self.done(place)
+        self.messages[position] = known | {bit for bit in range(size) if bits >> bit & 1}, size
+        if len(self.messages[position][0]) == size:
+            self.done(position)
             return True
-        if not self.messages[place][0]:
-            del self.messages[place]
+        if not self.messages[position][0]:
+            del self.messages[position]
         return False
 
     def up_to(self, position: Position, bits: int, size: int) -> None:
@@ -59,41 +59,42 @@ class Model:
         if self.log.ledger_end(position.ledger_id) is None and self.log.last.ledger_id != position.ledger_id:
             return  # nobody can have read anything of it
         entry_id = min(position.entry_id, self.log.ledgers[position.ledger_id] - 1)
-        for place in self.log.positions():
-            if place < (position.ledger_id, entry_id) or (not size and place == (position.ledger_id, entry_id)):
-                self.done(place)
+        end = (position.ledger_id, entry_id)
+        for one in self.log.positions():
+            if one < end or (not size and one == end):
+                self.done(one)
         if size:
             self.some(Position(position.ledger_id, position.entry_id), bits, size)
 
     def move_to(self, position: Position) -> None:
-        self.entries = {place for place in self.log.positions() if place <= position}
+        self.entries = {one for one in self.log.positions() if one <= position}
         self.messages.clear()
 
     def trimmed(self) -> None:
         there = self.log.positions()
         self.entries &= set(there)
-        self.messages = {place: held for place, held in self.messages.items() if place in there}
+        self.messages = {position: held for position, held in self.messages.items() if position in there}
 
 
 def _same(state: AckState, model: Model) -> None:
-    for place in model.log.positions():
-        assert state.is_acknowledged(place) == (place in model.entries), place
-        held = model.messages.get(place, (set(), 0))[0]
-        assert state.get_acknowledged_messages(place) == sum(1 << bit for bit in held), place
+    for position in model.log.positions():
+        assert state.is_acknowledged(position) == (position in model.entries), position
+        held = model.messages.get(position, (set(), 0))[0]
+        assert state.get_acknowledged_messages(position) == sum(1 << bit for bit in held), position
     there = model.log.positions()
     assert state.count_unacknowledged() == len(there) - len(model.entries)
-    open_ones = [place for place in there if place not in model.entries]
+    open_ones = [position for position in there if position not in model.entries]
     # The mark-delete position is the furthest that it can be.
-    behind = [place for place in there if place > state.mark_delete]
-    assert all(place in model.entries for place in there if place <= state.mark_delete)
+    behind = [position for position in there if position > state.mark_delete]
+    assert all(position in model.entries for position in there if position <= state.mark_delete)
     assert not behind or behind[0] in open_ones
     for start in [EARLIEST, *there]:
-        expected = next((place for place in open_ones if place > start), None)
+        expected = next((position for position in open_ones if position > start), None)
         found = state.find_unacknowledged_after(start)
         if expected is not None:
-            # It may be a place without an entry, but none that has one lies between.
+            # A position without an entry is allowed, if none that has one lies between.
             assert found <= expected
-            assert not any(start < place < found for place in open_ones)
+            assert not any(start < position < found for position in open_ones)
             assert found == expected or found not in there
         else:
             assert found not in there
@@ -127,7 +128,7 @@ _STEPS = st.lists(
 @examples(400)
 @given(_STEPS)
 def test_ack_state_matches_a_model_and_restores_saved_state(steps: list[tuple]) -> None:  # type: ignore[type-arg]
-    """ACK-1, ACK-2, CHK-34: nothing is forgotten and nothing invented, whatever is acknowledged, trimmed or saved."""
+    """ACK-1, ACK-2, CHK-34: nothing is forgotten and nothing invented by acknowledging, trimming and saving."""
     log = FakeLogPositions((3, 4))
     model = Model(log)
     state = AckState(log, log.before_first, durable=True)
@@ -138,14 +139,14 @@ def test_ack_state_matches_a_model_and_restores_saved_state(steps: list[tuple]) 
                 state.acknowledge([(ledger_id, first, last)])
                 model.acknowledge(ledger_id, first, last)
             case "some", ledger_id, entry_id, bits, size:
-                place = Position(ledger_id, entry_id)
-                if model.contradicts(place, size):
+                position = Position(ledger_id, entry_id)
+                if model.contradicts(position, size):
                     with pytest.raises(BrokerError):
-                        state.acknowledge((), [(place, bits, size)])
+                        state.acknowledge((), [(position, bits, size)])
                     continue
-                done = state.acknowledge((), [(place, bits, size)])
-                there = place in log.positions()
-                assert (place in done) == model.some(place, bits, size) or not there
+                done = state.acknowledge((), [(position, bits, size)])
+                there = position in log.positions()
+                assert (position in done) == model.some(position, bits, size) or not there
             case "up to", ledger_id, entry_id, bits, size:
                 if size and ledger_id in log.ledgers and model.contradicts(Position(ledger_id, entry_id), size):
                     with pytest.raises(BrokerError):
@@ -210,9 +211,9 @@ def test_a_set_of_entries_over_many_chunks(steps: list[tuple[int, int, bool]]) -
             assert all(one in added_too for one in wanted)
             model |= wanted
         else:
-            gone = {one for one in model if one <= first}
-            assert held.remove_up_to(first) == len(gone)
-            model -= gone
+            removed = {one for one in model if one <= first}
+            assert held.remove_up_to(first) == len(removed)
+            model -= removed
         assert held.count == len(model)
         for start in (0, first, first + length, CHUNK_ENTRIES):
             expected = start

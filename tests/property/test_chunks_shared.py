@@ -1,5 +1,6 @@
-"""Messages in chunks on a Shared subscription, whose consumers come, go, take, refuse and put them together as stock
-clients do: whoever gets the first chunk of one gets the others, in order, until all are acknowledged."""
+"""Messages in chunks on a Shared subscription, whose consumers join, leave, receive, nack and assemble them as stock
+clients do: the consumer of a first chunk gets the others, in order, until all are acknowledged.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ class _Client(RecordingSink):
 class _World:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        # More than the chunks of all messages that are being sent: who holds so many gets no others, and who waits for
-        # those would wait for ever.
+        # More than the chunks of all messages that are being sent: a consumer with this many gets no others, and one
+        # that waits for those would wait for ever.
         self.scene = Scene(per_ledger=5, max_unacked_messages_per_consumer=20, max_unacked_messages_per_subscription=50)
         self.clients: dict[Consumer, _Client] = {}
         # Of messages that are being sent: how many chunks each has, and how many of them are sent.

@@ -1,4 +1,4 @@
-"""Messages in chunks as Arrow rows: wherever the log is cut into slices, and whatever producers sent again."""
+"""Messages in chunks as Arrow rows, for all cuts of the log into slices, and with resent chunks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def shared(producer: str, number: int) -> MessageMetadata:
 
 
 def chunks_of(producer: str, number: int, count: int, compression: Any = entry_pb2.NONE) -> list[bytes]:
-    """A message as so many entries. What it holds compresses to nothing like one entry."""
+    """A message in this many entries. Its content compresses to nothing like one entry."""
     payload = Random(f"{producer} {number}").randbytes(10 * count)
     message = Messages([payload], keys=[f"{producer}-{number}"], properties=[{"number": str(number)}])
     found = encode_chunks(message, shared(producer, number), f"{producer}-{number}", 10, compression)
@@ -66,7 +66,7 @@ def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["message_id"]["entry_id"])
 
 
-def places(rows: list[dict[str, Any]]) -> list[int]:
+def log_indexes(rows: list[dict[str, Any]]) -> list[int]:
     return [row["message_id"]["entry_id"] for row in rows]
 
 
@@ -115,20 +115,20 @@ def resent_logs(draw: st.DrawFn) -> list[tuple[str, int, int]]:
 @given(resent_logs(), st.lists(st.integers(0, 40), max_size=4))
 @examples(120, stable=True)
 def test_where_a_log_is_cut_does_not_matter(log: list[tuple[str, int, int]], cuts: list[int]) -> None:
-    """SPK-1, SPK-3: a message is in the slice in which its last chunk is, once, wherever the others are."""
+    """SPK-1, SPK-3: a message is in the slice of its last chunk, once, for all positions of the others."""
     made = {name: chunks_of(name, 0, chunks) for name, _, chunks in log}
     entries = in_log([made[name][chunk] for name, chunk, _ in log])
     whole = read(entries, 0, len(entries))
-    assert places(in_order(whole)) == whole_at(log)
+    assert log_indexes(in_order(whole)) == whole_at(log)
     edges = [0, *sorted(min(cut, len(entries)) for cut in cuts), len(entries)]
     parts = [read(entries, start, stop) for start, stop in pairwise(edges)]
     for rows, (start, stop) in zip(parts, pairwise(edges), strict=True):
-        assert all(start <= at < stop for at in places(rows))
+        assert all(start <= at < stop for at in log_indexes(rows))
     assert in_order([row for rows in parts for row in rows]) == in_order(whole)
 
 
 def test_handwritten_chunk_sequences_yield_the_expected_messages() -> None:
-    """By hand, the cases that chunked_messages.py names."""
+    """The cases that chunked_messages.py names, as written examples."""
     for text, whole in (
         ("a0 a1 a1 a2", [3]),
         ("a0 a1 a0 a1 a2", [4]),
@@ -148,14 +148,14 @@ def test_handwritten_chunk_sequences_yield_the_expected_messages() -> None:
         entries = in_log([made[name][chunk] for name, chunk, _ in log])
         for cut in range(len(entries) + 1):
             rows = read(entries, 0, cut) + read(entries, cut, len(entries))
-            assert places(in_order(rows)) == whole, (text, cut)
+            assert log_indexes(in_order(rows)) == whole, (text, cut)
 
 
 @pytest.mark.parametrize(
     "compression", [entry_pb2.NONE, entry_pb2.LZ4, entry_pb2.ZSTD, entry_pb2.ZLIB, entry_pb2.SNAPPY]
 )
 def test_chunked_row_has_id_and_index_of_the_last_chunk(compression: Any) -> None:
-    """The id and the index of the last chunk, and of the rest what the first says."""
+    """The id and the index of the last chunk, and the other fields of the first."""
     chunks = chunks_of("p", 7, 3, compression)
     other = encode_batch(Messages([b"x", b"y"]), shared("q", 1))
     entries = in_log([chunks[0], other, *chunks[1:]])
@@ -165,7 +165,7 @@ def test_chunked_row_has_id_and_index_of_the_last_chunk(compression: Any) -> Non
     assert row["message_id"] == {"ledger_id": LEDGER, "entry_id": last, "batch_index": -1}
     assert row["value"] == Random("p 7").randbytes(30)
     assert (row["key"], dict(row["properties"]), row["index"], row["sequence_id"]) == (b"p-7", {"number": "7"}, last, 7)
-    assert places(rows) == [1, 1, last]
+    assert log_indexes(rows) == [1, 1, last]
 
 
 def test_contradictory_chunks_are_refused_with_their_position() -> None:
@@ -181,7 +181,7 @@ def test_contradictory_chunks_are_refused_with_their_position() -> None:
     with pytest.raises(UnreadableEntry, match=r"entry 9:0 .* chunk 5 of 2 of message 'p-7'"):
         read(in_log([encode_forged(metadata)]), 0, 1)
     rows = read(in_log([first, forged, first, last]), 0, 4, decoding=DecodingOptions(Unreadable.SKIP))
-    assert places(rows) == [3]
+    assert log_indexes(rows) == [3]
 
 
 def encode_forged(metadata: MessageMetadata, payload: bytes = b"0123456789") -> bytes:
@@ -189,9 +189,9 @@ def encode_forged(metadata: MessageMetadata, payload: bytes = b"0123456789") -> 
 
 
 def test_chunks_of_incomplete_messages_are_limited_by_bytes() -> None:
-    """As much as messages that are not whole have together, whoever sent them; whole ones count no more."""
+    """As much as incomplete messages have together, of all producers; complete ones count no more."""
     made = [chunks_of(f"p{each}", 0, 3) for each in range(5)]
-    one = max(_kept_bytes(chunk) for chunks in made for chunk in chunks)
+    one = max(_stored_bytes(chunk) for chunks in made for chunk in chunks)
     one_by_one = in_log([chunk for chunks in made for chunk in chunks])
     assert len(read(one_by_one, 0, len(one_by_one), decoding=chunk_bytes(3 * one))) == 5
     mixed = in_log([chunk for at in range(3) for chunk in (chunks[at] for chunks in made)])
@@ -199,20 +199,20 @@ def test_chunks_of_incomplete_messages_are_limited_by_bytes() -> None:
     little = 11 * one - 100
     with pytest.raises(TooManyChunks, match=rf"entry 9:10 of .* may use {little:,} bytes .*maxChunkBytes"):
         read(mixed, 0, len(mixed), decoding=chunk_bytes(little))
-    assert places(read(mixed, 0, len(mixed), decoding=chunk_bytes(little, Unreadable.SKIP))) == [11, 12, 13, 14]
+    assert log_indexes(read(mixed, 0, len(mixed), decoding=chunk_bytes(little, Unreadable.SKIP))) == [11, 12, 13, 14]
     with pytest.raises(TooManyChunks, match="entry 9:2 of "):  # backwards, too
         read(in_log(made[0]), 2, 3, decoding=chunk_bytes(2 * one - 100))
     with pytest.raises(TooManyChunks, match="entry 9:2 of "):  # by itself
         read(in_log(made[0]), 0, 3, decoding=chunk_bytes(one // 2))
 
 
-def _kept_bytes(chunk: bytes) -> int:
+def _stored_bytes(chunk: bytes) -> int:
     entry = decode_entry(chunk)
     return len(entry.payload) + entry.metadata.ByteSize() + chunked_messages.CHUNK_OVERHEAD_BYTES
 
 
 def test_unfinished_chunked_messages_do_not_displace_others() -> None:
-    """SPK-1: however many there are of them, with payloads or without; what was given up is an error if it ends yet."""
+    """SPK-1: for any number of them, with payloads or without; an abandoned one is an error if it ends after all."""
     honest = chunks_of("p", 0, 3)
     begun = [chunks_of(f"q{each}", 0, 3) for each in range(50)]
     required: dict[str, Any] = {"producer_name": "r", "sequence_id": 0, "publish_time": 1}
@@ -220,13 +220,13 @@ def test_unfinished_chunked_messages_do_not_displace_others() -> None:
         encode_forged(MessageMetadata(uuid=f"u{each}", chunk_id=0, num_chunks_from_msg=2, **required), b"")
         for each in range(200)
     ]
-    room = 8 * max(_kept_bytes(chunk) for chunk in (*honest, begun[-1][0]))
+    max_bytes = 8 * max(_stored_bytes(chunk) for chunk in (*honest, begun[-1][0]))
     log = in_log([*(chunks[0] for chunks in begun), *empty, *honest[:2], *empty[:5], honest[2]])
-    assert places(read(log, 0, len(log), decoding=chunk_bytes(room))) == [len(log) - 1]
-    groups = ChunkedMessages(room, lambda place, last, error: None, lambda place, error: None)
+    assert log_indexes(read(log, 0, len(log), decoding=chunk_bytes(max_bytes))) == [len(log) - 1]
+    groups = ChunkedMessages(max_bytes, lambda entry, last, error: None, lambda entry, error: None)
     for at, chunk in enumerate(log[: len(log) - 1]):
         groups.add_chunk((9, at), decode_entry(chunk))
-    assert groups.stored_bytes <= room
+    assert groups.stored_bytes <= max_bytes
     # One more chunk completes those that are not dropped.
     last_of_empty = [
         encode_forged(MessageMetadata(uuid=f"u{each}", chunk_id=1, num_chunks_from_msg=2, **required), b"")
@@ -239,24 +239,24 @@ def test_unfinished_chunked_messages_do_not_displace_others() -> None:
     assert 0 < completed <= 8
     ended = in_log([*honest[:1], *empty, *honest[1:]])
     with pytest.raises(TooManyChunks, match=f"entry 9:{len(ended) - 1} of "):
-        read(ended, 0, len(ended), decoding=chunk_bytes(room))
+        read(ended, 0, len(ended), decoding=chunk_bytes(max_bytes))
 
 
 def test_earlier_entries_are_requested_only_for_missing_first_chunks() -> None:
     entries = in_log([*chunks_of("p", 0, 3), *chunks_of("p", 1, 3), encode_message(Messages([b"x"]), shared("p", 2))])
 
     def nothing() -> Iterator[tuple[int, int, bytes]]:
-        raise AssertionError("it was asked for")
+        raise AssertionError("it was read")
 
     for stop in range(len(entries) + 1):
         converter = EntriesToArrow(COLUMNS, TOPIC, -1, nothing)
         list(converter.convert_entries(LEDGER, 0, entries[:stop]))
         list(converter.finish())
-    asked = []
+    reads = []
 
     def earlier() -> Iterator[tuple[int, int, bytes]]:
         for at in (1, 0):
-            asked.append(at)
+            reads.append(at)
             yield LEDGER, at, entries[at] if at else entries[0]
         raise AssertionError("the message is whole")
 
@@ -266,8 +266,8 @@ def test_earlier_entries_are_requested_only_for_missing_first_chunks() -> None:
         for batch in [*converter.convert_entries(LEDGER, 2, entries[2:]), *converter.finish()]
         for row in batch.to_pylist()
     ]
-    assert places(in_order(rows)) == [2, 5, 6]
-    assert asked == [1, 0]
+    assert log_indexes(in_order(rows)) == [2, 5, 6]
+    assert reads == [1, 0]
 
 
 def test_a_message_in_front_of_the_range_is_none_but_a_part_of_one_may_be() -> None:
@@ -275,7 +275,7 @@ def test_a_message_in_front_of_the_range_is_none_but_a_part_of_one_may_be() -> N
     chunks = in_log(chunks_of("p", 0, 2))
     converter = EntriesToArrow(COLUMNS, TOPIC, -1)
     rows = [*converter.convert_entries(LEDGER, 0, chunks, skip_messages=1), *converter.finish()]
-    assert [places(batch.to_pylist()) for batch in rows] == [[1]]
+    assert [log_indexes(batch.to_pylist()) for batch in rows] == [[1]]
     converter = EntriesToArrow(COLUMNS, TOPIC, -1)
     assert not [*converter.convert_entries(LEDGER, 1, chunks[1:], skip_messages=1), *converter.finish()]
 

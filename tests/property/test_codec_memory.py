@@ -35,7 +35,7 @@ from tests.property import raw_fields as raw
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux", reason="a process' peak memory is read where Linux tells it"),
+    pytest.mark.skipif(sys.platform != "linux", reason="a process' peak memory is read from Linux"),
 ]
 
 SHARED = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
@@ -101,7 +101,7 @@ HOSTILE: dict[str, Callable[[], tuple[bytes, int]]] = {
     "keyed messages, by columns": lambda: as_many(KEYED),
     "keyed messages, by objects": lambda: as_many(KEYED + SLOW),
     "keyed messages of two sizes": lambda: (raw.record(b"\x18\1", b"x") + raw.record(KEYED, b"") * 800_000, 800_001),
-    "more messages than are said": lambda: (
+    "more messages than declared": lambda: (
         raw.record(b"\x18\1", b"x") + raw.record(b"\x18\0", b"") * 20_000_000,
         1000,
     ),
@@ -115,7 +115,7 @@ def test_oversized_batch_metadata_is_refused_before_allocation(name: str) -> Non
     """Allowed: the batch before compression, a copy of it, and the parser's memory for one message."""
     batch, count = HOSTILE[name]()
     peak, answer = decoded_in_a_child(compressed_batch(batch, count))
-    assert answer == ("MalformedEntry" if name == "more messages than are said" else "TooLarge")
+    assert answer == ("MalformedEntry" if name == "more messages than declared" else "TooLarge")
     assert peak < 2 * len(batch) + 20 * MIB
 
 

@@ -1,4 +1,6 @@
-"""Many writers count one node up through faults of all kinds: the count is what they were told, no more and no less."""
+"""Many writers count one node up through faults of all kinds: the count is the sum of their results, no more and no
+less.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ _kinds = ["resume", "resume", "release", "lag", "suspend"]
 
 
 @dataclass
-class Told:
-    """What one writer was told of its changes."""
+class Outcomes:
+    """The results of one writer's changes."""
 
     made: int = 0
     unknown: int = 0
@@ -43,9 +45,9 @@ class Told:
 async def test_every_outcome_is_found_out_while_sessions_live(
     faults: list[list[Fault | None]], actions: list[tuple[str, int, int]]
 ) -> None:
-    count, told = await _count(faults, actions)
-    assert count == sum(each.made for each in told) == _WRITERS * _CHANGES
-    assert sum(each.unknown for each in told) == 0
+    count, outcomes = await _count(faults, actions)
+    assert count == sum(each.made for each in outcomes) == _WRITERS * _CHANGES
+    assert sum(each.unknown for each in outcomes) == 0
 
 
 @examples(250)
@@ -58,36 +60,36 @@ async def test_every_outcome_is_found_out_while_sessions_live(
 async def test_counter_lies_between_confirmed_and_possible_changes(
     faults: list[list[Fault | None]], actions: list[tuple[str, int, int]]
 ) -> None:
-    count, told = await _count(faults, actions)
-    made = sum(each.made for each in told)
-    assert made <= count <= made + sum(each.unknown for each in told)
+    count, outcomes = await _count(faults, actions)
+    made = sum(each.made for each in outcomes)
+    assert made <= count <= made + sum(each.unknown for each in outcomes)
 
 
-async def _count(faults: list[list[Fault | None]], actions: list[tuple[str, int, int]]) -> tuple[int, list[Told]]:
+async def _count(faults: list[list[Fault | None]], actions: list[tuple[str, int, int]]) -> tuple[int, list[Outcomes]]:
     clock = ManualClock()
     server = MemoryServer(clock)
     stores = [server.connect() for _ in range(_WRITERS)]
-    told = [Told() for _ in stores]
+    outcomes = [Outcomes() for _ in stores]
     for store, planned in zip(stores, faults, strict=True):
         server.queue_faults(store, *planned)
-    writers = [asyncio.create_task(_write(store, clock, seed, told[seed])) for seed, store in enumerate(stores)]
+    writers = [asyncio.create_task(_write(store, clock, seed, outcomes[seed])) for seed, store in enumerate(stores)]
     for kind, which, turns in actions:
         for _ in range(turns):
             await asyncio.sleep(0)
         _act(server, kind, stores[which])
     while not all(writer.done() for writer in writers):
         await asyncio.sleep(0)
-        # Whoever is not answered though connected asks again after a pause.
+        # A connected writer without an answer retries after a pause.
         clock.advance(0.01)
         for store in stores:
             if store.session.state is SessionState.SUSPENDED:
                 server.resume(store)
     await asyncio.gather(*writers)
-    # What is on its way still must not change the count any more, whoever is told what.
+    # A late request must not change the count any more, for any reported results.
     for store in stores:
         server.release(store)
     stored = await read(server.connect(), "/count")
-    return int(stored.payload) if stored else 0, told
+    return int(stored.payload) if stored else 0, outcomes
 
 
 def _act(server: MemoryServer, kind: str, store: MemoryStore) -> None:
@@ -106,16 +108,16 @@ def _act(server: MemoryServer, kind: str, store: MemoryStore) -> None:
             server.expire(store)
 
 
-async def _write(store: MemoryStore, clock: ManualClock, seed: int, told: Told) -> None:
+async def _write(store: MemoryStore, clock: ManualClock, seed: int, outcomes: Outcomes) -> None:
     randomness = SeededRandomness(seed)
     for _ in range(_CHANGES):
         try:
             await change(store, "/count", _plus_one, clock=clock, randomness=randomness)
-            told.made += 1
+            outcomes.made += 1
         except OutcomeUnknown:
-            told.unknown += 1
+            outcomes.unknown += 1
         except SessionLost:
-            told.ended = True
+            outcomes.ended = True
 
 
 def _plus_one(old: bytes | None) -> bytes:

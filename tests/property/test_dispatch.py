@@ -52,7 +52,7 @@ class _Model:
         self.permits: dict[Consumer, int] = {}
         # Of Shared: who holds what.
         self.held: dict[Position, Consumer] = {}
-        # Of the others: the last that was delivered since reading began anew.
+        # Of the others: the last that was delivered since reading was restarted.
         self.last: Position | None = None
         self.sizes: dict[Position, int] = {}
         self.done: set[Position] = set()
@@ -71,7 +71,7 @@ class _Model:
     def delivered(self, sink: _Sink, position: Position, count: int, bits: int) -> None:
         consumer = sink.consumer
         assert consumer is not None
-        assert sink.outbox.free > 0, "its stream has no room"
+        assert sink.outbox.free > 0, "its stream has no capacity"
         assert self.permits[consumer] > 0, "it has granted no permits"
         self.permits[consumer] -= self.sizes[position]
         assert position not in self.done, "it is acknowledged"

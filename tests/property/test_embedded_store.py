@@ -1,7 +1,7 @@
-"""The embedded store against the in-memory server, with sessions that come and go and folders opened again.
+"""The embedded store against the in-memory server, with sessions that come and go and reopened folders.
 
-The embedded store is asked by all sessions at once, so that transactions meet in one group or in two that follow each
-other; the server is asked the same one by one. Whatever the grouping, answers and trees must be the same.
+All sessions call the embedded store at once, so that transactions meet in one group or in two that follow each other;
+the server gets the same calls one by one. For any grouping, answers and trees must be the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SESSIONS = 3
 _ROUNDS = 16
 _OWNED = b"\x01"
 
-# Who asks, and for what; None closes the session and opens another in its place.
+# The session, and its request; None closes the session and opens another one instead.
 Step = tuple[int, list[Change] | None]
 
 
@@ -65,7 +65,7 @@ class _Side:
         self.stores = [connect() for _ in range(_SESSIONS)]
 
     async def take(self, step: Step) -> Any:
-        """The answer to it. Who is asked is settled, and the request made, before this waits for anything."""
+        """Return its answer. The session is chosen, and the request made, before this waits for anything."""
         who, changes = step
         store = self.stores[who]
         if changes is None:
@@ -80,8 +80,8 @@ class _Side:
             return InvalidChange
 
     async def tree(self, path: str = "/") -> list[tuple[Any, ...]]:
-        """All nodes; an ephemeral one with the place of its session, as the ids of the two sides differ."""
-        owners = {store.session.id: place for place, store in enumerate(self.stores)}
+        """All nodes; an ephemeral one with the index of its session, as the ids of the two sides differ."""
+        owners = {store.session.id: number for number, store in enumerate(self.stores)}
         found: list[tuple[Any, ...]] = []
         for name in await self.stores[0].children(path):
             child = f"/{name}" if path == "/" else f"{path}/{name}"
@@ -123,13 +123,13 @@ async def test_embedded_store_behaves_like_the_memory_server(tmp_path: Path, ope
     embedded, memory = _Side(database.connect), _Side(server.connect)
     for number in range(_ROUNDS):
         steps = _steps(chance)
-        asked = []
+        pending = []
         for step in steps:
-            asked.append(asyncio.create_task(embedded.take(step)))
+            pending.append(asyncio.create_task(embedded.take(step)))
             if chance.random() < 0.2:
-                # The group that gathers goes under way.
+                # The group that gathers is started.
                 await asyncio.sleep(0)
-        answers = await asyncio.gather(*asked)
+        answers = await asyncio.gather(*pending)
         assert answers == [await memory.take(step) for step in steps], (number, steps)
         tree = await embedded.tree()
         assert tree == await memory.tree(), (number, steps)
@@ -170,12 +170,12 @@ async def test_a_node_made_again_in_the_same_group_outlives_its_first_session(
 async def test_an_index_that_a_node_disagrees_with_is_not_believed(
     tmp_path: Path, opened: list[Any], closing: bool
 ) -> None:
-    """Neither when the session is closed nor when the folder is opened; then what is wrong with it is gone."""
+    """Neither when the session is closed nor when the folder is opened; then the fault is removed."""
     database = await EmbeddedDatabase.open(tmp_path, SystemClock())
     first, second = database.connect(), database.connect()
     await second.put("/persistent/child", b"", ABSENT)
     batch = new_batch()
-    for path in ("/persistent", "/gone"):
+    for path in ("/persistent", "/ephemeral"):
         batch.put(_OWNED + first.session.id.to_bytes(8, "big") + path.encode(), b"")
     opened[-1].write(batch)
     if closing:

@@ -1,6 +1,6 @@
-"""Entries as Arrow record batches, row by row against what magnetar_wire's decoder says of the same entries.
+"""Entries as Arrow record batches, row by row against the results of magnetar_wire's decoder for the same entries.
 
-That decoder is held against a model of its own (test_entry_codec). The entries come from the same places: messages that
+That decoder is checked against a model of its own (test_entry_codec). The entries have the same sources: messages that
 an application may send, and bytes that no serialiser writes.
 """
 
@@ -54,7 +54,7 @@ def signed(value: int) -> int:
 
 
 def time_of(ms: int | None) -> int | None:
-    """In µs; none where Spark can't tell it."""
+    """In µs; none where Spark can't represent it."""
     return None if ms is None or ms > LAST_MS else ms * 1000
 
 
@@ -63,7 +63,7 @@ def key_of(key: str | bytes | None) -> bytes | None:
 
 
 def expected_rows(
-    stored: bytes, place: tuple[int, int] = (LEDGER, ENTRY), first: int = 0, stop: int = 2**63
+    stored: bytes, position: tuple[int, int] = (LEDGER, ENTRY), first: int = 0, stop: int = 2**63
 ) -> list[Row]:
     """The plain way: a message at a time. Raises WireError."""
     entry = decode_entry(stored)
@@ -72,28 +72,28 @@ def expected_rows(
     metadata, broker, messages = entry.metadata, entry.broker, decode_messages(entry)
 
     if messages.properties is not None:
-        messages.properties[0]  # where one of them is wrong the batch is, whoever has it
+        messages.properties[0]  # where one of them is malformed the batch is
 
     def of(column: Sequence[Any] | None, at: int, nothing: Any = None) -> Any:
         return nothing if column is None else column[at]
 
     rows = []
     for at, payload in enumerate(messages.payloads):
-        at_position = of(messages.batch_indexes, at, at)
-        if of(messages.compacted_out, at) or not first <= at_position < stop:
+        index_in_batch = of(messages.batch_indexes, at, at)
+        if of(messages.compacted_out, at) or not first <= index_in_batch < stop:
             continue
         own_id = of(messages.sequence_ids, at)
         key = of(messages.keys, at)
         if messages.keys is None and entry.is_batch and metadata.HasField("partition_key"):
             key = metadata.partition_key
-        behind = metadata.num_messages_in_batch - 1 - at_position if entry.is_batch else 0
+        behind = metadata.num_messages_in_batch - 1 - index_in_batch if entry.is_batch else 0
         rows.append(
             {
                 "key": key_of(key),
                 "value": payload,
                 "topic": TOPIC,
                 "partition": 3,
-                "message_id": (*place, at_position if entry.is_batch else -1),
+                "message_id": (*position, index_in_batch if entry.is_batch else -1),
                 "publish_time": time_of(metadata.publish_time),
                 "event_time": time_of(of(messages.event_times, at) or None),
                 "broker_time": time_of(broker.broker_timestamp)
@@ -101,7 +101,7 @@ def expected_rows(
                 else None,
                 "index": signed(broker.index - behind) if broker is not None and broker.HasField("index") else None,
                 "properties": dict(of(messages.properties, at, {})),
-                "sequence_id": signed((metadata.sequence_id + at_position) % 2**64 if own_id is None else own_id),
+                "sequence_id": signed((metadata.sequence_id + index_in_batch) % 2**64 if own_id is None else own_id),
                 "producer_name": metadata.producer_name,
             }
         )
@@ -186,7 +186,7 @@ def test_only_requested_columns_are_converted(messages: list[Message], columns: 
 def test_many_entries_make_few_record_batches(
     sent: list[tuple[list[Message], bool]], max_rows: int, max_bytes: int
 ) -> None:
-    """Whatever the limits cut, it is the same rows in the same order; and no record batch has more rows than it may."""
+    """For all limits, the rows are the same in the same order; and no record batch has more rows than its maximum."""
     entries, expected = [], []
     for number, (messages, alone) in enumerate(sent):
         shared = MessageMetadata(producer_name=f"p{number % 3}", sequence_id=number, publish_time=number)
@@ -250,23 +250,23 @@ def test_both_fast_paths_are_used() -> None:
 
 
 def test_compaction_left_some_messages_of_a_batch() -> None:
-    """RET-5's batches: places stay, those that were compacted out are no rows, the index goes by the old places."""
+    """RET-5's batches: indexes stay, compacted messages are no rows, and the topic's index counts them."""
     metadata = MessageMetadata(
         producer_name="p", sequence_id=5, publish_time=2, num_messages_in_batch=9, compacted_batch_indexes=[0, 3, 8]
     )
-    kept = in_log(model.frame(metadata.SerializeToString(), raw.record(b"\x18\5", b"hello") * 3))
-    assert [row["message_id"][2] for row in check(kept) or []] == [0, 3, 8]
-    assert [row["index"] for row in converted([kept], skip=1)] == [INDEX - 5, INDEX]
+    stored = in_log(model.frame(metadata.SerializeToString(), raw.record(b"\x18\5", b"hello") * 3))
+    assert [row["message_id"][2] for row in check(stored) or []] == [0, 3, 8]
+    assert [row["index"] for row in converted([stored], skip=1)] == [INDEX - 5, INDEX]
     removed = [Message(b"a"), Message(b"b", compacted_out=True), Message(b"c", "key")]
     stored = in_log(encode_batch(columns_of(removed), SHARED))
     assert [row["value"] for row in check(stored) or []] == [b"a", b"c"]
-    gone = in_log(encode_batch(columns_of([Message(b"b", compacted_out=True)]), SHARED))
-    assert check(gone) == []
+    stored = in_log(encode_batch(columns_of([Message(b"b", compacted_out=True)]), SHARED))
+    assert check(stored) == []
 
 
 def test_markers_are_no_rows() -> None:
     metadata = MessageMetadata(producer_name="p", sequence_id=5, publish_time=2, marker_type=10)
-    marker = in_log(model.frame(metadata.SerializeToString(), b"whatever"))
+    marker = in_log(model.frame(metadata.SerializeToString(), b"anything"))
     row = in_log(encode_message(Messages([b"a"]), SHARED))
     assert converted([marker, row, marker]) == expected_rows(row, (LEDGER, ENTRY + 1))
 

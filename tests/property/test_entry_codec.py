@@ -509,9 +509,9 @@ def test_cut_off_at_every_byte(name: str) -> None:
         assert agrees(cut, compressed=compressed)
         if end >= part + 10:
             covered = cut[part + 6 :]
-            anew = cut[: part + 2] + crc32c(covered).to_bytes(4, "big") + covered
-            answer = opened(anew)
-            assert answer == modelled(anew)
+            resealed = cut[: part + 2] + crc32c(covered).to_bytes(4, "big") + covered
+            answer = opened(resealed)
+            assert answer == modelled(resealed)
 
 
 @pytest.mark.parametrize("name", ENTRIES)
@@ -543,10 +543,10 @@ def _parts(stored: bytes) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.parametrize("count", [2**31 - 1, 2**31 - 2, 1_000_000, 4, 2, 1, 0, -1, -(2**31)])
-@pytest.mark.parametrize("kept", [[], [0, 1, 2], [2, 1, 0], [0, 0, 1], [-1, 0, 1], [0, 1, 2**31 - 1], [5, 6, 7]])
-def test_forged_counts_take_no_memory(count: int, kept: list[int]) -> None:
+@pytest.mark.parametrize("indexes", [[], [0, 1, 2], [2, 1, 0], [0, 0, 1], [-1, 0, 1], [0, 1, 2**31 - 1], [5, 6, 7]])
+def test_forged_counts_take_no_memory(count: int, indexes: list[int]) -> None:
     metadata = MessageMetadata(producer_name="p", sequence_id=1, publish_time=2, num_messages_in_batch=count)
-    metadata.compacted_batch_indexes.extend(kept)
+    metadata.compacted_batch_indexes.extend(indexes)
     for records in (
         raw.record(b"\x18\5", b"hello") * 3,
         raw.record(b"\x18\5", b"hello") + raw.record(b"\x18\4", b"four") * 2,
@@ -554,7 +554,7 @@ def test_forged_counts_take_no_memory(count: int, kept: list[int]) -> None:
         stored = model.frame(metadata.SerializeToString(), records)
         peak, answer = _peak(partial(opened, stored))
         assert peak < 100_000
-        if kept or count < 1000:
+        if indexes or count < 1000:
             assert answer == modelled(stored)
         else:
             assert answer == REFUSED
@@ -654,7 +654,7 @@ BAD: dict[str, dict[str, Any]] = {
         "a surrogate in a value": [{"n": "\ud800"}, {"n": ""}],
     },
     "event_times": {"negative": [-1, 0], "too large": [2**64, 0], "text": ["1", 0], "a fraction": [1.5, 0]},
-    "batch_indexes": {"places of its own": [0, 5]},
+    "batch_indexes": {"indexes of its own": [0, 5]},
 }
 
 

@@ -1,8 +1,8 @@
-"""Leases against a dumb model: whatever owners do, at whatever pace, nothing that was promised goes before its time.
+"""Leases against a plain model: for owners of any behaviour and speed, no promised ledger is deleted before its time.
 
 Any number of brokers believe to have the topic. Each is slow: time passes between the moment when it begins a change,
-when the metadata store makes or refuses it, and when it hears of that. The store takes changes of the last one that
-claimed the topic alone. A reader is told what is on its broker's list, for half of the lease's time.
+when the metadata store makes or refuses it, and when it gets the result. The store takes changes of the last one that
+claimed the topic alone. A reader gets the ledgers of its broker's list, for half of the lease's time.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _SEEDS, _STEPS = 200, 300
 
 @dataclass
 class Change:
-    asked_at: float
-    kept: list[Lease]
+    requested_at: float
+    retained: list[Lease]
     lease: Lease | None = None
     trimmed: list[int] = field(default_factory=list)
     made: bool | None = None
@@ -29,10 +29,10 @@ class Change:
 
 @dataclass
 class Owner:
-    life: int
-    # None: it has asked for the topic, and does not know yet whether it has it.
+    epoch: int
+    # None: it has requested the topic, and does not know yet whether it has it.
     ledgers: list[int] | None = None
-    asked_at: float = 0.0
+    requested_at: float = 0.0
     has: bool = False
     found: list[LedgerLease] = field(default_factory=list)
     leases: Leases = field(default_factory=Leases)
@@ -45,9 +45,9 @@ class Brokers:
         self.chance = chance
         self.promises = self.checked = 0
         self.now = 100.0
-        self.lives = 0
+        self.epochs = 0
         # The node.
-        self.life = 0
+        self.epoch = 0
         self.ledgers = [1, 2, 3]
         self.records: list[LedgerLease] = []
         self.owners: list[Owner] = []
@@ -60,7 +60,7 @@ class Brokers:
         chance = self.chance
         serving = [one for one in self.owners if one.ledgers is not None and not one.ended]
         free = [one for one in serving if one.change is None]
-        under_way = [one for one in self.owners if one.change is not None]
+        changing = [one for one in self.owners if one.change is not None]
         what = chance.below(20)
         if what < 3:
             self.now += chance.choice((0.1, 0.4, 1.0))
@@ -74,8 +74,8 @@ class Brokers:
             self.renew(chance.choice(serving), chance.choice(_IDS), chance.choice(_MS))
         elif what == 14 and len(self.owners) > 2:
             del self.owners[chance.below(len(self.owners))]
-        elif under_way:
-            owner = chance.choice(under_way)
+        elif changing:
+            owner = chance.choice(changing)
             assert owner.change is not None
             if owner.change.made is None:
                 self.decide(owner, owner.change)
@@ -86,16 +86,16 @@ class Brokers:
         """A broker asks for the topic; or the store gives it; or the broker hears of that."""
         waiting = [one for one in self.owners if one.ledgers is None]
         if not waiting:
-            self.lives += 1
-            self.owners.append(Owner(self.lives, asked_at=self.now))
+            self.epochs += 1
+            self.owners.append(Owner(self.epochs, requested_at=self.now))
             return
         owner = waiting[0]
         if not owner.has:
             owner.has = True
-            self.life, owner.found = owner.life, list(self.records)
+            self.epoch, owner.found = owner.epoch, list(self.records)
         else:
             owner.ledgers = list(self.ledgers)
-            owner.leases.load(owner.found, owner.asked_at, self.now)
+            owner.leases.load(owner.found, owner.requested_at, self.now)
 
     def take(self, owner: Owner, lease_id: bytes, ahead: int, lease_ms: int) -> None:
         assert owner.ledgers is not None
@@ -120,7 +120,7 @@ class Brokers:
     def promise(self, owner: Owner, lease_id: bytes, first: int, lease_ms: int) -> None:
         assert owner.ledgers is not None
         held = [one for one in owner.ledgers if one >= first and one in self.ledgers]
-        if owner.life == self.life:
+        if owner.epoch == self.epoch:
             assert held == [one for one in owner.ledgers if one >= first]
         self.promises += 1
         self.promised[lease_id] = (held, self.now + lease_ms / 2000)
@@ -138,7 +138,7 @@ class Brokers:
 
     def decide(self, owner: Owner, change: Change) -> None:
         """The store makes the change, or refuses it."""
-        change.made = owner.life == self.life
+        change.made = owner.epoch == self.epoch
         if change.made:
             for ledger_id in change.trimmed:
                 for ledgers, until in self.promised.values():
@@ -146,7 +146,7 @@ class Brokers:
                     assert ledger_id not in ledgers or until <= self.now, (ledger_id, until, self.now)
             self.ledgers = [one for one in self.ledgers if one not in change.trimmed]
             self.ledgers.append(self.ledgers[-1] + 1)
-            self.records = [encode_lease(lease) for lease in change.kept]
+            self.records = [encode_lease(lease) for lease in change.retained]
             assert len(self.records) <= len(_IDS)
 
     def hear(self, owner: Owner, change: Change) -> None:
@@ -158,9 +158,9 @@ class Brokers:
             return
         owner.ledgers = [one for one in owner.ledgers if one not in change.trimmed]
         owner.ledgers.append(owner.ledgers[-1] + 1)
-        owner.leases.commit_change(change.kept, change.lease, change.asked_at, self.now)
+        owner.leases.commit_change(change.retained, change.lease, change.requested_at, self.now)
         lease = change.lease
-        # Not what the reader has asked for anew meanwhile.
+        # Not those that the reader has requested again in the meantime.
         if lease is None or self.reached[lease.lease_id] != lease.from_ledger_id:
             return
         if owner.leases.renew(lease.lease_id, None, lease.lease_ms, self.now) is not None:

@@ -33,7 +33,7 @@ class Model:
     def __init__(self) -> None:
         self.entries: list[Position] = []
         self.closed: dict[int, bool] = {}
-        self.gone = EARLIEST
+        self.removed = EARLIEST
 
     def first_after(self, position: Position) -> Position | None:
         return next((one for one in self.entries if one > position), None)
@@ -53,9 +53,9 @@ class Both:
         self.index = 0
 
     def change(self, change: ListChange) -> None:
-        made, gone = self.listed.encode(change, self.node)
+        made, removed = self.listed.encode(change, self.node)
         self.pages.update((page.number, page.payload) for page in made)
-        for number in gone:
+        for number in removed:
             del self.pages[number]
         self.listed.apply(change, self.node)
 
@@ -89,19 +89,19 @@ class Both:
         up_to = entries[-1 - back] if back < len(entries) else LATEST
         going = [one.ledger_id for one in self.listed.closed_up_to(up_to)]
         assert all(self.model.closed[one] for one in going)
-        kept = [one for one in entries if one.ledger_id not in going]
+        retained = [one for one in entries if one.ledger_id not in going]
         assert all(one <= up_to for one in entries if one.ledger_id in going)
-        # The next one is kept for a reason.
+        # The next one is retained for a reason.
         following = [listed for listed in self.listed.ledgers if listed.ledger_id not in going]
         assert not following or following[0].last > up_to or not (following[0].is_closed and following[0].entries)
         if going:
-            self.model.entries = kept
+            self.model.entries = retained
             self.change(ListChange(trimmed=going[-1], empty=self.listed.empty_ledger_id))
             assert set(going) <= set(self.listed.deleting)
             self.change(ListChange(deleted=frozenset(going)))
 
     def reopen(self, _: int) -> None:
-        """Another life reads it: what is written is closed first, as a recovery does, and known from its entries."""
+        """Another owner reads it: the open ledger is closed first, as a recovery does, and known by its entries."""
         self.close(0)
         known = self.listed
         node = pb.ManagedLedgerNode.FromString(self.node.SerializeToString())
@@ -125,18 +125,18 @@ class Both:
         model, listed = self.model, self.listed
         assert listed.last == (model.entries[-1] if model.entries else listed.before_first)
         assert listed.entries == len(model.entries)
-        places = [EARLIEST, LATEST, listed.before_first, listed.last, *model.entries]
-        places += [Position(one.ledger_id, one.entry_id + 1) for one in model.entries]
-        places += [Position(one.ledger_id + 1, -1) for one in model.entries]
-        for place in places:
-            expected = model.first_after(place)
+        positions = [EARLIEST, LATEST, listed.before_first, listed.last, *model.entries]
+        positions += [Position(one.ledger_id, one.entry_id + 1) for one in model.entries]
+        positions += [Position(one.ledger_id + 1, -1) for one in model.entries]
+        for position in positions:
+            expected = model.first_after(position)
             if expected is not None:
-                assert listed.first_after(place) == expected
+                assert listed.first_after(position) == expected
             else:
-                assert listed.first_after(place) > listed.last or not model.entries
-            assert listed.holds(place) == (place in model.entries)
-            for other in places[:6]:
-                assert listed.entries_between(other, place) == model.between(other, place)
+                assert listed.first_after(position) > listed.last or not model.entries
+            assert listed.holds(position) == (position in model.entries)
+            for other in positions[:6]:
+                assert listed.entries_between(other, position) == model.between(other, position)
 
 
 @examples(150)
@@ -158,17 +158,17 @@ def test_ledger_list_matches_a_plain_list(steps: list[tuple[str, int]]) -> None:
 @examples(150)
 @given(st.lists(st.sampled_from(["append", "large", "send", "send all", "confirm", "fail"]), max_size=60))
 def test_append_queue_completes_each_append_once_in_order(steps: list[str]) -> None:
-    """MSG-5: what is sent again is sent as it was, before all else; refusals keep their place."""
+    """MSG-5: a resent entry is sent as it was, before all others; refusals stay in their order."""
     queue = AppendQueue(0, 0, 400)
-    told: list[int] = []
+    acknowledged: list[int] = []
     stored: list[bytes] = []
     appended = 0
     on_the_way: list[bytes] = []
 
     def done(number: int) -> AppendDone:
-        return lambda _: told.append(number)
+        return lambda _: acknowledged.append(number)
 
-    def tell_refused() -> None:
+    def report_refused() -> None:
         for one in queue.take_refused():
             assert one.error is not None
             one.done(one.error)
@@ -188,8 +188,8 @@ def test_append_queue_completes_each_append_once_in_order(steps: list[str]) -> N
         elif step == "fail":
             queue.resend()
             on_the_way.clear()
-        tell_refused()
-    assert told == list(range(appended))
+        report_refused()
+    assert acknowledged == list(range(appended))
     assert queue.pending_bytes == 0
     assert len(queue) == 0
     assert queue.next_index == 2 * len(stored)

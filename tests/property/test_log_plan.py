@@ -1,4 +1,4 @@
-"""Plans of a log against a plain model: a list of all its messages, each with its place."""
+"""Plans of a log against a plain model: a list of all its messages with their positions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _entries = st.lists(
     min_size=1,
     max_size=9,
 )
-# Near the place of a message that there ever was: which one, so many entries and messages further; or anything.
+# Near the position of a message that existed once: which one, plus a number of entries and messages; or anything.
 _near = st.tuples(st.integers(0, 500), st.sampled_from((0, 0, 0, 1, 5)), st.sampled_from((0, 0, 1, 2, 5)))
-_places = st.one_of(
+_positions = st.one_of(
     _near,
     _near,
     st.tuples(st.integers(0, 14), st.integers(0, 12), st.integers(0, 7)).map(lambda one: MessagePosition(*one)),
@@ -45,7 +45,7 @@ _steps = st.lists(
         st.tuples(st.just("reopen"), st.none()),
         st.tuples(st.just("go on"), _limits),
         st.tuples(st.just("go on"), _limits),
-        st.tuples(st.just("plan"), st.tuples(_places, st.one_of(st.none(), _places), _limits)),
+        st.tuples(st.just("plan"), st.tuples(_positions, st.one_of(st.none(), _positions), _limits)),
         st.tuples(st.just("plan"), st.tuples(_near, _near, st.just(PlanLimits()))),
     ),
     min_size=8,
@@ -58,7 +58,7 @@ class Entry:
     facts: EntryFacts
 
     @property
-    def places(self) -> list[MessagePosition]:
+    def positions(self) -> list[MessagePosition]:
         return [MessagePosition(*self.facts.position, number) for number in range(self.facts.messages)]
 
 
@@ -76,13 +76,13 @@ class Log:
         self.known: dict[Position, Boundary] = {}
         self.looks = 0
         # Where a reader who follows the log has come.
-        self.place = BEFORE_ALL
+        self.position = BEFORE_ALL
         self.read: list[MessagePosition] = []
 
     def change(self, change: ListChange) -> None:
-        made, gone = self.listed.encode(change, self.node)
+        made, missing = self.listed.encode(change, self.node)
         self.pages.update((page.number, page.payload) for page in made)
-        for number in gone:
+        for number in missing:
             del self.pages[number]
         self.listed.apply(change, self.node)
 
@@ -113,7 +113,7 @@ class Log:
             self.change(ListChange(trimmed=going[-1]))
 
     def reopen(self) -> None:
-        """Another life reads the list; what it does not know of the last ledger it finds out."""
+        """Another owner reads the list; it finds out what it does not know of the last ledger."""
         written = self.listed.open_ledger
         before = (written.entries, written.last_index, written.length_bytes) if written is not None else (0, 0, 0)
         self.change(ListChange())
@@ -128,17 +128,17 @@ class Log:
 
     @property
     def ever(self) -> list[MessagePosition]:
-        return [place for entry in self.entries.values() for place in entry.places]
+        return [position for entry in self.entries.values() for position in entry.positions]
 
-    def at(self, place: tuple[int, int, int]) -> MessagePosition:
-        if isinstance(place, MessagePosition) or not self.entries:
-            return MessagePosition(*place)
-        which, entries, messages = place
+    def at(self, position: tuple[int, int, int]) -> MessagePosition:
+        if isinstance(position, MessagePosition) or not self.entries:
+            return MessagePosition(*position)
+        which, entries, messages = position
         one = self.ever[which % len(self.ever)]
         return MessagePosition(one.ledger_id, one.entry_id + entries, one.batch_index + messages)
 
     def there(self) -> list[MessagePosition]:
-        return [place for place in self.ever if place.ledger_id > self.deleted]
+        return [position for position in self.ever if position.ledger_id > self.deleted]
 
     def plan(self, start: MessagePosition, stop: MessagePosition | None, limits: PlanLimits) -> LogPlan:
         rule = make_plan(self.listed, start, stop, limits, self.known.get)
@@ -161,11 +161,11 @@ class Log:
         for piece in plan.pieces:
             before = len(found)
             for entry_id in range(piece.first_entry_id, piece.last_entry_id + 1):
-                places = self.entries[Position(piece.ledger_id, entry_id)].places
+                positions = self.entries[Position(piece.ledger_id, entry_id)].positions
                 if piece.stop_after_messages and entry_id == piece.last_entry_id:
-                    assert piece.stop_after_messages < len(places)
-                    places = places[: piece.stop_after_messages]
-                found += places[piece.skip_messages :] if entry_id == piece.first_entry_id else places
+                    assert piece.stop_after_messages < len(positions)
+                    positions = positions[: piece.stop_after_messages]
+                found += positions[piece.skip_messages :] if entry_id == piece.first_entry_id else positions
             assert len(found) - before == piece.messages > 0
             first, last = self.entries[Position(piece.ledger_id, piece.first_entry_id)].facts, entry_id
             assert piece.bytes == (self.entries[Position(piece.ledger_id, last)].facts.back.bytes - first.bytes_before)
@@ -188,7 +188,7 @@ class Log:
         assert len(plan.pieces) <= limits.pieces
         if limits.messages:
             assert len(found) <= limits.messages
-        entries = list(dict.fromkeys(place.position for place in found))
+        entries = list(dict.fromkeys(position.position for position in found))
         assert plan.bytes == sum(self.entries[one].facts.size for one in entries)
         if limits.bytes:
             assert plan.bytes <= limits.bytes or len(entries) == 1
@@ -224,16 +224,16 @@ class Log:
         if not plan.pieces:
             return
         assert plan.front is not None
-        place = Position(plan.pieces[0].ledger_id, plan.pieces[0].first_entry_id)
+        position = Position(plan.pieces[0].ledger_id, plan.pieces[0].first_entry_id)
         pieces = plan_pieces_before(
-            self.listed, find_first_held(self.listed, place, ledgers, max_bytes), place, plan.front
+            self.listed, find_first_held(self.listed, position, ledgers, max_bytes), position, plan.front
         )
         entries = [
             Position(piece.ledger_id, entry_id)
             for piece in pieces
             for entry_id in range(piece.first_entry_id, piece.last_entry_id + 1)
         ]
-        before = [one for one in self.entries if self.deleted < one.ledger_id and one < place]
+        before = [one for one in self.entries if self.deleted < one.ledger_id and one < position]
         assert entries == before[len(before) - len(entries) :]
         assert len(pieces) <= ledgers
         if before:
@@ -245,15 +245,15 @@ class Log:
             assert piece.messages in (0, sum(one.messages for one in of_it))
 
     def go_on(self, limits: PlanLimits) -> None:
-        plan = self.plan(self.place, None, limits)
+        plan = self.plan(self.position, None, limits)
         if plan.begins_in_deleted:
             event("something was deleted before it was read")
         self.check_before(plan, limits.messages or 1, limits.bytes)
         self.read += self.messages_of(plan)
-        self.place = plan.stop
+        self.position = plan.stop
 
 
-# The limit is met at the end that was asked for, which has another name.
+# The limit is met at the requested end, which has another name.
 @example(
     [
         ("append", [(1, 10), (1, 10)]),
@@ -263,7 +263,7 @@ class Log:
 @given(_steps)
 @examples(150)
 def test_chained_plans_give_each_message_once_in_order(steps: list[tuple[str, Any]]) -> None:
-    """SPK-5, SPK-2: whatever limits plans have, and whatever is appended, rolled and trimmed between them."""
+    """SPK-5, SPK-2: for all limits of plans, with appends, rolls and trims between them."""
     log = Log()
     for step, argument in steps:
         match step, argument:
@@ -285,11 +285,11 @@ def test_chained_plans_give_each_message_once_in_order(steps: list[tuple[str, An
                 if ends[-1].entry_id % 5:
                     ends.sort()
                 plan = log.plan(ends[0], ends[1] if stop is not None else None, limits)
-                # Done again it gives the same, whatever has come behind it.
+                # Repeated it gives the same, for anything that has come behind it.
                 log.append([(2, 20)])
                 again = log.plan(plan.start, plan.stop, PlanLimits())
                 assert log.messages_of(again) == log.messages_of(plan)
-    while log.place < find_end(log.listed):
+    while log.position < find_end(log.listed):
         log.go_on(PlanLimits(messages=3))
     deleted = [one for one in log.ever if one.ledger_id <= log.deleted]
     assert log.read == sorted(log.read)

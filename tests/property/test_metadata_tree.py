@@ -37,7 +37,7 @@ _ends = st.integers(1, 3)
 
 
 class Model:
-    """What the tree is said to do, as plainly as it can be said."""
+    """A plain model of the tree's contract."""
 
     def __init__(self) -> None:
         # Path -> value, version, owner, next sequence number.
@@ -166,7 +166,7 @@ def _outcome(model: Model, changes: list[Change], owner: int) -> list[ChangeResu
 
 
 def _check_children_changed(
-    before: dict[str, list[Any]], after: dict[str, list[Any]], told: list[str], model: Model
+    before: dict[str, list[Any]], after: dict[str, list[Any]], notified: list[str], model: Model
 ) -> None:
     came_or_went = before.keys() ^ after.keys()
-    assert {model.parent(path) for path in came_or_went} <= set(told)
+    assert {model.parent(path) for path in came_or_went} <= set(notified)

@@ -94,7 +94,7 @@ class Adding:
 
     def fail(self) -> None:
         bookie = self.chance.choice([*BOOKIES, *self._ensemble() * 3])
-        if self.chance.random() < 0.6:  # else it may be chosen again at once
+        if self.chance.random() < 0.6:  # else it can be chosen again at once
             self.candidates = [name for name in self.candidates if name != bookie]
         news = self.rules.mark_bookie_failed(bookie)
         slot = self._ensemble().index(bookie) if bookie in self._ensemble() else None

@@ -81,8 +81,8 @@ class Holes(Log):
                     continue
                 end = piece.stop_after_messages if entry_id == piece.last_entry_id else 0
                 begin = piece.skip_messages if entry_id == piece.first_entry_id else 0
-                places = self.entries[position].places
-                found += places[begin : end or len(places)]
+                positions = self.entries[position].positions
+                found += positions[begin : end or len(positions)]
         return found, missed
 
 
@@ -94,22 +94,22 @@ def test_plans_return_readable_messages_once_and_cover_lost_entries(
     log = Holes(ledgers, trimmed)
     there = list(dict.fromkeys(one.position for one in log.there()))
     log.lost = set(data.draw(st.lists(st.sampled_from(there)))) if there else set()
-    place = BEFORE_ALL
+    position = BEFORE_ALL
     found, missed = list[MessagePosition](), list[Position]()
-    while place < find_end(log.listed):
+    while position < find_end(log.listed):
         if data.draw(st.booleans()):
             log.known.clear()  # by another broker
-        plan = log.planned(place, None, limits)
-        got, gone = log.named(plan)
-        assert plan.stop > place
+        plan = log.planned(position, None, limits)
+        got, missing = log.named(plan)
+        assert plan.stop > position
         assert len(plan.pieces) <= limits.pieces
-        if gone:
+        if missing:
             event("lost entries are met")
         elif not any(one.ledger_id == plan.stop.ledger_id for one in log.lost):
             assert not limits.messages or len(got) <= limits.messages
         # Nothing is cut within what is lost, or a subscription could not be moved there.
         assert plan.stop.position not in log.lost or not plan.stop.batch_index
-        found, missed, place = found + got, missed + gone, plan.stop
+        found, missed, position = found + got, missed + missing, plan.stop
     assert found == [one for one in log.there() if one.position not in log.lost]
     assert missed == [one for one in there if one in log.lost]
 

@@ -27,7 +27,7 @@ _INSTANCES = (b"1", b"2")
 
 
 class Publishing:
-    """What is said of each entry stands in its payload: instance, epoch, number."""
+    """The payload of each entry names its instance, epoch and number."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -65,7 +65,7 @@ class Publishing:
         await listener.close()
 
     def _logs(self) -> list[FakeLog]:
-        return [self.server.log(life) for life in range(len(self.server.storage.opened))]
+        return [self.server.log(number) for number in range(len(self.server.storage.opened))]
 
     async def _step(self) -> None:
         chance = self.chance
@@ -117,10 +117,10 @@ class Publishing:
         self.epochs[name, instance] += 1
         self.ids += 1
         self.producers[client][self.ids] = name, instance, epoch
-        asked = OpenProducer(
+        request = OpenProducer(
             producer_id=self.ids, topic="t", producer_name=name, instance=instance, connection_epoch=epoch
         )
-        await client.send(asked)
+        await client.send(request)
 
     async def _send(self, client: ProduceClient) -> None:
         chance = self.chance
@@ -131,8 +131,8 @@ class Publishing:
         entries = []
         for number in range(first, first + 1 + chance.randrange(4)):
             if chance.randrange(12):
-                said = b"%d %b %d %d %d" % (at, instance, epoch, producer_id, number)
-                entries.append(entry(number, said, name))
+                content = b"%d %b %d %d %d" % (at, instance, epoch, producer_id, number)
+                entries.append(entry(number, content, name))
             else:
                 self.bad.add((at, producer_id, number))
                 entries.append(b"bad")
@@ -141,16 +141,16 @@ class Publishing:
 
     def _check(self) -> None:
         stored: dict[tuple[int, int], dict[int, tuple[int, int]]] = defaultdict(dict)
-        for life, log in enumerate(self._logs()):
+        for log_number, log in enumerate(self._logs()):
             epochs: dict[tuple[str, int], int] = {}
-            for place, one in enumerate(log.stored):
+            for index, one in enumerate(log.stored):
                 name = decode_entry(one).metadata.producer_name
                 at, instance, epoch, producer_id, number = map(int, decode_entry(one).payload.split())
                 # Nothing of an epoch is stored behind something of a higher one.
                 assert epochs.setdefault((name, instance), epoch) <= epoch
                 epochs[name, instance] = epoch
                 assert number not in stored[at, producer_id], "it is stored twice"
-                stored[at, producer_id][number] = (life, place)
+                stored[at, producer_id][number] = (log_number, index)
         for at, client in enumerate(self.clients):
             for producer_id in self.producers[client]:
                 found = stored[at, producer_id]
@@ -180,7 +180,8 @@ async def test_persisted_entries_are_unique_and_in_publish_and_epoch_order(seed:
 @pytest.mark.parametrize("seed", range(3))
 async def test_corrupted_produce_streams_are_refused_and_harm_no_others(seed: int) -> None:
     """CHK-49 for the stream `produce`: bytes that were changed anywhere end the stream with a refusal at most; others
-    are served on, and nothing is held for those that are gone."""
+    are served on, and the broker holds nothing of ended streams.
+    """
     chance = random.Random(seed)
 
     server = ProduceServer()

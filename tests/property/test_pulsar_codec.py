@@ -1,5 +1,6 @@
-"""What the listener for Pulsar's protocol encodes by hand against protobuf's own encoding, and its ids and bit sets
-against models as plain as can be."""
+"""The hand-written encoding of the listener for Pulsar's protocol against protobuf's, and its ids and bit sets against
+plain models.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from magnetar_protos.pulsar_pb2 import (
 )
 
 UINT64 = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 127, 128, 2**32, 2**63 - 1, 2**63, 2**64 - 1])
-PLACES = st.integers(0, 2**63 - 1) | st.sampled_from([0, 1, 127, 128, 2**63 - 1])
+ID_NUMBERS = st.integers(0, 2**63 - 1) | st.sampled_from([0, 1, 127, 128, 2**63 - 1])
 PARTITIONS = st.just(-1) | st.integers(0, 2**31 - 1)
 WORDS = st.lists(st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, -1, 1, -(2**63)]), max_size=4)
 SIZES = st.integers(1, 200)
@@ -42,24 +43,26 @@ def message_id(ledger_id: int, entry_id: int, partition: int = -1) -> MessageIdD
     return made
 
 
-@given(UINT64, PARTITIONS, st.lists(st.tuples(UINT64, UINT64, PLACES, PLACES), min_size=1, max_size=4))
+@given(UINT64, PARTITIONS, st.lists(st.tuples(UINT64, UINT64, ID_NUMBERS, ID_NUMBERS), min_size=1, max_size=4))
 def test_receipt_frames_match_protobuf_encoding(
     producer_id: int, partition: int, receipts: list[tuple[int, int, int, int]]
 ) -> None:
     frames = ReceiptFrames(producer_id, partition)
     for sequence_id, highest, ledger_id, entry_id in receipts:
-        told = CommandSendReceipt(
+        expected = CommandSendReceipt(
             producer_id=producer_id,
             sequence_id=sequence_id,
             message_id=message_id(ledger_id, entry_id, partition),
         )
         if highest:
-            told.highest_sequence_id = highest
-        command = BaseCommand(type=BaseCommand.SEND_RECEIPT, send_receipt=told)
+            expected.highest_sequence_id = highest
+        command = BaseCommand(type=BaseCommand.SEND_RECEIPT, send_receipt=expected)
         assert one_frame(frames.receipt(sequence_id, highest, Position(ledger_id, entry_id))) == (encoded(command), b"")
 
 
-@given(UINT64, PARTITIONS, PLACES, PLACES, UINT64, st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200))))
+@given(
+    UINT64, PARTITIONS, ID_NUMBERS, ID_NUMBERS, UINT64, st.lists(st.tuples(st.integers(0, 200), st.integers(0, 200)))
+)
 def test_consecutive_receipts_match_protobuf_encoding(
     producer_id: int, partition: int, ledger_id: int, entry_id: int, sequence_id: int, steps: list[tuple[int, int]]
 ) -> None:
@@ -67,36 +70,36 @@ def test_consecutive_receipts_match_protobuf_encoding(
     frames = ReceiptFrames(producer_id, partition)
     for entry, sequence in steps:
         entry_id, sequence_id = min(entry_id + entry, 2**63 - 1), min(sequence_id + sequence, 2**64 - 1)
-        told = CommandSendReceipt(
+        expected = CommandSendReceipt(
             producer_id=producer_id,
             sequence_id=sequence_id,
             message_id=message_id(ledger_id, entry_id, partition),
         )
-        command = BaseCommand(type=BaseCommand.SEND_RECEIPT, send_receipt=told)
+        command = BaseCommand(type=BaseCommand.SEND_RECEIPT, send_receipt=expected)
         assert one_frame(frames.receipt(sequence_id, 0, Position(ledger_id, entry_id))) == (encoded(command), b"")
 
 
 def test_receipt_without_position_has_an_invalid_message_id() -> None:
-    """As of a message that was stored before: clients know this place for none."""
+    """As for a message that was stored before: clients take this position for none."""
     frames = ReceiptFrames(1, -1)
     for sequence_id, ledger_id, entry_id in [(5, -1, -1), (6, 3, 0), (7, -1, -1), (8, 3, -1)]:
-        told = CommandSendReceipt(producer_id=1, sequence_id=sequence_id)
-        told.message_id.ledgerId, told.message_id.entryId = ledger_id % 2**64, entry_id % 2**64
-        command = BaseCommand(type=BaseCommand.SEND_RECEIPT, send_receipt=told)
+        expected = CommandSendReceipt(producer_id=1, sequence_id=sequence_id)
+        expected.message_id.ledgerId, expected.message_id.entryId = ledger_id % 2**64, entry_id % 2**64
+        command = BaseCommand(type=BaseCommand.SEND_RECEIPT, send_receipt=expected)
         assert one_frame(frames.receipt(sequence_id, 0, Position(ledger_id, entry_id))) == (encoded(command), b"")
 
 
-@given(UINT64, PARTITIONS, PLACES, PLACES, st.lists(st.tuples(st.integers(0, 200), st.integers(0, 2))))
+@given(UINT64, PARTITIONS, ID_NUMBERS, ID_NUMBERS, st.lists(st.tuples(st.integers(0, 200), st.integers(0, 2))))
 def test_consecutive_messages_match_protobuf_encoding(
     consumer_id: int, partition: int, ledger_id: int, entry_id: int, steps: list[tuple[int, int]]
 ) -> None:
     heads = MessageHeads(consumer_id, partition)
     for step, count in steps:
         entry_id = min(entry_id + step, 2**63 - 1)
-        told = CommandMessage(consumer_id=consumer_id, message_id=message_id(ledger_id, entry_id, partition))
+        expected = CommandMessage(consumer_id=consumer_id, message_id=message_id(ledger_id, entry_id, partition))
         if count:
-            told.redelivery_count = count
-        command = BaseCommand(type=BaseCommand.MESSAGE, message=told)
+            expected.redelivery_count = count
+        command = BaseCommand(type=BaseCommand.MESSAGE, message=expected)
         found = one_frame(heads.head(Position(ledger_id, entry_id), heads.tail(count, (), None), 5) + b"entry")
         assert found == (encoded(command), b"entry")
 
@@ -104,7 +107,7 @@ def test_consecutive_messages_match_protobuf_encoding(
 @given(
     UINT64,
     PARTITIONS,
-    st.lists(st.tuples(PLACES, PLACES), min_size=1, max_size=4),
+    st.lists(st.tuples(ID_NUMBERS, ID_NUMBERS), min_size=1, max_size=4),
     st.integers(0, 2**32 - 1),
     WORDS,
     st.none() | UINT64,
@@ -113,7 +116,7 @@ def test_consecutive_messages_match_protobuf_encoding(
 def test_message_frames_match_protobuf_encoding(
     consumer_id: int,
     partition: int,
-    places: list[tuple[int, int]],
+    entry_ids: list[tuple[int, int]],
     count: int,
     words: list[int],
     epoch: int | None,
@@ -121,15 +124,15 @@ def test_message_frames_match_protobuf_encoding(
 ) -> None:
     heads = MessageHeads(consumer_id, partition)
     tail = heads.tail(count, words, epoch)
-    for ledger_id, entry_id in places:
-        told = CommandMessage(
+    for ledger_id, entry_id in entry_ids:
+        expected = CommandMessage(
             consumer_id=consumer_id, message_id=message_id(ledger_id, entry_id, partition), ack_set=words
         )
         if count:
-            told.redelivery_count = count
+            expected.redelivery_count = count
         if epoch is not None:
-            told.consumer_epoch = epoch
-        command = BaseCommand(type=BaseCommand.MESSAGE, message=told)
+            expected.consumer_epoch = epoch
+        command = BaseCommand(type=BaseCommand.MESSAGE, message=expected)
         found = one_frame(heads.head(Position(ledger_id, entry_id), tail, len(entry)) + entry)
         assert found == (encoded(command), entry)
 
@@ -182,11 +185,11 @@ def test_ack_set_round_trips(acknowledged: set[int], size: int) -> None:
 
 @given(UINT64, UINT64, WORDS)
 def test_start_position_is_the_first_unacknowledged_message(ledger_id: int, entry_id: int, words: list[int]) -> None:
-    place = start_at(MessageIdData(ledgerId=ledger_id, entryId=entry_id, ack_set=words)).place
-    assert (place.ledger_id - ledger_id) % 2**64 == 0
-    assert (place.entry_id - entry_id) % 2**64 == 0
+    start = start_at(MessageIdData(ledgerId=ledger_id, entryId=entry_id, ack_set=words)).place
+    assert (start.ledger_id - ledger_id) % 2**64 == 0
+    assert (start.entry_id - entry_id) % 2**64 == 0
     first = next((at for at in range(64 * len(words)) if words[at // 64] >> (at % 64) & 1), 0)
-    assert place.batch_index == (first or -1)
+    assert start.batch_index == (first or -1)
 
 
 IDS = st.lists(
@@ -205,23 +208,23 @@ def test_ids_become_ranges_of_the_same_entries(ids: list[MessageIdData]) -> None
     whole, partial = whole_and_partial(ids)
     named = [(one.ledger_id, at) for one in whole for at in range(one.first_entry_id, one.last_entry_id + 1)]
     positions = [(to_position(one), any(one.ack_set)) for one in ids]
-    assert named == [tuple(place) for place, part in positions if not part and min(place) >= 0]
-    assert [place for place, _ in partial] == [place for place, part in positions if part]
-    follows = all(min(place) >= 0 for place, _ in positions)
+    assert named == [tuple(id_pair) for id_pair, part in positions if not part and min(id_pair) >= 0]
+    assert [id_pair for id_pair, _ in partial] == [id_pair for id_pair, part in positions if part]
+    follows = all(min(id_pair) >= 0 for id_pair, _ in positions)
     for before, after in pairwise(whole):  # those that follow each other are one
         assert not follows or (before.ledger_id, before.last_entry_id + 1) != (after.ledger_id, after.first_entry_id)
     assert sum(one.last_entry_id - one.first_entry_id + 1 for one in entry_ranges(ids)) == sum(
-        min(place) >= 0 for place, _ in positions
+        min(id_pair) >= 0 for id_pair, _ in positions
     )
 
 
 @given(IDS, st.integers(1, 5), st.none() | UINT64)
 def test_split_commands_carry_the_same_message_ids(ids: list[MessageIdData], most: int, number: int | None) -> None:
-    asked = CommandAck(consumer_id=7, ack_type=CommandAck.INDIVIDUAL, message_id=ids, txnid_most_bits=3)
+    command = CommandAck(consumer_id=7, ack_type=CommandAck.INDIVIDUAL, message_id=ids, txnid_most_bits=3)
     again = CommandRedeliverUnacknowledgedMessages(consumer_id=7, message_ids=ids)
     if number is not None:
-        asked.request_id = again.consumer_epoch = number
-    acks, redeliveries = list(split_ack(asked, most)), list(split_redelivery(again, most))
+        command.request_id = again.consumer_epoch = number
+    acks, redeliveries = list(split_ack(command, most)), list(split_redelivery(again, most))
     assert [one for part in acks for one in part.message_id] == ids
     assert [one for part in redeliveries for one in part.message_ids] == ids
     assert all(0 < len(part.message_id) <= most for part in acks if ids)
@@ -233,5 +236,5 @@ def test_split_commands_carry_the_same_message_ids(ids: list[MessageIdData], mos
 
 
 def test_a_cumulative_acknowledgement_stays_whole() -> None:
-    asked = CommandAck(consumer_id=1, ack_type=CommandAck.CUMULATIVE, message_id=[message_id(1, 1), message_id(1, 2)])
-    assert list(split_ack(asked, 1)) == [asked]
+    command = CommandAck(consumer_id=1, ack_type=CommandAck.CUMULATIVE, message_id=[message_id(1, 1), message_id(1, 2)])
+    assert list(split_ack(command, 1)) == [command]

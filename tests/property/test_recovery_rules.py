@@ -68,7 +68,7 @@ def test_recovery_rule_decides_every_combination_of_responses(striping: Striping
 
 @pytest.mark.parametrize("striping", STRIPINGS, ids=str)
 def test_an_entry_that_an_ack_quorum_holds_is_never_dropped(striping: Striping) -> None:
-    """CHK-14: for each ack quorum, and whatever the others answer, if they do."""
+    """CHK-14: for each ack quorum, and for any answers of the others, or none."""
     for holders in itertools.combinations(striping.write_set(1), striping.ack_quorum):
         others = [slot for slot in striping.write_set(1) if slot not in holders]
         possible: list[bytes | MissingReason | str] = [b"record", MissingReason.ABSENT, "timed out"]

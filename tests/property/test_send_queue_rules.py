@@ -45,7 +45,7 @@ def test_in_flight_matches_the_model(steps: list[tuple[str, int, int]]) -> None:
             model.line.append((made, None))
             made += 1
         elif name == "send":
-            waiting = [place for place, (_, number) in enumerate(model.line) if number is None]
+            waiting = [index for index, (_, number) in enumerate(model.line) if number is None]
             first = in_flight.first_waiting()
             assert (first is None) == (not waiting)
             if first is not None:

@@ -92,6 +92,6 @@ def test_every_row_that_passes_is_planned(seed: int, tmp_path: Path, monkeypatch
     except DataLost:
         # What was lost could not pass. All that is left is behind the beginning.
         expected = [message for _, message in log.between(log.first, log.end)]
-    times = {message: log.times[place] for place, held in log.entries.items() for message in held}
+    times = {message: log.times[index] for index, held in log.entries.items() for message in held}
     wanted = [one for one in expected if all(passes(each, one, times[one]) for each in filters)]
     assert [one for one in found if all(passes(each, one, times[one]) for each in filters)] == wanted

@@ -1,4 +1,4 @@
-"""Plans cut into slices, against all that they hold: whatever the cuts, the slices together are the plans."""
+"""Plans cut into slices: for all cuts, the slices together are the plans."""
 
 from __future__ import annotations
 

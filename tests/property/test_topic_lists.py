@@ -1,4 +1,4 @@
-"""Lists of topics, with whatever names and patterns there are."""
+"""Lists of topics, with any names and patterns."""
 
 from __future__ import annotations
 

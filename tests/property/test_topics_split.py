@@ -26,7 +26,7 @@ def test_no_other_cut_divides_the_topics_better(bundle: BundleRange, topics: lis
         below = sum(one < at for one in inside)
         return abs(len(inside) - 2 * below)
 
-    # All cuts that tell topics apart: right behind one of them.
+    # All cuts that separate topics: right behind one of them.
     cuts = [one + 1 for one in inside if bundle.lower < one + 1 < bundle.upper and any(other > one for other in inside)]
     at = split_point_by_topics(bundle, topics)
     if at is None:

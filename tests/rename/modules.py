@@ -203,7 +203,7 @@ def _rewrite_locations(text: str, sources: Sources, old: str, new: str, report: 
             return found[0]
         name = new + module.name.removeprefix(old)
         parts = name.split(".")
-        report.count("places of mutants and branches")
+        report.count("locations of mutants and branches")
         return (name if ending == module.name else ".".join(parts[-ending.count(".") - 1 :])) + ":"
 
     return _BY_END.sub(rewritten, text)
@@ -224,7 +224,7 @@ def _rewrite_links(text: str, name: str, new_name: str, paths: dict[str, str], r
 
 
 def _moved_folders(moves: dict[str, str], names: Collection[str]) -> dict[str, str]:
-    """Return the new path of each folder of which every file goes to the same place."""
+    """Return the new path of each folder of which every file goes to the same folder."""
     found: dict[str, str] = {}
     for path, target in moves.items():
         for parent in map(str, PurePosixPath(path).parents):

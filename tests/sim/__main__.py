@@ -101,7 +101,7 @@ def violates(item: str, items: str) -> bool:
 
 
 def available_cores() -> int:
-    """All cores; one where other processes run tests at the same time."""
+    """Return the number of cores; 1 if other processes run tests at the same time."""
     return 1 if "PYTEST_XDIST_WORKER" in os.environ else os.cpu_count() or 1
 
 

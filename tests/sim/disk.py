@@ -57,7 +57,7 @@ class _Ledger:
     ids: list[int] = field(default_factory=list)
 
     def put(self, entry_id: int, held: Held | None) -> Held | None:
-        """Puts it, or takes it away; returns what was there."""
+        """Set or delete the value; return the former one."""
         old = self.entries.get(entry_id)
         if held is None:
             if old is not None:
@@ -75,7 +75,7 @@ class _Ledger:
 
 @dataclass(slots=True)
 class _Group:
-    """How to undo one group, in the order in which it was done."""
+    """How to undo one group, in the order of its changes."""
 
     # (ledger id, entry id, what was there)
     entries: list[tuple[int, int, Held | None]] = field(default_factory=list)
@@ -86,7 +86,7 @@ class _Group:
 
 
 class SimulatedDisk:
-    """What lies on one disk. The methods besides `open` are the simulation's."""
+    """The content of one disk. The methods besides `open` are the simulation's."""
 
     def __init__(self, clock: Clock, randomness: Randomness, faults: DiskFaults | None = None) -> None:
         self.clock = clock
@@ -123,9 +123,8 @@ class SimulatedDisk:
             self._keep_unsynced(self.randomness.below(len(self._unsynced) + 1))
 
     def lose_synced(self, count: int = 1) -> int:
-        """Crashes, and takes away the newest `count` groups of what was synced. Returns how many there were to take.
-
-        The next `open` has `is_intact` False, and so have those after it until the bookie has written its own record.
+        """Crash, and remove the newest `count` synced groups. Return how many there were to remove. The next `open` has
+        `is_intact` False, and so have those after it until the bookie has written its own record.
         """
         self.crash()
         lost = 0
@@ -136,7 +135,7 @@ class SimulatedDisk:
         return lost
 
     def wipe(self) -> None:
-        """Crashes, and the disk is empty."""
+        """Crash, and empty the disk."""
         self.crash()
         self.ledgers.clear()
         self.bookie_record = None
@@ -146,12 +145,12 @@ class SimulatedDisk:
 
     @property
     def may_lack_groups(self) -> bool:
-        """Groups were lost, or all, and the bookie has not seen that yet."""
+        """Whether groups were lost, or all, and the bookie has not noticed yet."""
         return not self._intact or self.bookie_record is None
 
     @property
     def synced_groups(self) -> int:
-        """Groups that `lose_synced` can take away."""
+        """The number of groups that `lose_synced` can remove."""
         return len(self._synced)
 
     def has_free_space(self) -> bool:
@@ -162,11 +161,11 @@ class SimulatedDisk:
         self.capacity_bytes = self.used_bytes
 
     def fail_next_sync(self) -> None:
-        """The next sync that ends fails. Also without an open storage: the next one's."""
+        """Fail the next sync that ends, also if no storage is open yet."""
         self.fails_next_sync = True
 
     def damage(self, ledger_id: int, entry_id: int, *, unreadable: bool | None = None) -> bool:
-        """A bit of a durable record is flipped; whether one was there. It is read as other bytes, or as `DAMAGED`."""
+        """Flip a bit of a durable record; return whether there is one. It is read as other bytes, or as `DAMAGED`."""
         ledger = self.ledgers.get(ledger_id)
         held = ledger.entries.get(entry_id) if ledger else None
         if held is None or self.durable_record(ledger_id, entry_id) is not held:
@@ -189,7 +188,7 @@ class SimulatedDisk:
         return (ledger_id, entry_id) if self.damage(ledger_id, entry_id) else None
 
     def durable_record(self, ledger_id: int, entry_id: int) -> bytes | Damaged | None:
-        """What would be read of the entry if the process crashed now, and no unsynced group survived."""
+        """Return what would be read of the entry if the process crashed now, and no unsynced group survived."""
         for group in self._unsynced:
             for dropped, entries in group.dropped:
                 if dropped == ledger_id:
@@ -201,7 +200,7 @@ class SimulatedDisk:
         return ledger_now.entries.get(entry_id) if ledger_now else None
 
     def durable_ledger(self, ledger_id: int) -> LedgerData | None:
-        """What would be read of the ledger's data then."""
+        """Return what would be read of the ledger's data then."""
         for group in self._unsynced:
             for ledger, old in group.ledgers:
                 if ledger == ledger_id:
@@ -389,7 +388,7 @@ class SimulatedStorage:
         self._disk.clock.call_later(takes_s, ends)
 
     def _sync_begins(self) -> tuple[int, float]:
-        """How many groups there are, and how long it takes."""
+        """Return the number of groups, and how long the sync takes."""
         self._check_alive()
         disk, faults = self._disk, self._disk.faults
         spread = faults.longest_sync_s - faults.shortest_sync_s

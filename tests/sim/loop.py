@@ -34,11 +34,11 @@ _MOST_STEPS_AT_ONCE: Final = 200_000
 
 
 class NoProgress(AssertionError):
-    """The run gets nowhere."""
+    """The run makes no progress."""
 
 
 class Handle:
-    """A callback that is to run, in its process."""
+    """A callback with its process."""
 
     __slots__ = ("args", "callback", "context", "process", "when_s")
 
@@ -98,7 +98,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     @property
     def elapsed_s(self) -> float:
-        """Since the run began."""
+        """Seconds since the run began."""
         return self.now - _START_S
 
     @property
@@ -277,7 +277,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def close(self, *, collect: bool = True) -> None:
-        """Drops everything that is left: nobody is to run any more. See `dropping_quietly`."""
+        """Drop all remaining callbacks and tasks. See `dropping_quietly`."""
         if self._closed:
             return
         self._closed = True
@@ -328,7 +328,7 @@ def dropping_quietly(*, collect: bool = True) -> Iterator[None]:
 
 
 def _name_of(callback: object) -> str:
-    """What a callback is, without addresses: for a task's step the name of its coroutine."""
+    """Return a callback's name, without addresses: for a task's step the name of its coroutine."""
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
         coroutine = owner.get_coro()

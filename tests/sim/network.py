@@ -63,7 +63,7 @@ _MISTAKES: Final = (
 
 @dataclass(slots=True)
 class NetworkOptions:
-    """How bad the network is. Probabilities are per message."""
+    """The network's delays and faults. Probabilities are per message."""
 
     delay_s: float = 0.0005
     # One message in this many takes up to `long_delay_s`.
@@ -76,7 +76,7 @@ class NetworkOptions:
 
 
 class Tap(Protocol):
-    """Who watches the network. `source` and `target` are the processes."""
+    """An observer of the network. `source` and `target` are the processes."""
 
     def request_sent(self, source: Process, target: Process, method: str, request: bytes) -> object: ...
 
@@ -97,7 +97,7 @@ class Tap(Protocol):
 
 
 class StreamTap(Protocol):
-    """Who watches streams one by one: each has a number, the same at both ends."""
+    """An observer of single streams: each has a number, the same at both ends."""
 
     def sent(
         self, stream: int, source: Process, target: Process, method: str, message: bytes, *, served: bool
@@ -111,7 +111,7 @@ class StreamTap(Protocol):
         """Handle the message in the process at this end now."""
 
     def ended(self, stream: int) -> object:
-        """Its service knows, or is about to, that the client is at it no more."""
+        """The service knows, or is about to, that the client has ended the stream."""
 
 
 class SimulatedNetwork:
@@ -194,7 +194,7 @@ class SimulatedNetwork:
         return delay
 
     def travel(self, source: Process, target: Process) -> float:
-        """How long a message takes from one to the other."""
+        """Return how long a message takes from one to the other."""
         slow_s = self._slow.get((source.name, target.name), 0.0) if self._slow else 0.0
         return self.delay() + slow_s * self._draw() if slow_s else self.delay()
 
@@ -231,7 +231,7 @@ class SimulatedNetwork:
         return SimulatedTransport(self, process)
 
     def listener(self, source: Process, address: str) -> SimulatedListener | None:
-        """The one that connections of `source` to this address reach; None: they are refused."""
+        """Return the listener that connections of `source` to this address reach; None: they are refused."""
         if self._refused and (source.name, _host_of(address)) in self._refused:
             self.count("connection refused though its target is alive")
             return None
@@ -307,7 +307,7 @@ class SimulatedNetwork:
 
 
 class SimulatedTransport:
-    """One process' way to the network."""
+    """The transport of one process."""
 
     def __init__(self, network: SimulatedNetwork, process: Process) -> None:
         self._network = network
@@ -439,7 +439,7 @@ def _host_of(address: str) -> str:
 
 
 def is_mistake(error: BaseException) -> bool:
-    """An error that no fault of the world explains."""
+    """Whether no fault of the world explains the error."""
     if isinstance(error, BaseExceptionGroup):
         return any(map(is_mistake, error.exceptions))
     return isinstance(error, _MISTAKES)

@@ -36,7 +36,7 @@ class Outcome:
 
 
 class _Mistakes(logging.Handler):
-    """What a process catches, logs and survives may be a mistake still."""
+    """Collects errors that a process catches and logs: they may be mistakes all the same."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.ERROR)

@@ -33,7 +33,7 @@ _WINDOW: Final = 16
 
 
 class _End:
-    """What stands for the regular end of one way, in the queue of messages."""
+    """Marks the regular end of one way, in the queue of messages."""
 
 
 _END: Final = _End()
@@ -200,7 +200,7 @@ class SimulatedStream:
             tap.ended(self.number)
 
     def _stop(self) -> None:
-        """Nothing is taken any more, in either direction."""
+        """Take nothing any more, in either direction."""
         if self._broken is None:
             over = self._over
             self._broken = over if isinstance(over, TransportError) else Disconnected("the stream has ended")
@@ -211,7 +211,7 @@ class SimulatedStream:
         self.on_end()
 
     def _opens(self, listener: SimulatedListener) -> None:
-        """In the serving process."""
+        """Open the server's end, in the serving process."""
         network, peer = self._network, self._peer
         assert peer is not None
         if listener.closed:
@@ -231,7 +231,7 @@ class SimulatedStream:
         task.add_done_callback(lambda done: peer._returned(listener, done))
 
     def _returned(self, listener: SimulatedListener, task: asyncio.Task[None]) -> None:
-        """At the server: the service has returned, and so its way ends."""
+        """End the server's way: the service has returned."""
         listener.serving.pop(task, None)
         self._task = None
         ends: _End | TransportError
@@ -274,7 +274,7 @@ class SimulatedStream:
         network.later(self._process, 0.0, self._on_peer_lost)
 
     def _on_peer_lost(self) -> None:
-        """At this end, in its process."""
+        """Learn at this end, in its process, that the other end is lost."""
         self.breaks(Disconnected(f"the stream {self._method} at {self._address} broke"))
         if self._task is not None:
             self._task.cancel()
@@ -295,7 +295,7 @@ class SimulatedStream:
         network.loop.call_at(arrival, self._arrives, item, context=peer._process.context)
 
     def _arrives(self, item: bytes | _End | TransportError) -> None:
-        """At the other end, in its process."""
+        """Take a message at the other end, in its process."""
         peer, network = self._peer, self._network
         assert peer is not None
         if self._lost or peer._broken is not None:

@@ -1,4 +1,4 @@
-"""The simulated disk shows the durable state, without later writes. The contract tests its storage."""
+"""The simulated disk shows the durable state, without later writes. The contract tests check its storage."""
 
 from __future__ import annotations
 

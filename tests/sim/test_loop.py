@@ -1,4 +1,4 @@
-"""The simulated loop: virtual time, processes that are killed and paused, and runs that get nowhere."""
+"""The simulated loop: virtual time, killed and paused processes, and runs without progress."""
 
 from __future__ import annotations
 

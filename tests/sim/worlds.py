@@ -31,7 +31,7 @@ _EVERY: Final = {"ledgers": 1, "service": 2, "topics": 10}
 
 
 def world_named(name: str) -> str:
-    """The same, if there is one. Raises `ArgumentTypeError`."""
+    """Return the world's name, if there is one. Raises `ArgumentTypeError`."""
     kind, _, faults = name.partition(":")
     if kind not in WORLDS or (faults and kind not in _WITH_FAULTS):
         raise ArgumentTypeError(f"there is no world {name!r}: {', '.join(WORLDS)}, and ledgers or service:FAULT+FAULT")

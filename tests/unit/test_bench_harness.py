@@ -37,9 +37,9 @@ def test_a_missed_floor_is_no_failure_and_a_broken_group_is(capsys: pytest.Captu
         raise ZeroDivisionError
 
     assert run_group(group(benches)) == 1
-    told = capsys.readouterr()
-    assert json.loads(told.out)["bench"] == "below"
-    assert "ZeroDivisionError" in told.err
+    output = capsys.readouterr()
+    assert json.loads(output.out)["bench"] == "below"
+    assert "ZeroDivisionError" in output.err
 
 
 def test_the_arms_of_a_ratio_take_turns(capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,9 +69,9 @@ def test_unavailable_peer_is_reported_without_a_value() -> None:
     with pytest.raises(PeerUnavailable, match="pulsar needs java"), running("pulsar"):
         pass
     planned = Result("sdk.consume", 1.0, "ratio", "pulsar-client on Pulsar", 2)
-    (told,) = beside_peer("pulsar", [planned], lambda _url: [planned])
-    assert (told.bench, told.value, told.floor) == ("sdk.consume", None, 2)
-    assert told.why == "pulsar can't be started here: pulsar needs java, which is not on the PATH"
+    (output,) = beside_peer("pulsar", [planned], lambda _url: [planned])
+    assert (output.bench, output.value, output.floor) == ("sdk.consume", None, 2)
+    assert output.why == "pulsar can't be started here: pulsar needs java, which is not on the PATH"
 
 
 def test_lines_that_a_client_logs_are_no_figures(
@@ -87,7 +87,7 @@ def test_lines_that_a_client_logs_are_no_figures(
         "    print(logged)\n"
     )
     monkeypatch.setattr(client_runs, "_CLIENTS", child)
-    said = client_runs.run_client(["--label", "ours"], [("consume", 100), ("publish_acked", 100)], 1.0)
-    assert said["consume", 100]["messages_per_s"] == 7
-    assert "ours told no figure (status 0)" in said["publish_acked", 100]["error"]
+    figures = client_runs.run_client(["--label", "ours"], [("consume", 100), ("publish_acked", 100)], 1.0)
+    assert figures["consume", 100]["messages_per_s"] == 7
+    assert "ours printed no figure (status 0)" in figures["publish_acked", 100]["error"]
     assert "ours logged: 2026-01-31 12:00:00.000 WARN" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Places in source are found by name and fragment after code is moved and formatted, and refused if ambiguous."""
+"""Fragments of source are found after code is moved and formatted, and refused if ambiguous."""
 
 from __future__ import annotations
 

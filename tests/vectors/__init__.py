@@ -1,10 +1,10 @@
 """What a stock Pulsar client really writes, recorded.
 
-`pulsar_client.json` is the record: for each of `cases.CASES` what an application handed to the client, and the entries
+`pulsar_client.json` is the record: for each of `cases.CASES` what an application passed to the client, and the entries
 that came out at the other end; and which partition the client chose for each of `cases.KEYS`. `capture.py` makes it, by
 playing a broker (broker.py) to the installed client. It uses nothing of ours, so that ours can be held against it.
 
-    python -m tests.vectors.capture        writes the record anew
+    python -m tests.vectors.capture        writes the record again
 
 tests/unit/wire/test_stock_client.py runs the same capture in memory and holds it against the record, so a new version
 of the client that writes anything else is noticed.

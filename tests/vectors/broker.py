@@ -32,7 +32,7 @@ SCHEMA_VERSION = (0).to_bytes(8, "big")
 
 @dataclass(frozen=True)
 class Sent:
-    """One SEND: the topic (a partition's own name), what the command says, and the entry."""
+    """One SEND: the topic (a partition's own name), the command's fields, and the entry."""
 
     topic: str
     sequence_id: int
@@ -44,7 +44,7 @@ class Sent:
 
 @dataclass
 class Recorder:
-    """What a broker was told to be and what it has seen. One lock for all connections' threads."""
+    """A broker's settings for the capture, and the frames that it got. One lock for all connections' threads."""
 
     max_message_bytes: int
     partitions: Mapping[str, int]
@@ -53,13 +53,13 @@ class Recorder:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def record(self, sent: Sent) -> int:
-        """Keeps it; returns its place."""
+        """Store it; return its index."""
         with self._lock:
             self._sent.append(sent)
             return len(self._sent) - 1
 
     def take(self) -> list[Sent]:
-        """All that was sent since it was last asked. A client's `flush` has returned: then it is all."""
+        """Return all that was sent since the last call. A client's `flush` has returned: then it is all."""
         with self._lock:
             taken, self._sent = self._sent, []
             return taken

@@ -1,7 +1,7 @@
 """Makes the record of what the installed stock client writes: `python -m tests.vectors.capture`.
 
 What is written is what the client sent, untouched. A second capture differs in times alone: producer names are given,
-and batches close when they are told to and not by the clock.
+and batches close on a flush and not by the clock.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _content(message: Message, options: dict[str, Any]) -> bytes | str | None:
 
 
 def _sent(sent: Sent) -> dict[str, Any]:
-    """The entry, and what the command beside it said."""
+    """The entry, and the fields of the command beside it."""
     return {
         "sequence_id": sent.sequence_id,
         "num_messages": sent.num_messages,

@@ -17,7 +17,7 @@ SCHEMES = ("Murmur3_32Hash", "BoostHash", "JavaStringHash")
 _LOGGER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 
 
-# Kept for ever, since the library calls it from threads of its own.
+# Referenced for ever, since the library calls it from threads of its own.
 _SILENT = _LOGGER(lambda level, file, line, message, context: None)
 
 

@@ -34,7 +34,9 @@ class FirstTimes:
             self._up_to_at.append(at)
 
     def at(self, packed: int, slot: int, entry_slot: int | None) -> float:
-        """Infinity: it was not. `entry_slot`: of the id of the whole entry, if there is one."""
+        """Return when the message was first acknowledged; infinity: never. `entry_slot`: the slot of the whole entry's
+        id.
+        """
         slots = self._slots
         at = slots[slot] if slot < len(slots) else NEVER
         if entry_slot is not None and entry_slot < len(slots):

@@ -38,26 +38,26 @@ class Acts:
             self._of[fields["target"]].append(Act(fields["act"], fields["begun"], done))
 
     def took_away(self, topic: str, sent_at: float) -> bool:
-        """A message of that time went with its topic."""
+        """Whether a message sent at that time may have been deleted with its topic."""
         return any(act.act == "delete_topic" and sent_at <= act.done for act in self._of.get(topic, ()))
 
     def skipped(self, subscription: str, topic: str, sent_at: float) -> bool:
-        """The subscription need not have come to a message of that time."""
+        """Whether the subscription may have skipped a message sent at that time."""
         acts = self._of.get(subscription, ())
         return any(act.act in _SKIPPING and sent_at <= act.done for act in acts) or self.took_away(topic, sent_at)
 
     def brought_back(self, subscription: str, receipt_at: float, got_at: float) -> bool:
-        """What was acknowledged by then may have come again by then."""
+        """Whether messages acknowledged by the first time may have been redelivered by the second."""
         return any(
             act.act in _REPEATING and act.begun <= got_at and receipt_at <= act.done
             for act in self._of.get(subscription, ())
         )
 
     def moved(self, subscription: str, got_at: float) -> bool:
-        """It may have been moved to another position before that time."""
+        """Whether it may have been moved to another position before that time."""
         return any(act.act in _REPEATING and act.begun <= got_at for act in self._of.get(subscription, ()))
 
     def touched(self, subscription: str, topic: str, begin: float, end: float) -> bool:
-        """Something may have been done to what it has to come to, in that time."""
+        """Whether an operation may have changed the subscription's messages in that time."""
         acts = [*self._of.get(subscription, ()), *(act for act in self._of.get(topic, ()) if act.act == "delete_topic")]
         return any(act.begun <= end and act.done >= begin for act in acts)

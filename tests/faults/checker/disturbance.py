@@ -79,7 +79,7 @@ class Disturbances:
         fault.healed = min(fault.healed, line.at)
 
     def session_over(self, line: Line) -> None:
-        """It is the work of the last fault that befell the broker, if that lasts, or if no other came after it."""
+        """Attribute the session's end to the broker's last fault, if that lasts, or if no other came after it."""
         broker, session = line.fields["broker"], line.fields["session"]
         own = [fault for fault in self._faults.values() if fault.target == broker]
         last = own[-1] if own else None

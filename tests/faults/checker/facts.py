@@ -103,7 +103,7 @@ class Facts:
         return f"{id_text(partition.ids[slot])} in {partition.name}"
 
     def announced_at(self, subscription: Subscription, partition: Partition, packed: int, slot: int) -> float:
-        """When somebody began to acknowledge it; infinity: nobody did."""
+        """Return when somebody began to acknowledge it; infinity: nobody did."""
         found = subscription.acknowledged.get(partition.index)
         return NEVER if found is None else found.announced.at(packed, slot, partition.slots.get(whole_entry(packed)))
 
@@ -111,7 +111,7 @@ class Facts:
         return self.announced_at(subscription, partition, packed, slot) < NEVER
 
     def with_receipts(self, topic: Topic) -> Iterator[tuple[Producer, int]]:
-        """Producer and number of each message that has one."""
+        """Yield producer and number of each message with a receipt."""
         for producer in self.producer_list:
             if producer.topic is topic:
                 for number, slot in enumerate(producer.slots):
@@ -122,8 +122,9 @@ class Facts:
         return [scan for scan in self.scans.values() if scan.complete]
 
     def is_known(self, partition: Partition) -> bool:
-        """The whole log of it: somebody read it, or a subscription that was there before anything was sent was handed
-        all of it and was drained, without an administrator's doing."""
+        """Whether the partition's whole log is known: somebody scanned it, or a subscription created before the first
+        message got all of it and was drained, without an administrator's operation.
+        """
         if any(scan.partition is partition for scan in self.complete_scans()):
             return True
         topic = self.topic_of(partition.name)
@@ -346,7 +347,7 @@ class Facts:
             raise line.broken(f"has an id that can't be: {error}") from error
 
     def _acknowledging(self, line: Line, *more: list[int]) -> Acknowledged:
-        """What the subscription has acknowledged there; and the line's ids are worked out."""
+        """Return the subscription's acknowledgements in the line's partition, and resolve the line's ids."""
         subscription, partition = self.consumer(line).subscription, self.partition(line.fields["place"])
         for one in line.fields.get("ids", more):
             slot = self._slot(line, partition, *one)
@@ -355,7 +356,7 @@ class Facts:
         return subscription.acknowledged_in(partition)
 
     def _observe(self, line: Line, partition: Partition) -> None:
-        """Millions of items come by here."""
+        """Resolve the line's items. Millions of items pass here."""
         producers, slots, content, ids = self.producers, partition.slots, partition.content, partition.ids
         for item in line.fields["items"]:
             producer, number, ledger, entry, index = item[0], item[1], item[4], item[5], item[6]

@@ -20,7 +20,7 @@ FORMAT: Final = 1
 
 
 class BrokenHistory(Exception):
-    """It can't be judged. The message names the file and the line."""
+    """The history can't be checked. The message names the file and the line."""
 
 
 class Line:

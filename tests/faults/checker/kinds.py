@@ -39,7 +39,7 @@ def _all(check: Check) -> Check:
 
 
 def _items(*types: tuple[type, ...]) -> Check:
-    """A list of lists, each with these types: millions of them are looked at, so it is done by their types' tuple."""
+    """A list of lists, each with these types. Their types are compared as tuples, since there are millions of items."""
     allowed: set[tuple[type, ...]] = {()}
     for choice in types:
         allowed = {(*before, one) for before in allowed for one in choice}
@@ -119,7 +119,7 @@ KINDS: Final[dict[str, dict[str, Check]]] = {
 
 
 def mistake(kind: dict[str, Check], fields: dict[str, Any]) -> str:
-    """What of a line is not as it must be; empty: nothing."""
+    """Return what is wrong with the line's fields; empty: nothing."""
     for name, check in kind.items():
         given = [one for one in name.rstrip("?").split("|") if one in fields]
         if not given and name.endswith("?"):

@@ -18,7 +18,7 @@ class Marks:
         self._pieces: dict[int, bytearray] = {}
 
     def add(self, number: int) -> bool:
-        """Whether it is new."""
+        """Add the number, and return whether it is new."""
         piece = self._pieces.get(number >> _BITS)
         if piece is None:
             piece = self._pieces[number >> _BITS] = bytearray(_SIZE)

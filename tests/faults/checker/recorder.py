@@ -20,7 +20,7 @@ FORMAT: Final = 1
 
 class Recorder:
     def __init__(self, folder: Path, writer: str, name: str = "") -> None:
-        """`name`: the file's, where the writer has several."""
+        """`name`: the file's name, if the writer has several files."""
         folder.mkdir(parents=True, exist_ok=True)
         self.writer = writer
         self._file = (folder / f"{name or writer}.jsonl").open("xb", buffering=0)
@@ -46,6 +46,6 @@ class Recorder:
 def digest(
     payload: bytes | None, key: str | None = None, properties: Mapping[str, str] | None = None, event_ms: int = 0
 ) -> str:
-    """Of all that a message is made of. A null payload is not an empty one, and no key is not an empty one."""
+    """Digest the whole message. A null payload differs from an empty one, and no key from an empty one."""
     whole = json.dumps([key, sorted((properties or {}).items()), event_ms, payload is None]).encode()
     return f"{zlib.crc32(payload or b'', zlib.crc32(whole)):08x}"

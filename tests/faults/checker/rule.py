@@ -29,13 +29,13 @@ class Rule:
         self.begin()
 
     def begin(self) -> None:
-        """Before any line is seen."""
+        """Called before the first line."""
 
     def handlers(self) -> dict[str, Callable[[Line], None]]:
         return {name.removeprefix("on_"): getattr(self, name) for name in dir(self) if name.startswith("on_")}
 
     def end(self) -> None:
-        """All lines were seen."""
+        """Called after the last line."""
 
     def found(self, text: str) -> None:
         self.verdict.found(self.name, text)

@@ -69,7 +69,7 @@ class Topic:
 
     @property
     def only_partition(self) -> str:
-        """Where alone its messages can be; empty: there are several."""
+        """The only partition of the topic; empty: there are several."""
         return "" if any(partitions for _, partitions in self.partitions) else self.name
 
 

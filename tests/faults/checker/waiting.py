@@ -59,7 +59,7 @@ def _longer(longest: Wait, begin: float, end: float, calm: Calm) -> Wait:
 
 
 def _earliest_wishes(turns: Sequence[Turn]) -> list[float]:
-    """For each turn, the earliest wish of those that were open until then, or longer."""
+    """Return for each turn the earliest request of those that were open until then, or longer."""
     found, earliest = [], float("inf")
     for turn in reversed(turns):
         earliest = min(earliest, turn.since)

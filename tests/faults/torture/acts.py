@@ -28,7 +28,7 @@ _RESULT_UNKNOWN: Final = (ConnectError, Interrupted, NotConnected, ReadError, Ti
 
 
 async def administer(system: System, act: str, target: str, do: Callable[[AsyncAdmin], Awaitable[object]]) -> None:
-    """Asks brokers, not by way of proxies."""
+    """An admin client that calls brokers directly, without proxies."""
     begun = time.monotonic()
     try:
         async with AsyncAdmin(system.direct_url, operation_timeout_seconds=_TIMEOUT_S) as admin:

@@ -26,8 +26,8 @@ _AGAIN_S: Final = 0.1
 
 
 class Alone:
-    def __init__(self, system: System, injections: FaultInjector, progress: Progress, chance: Randomness) -> None:
-        self._system, self._injector, self._progress, self._chance = system, injections, progress, chance
+    def __init__(self, system: System, injector: FaultInjector, progress: Progress, chance: Randomness) -> None:
+        self._system, self._injector, self._progress, self._chance = system, injector, progress, chance
         # None: the owners are unknown.
         self.owners: Owners | None = None
         self.resumptions: list[Resumption] = []
@@ -57,7 +57,7 @@ class Alone:
             self.resumptions.append(Resumption(what, len(times), expired - began, resumed_s))
 
     async def _owned(self) -> dict[str, dict[str, Owner]]:
-        """By broker, partitions and what it holds them by."""
+        """Return the partitions of each broker with their owners."""
         found: dict[str, dict[str, Owner]] = {}
         if self.owners is not None:
             with contextlib.suppress(MetadataError):
@@ -69,7 +69,7 @@ class Alone:
     async def _resumed(
         self, owners: Owners, partition: str, owner: Owner, injection: Injection
     ) -> tuple[float, float] | None:
-        """When its owner's session was over, and when its first receipt after that came."""
+        """Wait until the owner's session is over and the partition has a receipt again; return both times."""
         try:
             async with asyncio.timeout(STUCK_S):
                 expired = await owners.wait_over(owner)

@@ -1,4 +1,4 @@
-"""What can be done to a bookie's disk: the shim that makes it fail (failing_disk.c), and a bit that flips."""
+"""The faults of a bookie's disk: the shim that makes it fail (failing_disk.c), and a flipped bit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SOURCE = Path(__file__).parents[1] / "failing_disk.c"
 
 
 def failing_disk(folder: Path) -> Path:
-    """The library to preload; built at the first call."""
+    """Return the library to preload; the first call builds it."""
     built = folder / "failing_disk.so"
     if not built.exists():
         compiler = shutil.which("gcc") or shutil.which("cc")
@@ -29,7 +29,7 @@ def failing_disk(folder: Path) -> Path:
 
 
 def flip_bit(data_folder: Path, chance: Randomness) -> str:
-    """One of what it has recorded, while it doesn't run. Which; empty: it has recorded nothing."""
+    """Flip a bit of the data of a stopped bookie. Return which; empty: it has stored nothing."""
     files = [path for path in sorted((data_folder / "records").glob("*.log")) if path.stat().st_size]
     if not files:
         return ""

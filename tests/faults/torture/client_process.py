@@ -58,7 +58,7 @@ def _share(workers: Sequence[Worker], roles: Sequence[str], role: str) -> list[R
 
 
 class _Workers:
-    """Threads, one for each."""
+    """Threads, one for each worker."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
@@ -78,7 +78,7 @@ class _Workers:
             raise
 
     def answer(self, threads: Sequence[threading.Thread], answer: str) -> None:
-        """When these have ended."""
+        """Print the answer when these have ended."""
         for thread in threads:
             thread.join()
         _say(f"broken {self.broken}" if self.broken else answer)

@@ -25,7 +25,7 @@ _ANSWER_S: Final = 120.0
 
 
 class ClientProcesses(Protocol):
-    """As faults see them."""
+    """The interface of client processes for faults."""
 
     roles: tuple[str, ...]
 
@@ -47,7 +47,7 @@ class Processes:
     def __init__(
         self, folder: Path, histories: Path, seed: str, recorder: Recorder, workloads: Sequence[Workload]
     ) -> None:
-        """`folder` is for what they write on standard error, and `recorder` the rig's."""
+        """`folder` gets their standard error; `recorder` is the rig's."""
         # Where the next runs find the system; and by which of its listeners.
         self.url = ""
         self.pulsar_url = ""
@@ -71,14 +71,14 @@ class Processes:
 
     @property
     def writers(self) -> list[str]:
-        """Of the running processes."""
+        """The writers of the running processes."""
         return [process.writer for process in self._present.values()]
 
     def running(self, role: str) -> bool:
         return role in self._present and self._present[role].running
 
     async def kill(self, role: str) -> None:
-        """And writes `killed` into the rig's history when it is dead."""
+        """Kill the process, and record `killed` in the rig's history when it is dead."""
         process = self._present.pop(role, None)
         if process is not None:
             await asyncio.to_thread(process.kill)
@@ -95,8 +95,9 @@ class Processes:
             self._present[role].signal(number)
 
     async def stop(self) -> None:
-        """All producers end what they are about; returns when they have: what is pending has a receipt by then.
-        Consumers acknowledge all that they get from now on."""
+        """Stop all producers, and return when their pending messages have results. From now on consumers acknowledge
+        everything.
+        """
         await self._send_command([role for role in self._present if role != KEEP], "stop", "stopped")
 
     async def quit(self) -> None:
@@ -108,13 +109,13 @@ class Processes:
             await asyncio.to_thread(self._present.pop(role).wait)
 
     def close(self) -> None:
-        """Kills what is left."""
+        """Kill what is left."""
         for process in self._present.values():
             process.kill()
         self._present.clear()
 
     async def _send_command(self, roles: Sequence[str], command: str, answer: str) -> None:
-        """All of them, and waits until each has answered."""
+        """Send the command to all, and wait until each has answered."""
         chosen = [self._present[role] for role in roles]
         for process in chosen:
             process.send(command)
@@ -168,6 +169,6 @@ class _Process:
 
 
 def _surroundings() -> dict[str, str]:
-    """This process' environment, without what the SDK would take for settings of its own."""
+    """This process' environment, without variables that are settings of the SDK."""
     mine = {name: value for name, value in os.environ.items() if not name.startswith("MAGNETAR_")}
     return {**mine, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

@@ -77,12 +77,12 @@ class Clients:
 
     @property
     def aio_client(self) -> aio.Client:
-        """For coroutines that run `on_the_loop`."""
+        """The SDK's asyncio client, for coroutines that run `on_the_loop`."""
         with self._making:
             return self._aio_client
 
     def on_the_loop(self, work: Coroutine[Any, Any, None]) -> None:
-        """Returns when it has ended."""
+        """Run the coroutine on the asyncio loop's thread, and return when it has ended."""
         with self._making:
             loop = self._loop
         asyncio.run_coroutine_threadsafe(work, loop).result()
@@ -100,12 +100,12 @@ class Clients:
 
     @property
     def stock_client(self) -> pulsar.Client:
-        """Pulsar's own."""
+        """A client of Pulsar's own library."""
         with self._making:
             return self._stock_client
 
     def close(self) -> None:
-        """All workers have ended."""
+        """Close the clients. All workers have ended."""
         self.connections.close()
         if "_aio_client" in vars(self):
             self.on_the_loop(self._aio_client.close())
@@ -117,5 +117,5 @@ class Clients:
 
 
 def partition_name(topic: str, partition: int) -> str:
-    """Of the topic's short name."""
+    """Return the partition's name, from the topic's short name."""
     return topic if partition < 0 else f"{topic}-partition-{partition}"

@@ -64,7 +64,7 @@ class Cluster(System):
         broker_settings: dict[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        """`settings` are bookies'."""
+        """`settings` are those of bookies."""
         super().__init__(recorder)
         self.folder = folder
         self.brokers = [f"broker-{number}" for number in range(1, brokers + 1)]
@@ -318,7 +318,7 @@ class Cluster(System):
         self._aim(name)
 
     def _aim(self, name: str) -> None:
-        """At where it listens, which is another port where somebody had taken its own before it was ready."""
+        """Point the proxies at its port, which has changed if another process took it before the start."""
         if name not in self.proxies:
             return
         with contextlib.suppress(NoSuchName):  # it has just been taken out

@@ -21,7 +21,7 @@ _SAY_S: Final = 0.4
 
 
 class HasParts(Protocol):
-    """A consumer or reader, of either kind."""
+    """A consumer or reader, synchronous or asynchronous."""
 
     @property
     def _core(self) -> Any: ...
@@ -102,11 +102,11 @@ class Connections:
     def _look(self, consumer: str, at_least_every_s: float) -> None:
         if consumer not in self._open:
             return
-        front, partition_names = self._open[consumer]
+        front, watched_parts = self._open[consumer]
         for part in list(front._core.partitions):  # it grows with its topic
-            if part not in partition_names:
-                partition_names[part] = _Watched(consumer, part)
-            watched = partition_names[part]
+            if part not in watched_parts:
+                watched_parts[part] = _Watched(consumer, part)
+            watched = watched_parts[part]
             if watched.look() or time.monotonic() - watched.recorded_at >= at_least_every_s:
                 watched.say(self._recorder)
 

@@ -47,14 +47,14 @@ R = TypeVar("R")
 
 
 def cumulatively(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any]) -> None:
-    """All up to the last one of each partition."""
+    """Acknowledge all up to the last one of each partition."""
     for last in {one.topic_name(): one for one in found}.values():
         with log.acknowledging_up_to(last):
             consumer.acknowledge_cumulative(last, receipt=True)
 
 
 def some_each(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any]) -> None:
-    """Some of them one by one, in a list; half of the others are to come again, and the rest is left."""
+    """Acknowledge some by a list of ids; nack half of the others, and leave the rest."""
     chosen = _acknowledge_some(log, consumer, found)
     refused = _refused(log, found, chosen)
     log.nacking(refused)
@@ -68,7 +68,7 @@ def stubbornly(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[An
 
 
 def either(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any]) -> None:
-    """By turns, as chance has it. What was left one by one is acknowledged by the next that is cumulative."""
+    """Acknowledge cumulatively or one by one, at random. The next cumulative one covers what the latter left."""
     (cumulatively if log.chance.random() < 0.5 else stubbornly)(log, consumer, found)
 
 
@@ -109,7 +109,7 @@ def consumer(topic: str, subscription: str, kind: Kind, worker: str, act: Act, *
 
 
 def batch_consumer(topic: str, subscription: str, kind: Kind, worker: str, act: Act, **more: Any) -> Run:
-    """By `batch_receive`."""
+    """A consumer that uses `batch_receive`."""
     policy = magnetar.ConsumerBatchReceivePolicy(20, 4 * 1024 * 1024, _IDLE_MS)
 
     def receive(_: ConsumerLog, consumer: magnetar.Consumer) -> list[Any]:
@@ -119,7 +119,7 @@ def batch_consumer(topic: str, subscription: str, kind: Kind, worker: str, act: 
 
 
 def listening_consumer(topic: str, subscription: str, kind: Kind, worker: str, act: Act, **more: Any) -> Run:
-    """A listener is called with each message."""
+    """A consumer with a message listener."""
 
     def consume(clients: Clients) -> None:
         log = ConsumerLog(clients, topic, subscription, worker)
@@ -270,7 +270,7 @@ async def _received_async(consumer: Any, most: int) -> list[Any]:
 
 
 def patiently(log: ConsumerLog, make: Callable[[], R]) -> R | None:
-    """What `make` makes, however often it fails before. None: it is time to quit."""
+    """Return what `make` makes, after any number of failures. None: it is time to quit."""
     while not log.clients.quitting.is_set():
         try:
             return make()

@@ -37,7 +37,7 @@ KINDS: Final[dict[str, magnetar.ConsumerType]] = {
 
 
 def options(kind: Kind, **more: Any) -> dict[str, Any]:
-    """Of the SDK's `subscribe`."""
+    """Options for the SDK's `subscribe`."""
     return {
         "consumer_type": KINDS[kind],
         "initial_position": magnetar.InitialPosition.Earliest,
@@ -58,7 +58,7 @@ class HasId(Protocol):
 
 
 class ConsumerLog:
-    """One worker's consumers of one subscription, one after the other."""
+    """Records one worker's consumers of one subscription, one after the other."""
 
     def __init__(self, clients: Clients, topic: str, subscription: str, worker: str, *, stays: bool = False) -> None:
         self.clients, self.topic, self.subscription = clients, topic, f"{topic}.{subscription}"
@@ -73,7 +73,7 @@ class ConsumerLog:
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[None]:
-        """From the announcement of a consumer to its end. What its library raises ends it."""
+        """One opening of a consumer, from its announcement to its end. An error of its library ends it."""
         self._openings += 1
         self.name = f"{self.subscription}#{self._worker}.{self._openings}"
         self._until = time.monotonic() + _RENEW_S * (0.5 + self.chance.random())
@@ -86,7 +86,7 @@ class ConsumerLog:
             self.clients.quitting.wait(AGAIN_S)
 
     def opened(self, front: HasParts | None) -> None:
-        """`front`: where its connections are seen; None: they are not."""
+        """`front`: the consumer whose connections are watched; None: none are."""
         self._say("opened")
         if front is not None:
             self.clients.connections.opened(self.name, front)
@@ -105,7 +105,7 @@ class ConsumerLog:
         return not self.clients.stopping.is_set() and time.monotonic() < self._until
 
     def chosen(self, messages: Sequence[Any]) -> list[Any]:
-        """Those that are acknowledged."""
+        """Choose the messages to acknowledge."""
         all_of_them = self.last or (self._stays and self.clients.stopping.is_set())
         return [one for one in messages if all_of_them or self.chance.random() < _CHOSEN]
 
@@ -132,7 +132,7 @@ class ConsumerLog:
 
     @contextlib.contextmanager
     def acknowledging(self, messages: Sequence[Any]) -> Iterator[None]:
-        """What is done in between acknowledges them, with a receipt."""
+        """Record an acknowledgement with a receipt, which is made within the context."""
         ids = {where: [id_of(one) for one in found] for where, found in by_partition(messages).items()}
         for where, found in ids.items():
             self._say("acking", place=where, ids=found)
@@ -150,7 +150,7 @@ class ConsumerLog:
         self._say("acked_up_to", **fields)
 
     def acknowledging_unheard(self, messages: Sequence[Any]) -> None:
-        """They are about to be acknowledged, and nobody will say whether they were."""
+        """Record an acknowledgement that is about to be made without a receipt."""
         for where, found in by_partition(messages).items():
             self._say("acking", place=where, ids=[id_of(one) for one in found])
 
@@ -174,7 +174,7 @@ class ConsumerLog:
 
 
 def by_partition(messages: Sequence[Any]) -> dict[str, list[Any]]:
-    """In the order in which each partition's came."""
+    """Group the messages by partition, in the order in which they came."""
     found: dict[str, list[Any]] = defaultdict(list)
     for one in messages:
         found[short_name(one.topic_name())].append(one)

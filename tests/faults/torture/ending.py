@@ -52,7 +52,7 @@ class Ending:
         spark: bool,
         say: Callable[[str], None],
     ) -> None:
-        """`folder` has the histories, and gets what processes say."""
+        """`folder` has the histories, and gets the output of processes."""
         self._system, self._clients, self._workloads = system, clients, workloads
         self._recorder, self._report, self._say = recorder, report, say
         self._folder = folder
@@ -62,7 +62,7 @@ class Ending:
         self._partition_names: dict[str, tuple[str, ...]] = {}
 
     def begin(self) -> None:
-        """Called long before `run`."""
+        """Start Spark's process, long before `run`."""
         if self._spark_wanted:
             self._spark = SparkProcess(self._folder / "histories", self._folder / "spark.err")
 
@@ -151,7 +151,7 @@ class Ending:
             return current_partition_names(admin, self._workloads)
 
     def _ask_backlogs(self, subscriptions: Sequence[Subscription]) -> dict[str, int] | None:
-        """Return the subscriptions with a backlog, and how many messages it has; None: no broker answers now."""
+        """Return the subscriptions with a backlog, and its number of messages; None: no broker answers now."""
         try:
             with Admin(self._system.direct_url) as admin:
                 return backlogs(admin, self._partition_names, subscriptions)

@@ -24,7 +24,7 @@ __all__ = ["Bears", "Fault", "members"]
 
 
 class Bears(enum.Enum):
-    """What a system goes on in spite of."""
+    """Whether the system's clients can go on during a fault."""
 
     # One part of a group may have it, and all clients can go on.
     ONE = "one of its kind at a time"
@@ -61,7 +61,7 @@ class Fault(ABC):
     async def heal(self, system: System, target: str) -> None: ...
 
     def waits_for(self, system: System, target: str) -> Sequence[str]:
-        """Which processes have to be ready before it is over (`System.ready`)."""
+        """The processes that must be ready before the fault is over (`System.ready`)."""
         return [target] if target in system.names else []
 
 

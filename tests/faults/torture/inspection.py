@@ -1,7 +1,7 @@
-"""What ledgers are like when all has healed and no broker runs any more: what is not as it should be yet.
+"""Inspect ledgers after all faults have healed and no broker runs: return what is not as it should be yet.
 
-Each ledger is known to a topic, or to a cursor of one. On a cluster it is closed besides, or can be; and every bookie
-that is to have an entry of it has that entry. Nothing is left of ledgers that were being made or deleted.
+Each ledger is known to a topic, or to a cursor of one. On a cluster it is also closed, or can be; and every bookie of
+an entry's write quorum has that entry. Nothing is left of ledgers that were being created or deleted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _AGAIN_S = 0.2
 
 
 async def inspect(metadata: str, bookies: Sequence[str], within_s: float) -> tuple[int, str]:
-    """How many ledgers there are; and what is not as it should be even after so long."""
+    """Return the number of ledgers, and what is still not as it should be after that time."""
     clock = SystemClock()
     store = await open_metadata(metadata, clock)
     try:
@@ -52,9 +52,8 @@ async def inspect(metadata: str, bookies: Sequence[str], within_s: float) -> tup
 
 
 async def unrest(client: LedgerClient, bookies: Sequence[str], whole: dict[int, ledger_pb2.LedgerMetadata]) -> str:
-    """One of these things; empty: all is as it should be.
-
-    `whole` has the ledgers that were found so by an earlier look, and their metadata then: they are not read again.
+    """Return one problem; empty: there is none. `whole` has the ledgers that an earlier look found whole, with their
+    metadata: they are not read again.
     """
     store = client.ledgers.store
     await store.sync()

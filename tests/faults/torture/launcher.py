@@ -38,11 +38,11 @@ class Launcher:
         self._aside = ThreadPoolExecutor(_LOOKERS, "beside the launcher")
 
     async def do(self, act: Callable[[], T]) -> T:
-        """By turns with all other acts."""
+        """Run the act alone: no other act runs at the same time."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, act)
 
     async def do_aside(self, act: Callable[[], T]) -> T:
-        """While others are done."""
+        """Run the function beside other acts."""
         return await asyncio.get_running_loop().run_in_executor(self._aside, act)
 
     async def close(self) -> None:
@@ -67,7 +67,7 @@ class Launcher:
         await self._if_there(lambda: self.local.resume(name))
 
     async def start(self, *names: str, timeout_s: float = START_S) -> str:
-        """Those that stand still go on, too. Why they are not ready yet; empty: they are. They go on starting."""
+        """Start or resume them. Return why they are not ready yet; empty: they are. Starting goes on afterwards."""
 
         def start() -> str:
             try:
@@ -79,7 +79,7 @@ class Launcher:
         return await self.do(start)
 
     async def launch(self, add: Callable[[], object]) -> None:
-        """Adds somebody, who is waited for another time."""
+        """Add a process, without waiting until it is ready."""
 
         def launched() -> None:
             with contextlib.suppress(NotStarted):
@@ -100,7 +100,7 @@ class Launcher:
         return process is not None and is_paused(process)
 
     async def waits_for(self, name: str) -> str:
-        """What keeps it from being ready; empty: it is."""
+        """Return what keeps it from being ready; empty: it is ready."""
 
         def look() -> str:
             if not self.running(name):
@@ -123,7 +123,7 @@ class Launcher:
         return dict(zip(self.local.zookeeper_names(), ports, strict=True))
 
     async def _at_once(self, names: Sequence[str], number: signal.Signals, act: Callable[[str], None]) -> None:
-        """All signals, and then what is to be done and written down about each: with no other act in between."""
+        """Send all signals, and then do and record the rest for each, with no other act in between."""
 
         def send_and_record() -> None:
             if len(names) > 1:
@@ -134,7 +134,7 @@ class Launcher:
         await self.do(send_and_record)
 
     def _signal(self, names: Sequence[str], number: signal.Signals) -> None:
-        """To brokers and bookies: ZooKeeper's servers have their turn afterwards."""
+        """Signal brokers and bookies; ZooKeeper's servers get theirs later."""
         for name in names:
             with contextlib.suppress(NoSuchName):
                 if process := self.local.daemon_part(name).record.process:

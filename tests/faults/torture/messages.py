@@ -23,7 +23,7 @@ _PATTERN_BYTES: Final = 4096
 
 
 class Unreadable(ValueError):
-    """It is no message of anybody's."""
+    """It is no message of the torture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Received:
 
 
 class Message(Protocol):
-    """As the SDK hands it out."""
+    """The interface of the SDK's messages."""
 
     def data(self) -> bytes: ...
     def has_null_value(self) -> bool: ...
@@ -59,7 +59,7 @@ class Message(Protocol):
 
 
 def make_message(producer: str, number: int, chance: random.Random, size: int | None, key: str | None) -> Outgoing:
-    """With a body of `size` bytes; 0 is an empty payload, and None a null one."""
+    """Make a message with a body of `size` bytes; 0 is an empty payload, and None a null one."""
     properties: dict[str, str] = {}
     if chance.random() < 0.25:
         properties |= {"kind": chance.choice(["", "plain", "süß"]), f"p{chance.randrange(5)}": str(chance.random())}
@@ -75,7 +75,7 @@ def make_message(producer: str, number: int, chance: random.Random, size: int | 
 
 
 def read(payload: bytes | None, key: str | None, properties: Mapping[str, str], event_ms: int) -> Received:
-    """Whose it is. Raises Unreadable."""
+    """Return its producer and number. Raises Unreadable."""
     if payload:
         whole, crc = payload[:-_CRC_BYTES], payload[-_CRC_BYTES:]
     else:
@@ -90,7 +90,7 @@ def read(payload: bytes | None, key: str | None, properties: Mapping[str, str], 
 
 
 def read_message(message: Message) -> Received:
-    """The like of one that the SDK has handed out."""
+    """Return the producer, number, digest and key of one of the SDK's messages."""
     payload = None if message.has_null_value() else message.data()
     key = message.partition_key() if message.has_key() else None
     return read(payload, key, message.properties(), message.event_timestamp())

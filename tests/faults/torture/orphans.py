@@ -34,14 +34,14 @@ class Ledgers:
 
 
 async def ledgers_of(folder: Path) -> Ledgers:
-    """`folder` is the standalone's data folder."""
+    """Return the ledgers of a standalone; `folder` is its data folder."""
     clock = SystemClock()
     async with await open_embedded(folder / "metadata", clock) as store:
         return await ledgers_in(store)
 
 
 async def ledgers_in(store: MetadataStore) -> Ledgers:
-    """While nobody makes any."""
+    """Return the ledgers of a store, while no process creates any."""
     ledgers = LedgerMetadataStore(store, SystemClock(), SystemRandomness())
     living = [one async for one in ledgers.ledger_ids() if await _is_retained(ledgers, one)]
     named = set(await ledgers.list_ledger_ids(INTENTS))

@@ -42,7 +42,7 @@ class Owner:
 
 
 class Owners:
-    """`async with`: looks all the time."""
+    """Records the owners all the time within `async with`."""
 
     def __init__(
         self, location: str, recorder: Recorder, partition_names: Callable[[], Sequence[str]], failed: OnFailure
@@ -69,7 +69,7 @@ class Owners:
         await self._exits.aclose()
 
     async def look(self) -> dict[str, Owner]:
-        """Of those that have one. Raises `MetadataError`."""
+        """Return the owners of the partitions that have one. Raises `MetadataError`."""
         since = time.monotonic()
         store = await self._session()
         registered = await _registered(store)
@@ -85,7 +85,7 @@ class Owners:
         return found
 
     async def wait_over(self, owner: Owner) -> float:
-        """When its session was seen to be over, by the machine's monotonic clock."""
+        """Wait until the owner's session is over; return that time of the machine's monotonic clock."""
         while owner not in self._over:
             await asyncio.sleep(_AGAIN_S)
         return self._over[owner]

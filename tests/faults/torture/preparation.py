@@ -40,12 +40,12 @@ def prepare(url: str, workloads: Sequence[Workload], recorder: Recorder) -> None
 
 
 def subscriptions_of(workloads: Sequence[Workload]) -> list[Subscription]:
-    """All, `keep` included."""
+    """Return all subscriptions, `keep` included."""
     return [*keep_subscriptions(workloads), *(one for workload in workloads for one in workload.subscriptions)]
 
 
 def current_partition_names(admin: Admin, workloads: Sequence[Workload]) -> dict[str, tuple[str, ...]]:
-    """By topic, in order. One with partitions may have grown."""
+    """Return each topic's present partitions, in order. A partitioned topic may have grown."""
     found = {}
     for workload in workloads:
         for topic in workload.topics:
@@ -64,7 +64,7 @@ def _make(admin: Admin, topic: Topic) -> None:
 def backlogs(
     admin: Admin, partition_names: Mapping[str, tuple[str, ...]], subscriptions: Sequence[Subscription]
 ) -> dict[str, int]:
-    """Of those that have one: how many entries, over all partitions."""
+    """Return the subscriptions with a backlog, and its number of entries in all partitions."""
     wanted = {one.full_name for one in subscriptions}
     found: dict[str, int] = {}
     for topic, parts in partition_names.items():

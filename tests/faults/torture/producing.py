@@ -63,7 +63,7 @@ class Load:
 
 
 class AnyId(Protocol):
-    """A message's, of whichever library."""
+    """The interface of a message id of either library."""
 
     def partition(self) -> int: ...
     def ledger_id(self) -> int: ...
@@ -72,14 +72,14 @@ class AnyId(Protocol):
 
 
 class Sends(Protocol):
-    """What is wanted of the SDK's producer."""
+    """The interface of a producer with `send_async`."""
 
     @property
     def send_async(self) -> Callable[..., None]: ...
 
 
 class ProducerLog:
-    """One producer."""
+    """Records one producer."""
 
     # The library's results for a stored message, and for one that never will be.
     ok: object = Result.Ok
@@ -102,7 +102,7 @@ class ProducerLog:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Of the SDK's `create_producer`."""
+        """Options for the SDK's `create_producer`."""
         defaults = {"producer_name": self.name, "send_timeout_millis": 0, "block_if_queue_full": True}
         drawn = {name: self.chance.choice(values) for name, values in self.load.one_of.items()}
         return {**defaults, **self.load.options, **drawn}
@@ -124,7 +124,7 @@ class ProducerLog:
         return not self.clients.stopping.is_set() and time.monotonic() < self._until
 
     def burst(self) -> list[Outgoing]:
-        """Messages that may be sent from now on."""
+        """Announce and return messages to send from now on."""
         self.write()
         first, self._next = self._next, self._next + 1 + self.chance.randrange(self.load.burst)
         messages = [
@@ -174,7 +174,7 @@ class ProducerLog:
         self._say("error", why=error_text(error))
 
     def write(self) -> None:
-        """Writes down what has come."""
+        """Record the results that have come."""
         with self._lock:
             receipts, self._receipts = self._receipts, defaultdict(list)
             failures, self._failures = self._failures, defaultdict(list)

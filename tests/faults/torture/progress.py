@@ -31,7 +31,7 @@ class Progress:
             times.sort()  # almost in order already
 
     def _take_from(self, path: Path, at: int) -> int:
-        """How many bytes of whole lines there were."""
+        """Read new lines of the file, and return the number of bytes of whole lines."""
         with path.open("rb") as file:
             file.seek(at)
             new = file.read()

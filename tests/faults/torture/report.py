@@ -72,7 +72,7 @@ class Report:
 
     @property
     def wrong(self) -> list[str]:
-        """But for what the judge found."""
+        """All problems except the checker's findings."""
         mistakes = [one for one in self.said if not is_to_be_expected(one)]
         return [*self.problems, *(f"a process made a mistake: {one}" for one in mistakes)]
 

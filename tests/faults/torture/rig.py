@@ -54,7 +54,7 @@ class Plan:
 
 
 class Rig:
-    """Of one run, in a folder of its own. `system` is not open yet, and writes by the same recorder."""
+    """Runs a torture in a folder of its own. `system` is not open yet, and uses the same recorder."""
 
     def __init__(
         self, folder: Path, plan: Plan, system: System, recorder: Recorder, say: Callable[[str], None]
@@ -183,11 +183,11 @@ class Rig:
     # ── the report ──
 
     def _count(self) -> None:
-        report, balance, injections = self.report, self._balance, self._injector
+        report, balance, injector = self.report, self._balance, self._injector
         report.seconds = balance.faulty_s + balance.calm_s
         report.whole_s = time.monotonic() - self._began
         report.calm_share, report.calm_stretches_s = balance.share, list(balance.calm)
-        report.faults, report.nobody = injections.done, injections.nobody
+        report.faults, report.nobody = injector.done, injector.nobody
         report.problems = self._problems()
         names = dict.fromkeys(f"{one.kind} {one.group}" for one in self._plan.faults)
         report.not_struck = [name for name in names if name not in report.faults]
@@ -196,11 +196,11 @@ class Rig:
             f"{name} ended by itself, and none of its faults explains it: "
             + self._system.known_of_ends.get(name, "see its log")
             for name in report.ended_by_themselves
-            if name not in injections.may_have_ended
+            if name not in injector.may_have_ended
         ]
 
     def _failed(self, what: str, error: Exception) -> None:
-        """It broke off, though it was to go on."""
+        """Report that a background task failed."""
         self.report.problems.append(f"{what} broke off: {type(error).__name__}: {error}")
         self._say(f"PROBLEM: {self.report.problems[-1]}")
         with (self._folder / "rig.err").open("a") as log:

@@ -114,7 +114,7 @@ class Schedule:
         return fault.bears is Bears.ONE and fault.group not in groups
 
     def _deal(self, fits: Callable[[Fault], bool]) -> Fault | None:
-        """The first card that fits of those that are left, or else of a new deck, which goes under them."""
+        """Draw the first card that fits: from those that are left, or else from a new deck, which goes under them."""
         for again in (True, False):
             for index, fault in enumerate(self._cards):
                 if fits(fault):
@@ -126,7 +126,7 @@ class Schedule:
         return None
 
     def _leftover_cards(self) -> list[Fault]:
-        """Of what was left because nothing fitted: no more than a deck has, or it would pile up."""
+        """The cards that are left because nothing fitted, at most as many as a deck has: or they would pile up."""
         seen: Counter[Fault] = Counter()
         leftover = []
         for fault in self._cards:
@@ -150,7 +150,7 @@ class Schedule:
 
 
 def _each_kind_first(deck: Sequence[Fault]) -> list[Fault]:
-    """And those that take no time: how many fit into a round is a matter of others."""
+    """Put each kind first, and faults that take no time: they fit into any round."""
     kinds: set[str] = set()
     front: list[Fault] = []
     behind: list[Fault] = []
@@ -186,13 +186,13 @@ class Balance:
 
     @property
     def left_s(self) -> float:
-        """So long the next round may take; 0: there is none."""
+        """The maximum length of the next round; 0: there is none."""
         left_s = self.seconds * (1 - self.CALM) - self.faulty_s
         return left_s if left_s >= min(self._ROUND_S, self.seconds * (1 - self.CALM)) and left_s > 0 else 0.0
 
     @property
     def rest_s(self) -> float:
-        """So long it is to be calm now; 0: the next round may begin at once."""
+        """The length of the calm that is due; 0: the next round may begin at once."""
         owed_s = max(0.0, self.faulty_s * self.CALM / (1 - self.CALM) - self.calm_s)
         if not self.left_s:
             return max(owed_s, self.seconds - self.faulty_s - self.calm_s)

@@ -18,11 +18,11 @@ _ANSWER_S: Final = 240.0
 
 
 class WithoutSpark(Exception):
-    """There is none here: why."""
+    """Spark is not available. The message has the reason."""
 
 
 class SparkProcess:
-    """It begins to load at once, and dies with the thread that started it."""
+    """Spark's process. It begins to load at once, and ends with the thread that started it."""
 
     def __init__(self, histories: Path, log: Path) -> None:
         self._log = log
@@ -41,7 +41,7 @@ class SparkProcess:
             )
 
     async def read(self, url: str, partition_names: Sequence[str]) -> None:
-        """Returns when all of these are in the history. Raises `WithoutSpark`."""
+        """Return when all of these are in the history. Raises `WithoutSpark`."""
         line = await self._read_line()
         if line.startswith("without: "):
             raise WithoutSpark(line.partition(": ")[2])

@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
 
 def whole_log(url: str, partition_names: Sequence[str]) -> Iterator[Row]:
-    """A row for each message, in the order of their ids in each partition."""
+    """Yield a row for each message, in the order of their ids in each partition."""
     spark = spark_session()
     spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(_BATCH_BYTES))
     topics = dict.fromkeys(partition.partition("-partition-")[0] for partition in partition_names)
@@ -75,7 +75,7 @@ def _by_arrow(act: Callable[..., pa.Array], type_: str) -> Callable[..., Column]
 
 
 def identify_all(value: pa.Array, key: pa.Array, properties: pa.Array, event_time: pa.Array) -> pa.Array:
-    """As `identify` does each; times are in microseconds."""
+    """Call `identify` for each row; times are in microseconds."""
     import pyarrow as pa
 
     times = (None if time is None else time // 1000 for time in event_time.cast(pa.int64()).to_pylist())
@@ -90,7 +90,7 @@ def identify_all(value: pa.Array, key: pa.Array, properties: pa.Array, event_tim
 def identify(
     value: bytes | None, key: bytes | None, properties: Mapping[str, str] | None, event_ms: int | None
 ) -> tuple[str | None, int | None, str | None, str | None, str | None]:
-    """Producer, number, digest and key; or else why it is no message of anybody's."""
+    """Return producer, number, digest and key; or else why it is no message of the torture."""
     payload = None if value is None else bytes(value)
     try:
         text = None if key is None else bytes(key).decode()
@@ -128,7 +128,7 @@ def write(rows: Iterable[Row], recorder: Recorder, partition_names: Sequence[str
 
 
 def _warm_up() -> None:
-    """A session, and the processes in which it runs Python: for its tasks, and for what it asks a source of."""
+    """Start a session, and its Python processes: for tasks, and for the data source."""
     spark = spark_session()
     read(spark, _NOBODYS_URL, topics="none")  # it connects to nobody until something is done with it
     spark.range(2).select(_by_arrow(lambda number: number, "bigint")("id")).toArrow()

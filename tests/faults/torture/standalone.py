@@ -86,7 +86,7 @@ class Standalone(System):
 
     @property
     def metadata(self) -> str:
-        """For who opens it while the server does not run: one process has it at a time."""
+        """The metadata's location, to be opened while the server does not run: one process can open it at a time."""
         return f"embedded://{self.server.folder.absolute() / 'metadata'}"
 
     def broker_addresses(self) -> dict[str, list[str]]:
@@ -124,7 +124,7 @@ class Standalone(System):
         self._signal(name, signal.SIGCONT)
 
     async def start(self, *names: str, timeout_s: float = 0.2) -> str:
-        """Those that stand still go on, too. Why they are not ready yet; empty: they are. They go on starting."""
+        """Start or resume it. Return why it is not ready yet; empty: it is. Starting goes on afterwards."""
         if _NAME not in names:
             return ""
         self._down_by_fault.discard(_NAME)
@@ -186,7 +186,7 @@ class Standalone(System):
             self.server.signal(number)
 
     async def _ended(self, timeout_s: float = _READY_S) -> bool:
-        """Whether it did in time; what is left of the process is taken away."""
+        """Wait until it has ended, and reap it. Return whether it did in time."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         while self.running(_NAME):
             if asyncio.get_running_loop().time() >= deadline:

@@ -31,7 +31,7 @@ Run = Callable[[Clients], None]
 
 
 class StockMessage:
-    """With the methods that the SDK's messages have."""
+    """A message of Pulsar's library with the methods of the SDK's messages."""
 
     def __init__(self, message: Any) -> None:
         self.message = message
@@ -41,20 +41,21 @@ class StockMessage:
         self.topic_name, self.message_id = message.topic_name, message.message_id
 
     def has_key(self) -> bool:
-        """Nobody sends an empty one."""
+        """Whether it has a key; no producer sends an empty one."""
         return bool(self.message.partition_key())
 
 
 def stock_cumulatively(log: ConsumerLog, consumer: Any, found: Sequence[StockMessage]) -> None:
-    """All up to the last one of each partition."""
+    """Acknowledge all up to the last one of each partition."""
     for last in {one.topic_name(): one for one in found}.values():
         log.acknowledging_up_to_unheard(last)
         consumer.acknowledge_cumulative(last.message)
 
 
 def stock_some_each(log: ConsumerLog, consumer: Any, found: Sequence[StockMessage]) -> None:
-    """One by one; now and then some are to come again, and with them, of a batch, all that were acknowledged before: so
-    if some were refused each time, no batch would ever be done."""
+    """Acknowledge one by one; nack some now and then. A nack redelivers a whole batch, with those acknowledged before:
+    so if some were nacked each time, no batch would ever be finished.
+    """
     chosen = log.chosen(found) if log.chance.random() < _REFUSES else found
     taken = {id(one) for one in chosen}
     refused = [one for one in found if id(one) not in taken]

@@ -57,13 +57,13 @@ class System(ABC):
 
     @property
     def names(self) -> list[str]:
-        """Of all processes but clients', in the order in which they need each other."""
+        """The names of all processes but clients, in the order of their dependencies."""
         return [*self.zookeepers, *self.bookies, *self.brokers]
 
     @property
     @abstractmethod
     def service_url(self) -> str:
-        """Where clients find it, by a proxy for each broker that there is now."""
+        """The service URL for clients, with a proxy for each broker that there is now."""
 
     @property
     def pulsar_url(self) -> str:
@@ -73,20 +73,20 @@ class System(ABC):
     @property
     @abstractmethod
     def direct_url(self) -> str:
-        """Where the rig does, without."""
+        """The service URL without proxies, for the rig."""
 
     @property
     @abstractmethod
     def metadata(self) -> str:
-        """Where its metadata are, without proxies."""
+        """The location of its metadata, without proxies."""
 
     @abstractmethod
     def broker_addresses(self) -> dict[str, list[str]]:
-        """Under which clients may reach each broker that there is now: its proxy's, and its own."""
+        """The addresses at which clients may reach each present broker: its proxy's, and its own."""
 
     @abstractmethod
     async def __aenter__(self) -> Self:
-        """All of it runs, and is ready."""
+        """Start everything, and wait until it is ready."""
 
     @abstractmethod
     async def __aexit__(self, *_: object) -> None: ...
@@ -98,62 +98,64 @@ class System(ABC):
 
     @abstractmethod
     async def kill(self, *names: str) -> None:
-        """At one stroke."""
+        """Kill all of them at once."""
 
     @abstractmethod
     async def stop(self, name: str) -> None:
-        """Asks it to end, and waits a while."""
+        """Send it SIGTERM, and wait a while for its end."""
 
     @abstractmethod
     async def pause(self, *names: str) -> None:
-        """They stand still when it returns."""
+        """Pause them. They stand still when it returns."""
 
     @abstractmethod
     async def resume(self, name: str) -> None: ...
 
     @abstractmethod
     async def start(self, *names: str, timeout_s: float = 0.2) -> str:
-        """Those that stand still go on, too. Why they are not ready yet; empty: they are. They go on starting."""
+        """Start or resume them. Return why they are not ready yet; empty: they are. Starting goes on afterwards."""
 
     @abstractmethod
     async def ready(self, name: str) -> str:
-        """Why it is not ready; empty: it is, or it is none of the system's processes any more. One that has ended by
-        itself is started."""
+        """Return why it is not ready; empty: it is ready, or was removed. A process that has ended by itself is
+        started.
+        """
 
     # ── disks, of bookies ──
 
     @abstractmethod
     def disk(self, name: str) -> Path:
-        """What stands in this file is what its disk does (failing_disk.c); without it the disk is sound."""
+        """The file whose content is the behaviour of its disk (failing_disk.c); without it the disk is sound."""
 
     @abstractmethod
     async def flip_bit(self, name: str, chance: Randomness) -> str:
-        """Kills it, and flips a bit of what it has stored. Which; empty: it has nothing yet, or another's was."""
+        """Kill it, and flip a bit of its data. Return which; empty: it has none yet, or another has a flipped bit."""
 
     # ── members ──
 
     @abstractmethod
     def may_add(self, kind: str) -> bool:
-        """A `broker` or a `bookie`."""
+        """Whether a `broker` or a `bookie` may be added."""
 
     @abstractmethod
     def may_remove(self, name: str) -> bool:
-        """Enough others would be left."""
+        """Whether enough others would be left."""
 
     @abstractmethod
     async def add_broker(self) -> str:
-        """Its name. It begins to run, with a proxy of its own."""
+        """Add a broker with a proxy of its own, and return its name. It begins to run."""
 
     @abstractmethod
     async def add_bookie(self) -> str: ...
 
     @abstractmethod
     async def remove(self, name: str, timeout_s: float) -> str:
-        """Takes it out as an administrator does: a bookie's ledgers are copied before. Why it could not be done, and it
-        stays; empty: it is out."""
+        """Remove it as an administrator does: a bookie's ledgers are copied before. Return why it stays; empty: it is
+        out.
+        """
 
     # ── the end ──
 
     @abstractmethod
     def logs(self) -> list[Path]:
-        """Of what is written in Python."""
+        """The logs of processes written in Python."""

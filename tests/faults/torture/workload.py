@@ -37,7 +37,7 @@ class Topic:
 
     @property
     def partition_names(self) -> tuple[str, ...]:
-        """The topics that are stored: itself, or the partitions that it has at first."""
+        """The topic itself, or the partitions that it has at first."""
         if not self.partitions:
             return (self.name,)
         return tuple(f"{self.name}-partition-{number}" for number in range(self.partitions))

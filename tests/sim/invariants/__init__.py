@@ -26,6 +26,6 @@ SEEN_THROUGH: Final = {
 
 
 def never_looked_at(looked: Iterable[str]) -> list[str]:
-    """The claimed items which no look in a run, or in many, was at."""
+    """Return the claimed items that were never checked in a run, or in many."""
     seen = {item for items in looked for item in items.split(", ")}
     return [item for item in CLAIMED if item not in seen]

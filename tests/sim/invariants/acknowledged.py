@@ -32,7 +32,7 @@ def check_acked(history: History, ledger: Ledger, entry_id: int) -> None:
 
 
 def check_acked_unlisted(history: History, ledger: Ledger, entry_id: int) -> None:
-    """Likewise, of a ledger that is written before it is listed."""
+    """This entry was just acknowledged, in a ledger that is written before it is listed."""
     if entry_id != ledger.acked + 1:
         raise Violation("6", f"ledger {ledger.ledger_id}: entry {entry_id} completed after {ledger.acked}")
     ledger.acked = entry_id

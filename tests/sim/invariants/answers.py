@@ -27,7 +27,7 @@ _MOST_REQUESTS: Final = 4096
 
 
 class Answers:
-    """Watches the network, in the words of tests.sim.network.Tap."""
+    """Checks answers of bookies. It has the methods of tests.sim.network.Tap."""
 
     def __init__(self, history: History) -> None:
         self._history = history

@@ -75,7 +75,7 @@ class Checker:
         disk_writes(self.history, disk, changes)
 
     def disk_loses(self, bookie_id: str, fault: Callable[[], object]) -> None:
-        """Has `fault` damage the disk, and remembers what is not there any more or not the same."""
+        """Have `fault` damage the disk, and record what is missing or changed afterwards."""
         known = self.history.disks[bookie_id]
         disk = known.disk
         before = {
@@ -102,7 +102,7 @@ class Checker:
                 known.revived.add(ledger_id)
 
     def entry_destroyed(self, ledger_id: int, entry_id: int) -> bool:
-        """Damages all durable replicas of an entry; whether there was one."""
+        """Damage all durable replicas of an entry; return whether there was one."""
         found = False
         for bookie_id, known in self.history.disks.items():
             if isinstance(known.disk.durable_record(ledger_id, entry_id), bytes):
@@ -125,7 +125,7 @@ class Checker:
         check_acked(self.history, self.history.ledger(ledger_id), entry_id)
 
     def acked_unlisted(self, ledger_id: int, entry_id: int) -> None:
-        """Of a ledger that is written before it is listed."""
+        """An entry of a ledger that is written before it is listed was acknowledged."""
         check_acked_unlisted(self.history, self.history.ledger(ledger_id), entry_id)
 
     def added_by_call(self, bookie_id: str, ledger_id: int, first_entry_id: int, *, overtakes: bool) -> None:
@@ -139,7 +139,7 @@ class Checker:
             )
 
     def unanswered(self, bookie_id: str, size: int, bound: int, open_ledgers: int, max_pending: int) -> None:
-        """What a process' ledgers have sent to this bookie, and have no answer to."""
+        """A process' ledgers have sent this many bytes to the bookie without an answer so far."""
         check_unanswered(self.history, bookie_id, size, bound, open_ledgers, max_pending)
 
     def sent_to_lagging(self, bookie_id: str, ledger_id: int, entry_id: int) -> None:
@@ -149,7 +149,7 @@ class Checker:
             raise Violation("66", f"{bookie_id} lags, and is sent new entry {entry_id} of ledger {ledger_id}")
 
     def was_read(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
-        """By a reader without recovery, or of a closed ledger."""
+        """Entries were read by a reader without recovery, or of a closed ledger."""
         history, ledger = self.history, self.history.ledger(ledger_id)
         history.look("6")
         closed_at = ledger.metadata.last_entry_id if ledger.metadata is not None and ledger.metadata.closed_ms else -1
@@ -171,7 +171,7 @@ class Checker:
             )
 
     def chain_was_read(self, chain: str, payloads: Sequence[bytes]) -> None:
-        """From its first ledger to its last."""
+        """The chain was read from its first ledger to its last."""
         check_chain_entries(self.history, chain, payloads)
 
     # ── the metadata ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,5 +1,6 @@
-"""What is written to the disks: one record per entry, written once (4), nothing behind a fence (11, 17) or a tombstone
-(27), and nothing dropped of which the metadata store never had a tombstone (26)."""
+"""Check the writes of bookies' disks: one record per entry, written once (4), nothing behind a fence (11, 17) or a
+tombstone (27), and nothing deleted without a tombstone in the metadata store (26).
+"""
 
 from __future__ import annotations
 

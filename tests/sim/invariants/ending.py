@@ -19,7 +19,7 @@ __all__ = ["check_chain_entries", "unrest"]
 
 
 def unrest(history: History, metadata: SimulatedMetadata, serving: Sequence[str]) -> tuple[str, str] | None:
-    """What is not at rest yet: item and words. None: everything is as it should be."""
+    """Return what is not at rest yet: item and text. None: everything is as it should be."""
     lost = [bookie for bookie in history.disks if bookie not in serving]
     if intents := metadata.names("/ledger-intents"):
         return "58", f"there are intents still: {intents}"
@@ -67,7 +67,7 @@ def unrest(history: History, metadata: SimulatedMetadata, serving: Sequence[str]
 
 
 def _in_limbo(disk: SimulatedDisk, ledger_id: int) -> bool:
-    """As it stands on the disk."""
+    """Whether the ledger is in limbo on the disk."""
     bookie = ledger_pb2.BookieRecord.FromString(disk.bookie_record or b"")
     remembered = disk.durable_ledger(ledger_id)
     cleared = remembered.limbo_cleared if remembered is not None else 0
@@ -75,9 +75,8 @@ def _in_limbo(disk: SimulatedDisk, ledger_id: int) -> bool:
 
 
 def _left_over(history: History, known: Disk) -> list[int]:
-    """What was written there after the end of the tombstone, or was not named by it: nobody will delete it.
-
-    Not those whose tombstone the disk itself has lost.
+    """Return ledgers that nothing will delete: written there after the end of the tombstone, or not named by it. Those
+    whose tombstone the disk itself has lost are left out.
     """
     return [
         ledger_id
@@ -106,7 +105,7 @@ def _missing(history: History, ledger: Ledger, state: ledger_pb2.LedgerMetadata,
 
 
 def check_chain_entries(history: History, chain: str, payloads: Sequence[bytes]) -> None:
-    """The chain as the production's reader gave it: what was acknowledged and not deleted, once, in order."""
+    """Check the chain from the production's reader: everything acknowledged and not deleted, once, in order."""
     history.look("5")
     known: dict[bytes, None] = {}
     order: dict[bytes, int] = {}

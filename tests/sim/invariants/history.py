@@ -42,7 +42,7 @@ CHAINS: Final = "/chains/"
 
 
 class Violation(AssertionError):
-    """Something that must never happen did."""
+    """A check has failed."""
 
     def __init__(self, item: str, message: str) -> None:
         super().__init__(f"item {item}: {message}")
@@ -50,7 +50,7 @@ class Violation(AssertionError):
 
 
 def record_fields(record: bytes) -> tuple[int, int, int]:
-    """Ledger id, entry id and LAC of a record."""
+    """Return ledger id, entry id and LAC of a record."""
     ledger_id, entry_id, last_add_confirmed, _, _ = _HEADER.unpack_from(record)
     return ledger_id, entry_id, last_add_confirmed
 
@@ -60,7 +60,7 @@ def payload_of(record: bytes) -> bytes:
 
 
 def stored_payload(value: bytes) -> bytes:
-    """The payload of a node that is changed by compare-and-set: behind a mark, the incarnation and tokens."""
+    """Return the payload of a node that is changed by compare-and-set: behind a mark, the incarnation and tokens."""
     return value[2 + 8 + 8 * value[1] :]
 
 
@@ -100,12 +100,12 @@ class Ledger:
     may_go: str = ""
 
     def names(self) -> list[str]:
-        """All bookies that a fragment names."""
+        """Return all bookies that a fragment names."""
         assert self.metadata is not None
         return list(dict.fromkeys(bookie for fragment in self.metadata.fragments for bookie in fragment.bookies))
 
     def where(self, entry_id: int) -> list[str]:
-        """The bookies that the stored metadata names for the entry."""
+        """Return the bookies that the stored metadata names for the entry."""
         metadata = self.metadata
         assert metadata is not None
         bookies: Iterable[str] = ()
@@ -119,7 +119,7 @@ class Ledger:
 
 @dataclass(slots=True)
 class Disk:
-    """A bookie, as its disk and its answers show it."""
+    """A bookie, from its disk and its answers."""
 
     bookie_id: str
     disk: SimulatedDisk
@@ -143,7 +143,7 @@ class Disk:
     wiped: bool = False
 
     def has(self, ledger_id: int, entry_id: int) -> bool:
-        """Durably, or it was, and only the disk's own fault took it away."""
+        """Whether the entry is durable there, or was, and only a disk fault removed it."""
         if self.disk.durable_record(ledger_id, entry_id) is not None:
             return True
         lost = self.lost.get(ledger_id)
@@ -203,11 +203,11 @@ class History:
         return any(lost == ledger_id for lost, _ in self.destroyed)
 
     def destroyed_in(self, log: str) -> list[tuple[int, int]]:
-        """The destroyed entries of this topic's or cursor's log, as its chain is named."""
+        """Return the destroyed entries of this topic's or cursor's log, which has its chain's name."""
         return sorted(one for one in self.destroyed if self.ledger(one[0]).chain == log)
 
     def naming(self, bookie: str) -> dict[int, None]:
-        """The ledgers that name the bookie, tombstones apart."""
+        """Return the ledgers that name the bookie, tombstones apart."""
         return {
             ledger.ledger_id: None
             for ledger in self.ledgers.values()

@@ -147,7 +147,7 @@ def _state_changed(
 
 
 def _moved(old: ledger_pb2.LedgerMetadata, new: ledger_pb2.LedgerMetadata, acked: int) -> list[int]:
-    """The entries up to `acked` of fragments that are not what they were."""
+    """Return the entries up to `acked` of fragments that have changed."""
     known = {(fragment.first_entry_id, tuple(fragment.bookies)) for fragment in old.fragments}
     moved: list[int] = []
     firsts = [fragment.first_entry_id for fragment in new.fragments] + [acked + 1]

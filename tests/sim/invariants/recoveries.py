@@ -23,7 +23,7 @@ __all__ = ["Recoveries"]
 
 @dataclass(slots=True)
 class _Heard:
-    """By one process, of one ledger."""
+    """The answers that one process has got for one ledger."""
 
     # Bookie → the lowest LAC in its answers to fences.
     fences: dict[str, int] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Recoveries:
             )
 
     def metadata_changes(self, path: str, value: bytes | None, by: Process) -> None:
-        """Before it is noted."""
+        """Check a change of the metadata, before it is recorded."""
         if value is None or not path.startswith(LEDGERS):
             return
         ledger = self._history.ledger(int(path.removeprefix(LEDGERS).replace("/", ""), 16))

@@ -1,4 +1,4 @@
-"""CHK-66: the checks of saturation fire on histories in which what they forbid has happened, and not on others."""
+"""CHK-66: the checks of saturation report histories with a violation, and accept others."""
 
 from __future__ import annotations
 

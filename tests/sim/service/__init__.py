@@ -1,1 +1,1 @@
-"""Brokers, producers, consumers and administrators in the simulated world, and what must hold of their messages."""
+"""Brokers, producers, consumers and administrators in the simulated world, and the checks of their messages."""

@@ -45,7 +45,7 @@ class Application(Host):
         self.consumers.clear()
 
     def new_name(self) -> str:
-        """Of a producer or consumer, unique in the run."""
+        """Return a name of a producer or consumer that is unique in the run."""
         self._made += 1
         return f"{self.name}.{self.runs_started}.{self._made}"
 
@@ -54,7 +54,7 @@ class Application(Host):
         self.process.spawn(work)
 
     async def topic_is_there(self, topic: TopicPlan) -> None:
-        """Using it would make one without partitions."""
+        """Whether the topic exists: using it would create one without partitions."""
         while topic.partitions and topic.name not in self.world.made_partitioned:
             await self.clock.sleep(0.05)
 

@@ -94,7 +94,7 @@ class BrokerHost(Host):
                 setattr(session.ownership, name, getattr(everything, name))
 
     def stop(self) -> None:
-        """As SIGTERM does. Where it takes too long somebody kills it."""
+        """End the broker as SIGTERM does. If it takes too long it is killed."""
         if self.serves and self.process is not None and self.broker is not None:
             self.world.trace.line(self.name, "is to end gracefully")
             self.process.spawn(self._leave(self.broker), name=f"{self.name} leaves")

@@ -14,7 +14,9 @@ __all__ = ["check_bundles", "check_taken"]
 
 
 def check_bundles(names: Sequence[str], look: Callable[[str], None]) -> None:
-    """Names of owners' nodes, `0x00000000_0x40000000`: the upper end is out of the range, but for the last hash."""
+    """Check the owners' nodes, with names as `0x00000000_0x40000000`: the upper end is exclusive, but for the last
+    hash.
+    """
     look("OWN-1")
     ranges = sorted((int(name[2:10], 16), int(name[13:], 16)) for name in names)
     for (lower, upper), (next_lower, next_upper) in itertools.pairwise(ranges):

@@ -77,7 +77,7 @@ async def consume(host: Application, client: aio.Client, plan: ConsumerPlan, cha
 
 
 def random_start(host: Host, chance: SeededRandomness) -> MessageId | int:
-    """Where a subscription may be moved to: the ends, or a time not long ago."""
+    """Return a position to which a subscription may be moved: an end, or a time not long ago."""
     positions: tuple[MessageId | int, ...] = (
         MessageId.earliest,
         MessageId.latest,

@@ -185,7 +185,7 @@ async def end(world: ServiceWorld) -> None:
 
 
 def _lapsed(world: ServiceWorld) -> list[str]:
-    """Topics that are served, and whose nodes name leases: nobody renews them any more."""
+    """Return the served topics whose nodes name leases: no reader renews them any more."""
     served = [
         topic.name
         for broker in world.staying

@@ -66,7 +66,7 @@ SERVICE_FAULTS: Final = {
 
 
 class _Trap:
-    """Springs once, when a message of that method has arrived at a broker, or at a client of one. A `Tap`."""
+    """Fires once, when a message of that method has arrived at a broker, or at a client of one. A `Tap`."""
 
     def __init__(self, method: str, served: bool, springs: Callable[[Process, Process], object]) -> None:
         self._method = method
@@ -160,7 +160,9 @@ class ServiceFaults(ServiceStriker):
         return True
 
     def cut_off_a_brokers_clients(self) -> bool:
-        """Or all but one. It goes on with the bookies and the metadata store, and does not know."""
+        """Cut off all clients or all but one. The broker goes on with the bookies and the metadata store, and does not
+        know.
+        """
         broker = self._broker()
         if broker is None:
             return False
@@ -171,7 +173,7 @@ class ServiceFaults(ServiceStriker):
         return True
 
     def break_streams(self) -> bool:
-        """A line is cut so shortly that nobody looks for another broker."""
+        """Break streams so shortly that no client looks for another broker."""
         broker, application = self._broker(), self._application()
         if broker is None or application is None:
             return False
@@ -211,8 +213,7 @@ class ServiceFaults(ServiceStriker):
         return True
 
     def silence_a_brokers_session(self) -> bool:
-        """Nothing reaches the metadata store, or comes back, for so long that it gives the session up; and clients and
-        bookies are there as ever."""
+        """Lose the broker's metadata requests and answers until its session is over; all else stays connected."""
         broker = self._broker()
         if broker is None or broker.store is None or broker.process is None:
             return False
@@ -295,7 +296,7 @@ class ServiceFaults(ServiceStriker):
     # ── ambushes ──
 
     def _when(self, method: str, springs: Callable[[BrokerHost, str], object], *, served: bool = False) -> bool:
-        """Calls it with the broker and the client's name as soon as such a message has arrived there."""
+        """Call it with the broker and the client's name as soon as such a message has arrived there."""
         world = self._world
 
         def sprung(source: Process, target: Process) -> None:
@@ -326,7 +327,7 @@ class ServiceFaults(ServiceStriker):
         return True
 
     def kill_after_a_plan(self) -> bool:
-        """Or end its session, so that another broker has the topic soon."""
+        """Kill the broker or end its session, so that another broker has the topic soon."""
         ends = self._draw.random() < 0.6
 
         def inject(broker: BrokerHost) -> None:
@@ -341,7 +342,7 @@ class ServiceFaults(ServiceStriker):
         return self._when_planned(lambda broker: self._order("truncate"), answered=self._draw.random() < 0.5)
 
     def take_over_from_a_paused(self) -> bool:
-        """The owner stands still with requests before it, loses its session, and goes on when another has the topic."""
+        """Pause the owner with requests before it, end its session, and resume it when another broker has the topic."""
 
         def inject(broker: BrokerHost, client: str) -> None:
             if broker.runs:
@@ -354,7 +355,7 @@ class ServiceFaults(ServiceStriker):
         return self._when(self._draw.choice(("produce", "produce", "consume")), inject)
 
     def break_after_the_entry(self) -> bool:
-        """The client's stream breaks between an entry and its receipt."""
+        """Break the client's stream between an entry and its receipt."""
 
         def inject(broker: BrokerHost, client: str) -> None:
             network = self._world.network
@@ -375,7 +376,7 @@ class ServiceFaults(ServiceStriker):
         return self._when("consume", lambda broker, client: self._order(what), served=True)
 
     def late_acknowledgements(self) -> bool:
-        """They are in flight to a broker when a subscription is moved."""
+        """Delay acknowledgements, so that they are in flight to a broker when a subscription is moved."""
         broker, application = self._broker(), self._application()
         if broker is None or application is None:
             return False
@@ -388,7 +389,7 @@ class ServiceFaults(ServiceStriker):
         return True
 
     def delete_behind_a_back(self) -> bool:
-        """A topic goes while one of its applications is away, and others make it again."""
+        """Delete a topic while one of its applications is away, and others create it again."""
         application = self._application()
         if application is None:
             return False
@@ -396,7 +397,9 @@ class ServiceFaults(ServiceStriker):
         return self._isolate(application)
 
     def late_entries(self) -> bool:
-        """They are in flight to a broker when their stream breaks, and their client comes with another one."""
+        """Delay entries, so that they are in flight to a broker when their stream breaks, and their client opens
+        another.
+        """
         broker, application = self._broker(), self._application()
         if broker is None or application is None:
             return False
@@ -417,7 +420,7 @@ class ServiceFaults(ServiceStriker):
         return self._when("consume", inject)
 
     def change_as_consumers_change(self) -> bool:
-        """In one turn of a broker's loop. An application's streams break, so that its consumers come back."""
+        """Change a subscription and its consumers in one turn of a broker's loop: an application's streams break."""
         application = self._application()
         if application is None or application.process is None:
             return False

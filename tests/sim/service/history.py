@@ -100,11 +100,11 @@ class MessageHistory:
     # ── the metadata store: what stands there now, None: nothing ──
 
     def topic_changed(self, topic: str, node: managed_ledger_pb2.ManagedLedgerNode | None, by: Process) -> None:
-        """The full name of a topic or partition, and its ledgers; `by`, the process whose session did it."""
+        """A topic's or partition's node has changed; `by` is the process whose session did it."""
         self.incarnations.changed(topic, node, by)
 
     def cursor_changed(self, topic: str, subscription: str, node: cursor_pb2.CursorNode | None, by: Process) -> None:
-        """Likewise."""
+        """A cursor's node has changed; `by` is the process whose session did it."""
         self.subscribed.cursor_changed(topic, subscription, node)
 
     # ── producers ──
@@ -113,7 +113,7 @@ class MessageHistory:
         self.published.opened(producer)
 
     def sending(self, producer: ProducerSeen, payload: bytes) -> None:
-        """It is handed to the SDK now, behind all that this producer sent before."""
+        """The producer is about to pass it to the SDK, behind all that it sent before."""
         self.published.sending(producer, payload)
 
     def stored(self, producer: ProducerSeen, payload: bytes, message_id: MessageId) -> None:
@@ -121,7 +121,7 @@ class MessageHistory:
         self.published.stored(producer, payload, message_id)
 
     def send_failed(self, producer: ProducerSeen, payload: bytes, error: Exception) -> None:
-        """It may be stored, or be stored later, unless the error excludes that."""
+        """It is stored, or is stored later, or never, unless the error excludes that."""
         self.published.failed(payload, error)
 
     # ── consumers and readers ──
@@ -129,8 +129,7 @@ class MessageHistory:
     def consumer_opened(self, consumer: ConsumerSeen) -> None: ...
 
     def consumer_ended(self, consumer: ConsumerSeen) -> None:
-        """It was closed, or its process was killed: it is given nothing any more, and what it had sent may still come
-        through."""
+        """It was closed, or its process was killed: it gets no message any more, but its requests may still arrive."""
 
     def delivered(self, consumer: ConsumerSeen, payload: bytes, message_id: MessageId, redelivery_count: int) -> None:
         """The application gets the message at this moment."""
@@ -142,11 +141,11 @@ class MessageHistory:
     def acknowledging(
         self, consumer: ConsumerSeen, message_ids: Sequence[MessageId], *, cumulative: bool, receipt: bool
     ) -> None:
-        """It calls acknowledge now."""
+        """It is about to call acknowledge."""
         self.subscribed.acknowledging(consumer, message_ids, cumulative=cumulative, receipt=receipt)
 
     def acknowledged(self, consumer: ConsumerSeen, message_ids: Sequence[MessageId], *, cumulative: bool) -> None:
-        """The receipt has come: it is durable."""
+        """The receipt has come: the acknowledgement is durable."""
         self.subscribed.acknowledged(consumer, message_ids, cumulative=cumulative)
 
     def acknowledge_failed(
@@ -155,7 +154,7 @@ class MessageHistory:
         self.subscribed.acknowledge_failed(consumer, message_ids, cumulative=cumulative)
 
     def refused(self, consumer: ConsumerSeen, message_id: MessageId) -> None:
-        """It acknowledges negatively now."""
+        """It is about to call negative_acknowledge."""
 
     # ── what moves a subscription: of `topic` as the application names it, with all its partitions ──
 
@@ -178,7 +177,7 @@ class MessageHistory:
     # ── administrators ──
 
     def subscription_made(self, topic: str, subscription: str, *, earliest: bool) -> None:
-        """Was made, and is durable, or was there."""
+        """It was created, and is durable, or existed before."""
 
     def unsubscribing(self, topic: str, subscription: str) -> None: ...
 
@@ -190,7 +189,7 @@ class MessageHistory:
         self.subscribed.truncating(topic)
 
     def truncated(self, topic: str) -> None:
-        """What was sent before this moment may have vanished, and nothing else will."""
+        """Messages sent before this moment may have vanished, and no others will."""
         self.subscribed.truncated(topic)
 
     def deleting(self, topic: str) -> None:
@@ -203,14 +202,16 @@ class MessageHistory:
     # ── the end: all has healed, nobody sends, moves or deletes any more ──
 
     def found(self, topic: str, messages: Sequence[Found], destroyed: Collection[tuple[int, int]] = ()) -> None:
-        """A topic or partition by its full name, read from earliest to its end by a reader. `destroyed`: the entries
-        of it that no bookie has any more."""
+        """A reader has read a topic or partition, by its full name, from earliest to its end. `destroyed`: its entries
+        that no bookie has any more.
+        """
         self.subscribed.found(topic, [position_of(one.message_id) for one in messages])
         self.published.found(topic, messages, self.subscribed.may_be_trimmed, destroyed)
 
     def drained(self, consumer: ConsumerSeen, topic: str) -> None:
-        """The last consumer of a durable subscription, alone at it, which acknowledges nothing until it is drained: it
-        was given all that comes of this topic or partition (its full name), so all that is not acknowledged."""
+        """The last consumer of a durable subscription, alone on it, has drained it without acknowledging: it got
+        everything that is unacknowledged in this topic or partition (its full name).
+        """
         self.subscribed.drained(consumer, topic)
 
     def check_end(self) -> None:

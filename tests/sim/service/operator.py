@@ -113,7 +113,7 @@ class Operator(Host):
         self.process.spawn(self._truncated(topic.name))
 
     async def _truncated(self, topic: str) -> None:
-        """When a request that the network delivered twice has come, too."""
+        """Called when a request that the network delivered twice has come, too."""
         await self.clock.sleep(_LATE_S)
         self.world.judged(self.world.history.truncated, topic)
 
@@ -137,7 +137,7 @@ class Operator(Host):
         await self._move(topic, to, lambda subscription: admin.subscriptions.reset(topic.name, subscription, to))
 
     async def _mend(self, admin: AsyncAdmin, topic: TopicPlan) -> None:
-        """Resets the subscriptions whose cursor is damaged."""
+        """Reset the subscriptions whose cursor is damaged."""
         for one in (await admin.topics.stats(topic.name)).subscriptions:
             if one.damaged:
                 await mend(self.world, admin, topic.name, one.subscription)

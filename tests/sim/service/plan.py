@@ -108,7 +108,7 @@ class ServicePlan:
     in_one_process: bool = False
 
     def fill_up(self) -> None:
-        """All producers send large messages, and hardly pause."""
+        """Have all producers send large messages, with short pauses."""
         for works in self.applications:
             works[:] = [
                 replace(work, longest_filling=2_000, pause_share=0.1) if isinstance(work, ProducerPlan) else work

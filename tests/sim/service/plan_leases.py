@@ -17,7 +17,7 @@ __all__ = ["PlanGrant", "PlanLeases"]
 
 @dataclass(slots=True, eq=False)
 class PlanGrant:
-    """A plan that a reader has, and until when its lease holds. Only the half of its time that was promised counts."""
+    """A reader's plan, and until when its lease holds. Only the promised half of the lease's time counts."""
 
     topic: str
     ledger_ids: tuple[int, ...]

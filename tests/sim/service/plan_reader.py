@@ -41,7 +41,7 @@ class PlanReader(Host):
             await self.clock.sleep(self.chance.random() * self.chance.choice((0.1, 1.0)))
 
     async def _follow(self, admin: AsyncAdmin) -> None:
-        """Follows a log for some plans, under one lease."""
+        """Follow a log for some plans, under one lease."""
         chance, leases = self.chance, self.world.leases
         topic = chance.choice(self.world.service.topics)
         name = str(TopicName.parse(topic.name))
@@ -84,7 +84,7 @@ class PlanReader(Host):
     async def _use(
         self, admin: AsyncAdmin, plan: Plan, grant: PlanGrant, name: str, lease_id: bytes, read_id: bytes, lease_ms: int
     ) -> None:
-        """Reads the plan's ranges, some of them several times, until it has enough of it or its lease has lapsed."""
+        """Read the plan's ranges, some of them several times, until it has enough of it or its lease has lapsed."""
         chance, leases = self.chance, self.world.leases
         for _ in range(1 + chance.below(5)):
             await self.clock.sleep(chance.random() * chance.choice((0.05, 0.5, 1.5)))

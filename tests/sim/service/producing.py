@@ -71,7 +71,7 @@ class _Producing:
         await self._producer.close()
 
     async def _send(self) -> None:
-        """One message. Tasks begin in the order in which they are made."""
+        """Send one message. Tasks begin in the order in which they are created."""
         host, world, seen = self._host, self._world, self._seen
         world.entries_left -= 1
         self._number += 1

@@ -64,7 +64,7 @@ class Sent:
 
 @dataclass(slots=True)
 class _Log:
-    """Of one topic or partition, all its incarnations."""
+    """The messages of one topic or partition, in all its incarnations."""
 
     # The tick, and the highest position in any receipt until then.
     highest: list[tuple[int, Position]] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Published:
         return None if incarnation is None else self._log(incarnation.topic).at.get(position)
 
     def all_stored(self, topic: str) -> list[tuple[Position, Sent]]:
-        """Of a topic or partition, in order."""
+        """Return positions and messages of a topic or partition, in order."""
         return sorted(self._log(short(topic)).at.items(), key=lambda one: one[0])
 
     def _log(self, topic: str) -> _Log:
@@ -163,7 +163,7 @@ class Published:
             )
 
     def _incarnation_of(self, sent: Sent, position: Position) -> Incarnation:
-        """The incarnation of the topic in which it stands."""
+        """Return the incarnation of the topic in which the message is stored."""
         incarnation = self._incarnations.of_ledger(position[0])
         if incarnation is None or of_application(incarnation.topic) != of_application(sent.producer.topic):
             where = "no topic's" if incarnation is None else f"of {incarnation.topic}"
@@ -199,8 +199,9 @@ class Published:
         may_be_trimmed: Callable[[Sent, Position], bool],
         destroyed: Collection[tuple[int, int]] = (),
     ) -> None:
-        """A topic or partition from its beginning to its end. `may_be_trimmed`: every subscription was done with it.
-        `destroyed`: the ledger and entry of each of its entries of which all replicas were damaged."""
+        """Check a topic or partition, read from its beginning to its end. `may_be_trimmed`: every subscription is done
+        with the message. `destroyed`: the ledger and entry of each entry of which all replicas were damaged.
+        """
         topic = short(topic)
         log = self._log(topic)
         positions: dict[Position, None] = {}

@@ -36,7 +36,7 @@ class Retained:
         ledger: Callable[[int], ledger_pb2.LedgerMetadata | None],
         look: Callable[[str], None],
     ) -> None:
-        """`time_ms`: None: for ever. `ledger`: its metadata as they stand in the metadata store."""
+        """`time_ms`: the retention; None: for ever. `ledger`: returns its metadata in the metadata store."""
         self._time_ms = time_ms
         self._wall_clock_ms = wall_clock_ms
         self._ledger = ledger

@@ -44,24 +44,27 @@ class _AddStreamDropper:
 
 class StorageFaults(ServiceStriker):
     def drop_add_streams(self) -> bool:
-        """Bookies that are overloaded, or a proxy before them, take one frame of adds, and break the stream at the
-        next: each ledger stores something, and fails soon."""
+        """Have bookies take one frame of adds, and break the stream at the next, as overload or a proxy may: each
+        ledger stores something, and fails soon.
+        """
         taps, dropper = self._world.network.taps, _AddStreamDropper(self._world.network)
         taps.append(dropper)
         self._later(1.0 + 5 * self._draw.random(), partial(taps.remove, dropper))
         return True
 
     def rot_a_cursor(self) -> bool:
-        """The first or last record of a cursor's ledger, on one bookie or on all; its broker unloads the topic or dies.
-        If all replicas rot, an administrator mends the cursor later."""
+        """Damage the first or last record of a cursor's ledger, on one bookie or on all; its broker unloads the topic
+        or dies. If all replicas are damaged, an administrator repairs the cursor later.
+        """
         rotten = self._rot(cursors=True)
         if rotten == "everywhere":
             self._later(0.5 + 2 * self._draw.random(), partial(self._order_in_time, "mend"))
         return bool(rotten)
 
     def rot_an_entry(self) -> bool:
-        """The first or last entry of one of a topic's ledgers, on one bookie or on all; its broker unloads the topic or
-        dies, so that the entry is read from bookies."""
+        """Damage the first or last entry of one of a topic's ledgers, on one bookie or on all; its broker unloads the
+        topic or dies, so that the entry is read from bookies.
+        """
         return bool(self._rot(cursors=False))
 
     def _rot(self, *, cursors: bool) -> str:

@@ -77,7 +77,7 @@ class _Subscription:
                 yield ack
 
     def moved_since(self, tick: int) -> bool:
-        """Or may have been."""
+        """Whether it was moved since, or may have been."""
         return any(not move.done or move.done > tick for move in self.moves)
 
 
@@ -133,7 +133,7 @@ class Subscribed:
             subscription.since[topic] = self._tick(), node.incarnation
 
     def _exists_since(self, subscription: _Subscription, topic: str) -> int | None:
-        """In the topic as it is now."""
+        """Return since when it exists in the topic's present incarnation."""
         incarnation, known = self._incarnations.now(topic), subscription.since.get(topic)
         return known[0] if incarnation is not None and known is not None and known[1] == incarnation.name else None
 
@@ -162,12 +162,12 @@ class Subscribed:
             raise Violation("5", f"reader {consumer.name} was given {position} after {before}")
 
     def may_be_skipped(self, topic: str, name: str) -> bool:
-        """Of a topic or partition: an administrator may have acknowledged messages of the subscription."""
+        """Whether an administrator may have acknowledged messages of the subscription, in a topic or partition."""
         moves = self._of(topic, name).moves
         return of_application(topic) in self._truncating or any(not move.voids for move in moves)
 
     def _is_not_deleted(self, consumer: ConsumerSeen, sent: Sent, topic: str, position: Position) -> None:
-        """One that was sent before the deletion may have been in flight."""
+        """Check a delivery after the deletion: a message that was sent before may have been in flight."""
         self._look("69")
         deleted = self._of(consumer.topic, consumer.subscription).deleted.get(topic)
         if deleted is not None and deleted < sent.at:
@@ -179,7 +179,7 @@ class Subscribed:
             )
 
     def is_unchanged(self, topic: str, name: str, tick: int) -> bool:
-        """Of a topic or partition: nothing has moved the subscription since, nor deleted it."""
+        """Whether the subscription was neither moved nor deleted since, in a topic or partition."""
         subscription = self._of(topic, name)
         since = self._exists_since(subscription, topic)
         return since is not None and since < tick and not subscription.moved_since(tick)
@@ -220,7 +220,7 @@ class Subscribed:
                 self._was_not_late(consumer, ack, incarnation.topic)
 
     def _had_receipt(self, ack: _Ack, incarnation: Incarnation) -> bool:
-        """A receipt for it was given while its topic was there: for another one nothing has to be written."""
+        """Whether it had a receipt while its topic existed: then another receipt needs no write."""
         subscription = self._of(ack.consumer.topic, ack.consumer.subscription)
         return any(
             0 < other.done < incarnation.deleted_at for other in subscription.covering(incarnation.topic, ack.position)
@@ -241,7 +241,9 @@ class Subscribed:
                 )
 
     def acknowledge_failed(self, consumer: ConsumerSeen, message_ids: Sequence[MessageId], *, cumulative: bool) -> None:
-        """It may count all the same, also where the error says that it came too late: it may have been sent before."""
+        """The acknowledgement may count all the same, also if the error is that it came too late: it was perhaps sent
+        before.
+        """
         self._answered(consumer, message_ids, cumulative)
 
     def _answered(self, consumer: ConsumerSeen, message_ids: Sequence[MessageId], cumulative: bool) -> list[_Ack]:
@@ -274,7 +276,7 @@ class Subscribed:
         return self._truncating.get(name, 0) > 0 or self._truncated.get(name, 0) > sent.at
 
     def _concerns(self, move: _Move, topic: str) -> bool:
-        """It is known to have moved the subscription in this topic or partition."""
+        """Whether it is known to have moved the subscription in this topic or partition."""
         if isinstance(move.to, int):
             return True
         if move.to in (MessageId.earliest, MessageId.latest):
@@ -303,7 +305,7 @@ class Subscribed:
         self._found[short(topic)] = dict.fromkeys(positions)
 
     def may_be_trimmed(self, sent: Sent, position: Position) -> bool:
-        """All durable subscriptions that there were when it was sent are done with it."""
+        """Whether all durable subscriptions that existed when it was sent are done with it."""
         incarnation = self._incarnations.of_ledger(position[0])
         if incarnation is None or self._may_be_truncated(incarnation.topic, sent):
             return True
@@ -320,7 +322,7 @@ class Subscribed:
         return True
 
     def drained(self, consumer: ConsumerSeen, topic: str) -> None:
-        """It was given all that is not acknowledged, and has acknowledged nothing so far."""
+        """Check that it got all that is unacknowledged. It has acknowledged nothing so far."""
         topic, subscription = short(topic), self._of(consumer.topic, consumer.subscription)
         incarnation, since = self._incarnations.now(topic), self._exists_since(subscription, topic)
         given = self._consumer(consumer).given
@@ -339,10 +341,10 @@ class Subscribed:
                 )
 
     def _must_come(self, subscription: _Subscription, topic: str, position: Position, sent: Sent, since: int) -> str:
-        """Under which item; empty: it need not."""
+        """Return the item that a missing delivery violates; empty: none."""
         found = self._found.get(topic)
         if found is not None and position not in found:
-            return ""  # whether it may be trimmed was checked there
+            return ""  # its trimming was checked there
         if sent.at < since or self._may_be_truncated(topic, sent):
             return ""
         if not subscription.moves:

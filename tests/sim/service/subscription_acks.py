@@ -42,7 +42,7 @@ class SubscriptionAcks:
         self._up_to: list[WireAck] = []
 
     def came(self, request: Acknowledge, tick: int) -> WireAck:
-        """One arrives at a broker."""
+        """Record an acknowledgement that arrives at a broker."""
         ack = WireAck(tick)
         for run in request.entries:
             if request.cumulative:
@@ -78,7 +78,7 @@ class SubscriptionAcks:
             self._up_to.append(ack)
 
     def covering(self, entry: Entry, bits: int) -> Iterator[WireAck]:
-        """Those with a receipt that say of this entry more than that these messages are acknowledged."""
+        """Yield those with a receipt that acknowledge more of this entry than these messages."""
         for ack in self._of_entry.get(entry, ()):
             if entry in ack.whole or ack.parts.get(entry, 0) & ~bits:
                 yield ack

@@ -22,12 +22,12 @@ _PARTITION: Final = re.compile(r"-partition-\d+$")
 
 
 def short(topic: str) -> str:
-    """Without the namespace in which all of them are."""
+    """Return the name without the namespace, which is the same for all."""
     return topic.removeprefix(_NAMESPACE)
 
 
 def of_application(topic: str) -> str:
-    """As an application names it: without the partition."""
+    """Return the application's name of the topic: without the partition."""
     return _PARTITION.sub("", short(topic))
 
 
@@ -61,11 +61,11 @@ class TopicIncarnations:
         self._of_ledger: dict[int, Incarnation] = {}
 
     def now(self, topic: str) -> Incarnation | None:
-        """Of a topic or partition."""
+        """Return the present incarnation of a topic or partition."""
         return self._now.get(short(topic))
 
     def all_now(self, topic: str) -> list[Incarnation]:
-        """Of a topic as an application names it: of each partition, where it has some."""
+        """Return those of a topic by the application's name: of each partition, if it has some."""
         return [one for one in self._now.values() if of_application(one.topic) == of_application(topic)]
 
     def deleting(self, topic: str) -> None:
@@ -76,7 +76,7 @@ class TopicIncarnations:
         return self._of_ledger.get(ledger_id)
 
     def listed(self, topic: str) -> tuple[int, ...]:
-        """The ledgers that its node lists."""
+        """Return the ledgers that its node lists."""
         incarnation = self.now(topic)
         return () if incarnation is None else incarnation.listed
 

@@ -72,7 +72,7 @@ class TurnAmbush:
         return {stream: self._world.sessions.consuming[stream] for stream in streams}
 
     async def _changes(self, topic: Topic, subscription: str) -> None:
-        """As the administrator's call does it at the broker that serves the topic."""
+        """Change the subscription as the administrator's call does at the topic's owner."""
         history, judged, name = self._world.history, self._world.judged, str(topic.name)
         if self._change == "delete":
             judged(history.unsubscribing, name, subscription)
@@ -95,7 +95,7 @@ class TurnAmbush:
 
 
 def _break(sessions: list[ConsumeStream]) -> None:
-    """As where sending fails: all their consumers leave at once."""
+    """Break streams as a failed send does: all their consumers leave at once."""
     for session in sessions:
         session.break_off()
         session.stream.cancel()

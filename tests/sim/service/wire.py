@@ -80,7 +80,7 @@ class _Name:
 
 @dataclass(slots=True)
 class _Handing:
-    """Of one consumer, by its name, and topic: what its client has taken in this epoch, and when the epoch began."""
+    """The entries that a client has taken for one consumer of a topic in the present epoch."""
 
     requested_at: int
     stream: int
@@ -149,7 +149,7 @@ class Wire:
             self._leaves(key)
 
     def _guarded(self, work: Callable[..., None], *arguments: object) -> None:
-        """Production code must not take it for a fault of its own."""
+        """Report violations at once: production code must not take them for faults of its own."""
         try:
             work(*arguments)
         except Violation as violation:
@@ -202,7 +202,7 @@ class Wire:
                 other.has.pop(entry, None)
 
     def _too_late(self, opening: _Opening, request: Acknowledge, ack: WireAck, tick: int) -> str:
-        """Why it must get no receipt, behind the item; empty: it may."""
+        """Return why it must get no receipt, with the item before it; empty: it may get one."""
         self._look("52")
         if opening.opened and request.epoch < opening.acknowledged_from:
             return f"52: {opening} was notified that acknowledgements count from epoch {opening.acknowledged_from} on"
@@ -321,7 +321,7 @@ class Wire:
         return now if now is not None and (now.stream, now.consumer_id) == (stream, consumer_id) else None
 
     def handed_out(self, consumer: ConsumerSeen, topic: str, position: Position) -> None:
-        """The application is given a message of the topic or partition."""
+        """The application gets a message of the topic or partition."""
         now = self._handing.get((consumer.name, topic))
         if now is None or not now.durable:
             return  # what is not durable keeps what it has over a reconnect
@@ -336,7 +336,7 @@ class Wire:
 
 
 def _runs(answer: ConsumeAnswer) -> Iterator[tuple[int, int, list[Entry], int]]:
-    """Of what is delivered: to whom, in which epoch, which entries, and which messages of one are not to count."""
+    """Yield the consumer, epoch and entries of each delivery, and the messages of a single entry that don't count."""
     for run, delivery in zip(answer.frame.runs, answer.deliveries, strict=True):
         first = delivery.first_entry_id
         entries = [(delivery.ledger_id, entry_id) for entry_id in range(first, first + run.count)]

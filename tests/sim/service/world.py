@@ -126,7 +126,7 @@ class ServiceWorld(World):
         self.failed(self.loop.current_process, "it must not", violation)
 
     def kinds_of(self, topic: str) -> dict[str, str]:
-        """Of a topic's, or a partition's, subscriptions, those that the plan knows."""
+        """Return a topic's or partition's subscriptions of the plan."""
         base = TopicName.parse(topic)
         for plan in self.service.topics:
             whole = TopicName.parse(plan.name)
@@ -155,7 +155,7 @@ class ServiceWorld(World):
             self.judged(self._below_topics, path.split("/"), value, by)
 
     def _below_topics(self, parts: list[str], value: bytes | None, by: Process) -> None:
-        """`/topics/<tenant>/<namespace>/<domain>/<topic>`, and what is below."""
+        """Handle `/topics/<tenant>/<namespace>/<domain>/<topic>`, and nodes below."""
         if len(parts) < 6:
             return
         _, _, tenant, namespace, domain, local = parts[:6]
@@ -203,7 +203,7 @@ class ServiceWorld(World):
             ledger_listed(history, name, ledger_id)
 
     def _cursors_go(self, topic: str) -> None:
-        """Their ledgers go before their nodes."""
+        """Allow the deletion of the cursors' ledgers, which go before their nodes."""
         history = self.checker.history
         for name, chain in history.chains.items():
             for ledger_id in chain.ledgers if name.startswith(f"{topic} ") else ():

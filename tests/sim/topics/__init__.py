@@ -1,1 +1,1 @@
-"""Topics' logs in the simulated world: brokers that fight for them, and what must hold of it."""
+"""Topics' logs in the simulated world: brokers that compete for them, and the checks of the logs."""

@@ -16,7 +16,7 @@ __all__ = ["TopicHistory", "chain_of"]
 
 
 def chain_of(node: pb.ManagedLedgerNode) -> Chain:
-    """A topic's ledgers as the checker of ledgers knows a chain of them."""
+    """Return a topic's ledgers as a chain for the ledgers' checker."""
     ledgers = [listed.ledger_id for listed in node.ledgers]
     if node.state == pb.DELETING:
         return Chain([], [*node.deleting, *ledgers])
@@ -31,7 +31,7 @@ class TopicHistory:
     last_acknowledged: dict[bytes, Position] = field(default_factory=dict)
 
     def was_acknowledged(self, owner: bytes, payload: bytes, position: Position) -> None:
-        """5: an owner's appends are stored in the order in which they were appended."""
+        """5: an owner's appends are stored in the order of appending."""
         if payload in self.acknowledged:
             raise Violation("5", f"{payload!r} was acknowledged twice")
         before = self.last_acknowledged.get(owner)
@@ -45,8 +45,9 @@ class TopicHistory:
         found: list[tuple[Position, bytes, int]],
         destroyed: Collection[tuple[int, int]] = (),
     ) -> None:
-        """1, 2, 5: all that was acknowledged and not trimmed is there once, in order; indexes have no gaps, but where
-        every replica of an entry was destroyed, and never fall."""
+        """1, 2, 5: everything acknowledged and not trimmed is there once, in order; indexes never fall, and have gaps
+        only where every replica of an entry was destroyed.
+        """
         positions: dict[bytes, Position] = {}
         numbers: dict[bytes, int] = {}
         last_index: int | None = None

@@ -45,21 +45,21 @@ class Leased:
         return self._grants.get((incarnation, lease_id))
 
     def lease_id(self, incarnation: str, reader: int) -> bytes:
-        """Of the reader's present lease: another one after each that was ended."""
+        """Return the id of the reader's present lease: another one after each that ended."""
         return bytes((reader, self._ended.get((incarnation, reader), 0))) * 8
 
     def requested_from(self, incarnation: str, lease_id: bytes) -> int:
         return self._requested_from.get((incarnation, lease_id), 0)
 
     def asking(self, incarnation: str, lease_id: bytes, from_ledger_id: int) -> None:
-        """The lease moves on, whether that is answered or not."""
+        """The reader moves the lease on, with an answer or without."""
         self._requested_from[incarnation, lease_id] = from_ledger_id
         self._grants.pop((incarnation, lease_id), None)
 
     def granted(
         self, incarnation: str, lease_id: bytes, from_ledger_id: int, lease_ms: int, entries: Mapping[int, int]
     ) -> None:
-        """Just now: for half of its time at least."""
+        """The lease was granted just now, for half of its time at least."""
         until = self._now() + lease_ms / 2000
         self._grants[incarnation, lease_id] = Grant(incarnation, lease_id, from_ledger_id, lease_ms, entries, until)
 
@@ -68,7 +68,7 @@ class Leased:
         self._ended[incarnation, reader] = self._ended.get((incarnation, reader), 0) + 1
 
     def holds(self, ledger_id: int) -> Grant | None:
-        """What keeps the ledger from being deleted."""
+        """Return a lease that keeps the ledger from being deleted; None: there is none."""
         for grant in self.standing():
             if ledger_id in grant.entries:
                 return grant

@@ -41,7 +41,7 @@ _METADATA = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
 
 
 class _WatchedClient(LedgerClient):
-    """Report to the checker which ledger is appended to, and what was acknowledged."""
+    """Reports to the checker which ledger is appended to, and what was acknowledged."""
 
     checker: Checker
 
@@ -179,13 +179,13 @@ class TopicOwner(ChainWriter):
             self.world.count("trimmed")
 
     async def _lease_and_trim(self, log: ManagedLedger) -> None:
-        """At the same time."""
+        """Lease and trim at the same time."""
         for error in await asyncio.gather(self._lease(log), self._trim(log), return_exceptions=True):
             if error is not None:
                 raise error
 
     async def _lease(self, log: ManagedLedger) -> None:
-        """What a reader asks for: a lease, which goes forward only, a renewal, or its end."""
+        """Do what a reader requests: a lease, which goes forward only, a renewal, or its end."""
         world, chance, leased = self.world, self.chance, self.world.leased
         reader, incarnation = chance.choice(world.lease_readers), log.incarnation
         lease_id = leased.lease_id(incarnation, reader)
@@ -254,7 +254,7 @@ class TopicOwner(ChainWriter):
         log.append([new], partial(self._on_appended, log.incarnation, owner, payload, metadata))
 
     def _chunk(self, log: ManagedLedger) -> MessageMetadata:
-        """The next one of a message that was begun, or the first one of another."""
+        """Return the next chunk of a message that was begun, or the first one of another."""
         message, number, chunks = self._begun.pop(log, ("", 0, 0))
         if not message:
             message, number, chunks = f"{self.name}.{self.runs_started}.{self.made}", 0, 2 + self.chance.below(3)
@@ -309,7 +309,7 @@ class TopicOwner(ChainWriter):
 
 
 class LastOwner(TopicOwner):
-    """When all has healed: opens each topic, appends, and reads it whole."""
+    """The last owner, after all has healed: it opens each topic, appends, and reads it whole."""
 
     def __init__(self, world: TopicWorld, name: str) -> None:
         super().__init__(world, name)

@@ -45,7 +45,7 @@ class Planned:
         return self.positions.get(incarnation, BEFORE_ALL)
 
     def answered(self, plan: PlanAnswer, begin: MessagePosition, acknowledged: Iterable[Position]) -> None:
-        """`acknowledged`: before the plan was requested."""
+        """Check and record a plan. `acknowledged`: before the plan was requested."""
         start, stop = (MessagePosition(one.ledger_id, one.entry_id, one.batch_index) for one in (plan.start, plan.stop))
         named = [
             Position(piece.ledger_id, entry_id)

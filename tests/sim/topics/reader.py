@@ -1,4 +1,4 @@
-"""A reader past the broker: reads what leases hold from the bookies, while owners trim, fight and delete."""
+"""A reader that bypasses the broker: it reads leased ledgers from bookies while owners trim, compete and delete."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The simulated world: bookies, writers that fight, readers, an admin, and what goes wrong. `world.py` builds it."""
+"""The simulated world: bookies, competing writers, readers, an administrator, and the faults. `world.py` builds it."""

@@ -69,7 +69,7 @@ class BookieHost(Host):
         process.kill()
 
     def stop(self) -> None:
-        """As SIGTERM does. It may take long, where the disk or the metadata store does: then somebody kills it."""
+        """End the bookie as SIGTERM does. If the disk or the metadata store takes too long it is killed."""
         if self.serves and self.process is not None and self.bookie is not None:
             self.world.trace.line(self.name, "is to end gracefully")
             self.process.spawn(self._leave(self.bookie), name=f"{self.name} leaves")

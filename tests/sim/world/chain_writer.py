@@ -37,7 +37,7 @@ __all__ = ["ChainAbandoned", "ChainOwner", "ChainWriter"]
 
 
 class ChainAbandoned(Exception):
-    """The chain is somebody else's, or will be."""
+    """Another owner has the chain, or will have it."""
 
 
 class ChainWriter(Host):
@@ -73,7 +73,7 @@ class ChainWriter(Host):
             await self.clock.sleep(0.2 + self.chance.random())
 
     async def work(self, client: LedgerClient, store: MetadataStore) -> None:
-        """Takes chains over and writes them until there is nothing left to write."""
+        """Take chains over and write them until there is nothing left to write."""
         world, chance = self.world, self.chance
         while world.entries_left > 0:
             chain = chance.choice(world.chain_names)
@@ -108,7 +108,7 @@ class ChainWriter(Host):
 
 
 class ChainOwner:
-    """One take-over of one chain."""
+    """One takeover of one chain."""
 
     def __init__(self, host: ChainWriter, client: LedgerClient, store: MetadataStore, chain: str) -> None:
         self._host = host
@@ -253,7 +253,7 @@ class ChainOwner:
         return self._writer.ledger_id
 
     def append_one_more(self, ledger_id: int) -> None:
-        """Besides what is written anyway, if it is this ledger still and nothing older waits."""
+        """Append an additional entry, if this is still the ledger and nothing older waits."""
         writer, host = self._writer, self._host
         if host.owner is not self or writer is None or writer.ledger_id != ledger_id:
             return

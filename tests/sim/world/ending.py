@@ -28,7 +28,7 @@ _LOOK_S = 0.125
 
 
 class _LastWriter(ChainWriter):
-    """Takes each chain over, writes a little, closes; then reads everything."""
+    """Takes each chain over, writes a little, closes it; then reads everything."""
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
@@ -59,7 +59,7 @@ class _LastWriter(ChainWriter):
         self.was_read = True
 
     async def _read(self, client: LedgerClient, ledger_id: int) -> list[bytes]:
-        """A bookie with a small limit of reads refuses one while it has not heard yet that others were cancelled."""
+        """Read, and retry: a bookie with a small limit of reads may refuse one until others' cancellations arrive."""
         while True:
             payloads = []
             try:
@@ -168,7 +168,7 @@ async def end(world: World) -> None:
 
 
 async def _adds_are_decided(world: World) -> None:
-    """With everybody back, no add stays undecided."""
+    """Check that no add stays undecided when all hosts run."""
     clock, waited_s = world.bookies[0].disk.clock, 0.0
     while waiting := [one for one in world.clients if one.runs and one.writing and one.writing.pending_entries]:
         await clock.sleep(_LOOK_S)

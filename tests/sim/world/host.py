@@ -38,7 +38,7 @@ class Host:
         self._unit: object | None = None
 
     def join(self, partner: Host) -> None:
-        """Makes the two the parts of one process. Neither has started yet."""
+        """Make the two the parts of one process. Neither has started yet."""
         self.partner, partner.partner = partner, self
         self._unit = partner._unit = object()
 
@@ -102,7 +102,7 @@ class Host:
                 partner.pause()
 
     def _stands_still(self, process: Process) -> None:
-        """Those who talk with it notice, if it lasts."""
+        """Have its peers notice the pause, if it lasts."""
         network, began = self.world.network, self.world.loop.now
 
         def notice() -> None:

@@ -75,7 +75,7 @@ class _WatchedChannel:
 
     @property
     def attached(self) -> list[int]:
-        """The ledgers that hear of the bookie."""
+        """The ledgers that get the bookie's answers."""
         return [ledger_id for ledger_id, _ in self._callbacks]
 
     def on_answer(self, ledger_id: int, entry_ids: range) -> None:
@@ -120,7 +120,7 @@ class _WatchedChannel:
         self._forget_detached(ledger_id)
 
     def _forget_detached(self, ledger_id: int) -> None:
-        """Forget what a ledger has sent that does not hear of answers."""
+        """Forget what a ledger has sent that gets no answers any more."""
         if ledger_id not in self.attached:
             self.forget(ledger_id)
 

@@ -28,7 +28,7 @@ Observer = Callable[[str, "bytes | None", Process], object]
 
 @dataclass(frozen=True, slots=True)
 class _PlannedFault:
-    """The first change of a node below this one is befallen by the fault, and `then` is called."""
+    """A fault for the first change of a node below this one; `then` is called with it."""
 
     below: str
     fault: Fault
@@ -54,7 +54,7 @@ class SimulatedMetadata(MemoryServer):
         self._by_force = False
 
     def open(self, process: Process, answer_delay_s: float) -> MemoryStore:
-        """A session of this process. It is cut off when the process is killed, and runs out."""
+        """Open a session of this process. It is cut off when the process is killed, and expires."""
         store = self.connect()
         self._owners[store.session.id] = process
         self.over.pop(process, None)
@@ -86,7 +86,7 @@ class SimulatedMetadata(MemoryServer):
         return applied
 
     def fail_change(self, store: MemoryStore, below: str, fault: Fault, then: Callable[[], object]) -> None:
-        """Waits for the session's next change of a node below this one, and has the fault befall that very request."""
+        """Wait for the session's next change of a node below this one, and inject the fault into that very request."""
         self._planned[store.session.id] = _PlannedFault(below, fault, then)
 
     def cancel_planned_faults(self) -> None:
@@ -124,7 +124,7 @@ class SimulatedMetadata(MemoryServer):
         return path in self._forgotten
 
     def remember(self, path: str) -> None:
-        """The node is back as it was, with its version."""
+        """Restore the node as it was, with its version."""
         record = self._forgotten.pop(path, None)
         if record is not None:
             assert self.table.get(path) is None, f"{path} was created again"

@@ -163,7 +163,7 @@ class Plan:
 
 
 def plan(chance: Chance, only: Sequence[str] = ()) -> Plan:
-    """With `only`, only these faults, and often; of those only what the existing bookies can bear."""
+    """Draw a plan. With `only`, only these faults, and often; of those only what the existing bookies can bear."""
     draw = chance.stream("plan")
     striping = Striping(*draw.choice(_STRIPINGS))
     spare = draw.choice((0, 1, 1, 2, 2))
@@ -242,8 +242,9 @@ def plan(chance: Chance, only: Sequence[str] = ()) -> Plan:
 
 
 def fill_up(plan: Plan, draw: SeededRandomness) -> bool:
-    """Where all disks stall together, writers have more in flight in most runs than a bookie may lag by, and entries
-    are large. Whether that is so here."""
+    """Have writers exceed a bookie's lag bound when all disks stall together, with large entries. Return whether the
+    seed does so.
+    """
     fills_up = "stalled disks" in plan.faults and draw.random() < 0.7
     if fills_up:
         plan.client = plan.client.model_copy(update={"max_bookie_lag_bytes": draw.choice((4_000, 12_000))})

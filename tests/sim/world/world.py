@@ -80,11 +80,11 @@ class World:
 
     @property
     def looked(self) -> dict[str, int]:
-        """How often which check looked at something."""
+        """Return how often each check was run."""
         return self.checker.history.looked
 
     def run(self) -> None:
-        """Raises what went wrong."""
+        """Run the seed. Raises what went wrong."""
         self.loop.run_until_complete(self._whole())
 
     async def _whole(self) -> None:
@@ -102,7 +102,7 @@ class World:
         await end(self)
 
     async def _keep_metadata_connected(self) -> None:
-        """What a client of the metadata store does by itself: it connects again."""
+        """Reconnect as a client of the metadata store does by itself."""
         clock, draw = self.bookies[0].disk.clock, self.chance.stream("reconnect")
         while True:
             await clock.sleep(0.25)
@@ -122,7 +122,7 @@ class World:
                     self.metadata_later(draw.random(), partial(self.metadata.release, store))
 
     async def watch_unanswered(self) -> None:
-        """Look at how much of what processes have sent to bookies is unanswered."""
+        """Check how much of what processes have sent to bookies is unanswered."""
         clock, options = self.bookies[0].disk.clock, self.plan.client
         while True:
             await clock.sleep(_LOOK_S)

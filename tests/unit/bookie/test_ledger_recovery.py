@@ -271,7 +271,7 @@ async def test_one_record_is_enough_and_is_on_an_ack_quorum_before_the_close() -
 
 
 async def test_ensembles_that_recovery_makes_stay_its_own_until_the_close() -> None:
-    """CHK-16: b3 takes the place of one that takes no adds; it is neither in the metadata nor read before the close."""
+    """CHK-16: b3 replaces one that takes no adds; it is neither in the metadata nor read before the close."""
 
     async with running_small_cluster() as cluster:
         ledger_id = await cluster.make(THREE)

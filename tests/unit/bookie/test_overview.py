@@ -27,7 +27,7 @@ async def _with_cookies(of: SmallCluster, *bookie_ids: str) -> None:
 
 async def test_each_bookie_state_is_listed() -> None:
     async with running_small_cluster() as of:
-        await _with_cookies(of, "b0", "b1", "b2", "b3", "gone")
+        await _with_cookies(of, "b0", "b1", "b2", "b3", "lost")
         full = BookieRegistration(address="b1:1", read_only=True, http_address="b1:2").SerializeToString()
         await of.store.put(paths.available("b1"), full, ANY)
         await start_decommission(of.client, "b2")
@@ -42,10 +42,10 @@ async def test_each_bookie_state_is_listed() -> None:
             "b1": BookieState.READ_ONLY,
             "b2": BookieState.LEAVING,
             "b3": BookieState.DECOMMISSIONED,
-            "gone": BookieState.LOST,
+            "lost": BookieState.LOST,
         }
         assert (found["b1"].address, found["b1"].http_address) == ("b1:1", "b1:2")
-        assert found["gone"].address == ""
+        assert found["lost"].address == ""
         leaving = found["b2"].decommission
         assert leaving is not None
         assert leaving.ledgers_left == 7

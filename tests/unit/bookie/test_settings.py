@@ -1,6 +1,6 @@
-"""Each option has its effect: things take as long, and come in such portions, as it says. Time is by hand.
+"""Each option has its effect on durations and sizes. Time is manual.
 
-Options that other files prove are not here again.
+Options that other files prove are not repeated here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.unit.bookie.repair_scene import PATIENT, Scene
 from tests.unit.bookie.small_cluster import running_small_cluster
 
 THREE = Striping(3, 3, 2)
-# What a scene's steps and a few turns to and fro add to what an option says.
+# Additions of a scene's steps and a few turns to and fro to an option's value.
 SLACK_S = 1.0
 
 

@@ -15,7 +15,7 @@ _INTERRUPTED_MODULES = ("magnetar.", "magnetar_wire.interruptible_wait", "thread
 
 
 class Interrupted(BaseException):
-    """In place of KeyboardInterrupt."""
+    """Raised instead of KeyboardInterrupt."""
 
 
 class Interrupter:

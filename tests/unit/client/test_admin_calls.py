@@ -33,21 +33,21 @@ TIMEOUT_S = 30.0
 SILENT = Exception("no answer at all")
 TENANTS = pb.NamesAnswer(names=["public"])
 
-Told = Message | Exception
+Answer = Message | Exception
 
 
 def problem(code: ErrorCode) -> Problem:
-    return Problem(code=code, text="said the broker")
+    return Problem(code=code, text="the broker's problem")
 
 
 class Brokers:
     """A transport: what each broker answers, in turn; its last answer again and again."""
 
-    def __init__(self, **answers: list[Told]) -> None:
+    def __init__(self, **answers: list[Answer]) -> None:
         self.clock = HurriedClock()
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.timeouts: list[float] = []
-        self._answers = {f"{name}:1": told for name, told in answers.items()}
+        self._answers = {f"{name}:1": answer for name, answer in answers.items()}
         self.calls = AdminCalls(
             "magnetar://" + ",".join(self._answers), TIMEOUT_S, lambda: self, self.clock, SeededRandomness(1)
         )
@@ -59,10 +59,10 @@ class Brokers:
         raise NotImplementedError
 
     async def answer(self, address: str, timeout_s: float) -> bytes:
-        self.asked.append(address.removesuffix(":1"))
+        self.requests.append(address.removesuffix(":1"))
         self.timeouts.append(timeout_s)
-        told = self._answers[address]
-        one = told.pop(0) if len(told) > 1 else told[0]
+        answer = self._answers[address]
+        one = answer.pop(0) if len(answer) > 1 else answer[0]
         if isinstance(one, DeadlinePassed):
             self.clock.advance(timeout_s)
         if one is SILENT:
@@ -95,13 +95,13 @@ class _To:
     async def close(self) -> None: ...
 
 
-NOTHING_DONE: list[Callable[[], Told]] = [
+NOTHING_DONE: list[Callable[[], Answer]] = [
     lambda: NotReached("nobody there"),
     lambda: Rejected(Code.UNAVAILABLE, "it has no metadata session"),
     lambda: Rejected(Code.RESOURCE_EXHAUSTED, "too much to do"),
     lambda: pb.Done(problem=problem(ErrorCode.SERVICE_NOT_READY)),
 ]
-LOST: list[Callable[[], Told]] = [
+LOST: list[Callable[[], Answer]] = [
     lambda: Disconnected("cut"),
     lambda: DeadlinePassed("no answer"),
     lambda: Failed("a fault"),
@@ -111,43 +111,43 @@ LOST: list[Callable[[], Told]] = [
 
 
 @pytest.mark.parametrize("trouble", [*NOTHING_DONE, *LOST])
-def test_read_call_tries_the_next_broker_after_any_error(trouble: Callable[[], Told]) -> None:
+def test_read_call_tries_the_next_broker_after_any_error(trouble: Callable[[], Answer]) -> None:
     """ADM-1."""
     brokers = Brokers(a=[trouble()], b=[trouble()], c=[TENANTS])
     assert brokers.look() == ["public"]
-    assert brokers.asked == ["a", "b", "c"]
-    # The one that answered is asked first from then on.
+    assert brokers.requests == ["a", "b", "c"]
+    # The one that answered is called first from then on.
     assert brokers.look() == ["public"]
-    assert brokers.asked[3:] == ["c"]
+    assert brokers.requests[3:] == ["c"]
 
 
 def test_internal_error_of_a_broker_is_raised_without_retry() -> None:
     """The next one would meet it too, and each writes a traceback."""
     brokers = Brokers(a=[pb.NamesAnswer(problem=problem(ErrorCode.INTERNAL_ERROR))], b=[TENANTS])
-    with pytest.raises(exceptions.BrokerFailed, match="said the broker"):
+    with pytest.raises(exceptions.BrokerFailed, match="the broker's problem"):
         brokers.look()
-    assert brokers.asked == ["a"]
+    assert brokers.requests == ["a"]
 
 
 @pytest.mark.parametrize("trouble", NOTHING_DONE)
-def test_change_is_retried_on_the_next_broker_if_not_executed(trouble: Callable[[], Told]) -> None:
+def test_change_is_retried_on_the_next_broker_if_not_executed(trouble: Callable[[], Answer]) -> None:
     """ADM-1."""
     brokers = Brokers(a=[trouble()], b=[pb.Done()])
     brokers.change()
-    assert brokers.asked == ["a", "b"]
+    assert brokers.requests == ["a", "b"]
     # All of them, for a moment.
     brokers = Brokers(a=[trouble()], b=[trouble(), trouble(), pb.Done()])
     brokers.change()
-    assert brokers.asked == ["a", "b"] * 3
+    assert brokers.requests == ["a", "b"] * 3
 
 
 @pytest.mark.parametrize("trouble", LOST)
-def test_change_with_a_lost_answer_is_never_retried(trouble: Callable[[], Told]) -> None:
+def test_change_with_a_lost_answer_is_never_retried(trouble: Callable[[], Answer]) -> None:
     """Unknown is not no."""
     brokers = Brokers(a=[trouble()], b=[pb.Done()])
     with pytest.raises(exceptions.MagnetarException) as unknown:
         brokers.change()
-    assert brokers.asked == ["a"]
+    assert brokers.requests == ["a"]
     if isinstance(trouble(), Exception):
         assert isinstance(unknown.value, exceptions.ConnectError)
         assert "not known" in str(unknown.value)
@@ -157,34 +157,34 @@ def test_read_call_tries_another_broker_while_one_is_silent() -> None:
     brokers = Brokers(a=[SILENT], b=[SILENT], c=[TENANTS])
     began = brokers.clock.monotonic()
     assert brokers.look() == ["public"]
-    assert brokers.asked == ["a", "b", "c"]
+    assert brokers.requests == ["a", "b", "c"]
     assert brokers.clock.monotonic() - began < TIMEOUT_S / 3
     assert brokers.look() == ["public"]
-    assert brokers.asked[3:] == ["c"]
+    assert brokers.requests[3:] == ["c"]
 
 
 def test_unanswered_change_times_out_and_next_uses_another_broker() -> None:
     brokers = Brokers(a=[NotReached("nobody there")], b=[DeadlinePassed("no answer")], c=[pb.Done()])
     with pytest.raises(exceptions.ConnectError, match="not known"):
         brokers.change()
-    assert (brokers.asked, brokers.timeouts) == (["a", "b"], [TIMEOUT_S, TIMEOUT_S])
+    assert (brokers.requests, brokers.timeouts) == (["a", "b"], [TIMEOUT_S, TIMEOUT_S])
     brokers.change()
-    assert brokers.asked[2:] == ["c"]
+    assert brokers.requests[2:] == ["c"]
 
 
 def test_a_no_is_a_no_at_every_broker() -> None:
-    said: list[tuple[Told, type[exceptions.MagnetarException]]] = [
+    errors: list[tuple[Answer, type[exceptions.MagnetarException]]] = [
         (pb.Done(problem=problem(ErrorCode.ALREADY_EXISTS)), exceptions.AlreadyExists),
         (pb.Done(problem=problem(ErrorCode.NOT_FOUND)), exceptions.NotFound),
         (Rejected(Code.UNIMPLEMENTED, "an old broker"), exceptions.OperationNotSupported),
         (Rejected(Code.INVALID_ARGUMENT, "it can't be read"), exceptions.InvalidArgument),
     ]
-    for told, kind in said:
+    for answer, kind in errors:
         for ask in (Brokers.change, Brokers.look):
-            brokers = Brokers(a=[told], b=[pb.Done()])
+            brokers = Brokers(a=[answer], b=[pb.Done()])
             with pytest.raises(kind):
                 ask(brokers)
-            assert brokers.asked == ["a"]
+            assert brokers.requests == ["a"]
 
 
 def test_admin_calls_stop_retrying_at_the_timeout() -> None:
@@ -194,19 +194,19 @@ def test_admin_calls_stop_retrying_at_the_timeout() -> None:
         with pytest.raises(exceptions.ConnectError):
             ask(brokers)
         assert TIMEOUT_S / 2 < brokers.clock.monotonic() - began <= TIMEOUT_S
-        assert brokers.asked[:4] == ["a", "b", "a", "b"]
-        assert len(brokers.asked) < 100
+        assert brokers.requests[:4] == ["a", "b", "a", "b"]
+        assert len(brokers.requests) < 100
 
 
 @pytest.mark.parametrize("trouble", [lambda: Disconnected("cut"), lambda: DeadlinePassed("silent")])
-def test_failed_read_call_error_names_brokers_and_duration(trouble: Callable[[], Told]) -> None:
+def test_failed_read_call_error_names_brokers_and_duration(trouble: Callable[[], Answer]) -> None:
     """ADM-1: it changes nothing, so whether it was done does not matter; it does of a change."""
     brokers = Brokers(a=[trouble()], b=[trouble()])
     with pytest.raises(
         exceptions.ConnectError, match=r"^admin\.tenants failed at a:1, b:1, tried for [0-9.]+ s: "
-    ) as told:
+    ) as raised:
         brokers.look()
-    assert "not known" not in str(told.value)
+    assert "not known" not in str(raised.value)
     with pytest.raises(exceptions.ConnectError, match=r"^whether admin\.create_tenant was done is not known: "):
         Brokers(a=[trouble()]).change()
     brokers = Brokers(a=[NotReached("nobody answers at a:1")])
@@ -228,7 +228,7 @@ def test_an_answer_that_cannot_be_read_is_an_error_of_ours() -> None:
     brokers = Brokers(a=[nonsense], b=[pb.Done()])
     with pytest.raises(exceptions.UnknownError, match="can't be read"):
         brokers.change()
-    assert brokers.asked == ["a"]
+    assert brokers.requests == ["a"]
 
 
 def test_a_look_that_a_broker_never_answers_is_sent_again() -> None:

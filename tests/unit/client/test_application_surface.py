@@ -170,7 +170,7 @@ def test_reprs_of_administrators() -> None:
 
 
 def test_clients_producers_consumers_and_readers_cannot_be_pickled() -> None:
-    """The error says so, and what to do: Spark and multiprocessing pickle what a function refers to."""
+    """The error has a reason, and what to do: Spark and multiprocessing pickle what a function refers to."""
     with sync_scene() as made, Admin(URL) as admin:
         client = made.client()
         producer = client.create_producer("t")
@@ -235,7 +235,7 @@ def every_fact(message: Message) -> list[Any]:
     ]
 
 
-# Reads a pickled message, and writes it pickled again with what it says.
+# Read a pickled message, and write it pickled again with all of its fields.
 _OTHER_PROCESS = """
 import pickle, sys
 message = pickle.load(sys.stdin.buffer)
@@ -262,11 +262,11 @@ async def test_a_message_is_pickled() -> None:
             restored = pickle.loads(pickle.dumps(message))
             assert every_fact(restored) == every_fact(message)
         pickled = pickle.dumps(messages[0])
-        told = every_fact(messages[0])
+        facts = every_fact(messages[0])
     done = await asyncio.to_thread(in_other_process, pickled)
     back, data, properties = pickle.loads(done)
     assert (data, properties) == (b"one", {"a": "b"})
-    assert every_fact(back) == told
+    assert every_fact(back) == facts
 
 
 @pytest.mark.parametrize("kind", [ConsumerType.Exclusive, ConsumerType.Shared])

@@ -1,4 +1,4 @@
-"""What the error says about an address at which no broker answers."""
+"""The error for an address at which no broker answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONNECTED = b"\0\0\0\x08\0\0\0\x04\x08\x03\x1a\0"
 
 
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "expected"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n", "here:1 answers in HTTP, as a broker's port for its HTTP API does (8080 by"),
         (
@@ -37,9 +37,9 @@ CONNECTED = b"\0\0\0\x08\0\0\0\x04\x08\x03\x1a\0"
         (b"", "here:1 accepts connections and sends nothing"),
     ],
 )
-def test_protocol_is_identified_from_the_reply(reply: bytes, told: str) -> None:
+def test_protocol_is_identified_from_the_reply(reply: bytes, expected: str) -> None:
     """SPK-1"""
-    assert describe_reply("here:1", reply).startswith(told)
+    assert describe_reply("here:1", reply).startswith(expected)
 
 
 def test_a_server_that_may_be_a_slow_broker_is_passed_over() -> None:
@@ -49,8 +49,8 @@ def test_a_server_that_may_be_a_slow_broker_is_passed_over() -> None:
 
 def test_a_server_of_which_nothing_was_requested_may_be_a_broker() -> None:
     """A URL with another scheme may have the right port."""
-    told = describe_reply("here:1", b"\0\0\x12\x04\0\0\0\0\0\0\x03", failed=None)
-    assert told == "here:1 looks like a broker's own port: write magnetar://here:1"
+    expected = describe_reply("here:1", b"\0\0\x12\x04\0\0\0\0\0\0\x03", failed=None)
+    assert expected == "here:1 looks like a broker's own port: write magnetar://here:1"
 
 
 def test_no_reply_is_too_strange() -> None:
@@ -102,7 +102,7 @@ async def test_addresses_are_probed_with_both_protocols() -> None:
         bound.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{bound.getsockname()[1]}"
         assert await describe_endpoint(address) == f"no process listens at {address}"
-    # No resolver is asked for this one.
+    # No resolver is called for this one.
     assert await describe_endpoint("a..b:6652") == "the host name of a..b:6652 can't be resolved: it is not a host name"
 
 
@@ -130,5 +130,5 @@ async def test_a_host_that_does_not_answer_is_not_waited_for() -> None:
             waiting = stack.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(listening.getsockname())
-        told = await describe_endpoint(address, timeout_s=0.2)
-        assert told == f"{address} can't be reached: it did not accept a connection within 0.2 s"
+        expected = await describe_endpoint(address, timeout_s=0.2)
+        assert expected == f"{address} can't be reached: it did not accept a connection within 0.2 s"

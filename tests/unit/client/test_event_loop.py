@@ -71,8 +71,9 @@ def test_a_fork_waits_for_grpc_s_own_threads(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_client_of_asyncio_is_closed_in_a_child() -> None:
-    """CHK-60: what it has is the parent's. Asked for something in the child it says so, and closing it touches nothing;
-    in the parent it goes on."""
+    """CHK-60: its state is the parent's. Calls in the child raise an error for that, and closing it touches nothing; in
+    the parent it goes on.
+    """
 
     async def in_child(client: aio.Client) -> None:
         with pytest.raises(AlreadyClosed, match="before the process forked"):

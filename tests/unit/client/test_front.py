@@ -144,10 +144,10 @@ def test_loggers_are_handlers_of_python_s(tmp_path: Path, capsys: pytest.Capture
             logging.getLogger(),
         ):
             magnetar.Client("magnetar://localhost:6652", logger=logger).close()
-        logging.getLogger("magnetar._event_loop").info("told")
-        assert file.read_text().count("told") == 1
-        assert "told" not in capsys.readouterr().out
-        assert [record.getMessage() for record in records] == ["told"]
+        logging.getLogger("magnetar._event_loop").info("a line")
+        assert file.read_text().count("a line") == 1
+        assert "a line" not in capsys.readouterr().out
+        assert [record.getMessage() for record in records] == ["a line"]
     finally:
         own.removeHandler(keep)
         for handler in ours.handlers[:]:
@@ -235,7 +235,7 @@ def test_an_error_of_an_option_shows_nothing_of_the_library_that_checks_it() -> 
 
 @pytest.mark.parametrize("method", ["Client.create_producer", "Producer.send", "Producer.send_async"])
 def test_parameters_are_those_of_the_stock_client(method: str) -> None:
-    """By name and by place, so that an application moves by changing its import."""
+    """By name and by index, so that an application moves by changing its import."""
     pulsar = pytest.importorskip("pulsar")
     kind, name = method.split(".")
     theirs = list(inspect.signature(getattr(getattr(pulsar, kind), name)).parameters)

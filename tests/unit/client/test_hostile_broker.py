@@ -1,4 +1,4 @@
-"""Brokers that say what they should not: nothing raises where nobody sees it, and nothing is told twice or wrongly."""
+"""Brokers that send what they should not: no error is raised unseen, and no result is reported twice or wrongly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.unit.client.scene import URL
 
 
 class Liar:
-    """Answers everything that is sent with what the test says, as `{id}`'s, and then truly."""
+    """Answers each request with the test's answer, as `{id}`'s, and then correctly."""
 
     def __init__(self, *lies: ProduceAnswer) -> None:
         self.lies = lies

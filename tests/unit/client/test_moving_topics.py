@@ -51,14 +51,15 @@ async def brokers(kind: Any, seed: int) -> AsyncIterator[tuple[list[Any], aio.Cl
 
 
 def _move(both: list[FakeBroker], topic: Topic, chance: SeededRandomness) -> None:
-    """To the other broker. The one that has it says so to its producers; or breaks all streams, also those that are
-    just opened; or knows nothing of it and finds out when it would store something; and answers late, or not at all."""
+    """Move the topic to the other broker. The former owner closes its producers; or breaks all streams, also new ones;
+    or finds out only when it would store something; and answers late, or not at all.
+    """
     owners = both[0].owners
     old = next(broker for broker in both if broker.address == owners[topic.name])
     new = next(broker for broker in both if broker is not old)
     how = chance.below(4)
     if how == 3:
-        old.receipting.clear()  # what it stored is told later, to whoever listens still
+        old.receipting.clear()  # receipts for what it stored come later, on open streams
     owners[topic.name] = new.address
     if how == 0:
         old.end_producers(topic, ErrorCode.SERVICE_NOT_READY)
@@ -68,9 +69,10 @@ def _move(both: list[FakeBroker], topic: Topic, chance: SeededRandomness) -> Non
 
 
 async def test_producers_keep_their_order_while_topics_swap_brokers() -> None:
-    """PRD-9, PRD-10, CHK-33: several producers on several partitions, with batches in flight all the time. Whatever was
-    receipted is where the receipt says, everything is stored, and of each producer nothing newer stands before
-    something older, judged by first readings."""
+    """PRD-9, PRD-10, CHK-33: several producers on several partitions, with batches in flight all the time. Each receipt
+    names the message's position, everything is stored, and each producer's messages are in order, judged by first
+    copies.
+    """
 
     async def go(seed: int) -> None:
         chance = SeededRandomness(seed)
@@ -100,8 +102,8 @@ async def test_producers_keep_their_order_while_topics_swap_brokers() -> None:
             for index, name in enumerate(names):
                 topic = both[0].topic(name)
                 for entry, messages in enumerate(topic.messages()):
-                    for place, payload in enumerate(messages.payloads):
-                        stored[index, entry, place if len(messages) > 1 else -1] = payload
+                    for at, payload in enumerate(messages.payloads):
+                        stored[index, entry, at if len(messages) > 1 else -1] = payload
                 for sender in range(3):
                     own = [one for one in topic.payloads() if one is not None and one.startswith(b"%d " % sender)]
                     numbers = [int(one.split()[1]) for one in dict.fromkeys(own)]
@@ -160,9 +162,9 @@ async def test_consumers_get_everything_while_topics_swap_brokers(kind: Consumer
                         broker.break_streams()
                 batch = await consumer.batch_receive()
                 for message in batch:
-                    place = message.message_id().partition(), message.data()
-                    assert place not in receipted, "what has a receipt does not come again"
-                    seen[place] = None
+                    key = message.message_id().partition(), message.data()
+                    assert key not in receipted, "what has a receipt does not come again"
+                    seen[key] = None
                 if not batch or (moves < MOVES and chance.random() < 0.1):  # it comes again
                     continue
                 if chance.random() < 0.3:

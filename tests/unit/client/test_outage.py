@@ -36,7 +36,7 @@ async def scene(kind: Any, clock: ManualClock, **options: Any) -> AsyncIterator[
 
 
 class _Counting(InProcessTransport):
-    """Notes how often somebody is asked for, or a stream is tried."""
+    """Counts lookups and attempts to open a stream."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
@@ -105,8 +105,9 @@ async def test_sends_time_out_in_order_during_outage_and_producer_recovers() -> 
 
 
 def test_send_callbacks_run_once_in_order_and_blocked_senders_resume() -> None:
-    """PRD-1, PRD-9, of the synchronous client, with a short time-out: `block_if_queue_full` waits for room, which comes
-    when the oldest has failed."""
+    """PRD-1, PRD-9, of the synchronous client, with a short time-out: `block_if_queue_full` waits for capacity, which
+    comes when the oldest has failed.
+    """
     with sync_scene() as made, made.client() as client:
         producer = client.create_producer(
             "t", send_timeout_millis=300, max_pending_messages=4, block_if_queue_full=True, batching_max_messages=2
@@ -114,16 +115,16 @@ def test_send_callbacks_run_once_in_order_and_blocked_senders_resume() -> None:
         producer.send(b"stored")
         made.on_loop(lambda broker: broker.answering.clear())
         made.run(made.broker.stop())
-        told: list[tuple[int, Result]] = []
+        results: list[tuple[int, Result]] = []
 
-        def tell(number: int, result: Result, message_id: MessageId | None) -> None:
-            told.append((number, result))
+        def on_sent(number: int, result: Result, message_id: MessageId | None) -> None:
+            results.append((number, result))
 
         for number in range(12):
-            producer.send_async(b"%d" % number, partial(tell, number))
+            producer.send_async(b"%d" % number, partial(on_sent, number))
         with pytest.raises(exceptions.Timeout):
             producer.flush()
-        assert told == [(number, Result.Timeout) for number in range(12)]
+        assert results == [(number, Result.Timeout) for number in range(12)]
         made.on_loop(lambda broker: broker.answering.set())
         made.run(made.broker.start(made.transport))
         wait_until(producer.is_connected, "it has found the broker")
@@ -133,8 +134,9 @@ def test_send_callbacks_run_once_in_order_and_blocked_senders_resume() -> None:
 
 @pytest.mark.parametrize("what", ["consumer", "reader"])
 async def test_receiving_resumes_at_the_same_position_after_an_outage(what: str) -> None:
-    """CON-2: without the application's help; a receive with a time-out keeps its word meanwhile, and one without waits.
-    And nobody is hammered."""
+    """CON-2: without the application's help; a receive with a time-out ends in time, and one without waits. And no
+    server is hammered.
+    """
     clock = ManualClock()
     async with scene(MemoryBroker, clock) as (broker, client, transport):
         topic = broker.topic("t")

@@ -259,13 +259,13 @@ async def test_seek_to_a_message_a_time_and_the_ends() -> None:
         topic.publish(b"a", b"b", b"c", b"d", time_ms=1005)
         consumer = await client.subscribe("t", "s", **EARLIEST)
         messages = await receive(consumer, 9)
-        places: list[tuple[MessageId | int, bytes]] = [
+        starts: list[tuple[MessageId | int, bytes]] = [
             (messages[2].message_id(), b"3"),
             (messages[6].message_id(), b"c"),
             (1004, b"4"),
             (MessageId.earliest, b"0"),
         ]
-        for where, expected in places:
+        for where, expected in starts:
             await consumer.seek(where)
             first, *_ = await receive(consumer, 1)
             assert first.data() == expected

@@ -359,7 +359,7 @@ async def test_cancelled_send_recalls_no_sent_message_and_loses_no_other() -> No
         producer = await client.create_producer("t", max_pending_messages=2, block_if_queue_full=True)
         broker.receipting.clear()
         tasks = sending(producer, b"1", b"2", b"3", b"4")
-        await until(lambda: len(broker.topic("t").payloads()) == 2, "two are on their way, and two wait for room")
+        await until(lambda: len(broker.topic("t").payloads()) == 2, "two are in flight, and two wait for capacity")
         tasks[0].cancel()
         tasks[2].cancel()
         broker.receipting.set()
@@ -385,8 +385,9 @@ async def test_close_waits_for_a_restarted_broker_and_leaves_no_task() -> None:
 
 
 async def test_order_and_nothing_lost_while_everything_breaks() -> None:
-    """PRD-9, PRD-10, CHK-33: streams break at chance moments, producers are ended, receipts are lost; whatever was
-    receipted is stored, and what is read for the first time is in the order of sending."""
+    """PRD-9, PRD-10, CHK-33: streams break at chance moments, producers are ended, receipts are lost; each message with
+    a receipt is stored, and first copies are in the order of sending.
+    """
 
     async def go(seed: int) -> None:
         chance = SeededRandomness(seed)
@@ -411,9 +412,9 @@ async def test_order_and_nothing_lost_while_everything_breaks() -> None:
             first_seen = list(dict.fromkeys(stored))
             assert first_seen == [b"%d" % number for number in range(300)]
             flat = {
-                (entry, place if len(messages) > 1 else -1): payload
+                (entry, index if len(messages) > 1 else -1): payload
                 for entry, messages in enumerate(broker.topic("t").messages())
-                for place, payload in enumerate(messages.payloads)
+                for index, payload in enumerate(messages.payloads)
             }
             for number, message_id in enumerate(ids):
                 assert flat[message_id.entry_id(), message_id.batch_index()] == b"%d" % number

@@ -204,7 +204,7 @@ async def test_a_reader_returns_prefetched_messages_that_were_trimmed_during_a_d
 
 @pytest.mark.parametrize("queue_size", [0, 1, 1000])
 async def test_an_available_message_is_read_though_the_broker_disconnects_and_trims_it(queue_size: int) -> None:
-    """CON-11: at whatever moment that happens."""
+    """CON-11: at any moment."""
     async with client_of() as (broker, client):
         topic = broker.topic("t")
         reader = await client.create_reader("t", MessageId.latest, receiver_queue_size=queue_size)

@@ -206,7 +206,7 @@ def test_no_message_is_lost_and_the_limits_hold(steps: list[tuple[str, int]]) ->
     driven.queue.close_batch_soon()
     batches += driven.taken()
     assert [batch.first_sequence_id for batch in batches] == [
-        sum(batch.count for batch in batches[:place]) for place in range(len(batches))
+        sum(batch.count for batch in batches[:index]) for index in range(len(batches))
     ]
     assert sum(batch.count for batch in batches) == len(sizes)
     at = 0

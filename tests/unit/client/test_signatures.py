@@ -39,7 +39,7 @@ def parameters_of(method: Callable[..., Any]) -> list[inspect.Parameter]:
 def test_parameters_are_the_fields_of_the_options(
     client: type[magnetar.Client] | type[aio.Client], method: str, model: type[Configuration]
 ) -> None:
-    """Names, order and defaults, which are written in both places."""
+    """Names, order and defaults, which are written twice."""
     parameters = parameters_of(getattr(client, method))
     assert {one.kind for one in parameters} <= {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
     written = [(one.name, one.default) for one in parameters if one.name not in NOT_OPTIONS]
@@ -112,15 +112,15 @@ def test_parameters_stand_where_the_stock_client_has_them(method: str) -> None:
     ],
 )
 def test_an_unknown_keyword_names_the_nearest(method: str, arguments: tuple[Any, ...], wrong: str, meant: str) -> None:
-    told = rf"^Client\.{method} has no option '{wrong}': did you mean '{meant}'\?$"
-    with pytest.raises(exceptions.UnknownOption, match=told), magnetar.Client(URL) as client:
+    expected = rf"^Client\.{method} has no option '{wrong}': did you mean '{meant}'\?$"
+    with pytest.raises(exceptions.UnknownOption, match=expected), magnetar.Client(URL) as client:
         getattr(client, method)(*arguments, **{wrong: 1})
 
     async def go() -> None:
         async with aio.Client(URL) as client:
             await getattr(client, method)(*arguments, **{wrong: 1})
 
-    with pytest.raises(TypeError, match=told):
+    with pytest.raises(TypeError, match=expected):
         run(go())
     assert inspect.iscoroutinefunction(getattr(aio.Client, method))
 
@@ -136,7 +136,7 @@ def test_an_unknown_keyword_of_a_client_names_the_nearest(client: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ({"consumer_type": "Shared"}, "consumer_type = 'Shared': use ConsumerType.Shared"),
         ({"consumer_type": "ConsumerType.failover"}, "consumer_type = .*: use ConsumerType.Failover"),
@@ -151,8 +151,8 @@ def test_an_unknown_keyword_of_a_client_names_the_nearest(client: Any) -> None:
         ),
     ],
 )
-def test_a_wrong_value_names_the_member_to_use(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(exceptions.InvalidConfiguration, match=told):
+def test_a_wrong_value_names_the_member_to_use(options: dict[str, Any], expected: str) -> None:
+    with pytest.raises(exceptions.InvalidConfiguration, match=expected):
         consumer_options({"subscription_name": "s", **options})
 
 
@@ -165,7 +165,7 @@ def test_a_member_of_the_stock_client_s_enum_names_ours() -> None:
 
 
 @pytest.mark.parametrize(
-    ("check", "options", "told"),
+    ("check", "options", "expected"),
     [
         (producer_options, {"access_mode": ProducerAccessMode.Exclusive}, "access_mode = .*: use ProducerAccessMode.S"),
         (producer_options, {"batching_type": BatchingType.KeyBased}, "batching_type = .*: use BatchingType.Default"),
@@ -177,9 +177,9 @@ def test_a_member_of_the_stock_client_s_enum_names_ours() -> None:
     ],
 )
 def test_unsupported_option_error_names_an_alternative(
-    check: Callable[[dict[str, Any]], object], options: dict[str, Any], told: str
+    check: Callable[[dict[str, Any]], object], options: dict[str, Any], expected: str
 ) -> None:
-    with pytest.raises(exceptions.OperationNotSupported, match=told):
+    with pytest.raises(exceptions.OperationNotSupported, match=expected):
         check({"subscription_name": "s", **options})
 
 

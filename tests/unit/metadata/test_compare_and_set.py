@@ -1,4 +1,4 @@
-"""What compare-and-set concludes when an answer is lost and others do the most inconvenient thing meanwhile."""
+"""The conclusions of compare-and-set when an answer is lost and others make the most inconvenient changes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def scene() -> Scene:
 
 
 async def test_applied_delete_is_not_reported_as_refused(scene: Scene) -> None:
-    """The repeat meets another's node with a child: its `NotEmpty` says nothing about the first copy."""
+    """The repeat meets another's node with a child: its `NotEmpty` proves nothing about the first copy."""
     await scene.change(lambda _: b"mine")
     deleting = await scene.change_losing_its_answer(lambda _: DELETE)
     await scene.change(lambda _: b"theirs", scene.other)
@@ -71,7 +71,7 @@ async def test_unapplied_delete_is_reported_as_refused(scene: Scene) -> None:
 
 
 class Answers:
-    """Stands before a store's `transaction`: says what becomes of each."""
+    """Stands before a store's `transaction`, and decides the result of each."""
 
     def __init__(self, store: MemoryStore, outcomes: Callable[[int], Exception | None], made: Sequence[int]) -> None:
         self._transaction = store.transaction
@@ -95,7 +95,7 @@ def _lost_then_refused(sent: int) -> Exception:
 
 @pytest.mark.parametrize("made", [True, False])
 async def test_a_repeat_refused_for_another_reason_proves_nothing(made: bool) -> None:
-    """Found made where it was; where the node is as before, nobody can tell."""
+    """Found made where it was; where the node is as before, the result is unknown."""
     scene = Scene()
     await scene.change(lambda _: b"1")
     Answers(scene.ours, _lost_then_refused, made=[1] if made else [])

@@ -39,7 +39,7 @@ def _spoil_each_block_that_changed(folder: Path, before: bytes) -> list[int | No
 def test_each_write_leaves_the_number_before_it_in_another_block(
     tmp_path: Path, former: tuple[int, int] | None
 ) -> None:
-    """CHK-25: disks write blocks of 4096 bytes, whatever sectors they show."""
+    """CHK-25: disks write blocks of 4096 bytes, for any size of sectors that they report."""
     path = tmp_path / "durable-mark"
     if former is None:
         mark = DurableMark.open(tmp_path)

@@ -67,17 +67,17 @@ async def test_unanswered_connect_request_is_repeated_before_session_timeout(
         assert session.session.id == _SESSION_ID
         assert waits_s[:3] == [_FIRST_PATIENCE_S, 2 * _FIRST_PATIENCE_S, 4 * _FIRST_PATIENCE_S]
         assert starting.connections == len(waits_s) >= 3
-        asked = len(waits_s)
+        waits_before = len(waits_s)
         session._handler.cut()
-        await until(lambda: len(waits_s) > asked, "a session is asked for again")
-        assert waits_s[asked] == _FIRST_PATIENCE_S
+        await until(lambda: len(waits_s) > waits_before, "a session is requested again")
+        assert waits_s[waits_before] == _FIRST_PATIENCE_S
     finally:
         await session.close()
         server.close()
 
 
 def test_kazoo_waits_for_its_sockets() -> None:
-    """In place of kazoo's own wait."""
+    """Replaces kazoo's own wait."""
     here, there = socket.socketpair()
     handler = kazoo_session._Handler()
     with here, there:

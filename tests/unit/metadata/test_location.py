@@ -71,10 +71,10 @@ async def test_embedded_store_is_opened_in_the_given_folder(tmp_path: Path) -> N
     for round_ in range(2):
         async with await open_metadata(f"embedded://{tmp_path}/meta", SystemClock()) as store:
             if not round_:
-                await store.put("/a", b"kept", ABSENT)
+                await store.put("/a", b"value", ABSENT)
             node = await store.get("/a")
             assert node is not None
-            assert node.value == b"kept"
+            assert node.value == b"value"
 
 
 def test_a_store_that_does_not_exist_is_created_only_on_request(tmp_path: Path) -> None:

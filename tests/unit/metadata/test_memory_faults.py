@@ -33,7 +33,7 @@ async def _turns(turns: int = 20) -> None:
 
 
 def _state(store: MemoryStore) -> SessionState:
-    """Called anew each time: a checker takes an attribute to stay as it was."""
+    """Called each time: a type checker takes an attribute to stay as it was."""
     return store.session.state
 
 
@@ -82,7 +82,7 @@ async def test_held_request_is_applied_late_unless_its_session_syncs(clock: Manu
 async def test_a_session_runs_out_by_the_clock_and_its_store_hears_on_resuming(
     clock: ManualClock, server: MemoryServer
 ) -> None:
-    """Nobody else is told before `safe_until`."""
+    """No other session is notified before `safe_until`."""
     store, other = server.connect(), server.connect()
     await store.put("/e", b"", ABSENT, ephemeral=True)
     safe_until = store.session.safe_until()

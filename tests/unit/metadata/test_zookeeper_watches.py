@@ -18,13 +18,13 @@ class Throttling:
 
     def __init__(self, refusals: int) -> None:
         self.refusals = refusals
-        self.asked = 0
+        self.requests = 0
         self.client = self.session = self
 
     async def request(self, path: str, call: object) -> Any:
-        self.asked += 1
+        self.requests += 1
         await asyncio.sleep(0)
-        if self.asked <= self.refusals:
+        if self.requests <= self.refusals:
             raise NotSent("throttled")
 
 
@@ -40,11 +40,11 @@ async def test_throttled_watches_are_retried_with_pauses() -> None:
     for _ in range(200):
         await _turns()
         clock.advance(0.01)
-    assert 5 <= kazoo.asked <= 9
+    assert 5 <= kazoo.requests <= 9
     for _ in range(100):
         await _turns()
         clock.advance(0.1)
-    assert kazoo.asked == 13
+    assert kazoo.requests == 13
     await flag.wait()
     flag.close()
     await watches.close()

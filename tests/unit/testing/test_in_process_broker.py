@@ -33,12 +33,12 @@ def test_clients_go_on_after_a_restart(magnetar_empty_broker: InProcessBroker, m
         broker.stop()
         assert not broker.is_running
         sent = threading.Event()
-        producer.send_async(b"meanwhile", lambda result, _: sent.set() if result == magnetar.Result.Ok else None)
+        producer.send_async(b"between", lambda result, _: sent.set() if result == magnetar.Result.Ok else None)
         broker.start()
         assert sent.wait(60)
         broker.restart()
         producer.send(b"after")
-        assert _contents(client, magnetar_topic, 3) == [b"before", b"meanwhile", b"after"]
+        assert _contents(client, magnetar_topic, 3) == [b"before", b"between", b"after"]
     assert (broker.service_url, broker.pulsar_url, broker.http_url) == urls
 
 
@@ -49,9 +49,9 @@ def test_its_folder_is_deleted_unless_it_is_the_callers(tmp_path: Path) -> None:
         assert temporary.is_dir()
     assert not temporary.exists()
     with InProcessBroker(tmp_path / "data") as broker, broker.client() as client:
-        client.create_producer("t").send(b"kept")
+        client.create_producer("t").send(b"stored")
     with InProcessBroker(tmp_path / "data") as broker, broker.client() as client:
-        assert _contents(client, "t", 1) == [b"kept"]
+        assert _contents(client, "t", 1) == [b"stored"]
 
 
 def test_folders_that_dead_processes_left_are_deleted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_folders_that_dead_processes_left_are_deleted(monkeypatch: pytest.Monkey
     left = tmp_path / "magnetar-test-left"
     left.mkdir()
     with InProcessBroker() as used:
-        assert left.exists(), "it may be in the making"
+        assert left.exists(), "it is perhaps in the making"
         later = types.SimpleNamespace(time=lambda: time.time() + 3600)
         monkeypatch.setattr(in_process_broker, "time", later)
         with InProcessBroker():

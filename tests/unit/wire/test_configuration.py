@@ -61,7 +61,7 @@ def test_text_is_converted_to_the_setting_s_type() -> None:
     assert settings.allow_auto_topic_creation is False
 
 
-@pytest.mark.parametrize("place", ["file", "environment", "command line"])
+@pytest.mark.parametrize("source", ["file", "environment", "command line"])
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
@@ -69,14 +69,14 @@ def test_text_is_converted_to_the_setting_s_type() -> None:
         ("close_timeout_s", "close_timeout_s was renamed: use close_timeout_seconds"),
     ],
 )
-def test_an_unknown_name_is_refused_with_the_right_one(place: str, name: str, problem: str, tmp_path: Path) -> None:
-    file = written(tmp_path, f"{name} = 1" if place == "file" else "")
-    environment = {f"MAGNETAR_{name.upper()}": "1"} if place == "environment" else {}
-    flags = [f"{name}=1"] if place == "command line" else []
+def test_an_unknown_name_is_refused_with_the_right_one(source: str, name: str, problem: str, tmp_path: Path) -> None:
+    file = written(tmp_path, f"{name} = 1" if source == "file" else "")
+    environment = {f"MAGNETAR_{name.upper()}": "1"} if source == "environment" else {}
+    flags = [f"{name}=1"] if source == "command line" else []
     with pytest.raises(InvalidConfiguration) as raised:
         load(Sample, file=file, environment=environment, flags=flags)
     where = {"file": str(file), "environment": f"environment variable MAGNETAR_{name.upper()}"}
-    assert str(raised.value) == f"{where.get(place, place)}: {problem}"
+    assert str(raised.value) == f"{where.get(source, source)}: {problem}"
 
 
 def test_a_program_s_settings_are_checked_in_the_same_way() -> None:

@@ -34,21 +34,21 @@ SHARED = MessageMetadata(producer_name="p", sequence_id=7, publish_time=9)
 HEAD = b"\x0a\1p\x10\7\x18\x09"
 
 
-def by_hand(head: bytes, payload: bytes) -> bytes:
+def raw_entry(head: bytes, payload: bytes) -> bytes:
     covered = len(head).to_bytes(4, "big") + head + payload
     return b"\x0e\1" + crc32c(covered).to_bytes(4, "big") + covered
 
 
 def decoded(head: bytes, payload: bytes) -> Messages:
-    return decode_messages(decode_entry(by_hand(head, payload)))
+    return decode_messages(decode_entry(raw_entry(head, payload)))
 
 
 # -- the layout --------------------------------------------------------------------------------------------------------
 
 
 def test_an_entry_is_magic_checksum_size_metadata_payload() -> None:
-    assert encode_entry(SHARED, b"hello") == by_hand(HEAD, b"hello")
-    entry = decode_entry(by_hand(HEAD, b"hello"))
+    assert encode_entry(SHARED, b"hello") == raw_entry(HEAD, b"hello")
+    entry = decode_entry(raw_entry(HEAD, b"hello"))
     assert (entry.metadata, entry.payload, entry.broker) == (SHARED, b"hello", None)
 
 
@@ -60,7 +60,7 @@ def test_broker_metadata_precedes_the_entry() -> None:
 
 
 def test_broker_metadata_is_decoded_with_the_entry() -> None:
-    entry = decode_entry(add_broker_metadata(by_hand(HEAD, b"hello"), 0, 2**64 - 1))
+    entry = decode_entry(add_broker_metadata(raw_entry(HEAD, b"hello"), 0, 2**64 - 1))
     assert entry.broker == BrokerEntryMetadata(broker_timestamp=0, index=2**64 - 1)
     assert entry.payload == b"hello"
 
@@ -83,7 +83,7 @@ def test_malformed_broker_metadata_is_refused(part: bytes) -> None:
 
 def test_an_entry_has_at_most_one_broker_metadata() -> None:
     with pytest.raises(MalformedEntry, match="0e02"):
-        decode_entry(add_broker_metadata(add_broker_metadata(by_hand(HEAD, b""), 1, 2), 3, 4))
+        decode_entry(add_broker_metadata(add_broker_metadata(raw_entry(HEAD, b""), 1, 2), 3, 4))
 
 
 @pytest.mark.parametrize("kind", [bytearray, memoryview, lambda data: memoryview(bytearray(data))])
@@ -110,7 +110,7 @@ def test_an_entry_is_bytes(take: Any) -> None:
 
 
 def test_the_checksum_covers_all_bytes_after_it() -> None:
-    stored = by_hand(HEAD, b"hello")
+    stored = raw_entry(HEAD, b"hello")
     for at in range(6, len(stored)):
         if at in range(6, 10):  # the metadata's size, which may be impossible before it is wrong
             continue
@@ -125,7 +125,7 @@ def test_producer_sequence_id_and_publish_time_are_required(missing: int) -> Non
     fields = {1: b"\x0a\1p", 2: b"\x10\7", 3: b"\x18\x09"}
     del fields[missing]
     with pytest.raises(MalformedEntry, match=("producer_name", "sequence_id", "publish_time")[missing - 1]):
-        decode_entry(by_hand(b"".join(fields.values()), b""))
+        decode_entry(raw_entry(b"".join(fields.values()), b""))
     with pytest.raises(InvalidMessage):
         encode_entry(MessageMetadata.FromString(b"".join(fields.values())), b"")
 
@@ -134,20 +134,20 @@ def test_producer_sequence_id_and_publish_time_are_required(missing: int) -> Non
 def test_a_propertys_name_and_value_are_required(pair: bytes) -> None:
     for batch in (b"", b"\x58\1"):
         with pytest.raises(MalformedEntry, match="properties"):
-            decode_entry(by_hand(HEAD + b"\x22" + bytes((len(pair),)) + pair + batch, b""))
+            decode_entry(raw_entry(HEAD + b"\x22" + bytes((len(pair),)) + pair + batch, b""))
 
 
 @pytest.mark.parametrize("field", [b"\x2a", b"\x32", b"\xa2\1"])
 def test_malformed_metadata_is_refused(field: bytes) -> None:
     with pytest.raises(MalformedEntry):
-        decode_entry(by_hand(HEAD + field + b"\5", b""))
+        decode_entry(raw_entry(HEAD + field + b"\5", b""))
 
 
 @pytest.mark.parametrize("field", [b"\x0a", b"\x2a", b"\x32", b"\x3a", b"\x72", b"\xd2\1"])
 def test_text_is_utf8(field: bytes) -> None:
     for text in (b"\xff", b"\xc0\x80", b"\xed\xa0\x80"):
         with pytest.raises(MalformedEntry):
-            decode_entry(by_hand(HEAD + field + bytes((len(text),)) + text, b""))
+            decode_entry(raw_entry(HEAD + field + bytes((len(text),)) + text, b""))
 
 
 # -- single messages ---------------------------------------------------------------------------------------------------
@@ -160,20 +160,20 @@ def test_the_fields_of_a_single_message_are_in_the_metadata() -> None:
     assert message.sequence_ids == array("Q", [7])
     assert (message.keys, message.ordering_keys, message.event_times) == (["k"], [b"o"], [5])
     assert (message.properties, message.null_keys) == ([{"n": "v"}], [True])
-    assert encode_message(message, SHARED) == by_hand(head, b"hello")
+    assert encode_message(message, SHARED) == raw_entry(head, b"hello")
 
 
 def test_a_null_value_is_not_an_empty_one() -> None:
     null, empty = (encode_message(Messages([payload]), SHARED) for payload in (None, b""))
-    assert null == by_hand(HEAD + b"\xc8\1\1", b"")
-    assert empty == by_hand(HEAD, b"")
+    assert null == raw_entry(HEAD + b"\xc8\1\1", b"")
+    assert empty == raw_entry(HEAD, b"")
     assert list(decode_messages(decode_entry(null)).payloads) == [None]
     assert list(decode_messages(decode_entry(empty)).payloads) == [b""]
 
 
 def test_a_key_of_bytes_is_base64_with_a_flag() -> None:
     stored = encode_message(Messages([b""], keys=[b"\xff"]), SHARED)
-    assert stored == by_hand(HEAD + b"\x32\4/w==" + b"\x88\1\1", b"")
+    assert stored == raw_entry(HEAD + b"\x32\4/w==" + b"\x88\1\1", b"")
     assert decode_messages(decode_entry(stored)).keys == [b"\xff"]
     with pytest.raises(MalformedEntry, match="base64"):
         decoded(HEAD + b"\x32\3/w=" + b"\x88\1\1", b"")
@@ -181,8 +181,8 @@ def test_a_key_of_bytes_is_base64_with_a_flag() -> None:
 
 def test_a_message_without_a_sequence_id_has_the_shared_one() -> None:
     for ids in (None, [None]):
-        assert encode_message(Messages([b"x"], ids), SHARED) == by_hand(HEAD, b"x")
-        assert encode_batch(Messages([b"x"], ids), SHARED) == by_hand(HEAD + b"\x58\1", b"\0\0\0\2\x18\1x")
+        assert encode_message(Messages([b"x"], ids), SHARED) == raw_entry(HEAD, b"x")
+        assert encode_batch(Messages([b"x"], ids), SHARED) == raw_entry(HEAD + b"\x58\1", b"\0\0\0\2\x18\1x")
 
 
 def test_encode_message_refuses_two_messages() -> None:
@@ -196,7 +196,7 @@ def test_encode_message_refuses_two_messages() -> None:
 def test_a_single_message_is_not_compacted_out_of_a_batch() -> None:
     with pytest.raises(InvalidMessage):
         encode_message(Messages([b"x"], compacted_out=[True]), SHARED)
-    assert encode_message(Messages([b"x"], compacted_out=[False]), SHARED) == by_hand(HEAD, b"x")
+    assert encode_message(Messages([b"x"], compacted_out=[False]), SHARED) == raw_entry(HEAD, b"x")
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------
@@ -206,9 +206,9 @@ def test_the_presence_of_the_count_marks_a_batch() -> None:
     """A batch of one is a batch."""
     stored = encode_batch(Messages([b"hello"], [300]), SHARED)
     head = b"\x0a\1p\x10\xac\2\x18\x09\x58\1\xc0\1\xac\2"
-    assert stored == by_hand(head, b"\0\0\0\5\x18\5\x40\xac\2hello")
+    assert stored == raw_entry(head, b"\0\0\0\5\x18\5\x40\xac\2hello")
     assert decode_entry(stored).is_batch
-    assert not decode_entry(by_hand(HEAD, b"hello")).is_batch
+    assert not decode_entry(raw_entry(HEAD, b"hello")).is_batch
 
 
 def test_the_metadata_of_a_batch_has_its_first_and_last_sequence_id() -> None:
@@ -247,17 +247,17 @@ def test_a_payload_above_the_readers_limit_is_not_compressed() -> None:
         encode_message(Messages([payload]), SHARED, entry_pb2.ZSTD)
 
 
-class SaysItIsLarge(bytes):
+class ClaimsToBeLarge(bytes):
     def __len__(self) -> int:
         return MAX_INT32 + 1
 
 
 def test_a_payload_size_has_31_bits() -> None:
     with pytest.raises(OverflowError):
-        encode_uniform(Messages([SaysItIsLarge()]))
+        encode_uniform(Messages([ClaimsToBeLarge()]))
     for more in (None, ["key"]):
         with pytest.raises(InvalidMessage, match=str(MAX_INT32 + 1)):
-            encode_batch(Messages([SaysItIsLarge()], keys=more), SHARED)
+            encode_batch(Messages([ClaimsToBeLarge()], keys=more), SHARED)
 
 
 @pytest.mark.parametrize("beside", [None, ["k", "l"]])
@@ -325,10 +325,10 @@ def test_a_zero_is_a_sequence_id_in_a_batch_with_gaps() -> None:
 # -- compacted batches -------------------------------------------------------------------------------------------------
 
 
-def compacted(count: int, kept: list[int], records: int) -> Messages:
+def compacted(count: int, indexes: list[int], records: int) -> Messages:
     head = MessageMetadata.FromString(HEAD)
     head.num_messages_in_batch = count
-    head.compacted_batch_indexes.extend(kept)
+    head.compacted_batch_indexes.extend(indexes)
     return decoded(head.SerializeToString(), b"".join(b"\0\0\0\2\x18\1" + bytes((65 + i,)) for i in range(records)))
 
 
@@ -338,10 +338,10 @@ def test_remaining_messages_have_their_original_indexes() -> None:
     assert compacted(2, [], 2).batch_indexes is None
 
 
-@pytest.mark.parametrize("kept", [[0, 3, 9], [-1, 0, 1], [0, 0, 1], [3, 0, 8], [0, 8, 3]])
-def test_indexes_out_of_order_or_out_of_range_are_malformed(kept: list[int]) -> None:
+@pytest.mark.parametrize("indexes", [[0, 3, 9], [-1, 0, 1], [0, 0, 1], [3, 0, 8], [0, 8, 3]])
+def test_indexes_out_of_order_or_out_of_range_are_malformed(indexes: list[int]) -> None:
     with pytest.raises(MalformedEntry, match="batch of 9"):
-        compacted(9, kept, 3)
+        compacted(9, indexes, 3)
 
 
 @pytest.mark.parametrize("records", [2, 4, 9])
@@ -388,8 +388,8 @@ def test_an_unknown_compression_is_detected() -> None:
 
 
 def test_a_marker_is_detected() -> None:
-    assert decode_entry(by_hand(HEAD + b"\xa0\1\0", b"")).is_marker
-    assert not decode_entry(by_hand(HEAD, b"")).is_marker
+    assert decode_entry(raw_entry(HEAD + b"\xa0\1\0", b"")).is_marker
+    assert not decode_entry(raw_entry(HEAD, b"")).is_marker
 
 
 # -- properties, parsed when they are looked at ------------------------------------------------------------------------

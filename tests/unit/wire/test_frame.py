@@ -129,8 +129,8 @@ def test_a_receiver_accepts_every_frame_of_a_builder(entry_bytes: int, last_byte
     entry, taken = bytes(entry_bytes), 0
     while taken < MAX_FRAME_ENTRIES - 1 and builder.try_add_entry(LAST, LAST - 2 * taken, entry):
         taken += 1
-    room = MAX_ENTRY_BYTES - taken * entry_bytes
-    assert builder.try_add_entry(LAST - 1, 0, bytes(min(last_bytes, room))) or builder.is_full
+    capacity = MAX_ENTRY_BYTES - taken * entry_bytes
+    assert builder.try_add_entry(LAST - 1, 0, bytes(min(last_bytes, capacity))) or builder.is_full
     serialised = builder.build_frame().SerializeToString()
     assert len(serialised) <= MAX_FRAME_BYTES
     assert sum(len(run.entries) for run in decode_frame(serialised)) >= taken
@@ -230,12 +230,12 @@ def test_a_sender_may_begin_a_run_though_the_numbers_continue() -> None:
 
 
 def test_a_frame_joined_from_parts_is_the_same() -> None:
-    by_hand, by_protobuf = FrameBuilder(), FrameBuilder()
+    ours, by_protobuf = FrameBuilder(), FrameBuilder()
     entries = ((1, 0, b"abc"), (1, 1, b""), (2, 5, bytes(300)), (2, 6, bytes(100_000)), (1, 2, b"x"))
     for channel, number, entry in entries:
-        assert by_hand.try_add_entry(channel, number, entry)
+        assert ours.try_add_entry(channel, number, entry)
         assert by_protobuf.try_add_entry(channel, number, entry)
-    parts = by_hand.build_parts()
+    parts = ours.build_parts()
     assert Frame.FromString(b"".join(parts)) == by_protobuf.build_frame()
-    assert not len(by_hand)
-    assert by_hand.run_count == 0
+    assert not len(ours)
+    assert ours.run_count == 0

@@ -54,13 +54,13 @@ async def test_a_connection_with_all_its_streams_does_not_block_others() -> None
         assert await greedy.call("c", b"a call", timeout_s=10) == b"a call"
         streams[0].cancel()
 
-        async def has_room() -> bool:
+        async def has_capacity() -> bool:
             try:
                 return await answers(greedy.open_stream("s"))
             except Rejected:
                 return False
 
-        await until(has_room, "a stream that has ended makes room")
+        await until(has_capacity, "a stream that has ended releases capacity")
         assert await answers(third.open_stream("s"))
         with pytest.raises(Rejected, match="5 streams are being served"):
             await answers(third.open_stream("s"))

@@ -24,8 +24,8 @@ from magnetar_wire.hashing import (
 RECORD = Path(__file__).parents[2] / "vectors" / "pulsar_client.json"
 ROUTING: dict[str, Any] = json.loads(RECORD.read_text())["routing"]
 CHOSEN: dict[str, list[int]] = ROUTING["chosen"]
-ASCII = [place for place, key in enumerate(ROUTING["keys"]) if key.isascii()]
-NOT_ASCII = [place for place, key in enumerate(ROUTING["keys"]) if not key.isascii()]
+ASCII = [index for index, key in enumerate(ROUTING["keys"]) if key.isascii()]
+NOT_ASCII = [index for index, key in enumerate(ROUTING["keys"]) if not key.isascii()]
 
 
 # What Java 17 prints for `key.hashCode() & Integer.MAX_VALUE`.
@@ -64,7 +64,7 @@ def test_a_key_has_the_partition_of_the_stock_client(scheme: HashingScheme) -> N
     ours = [partition_of(key, ROUTING["partitions"], scheme) for key in ROUTING["keys"]]
     same = ASCII if scheme is HashingScheme.JavaStringHash else range(len(ours))
     assert len(same) > 30
-    assert [ours[place] for place in same] == [CHOSEN[scheme.name][place] for place in same]
+    assert [ours[index] for index in same] == [CHOSEN[scheme.name][index] for index in same]
 
 
 def test_the_java_string_hash_of_the_stock_library_hashes_signed_bytes() -> None:
@@ -77,8 +77,8 @@ def test_the_java_string_hash_of_the_stock_library_hashes_signed_bytes() -> None
         return value & 0x7FFF_FFFF
 
     partitions = ROUTING["partitions"]
-    keys = [ROUTING["keys"][place] for place in NOT_ASCII]
-    chosen = [CHOSEN["JavaStringHash"][place] for place in NOT_ASCII]
+    keys = [ROUTING["keys"][index] for index in NOT_ASCII]
+    chosen = [CHOSEN["JavaStringHash"][index] for index in NOT_ASCII]
     assert [over_signed_bytes(key) % partitions for key in keys] == chosen
     assert [partition_of(key, partitions) for key in keys] != chosen
 

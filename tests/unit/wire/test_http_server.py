@@ -132,22 +132,22 @@ async def test_a_slow_client_is_disconnected(sent: bytes) -> None:
         await cut_off(reader)
         writer.close()
         await until(lambda: server.connections == 0, "the connection is forgotten")
-        await until(lambda: not echo.hanging, "the application is told")
+        await until(lambda: not echo.hanging, "the application is notified")
 
 
 async def test_connections_above_the_limit_are_closed_and_others_served() -> None:
     """CHK-49"""
     async with serving(Echo(), HttpSettings(http_max_connections=3)) as server:
-        kept = [await connect(server) for _ in range(3)]
+        connections = [await connect(server) for _ in range(3)]
         await until(lambda: server.connections == 3, "three are connected")
         for _ in range(20):
             reader, writer = await connect(server)
             assert await cut_off(reader) == b""
             writer.close()
-        reader, writer = kept[0]
+        reader, writer = connections[0]
         writer.write(b"GET /echo HTTP/1.1\r\nhost: x\r\n\r\n")
         assert b" 200 " in await within(reader.readline(), "an answer")
-        for _, writer in kept:
+        for _, writer in connections:
             writer.close()
 
 

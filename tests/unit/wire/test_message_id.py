@@ -22,13 +22,13 @@ MINUS_ONE = b"\xff" * 9 + b"\x01"
 
 def test_the_order_is_ledger_then_entry_then_batch_index() -> None:
     """MSG-3."""
-    places = list(itertools.product((-1, 0, 1, INT64_MAX), (-1, 0, 7, INT64_MAX), (-1, 0, 3, INT32_MAX)))
-    ids = [MessageId(4, ledger, entry, batch_index) for ledger, entry, batch_index in places]
+    parts = list(itertools.product((-1, 0, 1, INT64_MAX), (-1, 0, 7, INT64_MAX), (-1, 0, 3, INT32_MAX)))
+    ids = [MessageId(4, ledger, entry, batch_index) for ledger, entry, batch_index in parts]
     backwards = ids[::-1]
     assert sorted(backwards) == ids
-    for (one, place), (other, other_place) in itertools.product(zip(ids, places, strict=True), repeat=2):
+    for (one, part), (other, other_part) in itertools.product(zip(ids, parts, strict=True), repeat=2):
         for compare in (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne):
-            assert compare(one, other) is compare(place, other_place)
+            assert compare(one, other) is compare(part, other_part)
 
 
 def test_the_id_of_an_entry_is_before_its_messages_and_after_the_previous_entry() -> None:

@@ -54,11 +54,11 @@ class Case(NamedTuple):
 
 BATCH: Final = record(b"a", partition_key="k", sequence_id=7) + record(b"b", event_time=5, sequence_id=8)
 CASES: Final[dict[str, Case]] = {
-    "go: a single message tells its size, compressed or not": Case(
+    "go: a single message has its size, compressed or not": Case(
         encode_entry(metadata(uncompressed_size=3, compression=CompressionType.NONE, partition_key="k"), b"one"),
         [(b"one", "k", "", {}, 0, 7)],
     ),
-    "go: a batch that is not compressed tells its size": Case(
+    "go: a batch that is not compressed has its size": Case(
         encode_entry(
             metadata(num_messages_in_batch=2, uncompressed_size=len(BATCH), compression=CompressionType.NONE), BATCH
         ),
@@ -84,7 +84,7 @@ CASES: Final[dict[str, Case]] = {
         ),
         [(None, "", "", {}, 0, 7)],
     ),
-    "java: a batch by key says the key of the batch, too": Case(
+    "java: a batch by key has the key of the batch, too": Case(
         encode_entry(
             metadata(
                 num_messages_in_batch=2,
@@ -114,7 +114,7 @@ CASES: Final[dict[str, Case]] = {
         encode_entry(metadata(num_messages_in_batch=2), record(b"", compacted_out=True) + record(b"b", sequence_id=8)),
         [(b"b", "", "", {}, 0, 8)],
     ),
-    "a single message that says that it is one chunk of one": Case(
+    "a single message that declares itself one chunk of one": Case(
         encode_entry(metadata(uuid="u", num_chunks_from_msg=1, chunk_id=0, total_chunk_msg_size=3), b"one"),
         [(b"one", "", "", {}, 0, 7)],
     ),

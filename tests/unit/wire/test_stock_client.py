@@ -94,8 +94,8 @@ def live() -> dict[str, Any]:
 def test_the_installed_client_writes_the_recorded_entries(live: dict[str, Any]) -> None:
     assert list(live["cases"]) == list(CASES)
     for name, case in live["cases"].items():
-        for asked in ("messages", "options", "max_message_bytes"):
-            assert case[asked] == CASES[name][asked], f"{name}: the record is of other {asked}; capture anew"
+        for field in ("messages", "options", "max_message_bytes"):
+            assert case[field] == CASES[name][field], f"{name}: the record is of other {field}; capture again"
         assert _comparable(case) == _comparable(CASES[name]), name
 
 

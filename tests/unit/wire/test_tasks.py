@@ -256,7 +256,7 @@ def leaves(error: BaseException) -> list[str]:
     ],
 )
 def test_it_behaves_like_the_group_of_asyncio(scene: Callable[[Any, list[str]], Coroutine[Any, Any, None]]) -> None:
-    async def told(group: Any) -> list[str]:
+    async def run_group(group: Any) -> list[str]:
         notes: list[str] = []
         try:
             await scene(group, notes)
@@ -268,8 +268,8 @@ def test_it_behaves_like_the_group_of_asyncio(scene: Callable[[Any, list[str]], 
         assert current.cancelling() == 0 or group is asyncio.TaskGroup
         return notes
 
-    ours = asyncio.run(told(OrderedTaskGroup))
-    assert ours == asyncio.run(told(asyncio.TaskGroup))
+    ours = asyncio.run(run_group(OrderedTaskGroup))
+    assert ours == asyncio.run(run_group(asyncio.TaskGroup))
     assert not [note for note in ours if "interrupted" in note]
 
 

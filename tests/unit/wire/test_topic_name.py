@@ -179,14 +179,14 @@ def test_names_are_values() -> None:
 
 
 def test_the_cache_has_a_limit_and_no_invalid_names() -> None:
-    kept = topic_name._parse.cache_info
-    assert kept().maxsize == topic_name._CACHED
-    before = kept().currsize
+    cache_info = topic_name._parse.cache_info
+    assert cache_info().maxsize == topic_name._CACHED
+    before = cache_info().currsize
     for number in range(10):
         with pytest.raises(InvalidTopicName):
             TopicName.parse(f"bad/{number}")
-    assert kept().currsize == before
-    assert TopicName.parse("kept") is TopicName.parse("kept")
+    assert cache_info().currsize == before
+    assert TopicName.parse("cached") is TopicName.parse("cached")
 
 
 @pytest.mark.parametrize(

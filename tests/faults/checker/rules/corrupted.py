@@ -51,7 +51,7 @@ class Corrupted(Rule):
             self._check_ledger_partition(packed, partition.name)
 
     def _check_ledger_partition(self, packed: int, partition: str) -> None:
-        """A ledger is of one partition: looked at where lines begin and end, which is often enough."""
+        """Check that a ledger belongs to one partition, for the first and last id of a line, which is often enough."""
         partitions = self._partitions_of_ledger.setdefault(ledger_of(packed), set())
         if partition in partitions:
             return

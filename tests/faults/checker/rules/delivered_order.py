@@ -18,7 +18,7 @@ _ALL = -1
 
 
 class _Deliveries:
-    """One consumer at one partition."""
+    """The deliveries of one partition to one consumer."""
 
     __slots__ = ("last", "seen")
 

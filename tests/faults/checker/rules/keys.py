@@ -22,7 +22,7 @@ Connection = tuple[str, int]
 
 @dataclass(slots=True, eq=False)
 class _Side:
-    """One consumer at one partition."""
+    """One consumer's state for one partition."""
 
     consumer: Consumer
     connection: Connection | None = None
@@ -53,7 +53,7 @@ class _Suspicion:
 
 
 class _Shared:
-    """A subscription at a partition."""
+    """A subscription's state for one partition."""
 
     def __init__(self) -> None:
         self.sides: dict[Consumer, _Side] = {}
@@ -172,7 +172,7 @@ class Keys(Rule):
                 suspicion.seen.setdefault(side.consumer, 0)
 
     def on_nacked(self, line: Line) -> None:
-        """With one message of a batch come all of its messages again."""
+        """A nack of one message redelivers its whole batch."""
         shared, side = self._side(line)
         if shared is None or side is None:
             return
@@ -214,7 +214,7 @@ class Keys(Rule):
                 self.found(suspicion.text)
 
     def _has_one_owner(self, suspicion: _Suspicion) -> bool:
-        """And both are connected to it."""
+        """Whether the partition had one owner in that time, and both consumers are connected to it."""
         brokers = {
             self.facts.brokers.get(side.connection[0]) if side.connection else None
             for side in (suspicion.first, suspicion.second)

@@ -37,7 +37,7 @@ class _Span:
 
 @dataclass(slots=True, eq=False)
 class _Side:
-    """One consumer at one partition."""
+    """One consumer's state for one partition."""
 
     connection: tuple[str, int] | None = None
     seen_at: float = float("inf")

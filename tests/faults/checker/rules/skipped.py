@@ -20,7 +20,7 @@ from tests.faults.checker.things import Consumer, Partition, Subscription
 
 @dataclass(slots=True, eq=False)
 class _Deliveries:
-    """One consumer at one partition."""
+    """The deliveries of one partition to one consumer."""
 
     consumer: Consumer
     # What it was handed, and when.
@@ -29,8 +29,7 @@ class _Deliveries:
 
 
 class _Known:
-    """The ids of a partition at which a message is known to be, in their order, and when a subscription's consumers had
-    begun to acknowledge them."""
+    """The sorted ids of a partition's known messages, and when a subscription's consumers began to acknowledge them."""
 
     def __init__(self, rule: Rule, subscription: Subscription, partition: Partition) -> None:
         facts, ids, content = rule.facts, partition.ids, partition.content
@@ -47,7 +46,7 @@ class _Known:
             self._all_at.append(latest)
 
     def acknowledged_until(self, at: float) -> int:
-        """How many from the beginning on were, by then."""
+        """The number of messages from the beginning on that were acknowledged by then."""
         return bisect_right(self._all_at, at)
 
 

@@ -132,7 +132,7 @@ class Unavailable(Rule):
 
 
 def _without_receipt(producer: Producer, now: float) -> Iterator[tuple[float, float]]:
-    """From when to when each message waited for one that never came."""
+    """Yield from when to when each message without a receipt waited."""
     ended_at = now if producer.ended_at is None else producer.ended_at
     for number in range(producer.announced):
         if not producer.has_receipt(number):

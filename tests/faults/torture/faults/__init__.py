@@ -11,6 +11,6 @@ __all__ = ["all"]
 
 
 def all() -> tuple[Fault, ...]:
-    """Of every file here, in the order of their names."""
+    """Return the faults of all files here, in the order of their names."""
     names = sorted(found.name for found in pkgutil.iter_modules(__path__))
     return tuple(fault for name in names for fault in importlib.import_module(f"{__name__}.{name}").FAULTS)

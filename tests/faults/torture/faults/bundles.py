@@ -26,7 +26,7 @@ class Unload(Fault):
         await administer(system, "unload", target, unload)
 
     async def heal(self, system: System, target: str) -> None:
-        """It was done, or not."""
+        """Nothing to heal."""
 
 
 class Split(Fault):
@@ -37,7 +37,7 @@ class Split(Fault):
         await administer(system, "split", target, split)
 
     async def heal(self, system: System, target: str) -> None:
-        """It was done, or not."""
+        """Nothing to heal."""
 
 
 FAULTS = (

@@ -19,13 +19,13 @@ _BREAKS_WITHIN_BYTES = 200_000
 
 
 class OnConnections(Fault):
-    """Of a proxy, or of several that stand for one way."""
+    """A fault of a proxy, or of several that form one connection."""
 
     def targets(self, system: System) -> Sequence[str]:
         return [name for name in members(system, self.group) if self.proxies(system, name)]
 
     def proxies(self, system: System, target: str) -> Sequence[Proxy]:
-        """Empty: it was removed in the meantime."""
+        """The target's proxies; empty: it was removed in the meantime."""
         both = system.proxies, system.pulsar_proxies
         return [proxies[target] for proxies in both if target in proxies]
 
@@ -36,7 +36,7 @@ class OnConnections(Fault):
 
     @abstractmethod
     def disturb(self, proxy: Proxy, much: float, way: float) -> None:
-        """`much` and `way` are drawn: at least 0 and below 1."""
+        """Begin the fault. `much` and `way` are drawn: at least 0 and below 1."""
 
     async def heal(self, system: System, target: str) -> None:
         for proxy in self.proxies(system, target):
@@ -44,7 +44,7 @@ class OnConnections(Fault):
 
 
 class Cut(OnConnections):
-    """Both ways, and closed to new connections."""
+    """Break connections both ways, and refuse new ones."""
 
     def disturb(self, proxy: Proxy, much: float, way: float) -> None:
         proxy.closed_to_new = True
@@ -59,14 +59,14 @@ class Break(OnConnections):
 
 
 class Deaf(OnConnections):
-    """It hears nothing, and is heard."""
+    """Lose what is sent to the target; what it sends arrives."""
 
     def disturb(self, proxy: Proxy, much: float, way: float) -> None:
         proxy.loses_requests = True
 
 
 class Mute(OnConnections):
-    """It hears, and is not heard."""
+    """Lose what the target sends; what is sent to it arrives."""
 
     def disturb(self, proxy: Proxy, much: float, way: float) -> None:
         proxy.loses_answers = True

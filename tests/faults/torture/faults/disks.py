@@ -33,7 +33,7 @@ class OnDisk(Fault):
 
 
 class FlipBit(Fault):
-    """It is killed for that: what it has in memory would hide it."""
+    """Flip a bit of a bookie's data. The bookie is killed for that: its memory would hide the bit."""
 
     may_end: ClassVar[bool] = True
 

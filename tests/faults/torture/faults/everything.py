@@ -27,7 +27,7 @@ _AND: Final = "+"
 
 @dataclass(frozen=True, eq=False)
 class OnAll(Fault):
-    """Of some groups, all at once."""
+    """A fault of all parts of some groups at once."""
 
     groups: tuple[str, ...] = ()
 
@@ -73,7 +73,7 @@ class DisksOfAll(OnAll):
 
 
 class PauseTwo(Fault):
-    """Too many for an entry that is to be on three."""
+    """Pause two bookies: too many for an entry with three copies."""
 
     def targets(self, system: System) -> Sequence[str]:
         return [_AND.join(pair) for pair in itertools.combinations(system.bookies, 2)]
@@ -89,7 +89,7 @@ class PauseTwo(Fault):
 
 
 class Ambush(Fault):
-    """Its target is who got everything."""
+    """The ambush. Its target is the bookie that gets everything."""
 
     def targets(self, system: System) -> Sequence[str]:
         return system.bookies

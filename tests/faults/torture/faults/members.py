@@ -18,7 +18,7 @@ _COPIED_S: Final = 60.0
 
 
 class Add(Fault):
-    """Its target is the kind: its name is known when it is there."""
+    """Add a broker or bookie. The target is the kind, since the name is known afterwards only."""
 
     def targets(self, system: System) -> Sequence[str]:
         return [self.group] if system.may_add(self.group) else []
@@ -29,14 +29,14 @@ class Add(Fault):
         say_act(system.recorder, "add", name, begun)
 
     async def heal(self, system: System, target: str) -> None:
-        """It stays."""
+        """Nothing to heal: it stays."""
 
     def waits_for(self, system: System, target: str) -> Sequence[str]:
         return members(system, self.group)
 
 
 class Remove(Fault):
-    """Begun when it is over: a bookie's ledgers are copied before."""
+    """Remove a broker or bookie. The removal begins at the fault's end: a bookie's ledgers are copied before."""
 
     def targets(self, system: System) -> Sequence[str]:
         return [name for name in members(system, self.group) if system.may_remove(name)]
@@ -47,7 +47,7 @@ class Remove(Fault):
         say_act(system.recorder, "remove", target, begun, "refused" if why else "done", why)
 
     async def heal(self, system: System, target: str) -> None:
-        """It stays out, or is in again."""
+        """Nothing to heal: it stays out, or is in again."""
 
 
 FAULTS = (

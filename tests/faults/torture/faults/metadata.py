@@ -43,15 +43,15 @@ class HoldMetadata(_OnMetadata, Hold):
 
 
 class DeafToMetadata(_OnMetadata, Mute):
-    """Its requests arrive, and it never hears what became of them. The store is at the far end: that one is mute."""
+    """Lose the store's answers to the target: its requests arrive. At the store's end of the proxy that is mute."""
 
 
 class MuteToMetadata(_OnMetadata, Deaf):
-    """It hears of all that happens, and none of its requests arrive."""
+    """Lose the target's requests: it still gets all events."""
 
 
 class CutAllMetadata(CutMetadata):
-    """Brokers and bookies alike: nobody's session need last."""
+    """Cut all brokers and bookies off: no session need last."""
 
     def targets(self, system: System) -> Sequence[str]:
         return ["everybody"] if system.metadata_proxies else []

@@ -24,7 +24,7 @@ class Kill(Fault):
 
 
 class KillStarting(Kill):
-    """Killed, started, and killed again before it is ready: in the middle of recovering, perhaps."""
+    """Kill a process, start it, and kill it again before it is ready: perhaps in the middle of recovery."""
 
     async def begin(self, system: System, target: str, chance: Randomness) -> None:
         await system.kill(target)

@@ -39,7 +39,7 @@ class Faults:
         ]
 
     def add(self, group: FaultGroup) -> None:
-        """Faults of another world."""
+        """Add faults of another world."""
         self._groups.append(group)
 
     async def inject_all(self, active_s: float) -> None:
@@ -65,7 +65,7 @@ class Faults:
             world.count(f"fault: {kind}")
 
     def heal(self) -> None:
-        """All of it."""
+        """Heal all faults."""
         world = self._world
         world.network.heal_all()
         options = world.network.options

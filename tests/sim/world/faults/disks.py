@@ -22,7 +22,7 @@ _ORDERLY = DiskFaults()
 
 
 class _Trap:
-    """Springs once, when an answer of this bookie to adds has arrived. A `Tap` of the network."""
+    """Fires once, when an answer of this bookie to adds has arrived. A `Tap` of the network."""
 
     def __init__(self, bookie: str, springs: Callable[[], object]) -> None:
         self._bookie = bookie
@@ -67,7 +67,7 @@ class DiskFaultsOfSeed(FaultGroup):
         return True
 
     def stuttering_disk(self) -> bool:
-        """It stands still now and then, and at last a sync fails."""
+        """Have a disk stand still now and then, and fail a sync at last."""
         bookie = self._draw.choice(self._world.bookies)
         fails = self._draw.choice((0.0, 0.01, 0.05))
         bookie.disk.faults = replace(
@@ -79,8 +79,7 @@ class DiskFaultsOfSeed(FaultGroup):
         return True
 
     def stalled_disks(self) -> bool:
-        """All of them at the same time, as those that share an overloaded volume: no bookie is spare. They answer,
-        late."""
+        """Stall all disks at the same time, as a shared volume does: no bookie is spare. They answer, late."""
         world, draw = self._world, self._draw
         slow_s = draw.choice((0.3, 0.8, 1.5, 4.0))
         for bookie in world.bookies:
@@ -89,9 +88,7 @@ class DiskFaultsOfSeed(FaultGroup):
         return True
 
     def lose_who_acknowledged(self) -> bool:
-        """One bookie acknowledges while the others are slow, and is lost right then: its acknowledgement must not
-        count.
-        """
+        """Lose a bookie right after it has acknowledged while the others are slow: that must not count."""
         world = self._world
         one = self._bookie()
         if one is None:

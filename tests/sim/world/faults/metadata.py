@@ -26,7 +26,7 @@ class MetadataFaults(FaultGroup):
         self._forgotten: dict[int, None] = {}
 
     def _any_host(self) -> Host | None:
-        """Clients as often as bookies, though there may be fewer of them."""
+        """Choose a client as often as a bookie, though there may be fewer of them."""
         host = self._client() if self._draw.random() < 0.5 else self._bookie()
         return host if host is not None and host.store is not None else None
 
@@ -124,7 +124,7 @@ class MetadataFaults(FaultGroup):
         self._world.count("a fault hit a change")
 
     def _stays_away(self, host: Host, store: MemoryStore) -> None:
-        """Long enough that others change what it wanted to, at times for longer than its session lasts."""
+        """Keep the session away until others change what it wanted to, at times for longer than it lasts."""
         self._world.count("a fault hit a change, and kept the session away")
         self.down[host.name] = None
         self._later(6.0 * self._draw.random(), lambda: self.down.pop(host.name, None))

@@ -29,7 +29,7 @@ class OperatorFaults(FaultGroup):
         return True
 
     def fight_over_the_end(self) -> bool:
-        """Two recover one ledger while it is written, and each of them, and the writers, miss another bookie."""
+        """Have two recover one ledger while it is written; each of them, and the writers, miss another bookie."""
         world, chain = self._world, self._draw.choice(self._world.chain_names)
         for host in world.clients:
             if self._draw.random() < 0.6:
@@ -39,7 +39,7 @@ class OperatorFaults(FaultGroup):
         return True
 
     def zombie_writer(self) -> bool:
-        """A writer stands still while its ledgers are taken from it and deleted, and goes on as if nothing were."""
+        """Pause a writer while its ledgers are taken over and deleted, and resume it."""
         world = self._world
         writers = [host for host in world.clients[: world.plan.writers] if host.runs]
         if not writers:
@@ -71,7 +71,7 @@ class OperatorFaults(FaultGroup):
         return True
 
     def delete_under_a_recovery(self) -> bool:
-        """Somebody recovers a ledger and stands still in it; it is recovered without him, followed, and deleted."""
+        """Pause a recovery; the ledger is recovered by another, followed, and deleted."""
         world, draw = self._world, self._draw
         slow, quick = world.admins
         if not slow.runs:
@@ -103,7 +103,7 @@ class OperatorFaults(FaultGroup):
         return True
 
     def _keep_clients_from_hearing(self) -> None:
-        """Metadata answers reach the clients late, so that some name the bookie before they have heard of the mark."""
+        """Delay metadata answers to clients, so that some name the bookie before they have got the mark."""
         metadata = self._world.metadata
         for host in self._world.clients[: self._world.plan.writers]:
             store = host.store
@@ -113,7 +113,7 @@ class OperatorFaults(FaultGroup):
                 self._later(5.0, partial(metadata.delay_answers, store, 0.001))
 
     def decommission_the_dead(self) -> bool:
-        """It comes back late, if it may: until then tombstones name a bookie that nobody will hear of."""
+        """Decommission a dead bookie. It returns late, if it may: until then tombstones name a bookie that is lost."""
         bookie = self._who_leaves()
         if bookie is None:
             return False

@@ -29,7 +29,7 @@ class ProcessFaults(FaultGroup):
         return True
 
     def ambush(self, tries: int = 10) -> bool:
-        """As soon as there is a writer to be caught."""
+        """Start an ambush as soon as there is a writer to be caught."""
         world = self._world
         if ambush(world, self._draw):
             world.count("ambushed")

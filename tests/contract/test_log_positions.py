@@ -12,16 +12,16 @@ from tests.unit.broker.fake_log import FakeLog, FakeLogPositions
 from tests.unit.broker.log_scene import SMALL, numbered, running_log_scene
 
 
-def _asked(log: LogPositions, ledger_ids: list[int]) -> dict[str, Any]:
+def _answers(log: LogPositions, ledger_ids: list[int]) -> dict[str, Any]:
     """What it answers to every question of `LogPositions`."""
-    places = [Position(ledger_id, entry_id) for ledger_id in ledger_ids for entry_id in range(-1, 4)]
+    fake = [Position(ledger_id, entry_id) for ledger_id in ledger_ids for entry_id in range(-1, 4)]
     return {
         "before_first": log.before_first,
         "last": log.last,
-        "first_after": [log.first_after(place) for place in places if place < log.last],
+        "first_after": [log.first_after(position) for position in fake if position < log.last],
         "ledger_end": [log.ledger_end(ledger_id) for ledger_id in ledger_ids],
         "next_ledger": [log.next_ledger(ledger_id) for ledger_id in ledger_ids],
-        "entries_between": [log.entries_between(after, up_to) for after in [EARLIEST, *places] for up_to in places],
+        "entries_between": [log.entries_between(after, up_to) for after in [EARLIEST, *fake] for up_to in fake],
     }
 
 
@@ -33,10 +33,12 @@ async def test_fake_logs_answer_as_a_managed_ledger_does(count: int) -> None:
         await scene.append(log, *numbered(count))
         ledger_ids = [ledger.ledger_id for ledger in log.stats().ledgers]
         counts = [min(3, count - 3 * number) for number in range(len(ledger_ids))]
-        places = FakeLogPositions(*zip(ledger_ids, counts, strict=True))
-        assert _asked(places, ledger_ids) == _asked(log, ledger_ids)
+        fake = FakeLogPositions(*zip(ledger_ids, counts, strict=True))
+        assert _answers(fake, ledger_ids) == _answers(log, ledger_ids)
     entries = FakeLog(per_ledger=3)
     for _ in range(count):
         entries.add()
     ledger_ids = list(dict.fromkeys(position.ledger_id for position in entries.order))
-    assert _asked(entries, ledger_ids) == _asked(FakeLogPositions(*zip(ledger_ids, counts, strict=True)), ledger_ids)
+    assert _answers(entries, ledger_ids) == _answers(
+        FakeLogPositions(*zip(ledger_ids, counts, strict=True)), ledger_ids
+    )
