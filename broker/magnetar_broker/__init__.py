@@ -1,1 +1,1 @@
-"""The broker: topics on ledgers, subscriptions, and who may reach them. ARCHITECTURE.md says where to begin."""
+"""The broker: topics, their logs and subscriptions, and its listeners. ARCHITECTURE.md has the reading order."""

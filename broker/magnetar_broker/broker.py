@@ -211,7 +211,7 @@ class Broker:
             await asyncio.wait([ending, over], return_when=asyncio.FIRST_COMPLETED)
             if not ending.done():
                 lost = TopicUnloaded("its broker lost its metadata session while it shut down: look it up again")
-                session.topics.give_up(lost)
+                session.topics.abort(lost)
             await ending
         finally:
             for task in (ending, over):

@@ -25,8 +25,8 @@ from magnetar_broker.peers import Peers
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topics.housekeeping import Housekeeping
 from magnetar_broker.topics.publish_budget import PublishBudget
-from magnetar_broker.topics.storage import StoredTopics
 from magnetar_broker.topics.topic import Topic
+from magnetar_broker.topics.topic_storage import LedgerTopicStorage
 from magnetar_broker.topics.topics import Topics
 from magnetar_metadata.store import MetadataStore, SessionState
 from magnetar_protos.admin_pb2 import BrokerAnswer
@@ -91,7 +91,7 @@ class BrokerSession:
         self.client = LedgerClient(store, bookie_transport, clock, randomness, client_settings)
         self.cache = EntryCache(settings.cache_bytes, settings.managed_ledger_read_ahead_readers)
         self.catalog = Catalog(store, clock, randomness, settings, settings.cluster_name)
-        storage = StoredTopics(
+        storage = LedgerTopicStorage(
             self.client,
             self.cache,
             clock,
@@ -180,7 +180,7 @@ class BrokerSession:
 
     async def abort(self, problem: BrokerError) -> None:
         """End a session that is lost: close all topics at once."""
-        self.topics.give_up(problem)
+        self.topics.abort(problem)
         await self.ownership.close()
         await self._stop_background_tasks()
         await self.topics.wait_ended()

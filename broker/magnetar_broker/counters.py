@@ -1,13 +1,12 @@
-"""What a broker counts of its work: plain numbers, raised once per batch of entries, and read by whoever shows them.
+"""The counters of a broker: plain numbers, updated once per batch of entries, and read by metrics and stats.
 
-    BrokerCounters                        the process, whatever becomes of its topics
-    TopicCounters                         one topic while it is loaded
+    BrokerCounters                        of the process, also for topics that are unloaded
+    TopicCounters                         of a topic while it is loaded
     ├── Traffic                           of each producer
-    └── Deliveries                        of its subscriptions, those included that are gone
+    └── Deliveries                        of its subscriptions, including deleted ones
         └── DeliveryCounters              of each subscription, and of each of its consumers
 
-All of them only rise. A rate is what a total rose by, over a time that is not too short: `Traffic.sample` is called for
-all of them now and then, so nothing that counts ever looks at a clock.
+Counters only grow. `Traffic.sample`, called at intervals, computes rates from them, so counting reads no clock.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from magnetar_wire.process.histogram import BYTES, SECONDS, Histogram
 
 __all__ = ["BrokerCounters", "Deliveries", "DeliveryCounters", "TopicCounters", "Traffic"]
 
-# Over less than that a rate says little.
-_SHORTEST_S: Final = 1.0
+# Minimum time over which a rate is computed.
+_MIN_INTERVAL_S: Final = 1.0
 
 
 class Traffic:
-    """Messages that went one way."""
+    """Messages in one direction."""
 
     __slots__ = (
         "_bytes_then",
@@ -41,12 +40,12 @@ class Traffic:
         self.messages = 0
         self.entries = 0
         self.bytes = 0
-        # As of the last sample.
+        # At the last sample.
         self.messages_per_s = 0.0
         self.bytes_per_s = 0.0
         self._messages_then = 0
         self._bytes_then = 0
-        # On the monotonic clock; below 0: never.
+        # Time of the last sample on the monotonic clock; below 0: never.
         self._sampled_at = -1.0
 
     def count(self, messages: int, entries: int, size_bytes: int) -> None:
@@ -55,10 +54,10 @@ class Traffic:
         self.bytes += size_bytes
 
     def sample(self, now: float) -> None:
-        """Makes the rates anew, unless that was just done."""
+        """Compute the rates, unless that was done a moment ago."""
         if self._sampled_at >= 0:
             passed = now - self._sampled_at
-            if passed < _SHORTEST_S:
+            if passed < _MIN_INTERVAL_S:
                 return
             self.messages_per_s = (self.messages - self._messages_then) / passed
             self.bytes_per_s = (self.bytes - self._bytes_then) / passed
@@ -68,34 +67,34 @@ class Traffic:
 
 
 class TopicCounters:
-    """Of one topic while it is loaded."""
+    """Published entries of one topic while it is loaded."""
 
     __slots__ = ("failed_entries", "received", "refused_entries")
 
     def __init__(self) -> None:
-        # What is durable.
+        # Persisted messages.
         self.received = Traffic()
-        # Entries that were not stored: because of what they were, and because the log could not.
+        # Entries that were refused because they were invalid, and entries that the log could not store.
         self.refused_entries = 0
         self.failed_entries = 0
 
 
 class DeliveryCounters:
-    """Of one subscription, or of one consumer."""
+    """Deliveries to one consumer, or to all consumers of a subscription."""
 
     __slots__ = ("_of_topic", "acknowledged_entries", "delivered", "expired_entries", "redelivered_messages")
 
     def __init__(self, of_topic: Traffic | None = None) -> None:
-        """`of_topic` counts the same deliveries: a subscription's are the topic's, too."""
+        """`of_topic` counts the same deliveries for the topic."""
         self._of_topic = of_topic
-        # Whatever was sent to consumers, what they were sent before included.
+        # Messages sent to consumers, including redelivered ones.
         self.delivered = Traffic()
         self.redelivered_messages = 0
         self.acknowledged_entries = 0
         self.expired_entries = 0
 
     def deliver(self, messages: int, entries: int, size_bytes: int, redelivered_messages: int) -> None:
-        delivered = self.delivered  # as `count` does: with lone messages each call is felt
+        delivered = self.delivered  # like `count`, inlined: it is called for each message if they are not batched
         delivered.messages += messages
         delivered.entries += entries
         delivered.bytes += size_bytes
@@ -107,18 +106,21 @@ class DeliveryCounters:
 
 
 class Deliveries:
-    """Of one topic while it is loaded. What a durable subscription did is known until it is deleted, whether consumers
-    are connected or not; what the topic delivered in all is known from those that are gone, too."""
+    """Deliveries of one topic while it is loaded.
+
+    A durable subscription's counters are held until it is deleted, also while it has no consumers. The topic's total
+    includes deleted subscriptions.
+    """
 
     __slots__ = ("_by_name", "delivered")
 
     def __init__(self) -> None:
         self.delivered = Traffic()
-        # Of durable subscriptions that something was done with: no more than there are cursors.
+        # Of durable subscriptions that were used.
         self._by_name: dict[str, DeliveryCounters] = {}
 
     def of_durable(self, name: str) -> DeliveryCounters:
-        """To be counted with."""
+        """Return the counters of a durable subscription, to count with."""
         if name not in self._by_name:
             self._by_name[name] = DeliveryCounters(self.delivered)
         return self._by_name[name]
@@ -127,7 +129,7 @@ class Deliveries:
         return DeliveryCounters(self.delivered)
 
     def known_of(self, name: str) -> DeliveryCounters:
-        """To be looked at: zeros where nothing was done."""
+        """Return the counters of a durable subscription, to read: zeros if it was not used."""
         return self._by_name.get(name) or DeliveryCounters()
 
     def forget(self, name: str) -> None:
@@ -138,7 +140,7 @@ class Deliveries:
 
 
 class BrokerCounters:
-    """Since the process began."""
+    """Counters since the start of the process."""
 
     __slots__ = (
         "bundle_claims",
@@ -165,35 +167,34 @@ class BrokerCounters:
     )
 
     def __init__(self) -> None:
-        # What is durable, and what was sent to consumers, of all topics there ever were.
+        # Persisted messages, and messages sent to consumers, of all topics.
         self.received = Traffic()
         self.delivered = Traffic()
         self.refused_entries = 0
-        # From when an entry was taken until its receipt was in line to be sent: one observation for entries that share
-        # both, with how many they are.
+        # Time from accepting an entry until its receipt is queued. Entries that share both times are counted together.
         self.publish_seconds = Histogram(SECONDS)
         self.entry_bytes = Histogram(BYTES)
-        # Leases of topics' logs that were not renewed in time.
+        # Leases of topics that were not renewed in time.
         self.leases_lapsed = 0
-        # Leases on namespaces that this broker has removed, since they were not renewed in time.
+        # Leases of namespaces that this broker removed because they were not renewed in time.
         self.namespace_leases_lapsed = 0
-        # Of topics that were opened.
+        # Loads of topics.
         self.load_seconds = Histogram(SECONDS)
         self.loads_failed = 0
         self.unloads = 0
-        # Entries of topics that were found lost on all bookies.
+        # Entries that were found lost on all bookies.
         self.lost_entries = 0
-        # Of those, what another broker serves, and what nobody could be found for.
+        # Lookups; those answered with another broker, and those that found no owner.
         self.lookups = 0
         self.lookups_elsewhere = 0
         self.lookups_failed = 0
-        # Bundles that were taken, that were given up in peace, and whose loss was found out.
+        # Bundles that were claimed, taken over from a dead owner, unloaded gracefully, and lost.
         self.bundle_claims = 0
         self.bundle_take_overs = 0
         self.bundle_unloads = 0
         self.bundles_lost = 0
         self.bundle_splits = 0
-        # Of Pulsar's protocol; of those, for which there was no room.
+        # Connections of Pulsar's protocol that were accepted, and those refused because of a limit.
         self.connections_opened = 0
         self.connections_refused = 0
 

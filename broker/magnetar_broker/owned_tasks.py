@@ -1,4 +1,4 @@
-"""Tasks of an owner that comes and goes: it is told of what ends badly, and cancels what is left."""
+"""The tasks of an object: it is notified of errors, and cancels its tasks when it is closed."""
 
 from __future__ import annotations
 
@@ -14,24 +14,27 @@ T = TypeVar("T")
 
 
 class OwnedTasks:
-    """Takes next to no memory while there are none."""
+    """Takes almost no memory while there are no tasks."""
 
     __slots__ = ("_failed", "_reason", "_tasks")
 
     def __init__(self, failed: Callable[[BaseException], object]) -> None:
         self._failed = failed
-        # Why all was cancelled.
+        # Why the tasks were cancelled.
         self._reason: BrokerError | None = None
         # Oldest first.
         self._tasks: dict[asyncio.Task[Any], None] | None = None
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Whatever it raises goes to the owner."""
+        """Run the work in a task. Its error is passed to the owner."""
         return self._start(work, self._ended)
 
     async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
-        """Does it even if the caller is cancelled. What it raises is the caller's; and if it was cancelled, why."""
-        task = self._start(work, self._let_go)
+        """Run the work to its end even if the caller is cancelled.
+
+        Raises what the work raises; if the owner cancelled it, the owner's reason.
+        """
+        task = self._start(work, self._remove)
         await asyncio.wait([task])
         if task.cancelled():
             assert self._reason is not None, "only the owner cancels its tasks"
@@ -47,11 +50,11 @@ class OwnedTasks:
         return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        error = self._let_go(task)
+        error = self._remove(task)
         if error is not None:
             self._failed(error)
 
-    def _let_go(self, task: asyncio.Task[Any]) -> BaseException | None:
+    def _remove(self, task: asyncio.Task[Any]) -> BaseException | None:
         assert self._tasks is not None
         del self._tasks[task]
         if not self._tasks:

@@ -8,7 +8,7 @@
     /topics/…/<topic>/incarnation-<uuid>                  empty: the topic still has this incarnation
     /topics/…/<topic>/pages/<number>                      LedgerPage: older parts of that list
     /topics/…/<topic>/cursors/<subscription>              CursorNode
-    /leased-remains/<incarnation>-<number>                LeasedRemains: leased ledgers of deleted topics
+    /leased-remains/<incarnation>-<number>                LeasedRemains: leased ledgers of a deleted topic
     /namespace-leases/<tenant>%2F<namespace>              NamespaceLeases: leases that topics created later get
 
     /brokers/<broker id>                                  BrokerRegistration, ephemeral
@@ -26,14 +26,14 @@ from magnetar_wire.bundles import BundleRange
 from magnetar_wire.path_component import encode_path_component
 from magnetar_wire.topic_name import NamespaceName, TopicName
 
-__all__ = ["BROKERS", "NAMESPACES", "NAMESPACE_LEASES", "OWNERS", "PARTITIONED", "REMAINS", "TENANTS", "TOPICS"]
+__all__ = ["BROKERS", "LEASED_LEDGERS", "NAMESPACES", "NAMESPACE_LEASES", "OWNERS", "PARTITIONED", "TENANTS", "TOPICS"]
 
 TENANTS: Final = "/tenants"
 NAMESPACES: Final = "/namespaces"
 NAMESPACE_INCARNATIONS: Final = "/namespace-incarnations"
 PARTITIONED: Final = "/partitioned"
 TOPICS: Final = "/topics"
-REMAINS: Final = "/leased-remains"
+LEASED_LEDGERS: Final = "/leased-remains"
 NAMESPACE_LEASES: Final = "/namespace-leases"
 BROKERS: Final = "/brokers"
 OWNERS: Final = "/owners"
@@ -75,8 +75,8 @@ def cursor(name: TopicName, subscription: str) -> str:
     return f"{cursors(name)}/{encode_path_component(subscription)}"
 
 
-def remains(incarnation: str, number: int) -> str:
-    return f"{REMAINS}/{incarnation}-{number}"
+def leased_ledgers(incarnation: str, number: int) -> str:
+    return f"{LEASED_LEDGERS}/{incarnation}-{number}"
 
 
 def namespace_leases(name: NamespaceName) -> str:

@@ -20,7 +20,11 @@ SIGNAL_CHECK_S: Final = 0.5
 
 def acquire_lock(lock: threading.Lock, timeout_s: float | None = None) -> bool:
     """Acquire the lock. Return False if that was not possible within the time-out; None is no time-out."""
-    return _in_slices(lambda slice_s: lock.acquire(timeout=slice_s), timeout_s)
+    if timeout_s is not None:
+        return _in_slices(lambda slice_s: lock.acquire(timeout=slice_s), timeout_s)
+    while not lock.acquire(timeout=SIGNAL_CHECK_S):
+        pass
+    return True
 
 
 def join_thread(thread: threading.Thread, timeout_s: float | None = None) -> bool:
@@ -30,15 +34,17 @@ def join_thread(thread: threading.Thread, timeout_s: float | None = None) -> boo
         thread.join(slice_s)
         return not thread.is_alive()
 
-    return _in_slices(ended, timeout_s)
+    if timeout_s is not None:
+        return _in_slices(ended, timeout_s)
+    while not ended(SIGNAL_CHECK_S):
+        pass
+    return True
 
 
-def _in_slices(wait: Callable[[float], bool], timeout_s: float | None) -> bool:
-    left = timeout_s
-    while left is None or left > 0:
-        slice_s = SIGNAL_CHECK_S if left is None else min(left, SIGNAL_CHECK_S)
+def _in_slices(wait: Callable[[float], bool], timeout_s: float) -> bool:
+    while timeout_s > 0:
+        slice_s = min(timeout_s, SIGNAL_CHECK_S)
         if wait(slice_s):
             return True
-        if left is not None:
-            left -= slice_s
+        timeout_s -= slice_s
     return wait(0)

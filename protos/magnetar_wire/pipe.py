@@ -49,7 +49,12 @@ class Pipe:
         """Append a message, and wait before that until there is capacity. Raise the pipe's error if it has ended."""
         if self._putting is not None:
             raise RuntimeError("two tasks send to one stream: their order would be undefined")
-        while self._full and not self._ended:
+        messages, shared = self._messages, self._shared
+        while not self._ended and (
+            len(messages) >= self._max_messages
+            or self._bytes >= self._max_bytes
+            or (messages and shared.used_bytes >= shared.max_bytes)
+        ):
             self._putting = asyncio.get_running_loop().create_future()
             try:
                 await self._putting
@@ -57,27 +62,17 @@ class Pipe:
                 self._putting = None
         if self._ended:
             raise self._error or Disconnected("the stream has ended")
-        self._messages.append(message)
-        self._count(len(message))
-        _wake(self._getting)
-
-    @property
-    def _full(self) -> bool:
-        shared = self._shared
-        return (
-            len(self._messages) >= self._max_messages
-            or self._bytes >= self._max_bytes
-            or (shared.used_bytes >= shared.max_bytes and bool(self._messages))
-        )
-
-    def _count(self, size: int) -> None:
-        self._bytes += size
-        self._shared.used_bytes += size
+        messages.append(message)
+        self._bytes += len(message)
+        shared.used_bytes += len(message)
+        if self._getting is not None:
+            _wake(self._getting)
 
     def discard_messages(self) -> None:
         """Discard all messages."""
         self._messages.clear()
-        self._count(-self._bytes)
+        self._shared.used_bytes -= self._bytes
+        self._bytes = 0
 
     async def wait_emptied(self) -> None:
         """Wait until all messages have been received, or the pipe has ended."""
@@ -100,8 +95,10 @@ class Pipe:
                 self._getting = None
         if self._messages:
             message = self._messages.popleft()
-            self._count(-len(message))
-            _wake(self._putting)
+            self._bytes -= len(message)
+            self._shared.used_bytes -= len(message)
+            if self._putting is not None:
+                _wake(self._putting)
             return message
         if self._error is not None:
             raise self._error
@@ -119,8 +116,9 @@ class Pipe:
         """End the pipe. Only the first end counts."""
         if not self._ended:
             self._ended, self._error = True, error
-            _wake(self._getting)
-            _wake(self._putting)
+            for waiting in (self._getting, self._putting):
+                if waiting is not None:
+                    _wake(waiting)
 
 
 class PipedStream:
@@ -131,15 +129,14 @@ class PipedStream:
         self._incoming = incoming
         self._outgoing = outgoing
         self._finished = False
+        self.receive = incoming.get
 
     async def send(self, message: bytes) -> None:
-        check_message_size(message)
+        if len(message) > MAX_TRANSPORT_BYTES:
+            check_message_size(message)
         if self._finished:
             raise RuntimeError("a finished stream can't send")
         await self._outgoing.put(message)
-
-    async def receive(self) -> bytes | None:
-        return await self._incoming.get()
 
     def _fail_pipes(self, error: TransportError) -> None:
         self._incoming.fail(error)
@@ -152,6 +149,6 @@ def check_message_size(message: bytes) -> None:
         raise ValueError(f"the message has {len(message)} bytes, above the limit of {MAX_TRANSPORT_BYTES}")
 
 
-def _wake(waiting: asyncio.Future[None] | None) -> None:
-    if waiting is not None and not waiting.done():
+def _wake(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
         waiting.set_result(None)

@@ -1,7 +1,7 @@
-"""A process that changes an embedded store until it is killed, and says what was acknowledged.
+"""A process that changes an embedded store until it is killed, and prints what was acknowledged.
 
-Each transaction puts a pair of nodes, /left/n and /right/n; when it is answered, n goes out on a line. Some values are
-large, so that a kill can meet a write half done. Run with the folder, and the first number.
+Each transaction puts a pair of nodes, /left/n and /right/n; when it is answered, n is printed. Some values are large,
+so that a kill can interrupt a write. Run it with the folder and the first number.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def change_until_killed(folder: str, first: int) -> None:
 
 
 async def change_on_a_failing_disk(folder: str, flag: str, kind: str) -> None:
-    """Says what becomes of changes before, while and after the disk fails (the shim looks for the flag file)."""
+    """Print the results of changes before, during and after a disk failure (the shim looks for the flag file)."""
     store = await open_embedded(folder, SystemClock())
     await store.put("/before", b"", ABSENT)
     with open(flag, "w", encoding="ascii") as file:  # noqa: ASYNC230 - a child with nothing else to do

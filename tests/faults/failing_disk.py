@@ -13,7 +13,7 @@ import pytest
 
 __all__ = ["FAILURES", "fail_disk", "preloaded"]
 
-# What the shim is told, and what it makes of the logs' files.
+# The shim's environment, and its names for the logs' files.
 FAILURES = {"failed_sync": "sync", "full_disk": "full", "slow_sync": "slow"}
 # And of the index's files.
 _MORE = {"unreadable_index": "rot"}

@@ -1,7 +1,7 @@
 """A disk that loses what a sync failed to write, as Linux does: the pages are clean from then on, and read as written.
 
-What is written to files goes on to be read. What would be there after a loss of power is kept apart: it has what was
-synced, and a sync writes what was written since the last one, whether that failed or not.
+Written data stays readable. The durable state is held apart: it has the synced data, and a sync adds what was written
+since the last sync, whether that one failed or not.
 """
 
 from __future__ import annotations

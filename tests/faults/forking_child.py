@@ -43,7 +43,7 @@ def main(folder: str) -> None:
     database, store = runner.run(open_with_a_node(folder))
     # Python warns of what is tried here.
     warnings.simplefilter("ignore", DeprecationWarning)
-    forked, said = os.pipe()
+    forked, write_end = os.pipe()
     if os.fork() == 0:
         outcomes = asyncio.run(use(database, store))
         asyncio.run(store.close())
@@ -52,7 +52,7 @@ def main(folder: str) -> None:
         del database, store
         gc.collect()
         os.write(1, f"{outcomes} {state}\n".encode())
-        os.write(said, b".")
+        os.write(write_end, b".")
         sys.stdin.read()
         return
     os.read(forked, 1)

@@ -1,4 +1,4 @@
-"""A gRPC server in a process of its own: `python -m tests.faults.grpc_child OPTION=VALUE …`. It says where."""
+"""A gRPC server in a process of its own: `python -m tests.faults.grpc_child OPTION=VALUE …`. It prints its address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def main() -> None:
     listener = await transport.listen("127.0.0.1:0", Echo())
     sys.stdout.write(f"{listener.address}\n")
     sys.stdout.flush()
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)  # until whoever started it closes this
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)  # until the parent closes it
     await listener.close()
 
 

@@ -24,7 +24,7 @@ class GrpcChild:
 
 @contextlib.contextmanager
 def grpc_child(**options: int) -> Iterator[GrpcChild]:
-    """Fails where the child said anything on standard error: gRPC keeps quiet, whatever it meets."""
+    """Stop the child, and check that it wrote nothing to standard error: gRPC logs nothing of its own."""
     flags = [f"{name}={value}" for name, value in options.items()]
     command = [sys.executable, "-m", "tests.faults.grpc_child", *flags]
     with ChildProcess(
@@ -33,7 +33,7 @@ def grpc_child(**options: int) -> Iterator[GrpcChild]:
         try:
             assert process.stdout is not None
             yield GrpcChild(process.stdout.readline().strip(), process)
-            _, said = process.communicate("", timeout=60)
+            _, errors = process.communicate("", timeout=60)
         finally:
             process.kill()
-    assert (said, process.returncode) == ("", 0), said
+    assert (errors, process.returncode) == ("", 0), errors

@@ -1,7 +1,7 @@
-"""A command that brings up a cluster is killed -9 at a random moment, and another goes on from what it left.
+"""Kill a command that starts a cluster with -9 at a random moment, and run another one on what is left.
 
-Whatever the moment: the second command brings all up, each process is there once, and the end leaves none behind. What
-could go wrong is a process that was started and is not known to anybody: it would hold the data folder and the port.
+The second command must start everything, each process once, and stopping must leave none behind. What could go wrong is
+a process that was started and that nothing knows of: it would hold the data folder and the port.
 
     python -m tests.faults.killed_launcher --rounds 3000
 """

@@ -1,16 +1,15 @@
-"""What must be true of chains of ledgers, whatever happened while they were written. No I/O, and none of the rules of
-the code under test.
+"""Check chains of ledgers against their writers' logs, without I/O, and without rules of the code under test.
 
-A chain is written by one life after another; a life's ledgers follow each other in the chain, and its payloads are
-numbered from 0. In the end, when every ledger is closed:
+A chain is written by one run of a writer after another; a run's ledgers follow each other in the chain, and its
+payloads are numbered from 0. In the end, when every ledger is closed:
 
-- **acknowledged**: every entry of which a writer was told that it completed is in its ledger, and the ledger in its
+- **acknowledged**: every entry that was acknowledged to its writer is in its ledger, and the ledger in its
   chain; it was read with the right bytes in the end or, if the chain's owner had deleted the ledger, before that;
 - **own close**: a ledger that its writer closed ends at its last acknowledged entry: what failed is not in it;
 - **unacknowledged**: a ledger that somebody else closed may hold what its writer appended beyond that. Nothing else;
-- **bytes**: entry n is the payload that its writer appended as entry n, whole, wherever it is read;
-- **once, in order**: a life's payloads stand in the chain as 0, 1, 2 … without gap or repetition. (What failed is sent
-  again only when the writer's own close has returned, and a life whose close was lost ends.);
+- **bytes**: entry n is the payload that its writer appended as entry n, whole, in every replica;
+- **once, in order**: a run's payloads are in the chain as 0, 1, 2 … without gap or repetition. (What failed is sent
+  again only when the writer's own close has returned, and a run whose close was lost ends.);
 - **what was seen stays**: a tail saw, ledger by ledger, entries 0, 1, 2 … that are still there, and those bytes;
 - **replicas**: each bookie that the metadata name for an entry has it, read from that bookie alone;
 - **length**: the metadata's length is that of its entries.
@@ -23,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.faults.ledger_history import Life, ReadBack, Tail, Written, payload
+from tests.faults.ledger_history import ReadBack, Tail, WriterRun, Written, payload
 
 __all__ = ["READER", "Closed", "LedgerChecker"]
 
@@ -52,7 +51,7 @@ class Closed:
             if first > entry_id:
                 break
             bookies = named
-        return [bookies[(entry_id + place) % self.ensemble_size] for place in range(self.write_quorum)]
+        return [bookies[(entry_id + offset) % self.ensemble_size] for offset in range(self.write_quorum)]
 
     def next_on(self, source: str, entry_id: int) -> int:
         """The first entry from this one on that the source is to hold; above the last one: none."""
@@ -65,28 +64,28 @@ class Closed:
 
 
 class LedgerChecker:
-    """Is told the logs first, then the chains, then every closed ledger's metadata and entries; `finish` ends it."""
+    """Get the logs first, then the chains, then each closed ledger's metadata and entries; `finish` ends the check."""
 
-    def __init__(self, lives: Sequence[Life], tails: Sequence[Tail]) -> None:
+    def __init__(self, runs: Sequence[WriterRun], tails: Sequence[Tail]) -> None:
         self.violations: list[str] = []
         self.entries_read = 0
         self._tails = tails
-        self._lives = list(lives)
+        self._runs = list(runs)
         self._chains: dict[str, list[int]] = {}
         self._closed: dict[int, Closed] = {}
         # By ledger: who wrote it.
-        self._made: dict[int, tuple[Life, Written]] = {}
-        self._deleting = {ledger_id for life in lives for ledger_id in life.deleting}
+        self._made: dict[int, tuple[WriterRun, Written]] = {}
+        self._deleting = {ledger_id for run in runs for ledger_id in run.deleting}
         # By ledger: the entries that the ordinary reader gave with the right bytes, in the end or earlier.
         self._verified: dict[int, set[int]] = {}
         # Where ledgers ended that were read back whole.
         self._ended: dict[int, int] = {}
-        for life in lives:
-            for written in life.ledgers:
+        for run in runs:
+            for written in run.ledgers:
                 if written.ledger_id in self._made:
                     self._wrong("logs", f"ledger {written.ledger_id} was made twice")
-                self._made[written.ledger_id] = life, written
-                self._check_log(life, written)
+                self._made[written.ledger_id] = run, written
+                self._check_log(run, written)
         for tail in tails:
             for reading in tail.read_back:
                 self._check_read_back(tail, reading)
@@ -119,25 +118,25 @@ class LedgerChecker:
             if ledger_id not in self._made:
                 self._wrong("chain", f"{name} lists ledger {ledger_id}, which nobody made")
                 continue
-            life, _ = self._made[ledger_id]
-            if life.chain != name:
-                self._wrong("chain", f"{name} lists ledger {ledger_id}, which {life.name} made for {life.chain}")
-            if order[-1:] != [life.name]:
-                if life.name in order:
-                    self._wrong("order", f"{name} lists ledger {ledger_id} of {life.name} behind those of {order[-1]}")
-                order.append(life.name)
+            run, _ = self._made[ledger_id]
+            if run.chain != name:
+                self._wrong("chain", f"{name} lists ledger {ledger_id}, which {run.name} made for {run.chain}")
+            if order[-1:] != [run.name]:
+                if run.name in order:
+                    self._wrong("order", f"{name} lists ledger {ledger_id} of {run.name} behind those of {order[-1]}")
+                order.append(run.name)
 
     def closed(self, ledger_id: int, closed: Closed) -> None:
         """The metadata of a ledger of a chain. Its entries follow."""
         self._closed[ledger_id] = closed
         if ledger_id not in self._made:
             return
-        life, written = self._made[ledger_id]
+        run, written = self._made[ledger_id]
         last = closed.last_entry_id
         if last >= len(written.appended):
             self._wrong("foreign", f"ledger {ledger_id} ends at {last}, and {len(written.appended)} were appended")
         if written.acked and last < written.acked[-1]:
-            what = f"ledger {ledger_id} of {life.name} ends at {last}, and {written.acked[-1]} was acknowledged"
+            what = f"ledger {ledger_id} of {run.name} ends at {last}, and {written.acked[-1]} was acknowledged"
             self._wrong("acknowledged", what)
         if written.closed_at is not None and last != written.closed_at:
             self._wrong("own close", f"ledger {ledger_id} ends at {last}, and was closed at {written.closed_at}")
@@ -156,9 +155,9 @@ class LedgerChecker:
         closed.next_of[source] = entry_id + 1
         if ledger_id not in self._made:
             return
-        life, written = self._made[ledger_id]
+        run, written = self._made[ledger_id]
         if entry_id < len(written.appended):
-            expected = payload(life.name, *written.appended[entry_id])
+            expected = payload(run.name, *written.appended[entry_id])
             if entry != expected:
                 self._wrong(
                     "bytes",
@@ -170,25 +169,25 @@ class LedgerChecker:
 
     def finish(self) -> list[str]:
         """All that is wrong."""
-        for ledger_id, (life, written) in self._made.items():
-            listed = ledger_id in self._chains.get(life.chain, ())
+        for ledger_id, (run, written) in self._made.items():
+            listed = ledger_id in self._chains.get(run.chain, ())
             if written.acked and not listed and ledger_id not in self._deleting:
                 self._wrong(
                     "acknowledged",
-                    f"{len(written.acked)} entries of ledger {ledger_id} were acknowledged, and {life.chain} lists "
-                    f"{self._chains.get(life.chain)}",
+                    f"{len(written.acked)} entries of ledger {ledger_id} were acknowledged, and {run.chain} lists "
+                    f"{self._chains.get(run.chain)}",
                 )
             if never := set(written.acked) - self._verified.get(ledger_id, set()):
                 self._wrong(
                     "acknowledged",
-                    f"{len(never)} of {len(written.acked)} acknowledged entries of ledger {ledger_id} of {life.name} "
+                    f"{len(never)} of {len(written.acked)} acknowledged entries of ledger {ledger_id} of {run.name} "
                     f"were never read back, {min(never)} the first{' before it was deleted' if not listed else ''}",
                 )
         for name, ledgers in self._chains.items():
             for ledger_id in ledgers:
                 self._check_complete(name, ledger_id)
-        for life in self._lives:
-            self._check_numbers(life)
+        for run in self._runs:
+            self._check_numbers(run)
         for tail in self._tails:
             self._check_tail(tail)
         return self.violations
@@ -204,10 +203,10 @@ class LedgerChecker:
                 kind = "acknowledged" if source == READER else "replica"
                 self._wrong(kind, f"{source} does not give entry {due} of ledger {ledger_id} of {chain}")
 
-    def _check_numbers(self, life: Life) -> None:
-        """Once and in order: what the ledgers hold of this life's payloads are 0, 1, 2 …"""
+    def _check_numbers(self, run: WriterRun) -> None:
+        """Once and in order: the ledgers hold this run's payloads 0, 1, 2 …"""
         due = 0
-        for written in life.ledgers:
+        for written in run.ledgers:
             closed = self._closed.get(written.ledger_id)
             last = self._ended.get(written.ledger_id, written.closed_at) if closed is None else closed.last_entry_id
             if last is None:  # never recorded
@@ -216,7 +215,7 @@ class LedgerChecker:
                 if number != due:
                     self._wrong(
                         "once, in order",
-                        f"entry {entry_id} of ledger {written.ledger_id} is number {number} of {life.name}, where "
+                        f"entry {entry_id} of ledger {written.ledger_id} is number {number} of {run.name}, where "
                         f"{due} is due",
                     )
                     due = number
@@ -227,7 +226,7 @@ class LedgerChecker:
         if ledger_id not in self._made:
             self._wrong("read back", f"{tail.name} read ledger {ledger_id}, which nobody made")
             return
-        life, written = self._made[ledger_id]
+        run, written = self._made[ledger_id]
         for due, (entry_id, size, crc) in enumerate(reading.read):
             where = f"{tail.name} read entry {entry_id} of ledger {ledger_id}"
             if entry_id != due or entry_id > last:
@@ -235,7 +234,7 @@ class LedgerChecker:
             if entry_id >= len(written.appended):
                 self._wrong("read back", f"{where}, which was never appended")
                 continue
-            expected = payload(life.name, *written.appended[entry_id])
+            expected = payload(run.name, *written.appended[entry_id])
             if (size, crc) != (len(expected), zlib.crc32(expected)):
                 self._wrong("read back", f"{where} with other bytes than were appended")
             else:
@@ -263,11 +262,11 @@ class LedgerChecker:
             if ledger_id not in self._made:
                 self._wrong("seen", f"{where}, which nobody made")
                 continue
-            life, written = self._made[ledger_id]
+            run, written = self._made[ledger_id]
             if entry_id >= len(written.appended):
                 self._wrong("seen", f"{where}, which was never appended")
                 continue
-            expected = payload(life.name, *written.appended[entry_id])
+            expected = payload(run.name, *written.appended[entry_id])
             if (size, crc) != (len(expected), zlib.crc32(expected)):
                 self._wrong("seen", f"{where} with other bytes than were appended")
             closed = self._closed.get(ledger_id)
@@ -276,8 +275,8 @@ class LedgerChecker:
             if closed is None and ledger_id not in self._deleting:
                 self._wrong("seen", f"{where}, and no chain lists it")
 
-    def _check_log(self, life: Life, written: Written) -> None:
-        where = f"ledger {written.ledger_id} of {life.name}"
+    def _check_log(self, run: WriterRun, written: Written) -> None:
+        where = f"ledger {written.ledger_id} of {run.name}"
         if written.out_of_line:
             self._wrong("logs", f"{where}: entries {written.out_of_line} do not follow those before them")
         if written.acked != list(range(len(written.acked))):

@@ -1,9 +1,8 @@
-"""What writers and tailing readers say they did, in logs that outlive them; and the bytes of their entries.
+"""The logs of writers and tailing readers, and the bytes of their entries.
 
-Each life of a writer and each tail has a file of its own, to which lines are only ever added, one system call each:
-what was said before a kill -9 is there after it. A line is written before anything that follows from it: an append's
-before its record has left the process, an acknowledgement's before anybody else hears of it. A last line without its
-end was never said.
+Each run of a writer and each tail appends lines to a file of its own, one system call each: so a line survives a kill
+-9 of the process. A line is written before anything that follows from it: an append's before its record has left the
+process, an acknowledgement's before anybody else hears of it. A last line without its end does not count.
 
     life CHAIN NAME             the first line of a writer's
     made LEDGER                 it made a ledger, and is about to record it in its chain
@@ -11,17 +10,17 @@ end was never said.
     acked LEDGER ENTRY
     failed LEDGER ENTRY WHY
     closed LEDGER LAST          by its own close, which returned
-    lost LEDGER                 its close was lost: the fate of what failed is unknown, and the chain is given up
-    deleting LEDGER             the chain says so from now on
+    lost LEDGER                 its close was lost: the result of what failed is unknown, and the run ends
+    deleting LEDGER             the chain's list has it as deleted
     waits WHY                   no ledger can be made
     tail CHAIN NAME             the first line of a tail's
     saw LEDGER ENTRY BYTES CRC
-    reads LEDGER LAST           it reads a closed ledger back, from the beginning, as anybody would
+    reads LEDGER LAST           it reads a closed ledger back, from the beginning, like any reader
     read LEDGER ENTRY BYTES CRC
     whole LEDGER LAST           it has read all of it: now its owner may delete it
     note WORDS                  for people
 
-A payload is made from its life's name, its number and its size, so whoever reads an entry can say which it must be.
+A payload is made from its run's name, its number and its size, so a reader knows which payload an entry must be.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Life", "Log", "ReadBack", "Tail", "WholeReads", "Written", "payload", "read_logs"]
+__all__ = ["Log", "ReadBack", "Tail", "WholeReads", "WriterRun", "Written", "payload", "read_logs"]
 
 _LARGEST_BYTES: Final = 1_048_576
 _STARTS: Final = 1_048_583
 _NOISE: Final = random.Random("payloads").randbytes(_STARTS + _LARGEST_BYTES)
 
 
-def payload(life: str, number: int, size: int) -> bytes:
+def payload(run: str, number: int, size: int) -> bytes:
     """Who wrote it, which one it is, a checksum, and noise of its own; the first `size` bytes of that."""
     assert size <= _LARGEST_BYTES
-    head = f"{life} {number} {size} ".encode()
+    head = f"{run} {number} {size} ".encode()
     at = zlib.crc32(head) % _STARTS
     noise = _NOISE[at : at + max(0, size - len(head) - 4)]
     return b"".join((head, zlib.crc32(noise, zlib.crc32(head)).to_bytes(4, "big"), noise))[:size]
@@ -66,12 +65,12 @@ class Log:
 
 @dataclass(slots=True)
 class Written:
-    """One ledger, as its writer tells of it."""
+    """One ledger, from its writer's log."""
 
     ledger_id: int
     # By entry id: the payload's number and size.
     appended: list[tuple[int, int]] = field(default_factory=list)
-    # In the order in which it was told.
+    # In the order of the acknowledgements.
     acked: list[int] = field(default_factory=list)
     failed: list[int] = field(default_factory=list)
     # What became an acknowledgement after a failure.
@@ -84,7 +83,7 @@ class Written:
 
 
 @dataclass(slots=True)
-class Life:
+class WriterRun:
     """One take-over of a chain."""
 
     chain: str
@@ -144,34 +143,34 @@ class WholeReads:
         return list(self._whole)
 
 
-def read_logs(folder: Path) -> tuple[list[Life], list[Tail]]:
+def read_logs(folder: Path) -> tuple[list[WriterRun], list[Tail]]:
     """All of the folder's logs."""
-    lives: list[Life] = []
+    runs: list[WriterRun] = []
     tails: list[Tail] = []
     for path in sorted(folder.glob("*.log")):
         lines = path.read_bytes().decode(errors="replace").split("\n")[:-1]
         if lines:
-            read_lines(lines, lives, tails)
-    return lives, tails
+            read_lines(lines, runs, tails)
+    return runs, tails
 
 
-def read_lines(lines: Iterable[str], lives: list[Life], tails: list[Tail]) -> None:
+def read_lines(lines: Iterable[str], runs: list[WriterRun], tails: list[Tail]) -> None:
     """One log's lines, behind its first."""
-    life: Life | None = None
+    run: WriterRun | None = None
     tail: Tail | None = None
     for line in lines:
         what, *words = line.split(" ")
         if what == "life":
-            life = Life(words[0], words[1])
-            lives.append(life)
+            run = WriterRun(words[0], words[1])
+            runs.append(run)
         elif what == "tail":
             tail = Tail(words[0], words[1])
             tails.append(tail)
         elif what != "note" and tail is not None:
             _read_tails_line(tail, what, [int(word) for word in words])
         elif what != "note":
-            assert life is not None, line
-            _read_writers_line(life, what, words)
+            assert run is not None, line
+            _read_writers_line(run, what, words)
 
 
 def _read_tails_line(tail: Tail, what: str, numbers: list[int]) -> None:
@@ -183,27 +182,27 @@ def _read_tails_line(tail: Tail, what: str, numbers: list[int]) -> None:
     elif what in ("read", "whole"):
         # It reads one after the other.
         reading = tail.read_back[-1]
-        assert reading.ledger_id == numbers[0], f"{tail.name} says {what} of ledger {numbers[0]} while at {reading}"
+        assert reading.ledger_id == numbers[0], f"{tail.name} logs {what} of ledger {numbers[0]} while at {reading}"
         if what == "whole":
             reading.whole = True
         else:
             reading.read.append((numbers[1], numbers[2], numbers[3]))
     else:
-        raise ValueError(f"a tail's log says {what!r}, which means nothing")
+        raise ValueError(f"a tail's log has the unknown line {what!r}")
 
 
-def _read_writers_line(life: Life, what: str, words: list[str]) -> None:
+def _read_writers_line(run: WriterRun, what: str, words: list[str]) -> None:
     if what == "waits":
-        life.waits.append(" ".join(words))
+        run.waits.append(" ".join(words))
         return
     ledger_id = int(words[0])
     if what == "made":
-        life.ledgers.append(Written(ledger_id))
+        run.ledgers.append(Written(ledger_id))
         return
     if what == "deleting":
-        life.deleting.append(ledger_id)
+        run.deleting.append(ledger_id)
         return
-    written = life.of(ledger_id)
+    written = run.of(ledger_id)
     if what == "append":
         entry_id, number, size = map(int, words[1:])
         if entry_id != len(written.appended):
@@ -220,4 +219,4 @@ def _read_writers_line(life: Life, what: str, words: list[str]) -> None:
     elif what == "lost":
         written.close_lost = True
     else:
-        raise ValueError(f"a log says {what!r}, which means nothing")
+        raise ValueError(f"a log has the unknown line {what!r}")

@@ -1,8 +1,7 @@
-"""Reads chains as they are in the end: by the ordinary reader, and from every replica alone; and says what is not at
-rest yet.
+"""Read chains in their final state, by the ordinary reader and from every replica alone, and report what is unsettled.
 
-What is read goes to a `LedgerChecker`, entry by entry. The metadata are taken from their message and the replicas from
-a bookie's bare answers, by none of the rules by which the production code reads.
+Each entry goes to a `LedgerChecker`. The metadata are decoded from their message and the replicas from a bookie's bare
+answers, by none of the rules of the production code's reader.
 """
 
 from __future__ import annotations
@@ -133,7 +132,7 @@ def _closed(metadata: ledger_pb2.LedgerMetadata) -> Closed:
 
 
 async def inspect_chains(client: LedgerClient, checker: LedgerChecker, chains: Sequence[str]) -> int:
-    """Tells the checker all that is there. Returns how many ledgers that are."""
+    """Pass everything to the checker, and return the number of ledgers."""
     ledgers = 0
     for chain in chains:
         listed = (await read_chain(client.ledgers.store, chain)).ledgers
@@ -175,7 +174,7 @@ async def _read_alone(
             answer = await client.bookies.call(bookie, "read", request, ledger_pb2.ReadAnswer, timeout_s=_PATIENCE_S)
         except TransportError as error:
             raise NotReadable(f"{bookie} does not give entries {at} … {last} of ledger {ledger_id}: {error}") from None
-        where = f"{bookie} was asked for entries {at} … {last} of ledger {ledger_id}"
+        where = f"{bookie} was sent a read of entries {at} … {last} of ledger {ledger_id}"
         if answer.status != ledger_pb2.OK or answer.absent or answer.unknown or answer.damaged:
             raise NotReadable(
                 f"{where}: status {answer.status}, absent {list(answer.absent)[:9]}, unknown "

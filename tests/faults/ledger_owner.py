@@ -1,11 +1,10 @@
-"""The owner of a chain of ledgers, as a topic's owner is to be one: it appends for ever, and says what it does.
+"""The owner of a chain of ledgers, like the owner of a topic: it appends for ever and logs what it does.
 
-A chain is a node with the list of its ledgers. One **life** of an owner takes the chain over: it finishes the
-deletions that were begun, recovers the last ledger, makes a new one and records it behind the others, in the
-transaction that takes the ledger's intent away. Then it appends. When a ledger is long enough, wants to roll or has
-failed, it is closed, and another follows. What failed is sent again after the writer's own close has returned, and only
-then: if the close is lost, nobody knows what became of it, so the life ends. So it does when the list is not as the
-life left it: then the chain is somebody else's.
+A chain is a node with the list of its ledgers. One **run** of an owner takes the chain over: it finishes the deletions
+that were begun, recovers the last ledger, creates a new one and records it behind the others, in the transaction that
+deletes the ledger's intent. Then it appends. A ledger that is long enough, is rolled or has failed is closed, and
+another follows. Failed entries are resent only after the writer's own close has returned: if the close is lost, its
+result is unknown, so the run ends. It also ends when the list is not as it left it: then another owner has the chain.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from magnetar_wire.randomness import Randomness
 from tests.faults.ledger_history import Log, payload
 from tests.sim.invariants.history import Chain
 
-__all__ = ["CHAINS", "ChainOwner", "ChainPlan", "GivenUp", "read_chain"]
+__all__ = ["CHAINS", "ChainOwner", "ChainPlan", "ChainTakenOver", "read_chain"]
 
 CHAINS: Final = "/chains/"
 _PAUSE_S: Final = 0.2
 
 
-class GivenUp(Exception):
+class ChainTakenOver(Exception):
     """The chain is somebody else's, or will be."""
 
 
@@ -47,9 +46,9 @@ class ChainPlan:
     """How a chain is written."""
 
     striping: Striping
-    # So many entries a ledger has at most.
+    # Maximum number of entries of a ledger.
     roll_entries: int = 400
-    # So many ledgers a chain has before its oldest is deleted, once it was read back; 0: nothing is.
+    # Maximum number of ledgers of a chain before its oldest is deleted, once it was read back; 0: none is deleted.
     keep_ledgers: int = 0
     # Between two bursts, at most.
     rest_s: float = 0.05
@@ -58,13 +57,13 @@ class ChainPlan:
 
 
 class ChainOwner:
-    """One life."""
+    """One run of an owner."""
 
     def __init__(
         self,
         client: LedgerClient,
         chain: str,
-        life: str,
+        run_name: str,
         plan: ChainPlan,
         log: Log,
         clock: Clock,
@@ -74,12 +73,12 @@ class ChainOwner:
         self._client = client
         self._store: MetadataStore = client.ledgers.store
         self._chain = chain
-        self._life = life
+        self._run_name = run_name
         self._plan = plan
         self._log = log
         self._clock = clock
         self._chance = chance
-        # The ledgers that somebody else has read whole. No others are deleted: nobody could tell what was in them.
+        # The ledgers that a tail has read whole. No others are deleted, since their content could not be checked.
         self._read_back = read_back
         self._list = Chain()
         # The number of the next new payload.
@@ -89,13 +88,13 @@ class ChainOwner:
         self._failed: list[tuple[int, int]] = []
         # Finishes what it is at, and returns.
         self.stopping = False
-        # For whoever asks what it does.
+        # For tests and logs.
         self.writer: LedgerWriter | None = None
         self.waits_for = ""
 
     async def own(self) -> None:
-        """Until `stopping`; raises `GivenUp`, and whatever ledgers and the metadata store raise."""
-        self._log.say("life", self._chain, self._life)
+        """Append until `stopping`. Raises `ChainTakenOver`, and the errors of ledgers and the metadata store."""
+        self._log.say("life", self._chain, self._run_name)
         await self._take_over()
         while not self.stopping:
             self.writer = writer = await self._next_ledger()
@@ -119,13 +118,15 @@ class ChainOwner:
     def _update(
         self, made: int | None = None, deleting: list[int] | None = None, deleted: list[int] | None = None
     ) -> compare_and_set.Update:
-        """Only on top of what this life knows."""
+        """Change the list only if it is as this run left it."""
         known = self._list
 
         def update(before: bytes | None) -> bytes:
             current = Chain.of(before) if before is not None else Chain()
             if current.ledgers[-1:] != known.ledgers[-1:]:
-                raise GivenUp(f"{self._chain} has other ledgers by now: {current.ledgers}, and not {known.ledgers}")
+                raise ChainTakenOver(
+                    f"{self._chain} has other ledgers by now: {current.ledgers}, and not {known.ledgers}"
+                )
             going = [*current.deleting, *(deleting or ())]
             return Chain(
                 [one for one in current.ledgers if one not in going] + ([] if made is None else [made]),
@@ -166,7 +167,7 @@ class ChainOwner:
     async def _next_ledger(self) -> LedgerWriter:
         while True:
             try:
-                made, writer = await self._client.create(self._plan.striping, f"{self._chain} of {self._life}")
+                made, writer = await self._client.create(self._plan.striping, f"{self._chain} of {self._run_name}")
             except NotEnoughBookies as error:
                 self.waits_for = str(error)
                 self._log.say("waits", error)
@@ -239,7 +240,7 @@ class ChainOwner:
                 self._log.say("acked", ledger_id, result)
 
         # Nothing leaves the process within this turn of the loop: the log is earlier.
-        entry_id = writer.append(payload(self._life, number, size), done)
+        entry_id = writer.append(payload(self._run_name, number, size), done)
         self._log.say("append", ledger_id, entry_id, number, size)
 
     async def _close(self, writer: LedgerWriter) -> None:

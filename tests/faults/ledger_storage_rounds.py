@@ -2,10 +2,10 @@
 
     python -m tests.faults.ledger_storage_rounds --rounds 3000 [--kind tear …] [--seed 1]
 
-A round: a process writes groups (`ledger_storage_workload.py`) and tells each that is acknowledged; it is killed -9 at
+A round: a process writes groups (`ledger_storage_workload.py`) and prints each that is acknowledged; it is killed -9 at
 some moment, while it opens, writes, flushes, frees or reads; then something may happen to the folder, or the power goes
 and takes what was not synced (`power_loss.py`); then another process opens it and looks. Either all that was
-acknowledged is there, or the storage says that it lost something; and whatever it says, what is there is what the
+acknowledged is there, or the storage reports a loss; in either case its state is what the
 groups up to some point left, and no record is wrong without being seen to be. Rounds go on with the same folder, until
 something is lost. Processes are forked before any storage is open, as starting a new one takes longer than a round.
 """
@@ -40,7 +40,7 @@ from tests.faults.failing_disk import FAILURES, fail_disk, preloaded
 from tests.faults.ledger_storage_workload import OPTIONS, Workload, reached, wrong
 from tests.faults.power_loss import begin_shadow, lose_power, watch_folder
 
-_LONGEST_LIFE_S = 0.25
+_LONGEST_RUN_S = 0.25
 _DEADLINE_S = 60.0
 POWER = "power"
 # A sync fails, the process ends, the next one writes on, and then the power goes.
@@ -173,7 +173,7 @@ class Rounds:
         self._base = self._root / str(self._folders)
         self._base.mkdir()
         self.folder = self._base / "storage"
-        self.kept = self._base / "kept"
+        self.saved = self._base / "before"
         self._shadow = self._base / "shadow"
         self._workload_seed = self._random.getrandbits(32)
         self._acknowledged = 0
@@ -199,9 +199,9 @@ class Rounds:
         if found.get("wrong") or "failed" in found:
             raise RoundFailed(f"{where}, {self._acknowledged} acknowledged: {found}")
         if not found["intact"]:
-            self.counts[f"{kind}: said so"] += 1
+            self.counts[f"{kind}: reported"] += 1
             if not may_lose:
-                raise RoundFailed(f"{where}: this loses nothing, and it says it did: {found}")
+                raise RoundFailed(f"{where}: this loses nothing, and it reports a loss: {found}")
         elif found["reached"] < self._acknowledged:
             raise RoundFailed(f"{where}: {self._acknowledged} was acknowledged, and is not there: {found}")
         self._acknowledged = found["reached"]
@@ -211,9 +211,9 @@ class Rounds:
 
     def _keep_folder(self) -> None:
         """As it is before it is opened and looked at, for who wants to know why it was found wrong."""
-        shutil.rmtree(self.kept, ignore_errors=True)
+        shutil.rmtree(self.saved, ignore_errors=True)
         if self.folder.exists():
-            shutil.copytree(self.folder, self.kept)
+            shutil.copytree(self.folder, self.saved)
 
     def _keep_mark(self) -> None:
         mark = self.folder / "durable-mark"
@@ -227,9 +227,9 @@ class Rounds:
         watched = self._shadow if kind in LOSE_POWER else None
         child = _forked(lambda: _write(self.folder, self._workload_seed, writable, watched), readable)
         os.close(writable)
-        ends = time.monotonic() + self._random.random() ** 2 * _LONGEST_LIFE_S
-        fails_at = time.monotonic() + self._random.random() * _LONGEST_LIFE_S if fails else None
-        said = b""
+        ends = time.monotonic() + self._random.random() ** 2 * _LONGEST_RUN_S
+        fails_at = time.monotonic() + self._random.random() * _LONGEST_RUN_S if fails else None
+        output = b""
         try:
             if fails_at is not None:
                 ends = fails_at + 0.5
@@ -241,38 +241,38 @@ class Rounds:
                     part = os.read(readable, 1 << 16)
                     if not part:  # it ended by itself: its disk failed
                         break
-                    said += part
+                    output += part
         finally:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-        # What it said before it died counts as well.
+        # Output from before its death counts as well.
         while part := os.read(readable, 1 << 16):
-            said += part
+            output += part
         os.close(readable)
         self._flag.unlink(missing_ok=True)
-        told = said.split(b"\n")[:-1]
-        if any(b"!" in one for one in told):
-            raise RoundFailed(f"{self.folder}, seed {self.seed}, {kind}: the writer said {told[-1]!r}")
-        if told:
-            self._acknowledged = max(self._acknowledged, int(told[-1]))
+        lines = output.split(b"\n")[:-1]
+        if any(b"!" in one for one in lines):
+            raise RoundFailed(f"{self.folder}, seed {self.seed}, {kind}: the writer wrote {lines[-1]!r}")
+        if lines:
+            self._acknowledged = max(self._acknowledged, int(lines[-1]))
 
     def _look(self, may_be_damaged: bool) -> dict[str, Any]:
         readable, writable = os.pipe()
         child = _forked(lambda: _check(self.folder, self._workload_seed, may_be_damaged, writable), readable)
         os.close(writable)
-        said = b""
+        output = b""
         ends = time.monotonic() + _DEADLINE_S
         while select.select([readable], [], [], max(0.0, ends - time.monotonic()))[0]:
             part = os.read(readable, 1 << 16)
             if not part:
                 break
-            said += part
+            output += part
         else:
             os.kill(child, signal.SIGKILL)
-            said = b'{"failed": "it hangs"}'
+            output = b'{"failed": "it hangs"}'
         os.waitpid(child, 0)
         os.close(readable)
-        return dict(json.loads(said or b'{"failed": "it died"}'))
+        return dict(json.loads(output or b'{"failed": "it died"}'))
 
 
 def _forked(body: Callable[[], Coroutine[Any, Any, None]], other_end: int) -> int:
@@ -290,7 +290,7 @@ def _forked(body: Callable[[], Coroutine[Any, Any, None]], other_end: int) -> in
     os._exit(0)
 
 
-async def _write(folder: Path, seed: int, said: int, watched: Path | None) -> None:
+async def _write(folder: Path, seed: int, output: int, watched: Path | None) -> None:
     """Writes on from where the storage is, until it is killed or its disk fails."""
     if watched is not None:
         watch_folder(folder, watched)
@@ -299,23 +299,23 @@ async def _write(folder: Path, seed: int, said: int, watched: Path | None) -> No
         storage = await open_rocksdb(folder, OPTIONS)
         workload.go_to(reached(storage))
         if not storage.is_intact:
-            os.write(said, b"! it says that it lost something\n")
+            os.write(output, b"! it reports a loss\n")
             return
         while True:
             for _ in range(1 + workload.number % 3):
                 storage.write(workload.next_group())
             number, syncing = workload.number, asyncio.ensure_future(storage.sync())
-            if number // 20 % 2:  # more is written while it is under way
+            if number // 20 % 2:  # more is written while it is in flight
                 await asyncio.sleep(0)
                 storage.write(workload.next_group())
             await syncing
-            os.write(said, b"%d\n" % number)
+            os.write(output, b"%d\n" % number)
     except StorageFailed:
         # Nothing is on the disk after a failure that succeeds when it is tried again.
         os._exit(0)
 
 
-async def _check(folder: Path, seed: int, may_be_damaged: bool, said: int) -> None:
+async def _check(folder: Path, seed: int, may_be_damaged: bool, output: int) -> None:
     """Opens, and looks; more often where that ends the storage, as what is damaged may be met later."""
     found: dict[str, Any] = {}
     for _ in range(4):
@@ -339,9 +339,9 @@ async def _check(folder: Path, seed: int, may_be_damaged: bool, said: int) -> No
     if found.get("lost"):
         again = await open_rocksdb(folder, OPTIONS)
         if not again.is_intact:
-            found["failed"] = f"it tells of the loss after that was written down: {(folder / LOST).read_text()}"
+            found["failed"] = f"it reports the loss though that was recorded: {(folder / LOST).read_text()}"
         await again.close()
-    os.write(said, json.dumps(found).encode())
+    os.write(output, json.dumps(found).encode())
 
 
 async def _look_into(storage: RocksStorage, seed: int, may_be_damaged: bool) -> dict[str, Any]:
@@ -375,9 +375,9 @@ def main() -> int:
             for _ in range(chosen.rounds):
                 rounds.round()
         except RoundFailed as error:
-            kept = Path(tempfile.mkdtemp(prefix="ledger-storage-round-"))
-            shutil.copytree(rounds.kept, kept / "storage")
-            sys.stderr.write(f"{error}\nThe folder is kept in {kept}\n")
+            saved = Path(tempfile.mkdtemp(prefix="ledger-storage-round-"))
+            shutil.copytree(rounds.saved, saved / "storage")
+            sys.stderr.write(f"{error}\nThe folder is in {saved}\n")
             return 1
         finally:
             sys.stderr.write(f"{dict(sorted(rounds.counts.items()))} in {time.monotonic() - began:.0f} s\n")

@@ -1,7 +1,7 @@
-"""What the fault tests write to a ledger storage: the same groups for the same seed, and what must be there after each.
+"""The groups that fault tests write to a ledger storage: the same for the same seed, and the expected state after each.
 
-Group n is made from the seed, n, and what the groups before it left. So who knows the seed and how far a storage got
-knows all that it must hold: ledger 1's last add confirmed is n, and tells.
+Group n is made from the seed, n, and the state after the groups before it. So the seed and the last group determine the
+whole state. Ledger 1's last add confirmed is the number of the last group.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from magnetar_bookie.storage.rocksdb import StorageSettings
 
 __all__ = ["COUNTER", "OPTIONS", "Held", "Workload", "reached", "wrong"]
 
-# Small, so that each life has many log files, flushes of the index, and files that are freed.
+# Small, so that each run has many log files, flushes of the index, and freed files.
 OPTIONS = StorageSettings(
     segment_bytes=48 << 10,
     index_flush_bytes=96 << 10,
@@ -56,10 +56,10 @@ class Workload:
             held.entries[self._next_ledger] = {}
             self._next_ledger += 1
         if random.random() < 0.06:
-            gone = self._live.pop(random.randrange(len(self._live)))
-            changes.dropped.append(gone)
-            changes.ledgers[gone] = replace(held.ledgers.get(gone, LedgerData()), deleted=True)
-            del held.entries[gone]
+            dropped = self._live.pop(random.randrange(len(self._live)))
+            changes.dropped.append(dropped)
+            changes.ledgers[dropped] = replace(held.ledgers.get(dropped, LedgerData()), deleted=True)
+            del held.entries[dropped]
         for ledger_id in random.sample(self._live, min(len(self._live), random.randint(0, 3))):
             entries = held.entries[ledger_id]
             if entries and random.random() < 0.1:

@@ -1,5 +1,6 @@
-"""Readers of a chain while it is written: one follows it and says each entry that it sees; one reads back, whole and as
-anybody would, what the chain's owner is about to delete. The owner waits for that."""
+"""Readers of a chain while it is written: one follows it and logs each entry; one reads back whole ledgers that the
+chain's owner is about to delete. The owner waits for the latter.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _PAUSE_S: Final = 0.3
 
 
 async def follow_chain(client: LedgerClient, store: MetadataStore, chain: str, seen: Log, clock: Clock) -> None:
-    """Reads the chain from its first ledger on, and whatever follows, for ever; `seen` is told each entry."""
+    """Read the chain from its first ledger on, for ever; `seen` gets each entry."""
     done = -1
     changed = store.watch(CHAINS + chain)
     try:
@@ -40,7 +41,7 @@ async def follow_chain(client: LedgerClient, store: MetadataStore, chain: str, s
 async def read_back_chain(
     client: LedgerClient, store: MetadataStore, chain: str, keep: int, seen: Log, clock: Clock
 ) -> None:
-    """Reads each ledger with `keep` others behind it from its first entry to its last, for ever; `seen` is told."""
+    """Read each ledger that has `keep` others behind it from its first entry to its last; `seen` gets each."""
     done = -1
     changed = store.watch(CHAINS + chain)
     try:

@@ -1,12 +1,12 @@
-"""Real bookies are killed, paused, cut off and given bad disks while real writers append; nothing acknowledged may be
-lost, and when it is over everything must heal.
+"""Kill, pause and disconnect bookies and fail their disks while real writers append; check that nothing acknowledged is
+lost, and that all replicas are repaired at the end.
 
     python -m tests.faults.ledger_torture --seconds 600 --seed 7 [--bookies 5] [--only KIND,KIND] [--wild 0.4]
 
 Standard output has one line for each round and one JSON object at the end; the exit status is 1 if anything was wrong.
-Everything is in a folder, which stays if something was wrong: the logs of what was written and seen, and what each
-process said. A run is not replayed exactly by its seed, since processes are as fast as they are: the seed says what is
-struck when.
+Everything is in a folder, which stays if something was wrong: the logs of writes and reads, and the output of each
+process. A seed does not replay a run exactly, since the timing of processes differs: it determines the faults and their
+times.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from magnetar_wire.clock import SystemClock
 from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.randomness import SystemRandomness
 from tests.faults.ledger_checker import LedgerChecker
+from tests.faults.ledger_fault_injector import FaultInjector
 from tests.faults.ledger_history import read_logs
 from tests.faults.ledger_inspection import close_chains, inspect_chains, unrest
 from tests.faults.ledger_workload import QUICK
@@ -42,7 +43,6 @@ from tests.faults.mistakes import mistakes_in
 from tests.faults.nemesis import Kind, Round, next_round
 from tests.faults.proxy import Proxy
 from tests.faults.torture_cluster import TortureCluster
-from tests.faults.torture_strikes import Strikes
 from tests.faults.workload_processes import AckWatch, ChainRun
 
 __all__ = ["Report", "Torture", "chains_for"]
@@ -74,22 +74,22 @@ class Report:
     seconds: float = 0.0
     rounds: int = 0
     borne: int = 0
-    struck: dict[str, int] = field(default_factory=dict)
-    # Distinct entries: of which writers were told, and which of those were read back with the right bytes.
+    injected: dict[str, int] = field(default_factory=dict)
+    # Distinct entries: those acknowledged to writers, and those of them that were read back with the right bytes.
     acknowledged: int = 0
     verified: int = 0
     # There in the end, and deleted before, when they had been read back.
     ledgers: int = 0
     deleted: int = 0
     entries_read: int = 0
-    lives: int = 0
+    writer_runs: int = 0
     # While every chain could go on: the longest that one was silent.
     longest_silence_s: float = 0.0
     healed_after_s: float = 0.0
     largest_bookie_mb: int = 0
     largest_client_mb: int = 0
-    # What processes said of mistakes: one line of each, and how often.
-    said: dict[str, int] = field(default_factory=dict)
+    # Mistakes in the processes' output: one line of each, and how often.
+    mistakes: dict[str, int] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
 
 
@@ -132,7 +132,7 @@ class Torture:
             for number, striping in enumerate(self._stripings, 1):
                 await self._start_chain(f"c{number}", striping)
             self._exits.callback(self._end_processes)
-            self._strikes = Strikes(self._cluster, self._chains, self._writers_metadata, self._chance)
+            self._injector = FaultInjector(self._cluster, self._chains, self._writers_metadata, self._chance)
         except BaseException:
             self._end_processes()
             await self._exits.aclose()
@@ -175,30 +175,30 @@ class Torture:
 
     async def wait_running(self) -> None:
         """Every chain is being written."""
-        await self._all_go_on("before anything is struck", 5)
+        await self._all_go_on("before the first fault", 5)
 
     async def round(self, one: Round) -> None:
-        """One round, whatever may come of it."""
+        """Run one round, whether or not it fails."""
         report = self.report
         report.rounds += 1
         report.borne += one.borne
         began = time.monotonic()
         say(f"{began - self._began:6.1f} s  round {report.rounds}, {'borne' if one.borne else 'wild'}")
-        for strike in one.strikes:
-            say(f"          {strike}")
-            report.struck[strike.kind.name] = report.struck.get(strike.kind.name, 0) + 1
+        for injection in one.injections:
+            say(f"          {injection}")
+            report.injected[injection.kind.name] = report.injected.get(injection.kind.name, 0) + 1
         async with asyncio.TaskGroup() as tasks:
-            struck = [tasks.create_task(self._strikes.strike(strike)) for strike in one.strikes]
+            injected = [tasks.create_task(self._injector.inject(injection)) for injection in one.injections]
             rest = tasks.create_task(asyncio.sleep(one.rest_s))
-            while not all(task.done() for task in (*struck, rest)):
+            while not all(task.done() for task in (*injected, rest)):
                 self._look(one.borne)
                 await asyncio.sleep(0.5)
         for name in self._cluster.names:
             if not self._cluster.running(name):
                 await self._cluster.start(name)
         self._look(one.borne)
-        report.violations += self._strikes.violations
-        self._strikes.violations.clear()
+        report.violations += self._injector.violations
+        self._injector.violations.clear()
 
     def _look(self, borne: bool) -> None:
         """Chains that can go on do."""
@@ -249,13 +249,13 @@ class Torture:
                 run.writer.terminate()
         await self._patiently(
             lambda: [name for name, run in self._chains.items() if run.writer is not None and run.writer.running],
-            "writers end when they are told to: {} do not",
+            "writers end on SIGTERM: {} do not",
         )
         await self._read_all()
         report.healed_after_s = round(time.monotonic() - healed, 1)
         report.seconds = round(time.monotonic() - self._began, 1)
         logs = [*self.folder.glob("*.err"), *(self._cluster.log(name) for name in self._cluster.names)]
-        report.said = mistakes_in(logs)
+        report.mistakes = mistakes_in(logs)
 
     async def _all_go_on(self, when: str, entries: int) -> None:
         before = {name: self._watch.count(name) for name in self._chains}
@@ -287,7 +287,7 @@ class Torture:
                 try:
                     left = await unrest(client, chains, self._cluster.names, whole)
                 except MetadataError as error:
-                    left = f"the metadata store says {error}"
+                    left = f"of the metadata store: {error}"
                 await asyncio.sleep(0.2)
             if left:
                 report.violations.append(f"healed: {_HEALED_S:.0f} s after the end {left}")
@@ -302,7 +302,7 @@ class Torture:
             if report.verified != report.acknowledged and not report.violations:
                 report.violations.append(f"acknowledged: {report.acknowledged}, and {report.verified} verified")
             report.entries_read = checker.entries_read
-            report.lives = len(found[0])
+            report.writer_runs = len(found[0])
         finally:
             await client.close()
             await store.close()
@@ -350,9 +350,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--bookies", type=int, default=4, choices=(3, 4, 5))
     parser.add_argument("--stripings", default="", help="of the chains, as 3/3/2,4/3/2")
-    parser.add_argument("--only", default="", help="strikes of these kinds alone")
+    parser.add_argument("--only", default="", help="faults of these kinds alone")
     parser.add_argument("--wild", type=float, default=0.4, help="the share of the rounds that nobody need survive")
-    parser.add_argument("--folder", default="", help="a new one, that is kept; otherwise a temporary one")
+    parser.add_argument("--folder", default="", help="a new folder, which stays; default: a temporary one")
     arguments = parser.parse_args()
     folder = Path(arguments.folder or tempfile.mkdtemp(prefix=f"torture-{arguments.seed}-"))
     report = asyncio.run(_run(arguments, folder))

@@ -1,11 +1,11 @@
-"""The processes that use ledgers while bookies fail: writers, each of a chain of its own, and readers that tail them.
+"""The processes that use ledgers while bookies fail: writers, each of its own chain, and readers that tail them.
 
     python -m tests.faults.ledger_workload write|tail --metadata LOCATION --chain NAME --name NAME --logs FOLDER …
 
-A process has one life after another: when its session with the metadata store is lost, or its chain is somebody else's,
-it throws its ledger client away and begins anew with another, as a broker does. It ends when it is told to by SIGTERM,
-after it has finished what it was at, or when somebody kills it. What it did is in its logs (ledger_history.py); what
-goes wrong with the process itself, a task that dies or a loop that stands still, is on its standard error.
+A process has one run after another: when its session with the metadata store is lost, or another owner has its chain,
+it closes its ledger client and begins again with another, as a broker does. SIGTERM ends it after it has finished its
+current operation. Its logs (ledger_history.py) have what it did; its standard error has failures of the process itself,
+such as a task that dies or a blocked loop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from magnetar_wire.grpc_transport import GrpcTransport
 from magnetar_wire.randomness import SystemRandomness
 from magnetar_wire.transport import Transport
 from tests.faults.ledger_history import Log, WholeReads
-from tests.faults.ledger_owner import ChainOwner, ChainPlan, GivenUp
+from tests.faults.ledger_owner import ChainOwner, ChainPlan, ChainTakenOver
 from tests.faults.ledger_tail import follow_chain, read_back_chain
 
 __all__ = ["QUICK", "main"]
@@ -55,7 +55,7 @@ _STALL_S: Final = 1.0
 
 
 class Workload:
-    """What writers and tails have in common: lives."""
+    """The runs of a writer or a tail."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.arguments = arguments
@@ -70,27 +70,27 @@ class Workload:
         loop.add_signal_handler(signal.SIGTERM, self.stop)
         watching = loop.create_task(_watch_the_loop())
         transport = GrpcTransport()
-        lives = 0
+        runs = 0
         try:
             while not self.stopping.is_set():
-                lives += 1
+                runs += 1
                 try:
-                    await self._one_life(f"{self.arguments.name}.{lives}", transport)
-                except (GivenUp, LedgerError, MetadataError, ConnectionError) as error:
-                    log.info("life %d ends: %s: %s", lives, type(error).__name__, error)
+                    await self._run_once(f"{self.arguments.name}.{runs}", transport)
+                except (ChainTakenOver, LedgerError, MetadataError, ConnectionError) as error:
+                    log.info("run %d ends: %s: %s", runs, type(error).__name__, error)
                 await self.clock.sleep(_REST_S * self.chance.random())
         finally:
             watching.cancel()
             await transport.close()
 
-    async def _one_life(self, name: str, transport: Transport) -> None:
+    async def _run_once(self, name: str, transport: Transport) -> None:
         store = await open_metadata(self.arguments.metadata, self.clock)
         client = LedgerClient(store, transport, self.clock, SystemRandomness(), self.options)
-        life_log = Log(self.logs / f"{name}.log")
+        history = Log(self.logs / f"{name}.log")
         try:
             await client.start()
             losing = asyncio.ensure_future(store.session.wait_lost())
-            living = asyncio.ensure_future(self.live(name, client, life_log))
+            living = asyncio.ensure_future(self.live(name, client, history))
             try:
                 await asyncio.wait([losing, living], return_when=asyncio.FIRST_COMPLETED)
                 if not living.done():
@@ -103,7 +103,7 @@ class Workload:
         finally:
             await client.close()
             await store.close()
-            life_log.close()
+            history.close()
 
     def stop(self) -> None:
         self.stopping.set()
@@ -112,17 +112,17 @@ class Workload:
         arguments = self.arguments
         return ChainPlan(Striping(*map(int, arguments.striping.split("/"))), **json.loads(arguments.plan))
 
-    async def live(self, name: str, client: LedgerClient, life_log: Log) -> None:
+    async def live(self, name: str, client: LedgerClient, history: Log) -> None:
         raise NotImplementedError
 
 
 class Writer(Workload):
     owner: ChainOwner | None = None
 
-    async def live(self, name: str, client: LedgerClient, life_log: Log) -> None:
+    async def live(self, name: str, client: LedgerClient, history: Log) -> None:
         chain, plan = self.arguments.chain, self.plan()
         read_back = WholeReads(self.logs, chain)
-        self.owner = ChainOwner(client, chain, name, plan, life_log, self.clock, self.chance, read_back)
+        self.owner = ChainOwner(client, chain, name, plan, history, self.clock, self.chance, read_back)
         self.owner.stopping = self.stopping.is_set()
         await self.owner.own()
 
@@ -133,12 +133,12 @@ class Writer(Workload):
 
 
 class Tailer(Workload):
-    async def live(self, name: str, client: LedgerClient, life_log: Log) -> None:
+    async def live(self, name: str, client: LedgerClient, history: Log) -> None:
         chain, store, keep = self.arguments.chain, client.ledgers.store, self.plan().keep_ledgers
-        life_log.say("tail", chain, name)
-        readers = [follow_chain(client, store, chain, life_log, self.clock)]
+        history.say("tail", chain, name)
+        readers = [follow_chain(client, store, chain, history, self.clock)]
         if keep:
-            readers.append(read_back_chain(client, store, chain, keep, life_log, self.clock))
+            readers.append(read_back_chain(client, store, chain, keep, history, self.clock))
         reading = [asyncio.ensure_future(reader) for reader in readers]
         stopping = asyncio.ensure_future(self.stopping.wait())
         try:

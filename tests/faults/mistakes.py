@@ -1,4 +1,4 @@
-"""What processes said of mistakes in them."""
+"""Find the mistakes in processes' output: tracebacks, tasks that died, blocked loops."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _SHOWN: Final = 100
 
 
 def mistakes_in(logs: Iterable[Path]) -> dict[str, int]:
-    """One line of each, and how often it was said."""
+    """One line of each mistake, and how often it occurred."""
     counts: Counter[str] = Counter()
     for path in logs:
         lines = path.read_text(errors="replace").splitlines()
         for number, line in enumerate(lines):
             if _MISTAKES.search(line):
-                # A traceback's last line says more than its first.
+                # A traceback's last line is more useful than its first.
                 behind = map(str.strip, lines[number + 1 : number + 200])
                 error = next((more for more in behind if re.match(r"\w[\w.]*: ", more)), "")
                 counts[f"{path.parent.name}/{path.name}: {line[:160]} {error[:160]}"] += 1
@@ -34,5 +34,5 @@ def mistakes_in(logs: Iterable[Path]) -> dict[str, int]:
 
 
 def is_to_be_expected(mistake: str) -> bool:
-    """Of processes that are struck: it follows from a fault, and is no mistake of theirs."""
+    """Whether a process with injected faults may log it: it follows from a fault, and is no mistake."""
     return _EXPECTED.search(mistake) is not None

@@ -1,13 +1,12 @@
-"""What happens to a cluster, and when: by seed, and without doing any of it.
+"""Choose the faults of a ledger torture and their times by seed, without injecting them.
 
-A torture is a row of rounds; a round is a few strikes, each of which begins at its time and ends after its length, and
-a rest in which all is well. A round is **borne** if what it strikes leaves every chain able to go on whose entries lie
-on more than one bookie: it strikes one bookie at most. In the other rounds anything may be struck, all bookies at once
-too: nobody can go on then, but nothing may be lost.
+A torture is a row of rounds; a round is a few injections, each with its time and length, and a rest without faults. A
+round is **borne** if every chain whose entries lie on more than one bookie can go on: it has faults of one bookie at
+most. The other rounds may have any faults, of all bookies at once too: then writers may stop, but nothing may be lost.
 
-Chance alone seldom comes to what protocols break by. So some of the rounds that are not borne are **ambushes**: bookies
-get nothing for a moment, shorter than their writers wait; then, at one stroke, all writers die and so does a bookie
-that got everything. Whoever takes the chains over finds those that got nothing, and the dead one's memory is missing.
+Chance alone seldom produces the sequences that break protocols. So some rounds that are not borne are **ambushes**:
+bookies get nothing for a moment that is shorter than writers' time-outs; then all writers are killed at once, and a
+bookie that got everything. The next owners find the bookies that got nothing, and the dead one's copies are missing.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Final
 
 from magnetar_wire.randomness import Randomness
 
-__all__ = ["ZOOKEEPER", "Kind", "Round", "Strike", "next_round"]
+__all__ = ["ZOOKEEPER", "Injection", "Kind", "Round", "next_round"]
 
 ZOOKEEPER: Final = "zookeeper"
 
@@ -27,13 +26,13 @@ ZOOKEEPER: Final = "zookeeper"
 class Kind(enum.Enum):
     # Of a bookie.
     KILL = "is killed"
-    TERMINATE = "is asked to end"
+    TERMINATE = "gets SIGTERM"
     PAUSE = "hangs for longer than anybody waits"
     BLINK = "hangs for a moment"
     CUT = "is cut off"
     LOSE_REQUESTS = "gets no requests any more"
     LOSE_ANSWERS = "gives no answers any more"
-    HOLD = "is not heard of for a while, and then of all that was on its way"
+    HOLD = "is not heard of for a while, and then of all that was in flight"
     DELAY = "is far away"
     BREAK = "loses its connections in the middle of something"
     BREAK_METADATA = "loses its connection to the metadata store"
@@ -47,7 +46,7 @@ class Kind(enum.Enum):
     ROT = "has a byte of its disk flipped"
     # Of a chain's writer.
     KILL_WRITER = "has its writer killed"
-    PAUSE_WRITER = "has its writer hang, and another take its place"
+    PAUSE_WRITER = "has its writer hang, and another replace it"
     CUT_WRITER = "has its writer cut off from the metadata store"
     KILL_TAIL = "has its tail killed"
     # Of the metadata store.
@@ -87,7 +86,7 @@ _BEGIN_WITHIN_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Strike:
+class Injection:
     kind: Kind
     # A bookie, a chain or ZooKeeper.
     target: str
@@ -101,27 +100,27 @@ class Strike:
 @dataclass(frozen=True, slots=True)
 class Round:
     borne: bool
-    strikes: tuple[Strike, ...]
+    injections: tuple[Injection, ...]
     rest_s: float
 
 
 def next_round(
     chance: Randomness, bookies: Sequence[str], chains: Sequence[str], allowed: frozenset[Kind], wild: float = 0.4
 ) -> Round:
-    """`wild`: what share of the rounds is not borne. Only strikes of the `allowed` kinds."""
+    """`wild`: the share of rounds that are not borne. Only faults of the `allowed` kinds."""
     borne = chance.random() >= wild
     if not borne and chance.random() < 0.4 and {Kind.LOSE_REQUESTS, Kind.KILL_WRITER, Kind.KILL} <= allowed:
         return _ambush(chance, bookies, chains)
-    struck = [chance.choice(bookies)]
+    targets = [chance.choice(bookies)]
     if not borne:
-        while len(struck) < len(bookies) and chance.random() < 0.6:
-            struck.append(chance.choice([one for one in bookies if one not in struck]))
-    strikes = [_strike(chance, _OF_BOOKIES, bookie, allowed) for bookie in struck]
+        while len(targets) < len(bookies) and chance.random() < 0.6:
+            targets.append(chance.choice([one for one in bookies if one not in targets]))
+    injections = [_draw_injection(chance, _OF_BOOKIES, bookie, allowed) for bookie in targets]
     often = 0.2 if borne else 0.4
-    strikes += [_strike(chance, _OF_CHAINS, chain, allowed) for chain in chains if chance.random() < often]
+    injections += [_draw_injection(chance, _OF_CHAINS, chain, allowed) for chain in chains if chance.random() < often]
     if chance.random() < 0.15:
-        strikes.append(_strike(chance, _OF_ZOOKEEPER, ZOOKEEPER, allowed))
-    return Round(borne, tuple(one for one in strikes if one is not None), 1.0 + 4.0 * chance.random())
+        injections.append(_draw_injection(chance, _OF_ZOOKEEPER, ZOOKEEPER, allowed))
+    return Round(borne, tuple(one for one in injections if one is not None), 1.0 + 4.0 * chance.random())
 
 
 def _ambush(chance: Randomness, bookies: Sequence[str], chains: Sequence[str]) -> Round:
@@ -133,21 +132,21 @@ def _ambush(chance: Randomness, bookies: Sequence[str], chains: Sequence[str]) -
         False,
         (
             # They hear again when nobody is left to repeat anything.
-            *(Strike(Kind.LOSE_REQUESTS, bookie, at_s, stroke_s + 0.5) for bookie in deaf),
-            *(Strike(Kind.KILL_WRITER, chain, at_s + stroke_s, 0.2) for chain in chains),
-            Strike(Kind.KILL, order[-1], at_s + stroke_s, 3.0 + 5.0 * chance.random()),
+            *(Injection(Kind.LOSE_REQUESTS, bookie, at_s, stroke_s + 0.5) for bookie in deaf),
+            *(Injection(Kind.KILL_WRITER, chain, at_s + stroke_s, 0.2) for chain in chains),
+            Injection(Kind.KILL, order[-1], at_s + stroke_s, 3.0 + 5.0 * chance.random()),
         ),
         1.0 + 4.0 * chance.random(),
     )
 
 
-def _strike(
+def _draw_injection(
     chance: Randomness, kinds: dict[Kind, tuple[int, float, float]], target: str, allowed: frozenset[Kind]
-) -> Strike | None:
+) -> Injection | None:
     lots = [kind for kind, (often, _, _) in kinds.items() if kind in allowed for _ in range(often)]
     if not lots:
         return None
     kind = chance.choice(lots)
     _, shortest_s, longest_s = kinds[kind]
     for_s = shortest_s + (longest_s - shortest_s) * chance.random()
-    return Strike(kind, target, _BEGIN_WITHIN_S * chance.random(), for_s)
+    return Injection(kind, target, _BEGIN_WITHIN_S * chance.random(), for_s)

@@ -1,6 +1,5 @@
-"""Single lies for tests of the judge, each told by altering a history that is right: what had happened if one thing had
-gone wrong, and no other. Each is named for the rule that must find it; `Inapplicable` where the history has no place
-for it.
+"""Single violations for tests of the checker. Each alters a correct history as if one thing had gone wrong, and no
+other. Each is named for the rule that must find it; `Inapplicable` if the history has no line for it.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def _insert_before_end(story: Story, *lines: tuple[str, str, dict[str, Any]]) ->
 
 def stored_message_missing(invented: Invented, chance: random.Random) -> None:
     story, once = invented.story, _once_with_receipt(invented)
-    # Not the first of a place: a log's beginning may be trimmed.
+    # Not the first of a partition: a log's beginning may be trimmed.
     behind = [(line, at) for line, at in _items(story, "scan") if at or line is not _first_scan(story, line)]
     line, at = _choose(chance, [(line, at) for line, at in behind if tuple(line["items"][at][:2]) in once])
     del line["items"][at]
@@ -72,9 +71,9 @@ def message_never_handed_over(invented: Invented, chance: random.Random) -> None
     drained = _choose(chance, story.of("drained"))["subscription"]
     of_it = [line for line in story.of("got") if line["consumer"].startswith(f"{drained}#")]
     receipted = _receipted(story)
-    gone = _choose(chance, sorted({tuple(item[:2]) for line in of_it for item in line["items"]} & receipted))
+    deleted = _choose(chance, sorted({tuple(item[:2]) for line in of_it for item in line["items"]} & receipted))
     for line in of_it:
-        line["items"] = [item for item in line["items"] if tuple(item[:2]) != gone]
+        line["items"] = [item for item in line["items"] if tuple(item[:2]) != deleted]
 
 
 def forgotten_after_it_was_handed_over(invented: Invented, chance: random.Random) -> None:
@@ -83,17 +82,19 @@ def forgotten_after_it_was_handed_over(invented: Invented, chance: random.Random
     of_it = [line for line in story.lines if ".Shared#" in line.get("consumer", "")]
     stored = {tuple(item[1:]) for line in story.of("receipt") for item in line["items"]}
     got = [line for line in of_it if line["what"] == "got"]
-    gone = _choose(chance, sorted({(line["place"], *item[4:7]) for line in got for item in line["items"]}))
-    if gone[1:] not in stored:
+    deleted = _choose(chance, sorted({(line["place"], *item[4:7]) for line in got for item in line["items"]}))
+    if deleted[1:] not in stored:
         raise Inapplicable
-    first = next(line for line in got if line["place"] == gone[0] and list(gone[1:]) in [i[4:7] for i in line["items"]])
+    first = next(
+        line for line in got if line["place"] == deleted[0] and list(deleted[1:]) in [i[4:7] for i in line["items"]]
+    )
     for line in of_it:
-        if line.get("place") != gone[0]:
+        if line.get("place") != deleted[0]:
             continue
         if line["what"] == "got" and line is not first:
-            line["items"] = [item for item in line["items"] if tuple(item[4:7]) != gone[1:]]
+            line["items"] = [item for item in line["items"] if tuple(item[4:7]) != deleted[1:]]
         elif line["what"] in ("acking", "acked", "nacked"):
-            line["ids"] = [one for one in line["ids"] if tuple(one) != gone[1:]]
+            line["ids"] = [one for one in line["ids"] if tuple(one) != deleted[1:]]
 
 
 def skipped_by_the_next_consumer(invented: Invented, chance: random.Random) -> None:
@@ -101,28 +102,28 @@ def skipped_by_the_next_consumer(invented: Invented, chance: random.Random) -> N
     story = invented.story
     handed: set[tuple[str, str, tuple[int, int, int]]] = set()
     acknowledged: set[tuple[str, str, tuple[int, int, int]]] = set()
-    lives: set[tuple[str, str, tuple[int, int, int]]] = set()
+    redelivered: set[tuple[str, str, tuple[int, int, int]]] = set()
     found = []
     for line in story.lines:
-        consumer, place = line.get("consumer", ""), line.get("place", "")
+        consumer, partition = line.get("consumer", ""), line.get("place", "")
         one = consumer.partition("#")[0]
         if not one.endswith((".Exclusive", ".Failover")):
             continue
         if line["what"] == "got":
             ids = [tuple(item[4:7]) for item in line["items"]]
             for more in ids[:-1]:
-                mine = (one, place, more)
-                if mine in handed - acknowledged and (consumer, place, more) not in lives:
-                    found.append((consumer, place, more))
-            handed |= {(one, place, more) for more in ids}
-            lives |= {(consumer, place, more) for more in ids}
+                mine = (one, partition, more)
+                if mine in handed - acknowledged and (consumer, partition, more) not in redelivered:
+                    found.append((consumer, partition, more))
+            handed |= {(one, partition, more) for more in ids}
+            redelivered |= {(consumer, partition, more) for more in ids}
         elif line["what"] == "acking":
-            acknowledged |= {(one, place, tuple(more)) for more in line["ids"]}
+            acknowledged |= {(one, partition, tuple(more)) for more in line["ids"]}
         elif line["what"] == "acking_up_to":
-            acknowledged |= {mine for mine in handed if mine[:2] == (one, place) and mine[2] <= tuple(line["id"])}
-    consumer, place, gone = _choose(chance, found)
-    for line in story.of("got", consumer=consumer, place=place):
-        line["items"] = [item for item in line["items"] if tuple(item[4:7]) != gone]
+            acknowledged |= {mine for mine in handed if mine[:2] == (one, partition) and mine[2] <= tuple(line["id"])}
+    consumer, partition, deleted = _choose(chance, found)
+    for line in story.of("got", consumer=consumer, place=partition):
+        line["items"] = [item for item in line["items"] if tuple(item[4:7]) != deleted]
 
 
 def stored_the_wrong_way_round_and_not_scanned(invented: Invented, chance: random.Random) -> None:
@@ -243,13 +244,13 @@ def _beyond(line: Line) -> list[int]:
 
 
 def _only_last_scan(story: Story, line: Line) -> None:
-    """What was added stands at the end of its place's scan."""
+    """What was added stands at the end of its partition's scan."""
     lines = story.of("scan", place=line["place"])
     if lines[-1] is not line:
         lines[-1]["items"].append(line["items"].pop())
 
 
-def stored_once_more(invented: Invented, chance: random.Random) -> None:
+def stored_again(invented: Invented, chance: random.Random) -> None:
     deduplicated = {line["topic"] for line in invented.story.of("topic") if line["deduplicated"]}
     items = [one for one in _items(invented.story, "scan") if one[0]["items"][0][0].partition("/")[0] in deduplicated]
     line, at = _choose(chance, items)
@@ -266,7 +267,7 @@ def scanned_twice(invented: Invented, chance: random.Random) -> None:
     scanned["messages"] += 1
 
 
-def gone_from_the_log(invented: Invented, chance: random.Random) -> None:
+def missing_in_the_log(invented: Invented, chance: random.Random) -> None:
     """It had no receipt, but somebody was handed it."""
     story = invented.story
     got = {tuple(line["items"][at][:2]) for line, at in _items(story, "got")} - _receipted(story)
@@ -294,8 +295,8 @@ def receipt_twice(invented: Invented, chance: random.Random) -> None:
     _insert_before_end(invented.story, ("publish", "receipt", fields))
 
 
-def key_in_two_places(invented: Invented, chance: random.Random) -> None:
-    """A copy in another place, of an unknown send with a key, that nobody else saw."""
+def key_in_two_partitions(invented: Invented, chance: random.Random) -> None:
+    """A copy in another partition, of an unknown send with a key, that nobody else saw."""
     scans = [line for line in invented.story.of("scan") if line["place"].startswith("parts-")]
     line = _choose(chance, scans)
     keys_here = {item[3] for more in scans if more["place"] == line["place"] for item in more["items"]}
@@ -334,13 +335,17 @@ def redelivered_after_its_receipt(invented: Invented, chance: random.Random) -> 
         if line["consumer"].startswith(f"{drained}#")
         for one in line["ids"]
     ]
-    place, one_id = _choose(chance, acked)
+    partition, one_id = _choose(chance, acked)
     consumer = f"{drained}#late"
     _insert_before_end(
         story,
         ("late", "opening", {"consumer": consumer, "subscription": drained}),
         ("late", "opened", {"consumer": consumer}),
-        ("late", "got", {"consumer": consumer, "since": story.now, "place": place, "items": [got[place, one_id]]}),
+        (
+            "late",
+            "got",
+            {"consumer": consumer, "since": story.now, "place": partition, "items": [got[partition, one_id]]},
+        ),
         (RIG, "killed", {"writer": "late"}),
     )
 
@@ -360,11 +365,11 @@ PLANTS: Final[list[tuple[str, Callable[[Invented, random.Random], None]]]] = [
     ("never_sent", never_announced),
     ("never_sent", refused_and_stored),
     ("never_sent", sent_to_another_topic),
-    ("stored_twice", stored_once_more),
+    ("stored_twice", stored_again),
     ("scan", scanned_twice),
-    ("vanished", gone_from_the_log),
+    ("vanished", missing_in_the_log),
     ("receipts", receipt_for_another_id),
     ("receipts", receipt_twice),
-    ("places", key_in_two_places),
+    ("places", key_in_two_partitions),
     ("redelivered", redelivered_after_its_receipt),
 ]

@@ -53,7 +53,7 @@ def lose_power(folder: Path, shadow: Path, random: Random) -> None:
 
 
 def _build(shadow: Path, inode: int, now: Path | None, target: Path, random: Random | None) -> None:
-    """`now` is the folder as the processes saw it last; None: it is gone."""
+    """`now` is the folder as the processes saw it last; None: it was deleted."""
     target.mkdir()
     names: dict[str, tuple[int, bool]] = {}
     on_disk = shadow / "names" / str(inode)

@@ -1,8 +1,7 @@
-"""A TCP proxy that loses, holds, delays and breaks off what it is told to.
+"""A TCP proxy that loses, holds, delays and breaks off bytes, as the test sets it.
 
-What it loses never arrives, and nothing after it on that connection may: TCP has no holes. So a connection that lost
-something stays silent that way until `heal`, which ends it. What it holds arrives when it heals, as after a network
-that was away for a while.
+After lost bytes nothing more arrives on that connection: TCP has no holes. So a connection that lost something stays
+silent that way until `heal`, which ends it. Held bytes arrive after `heal`, as after a network outage.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Proxy:
     """Stands between clients and one server. All methods are for the loop on which it was opened."""
 
     def __init__(self, host: str, port: int) -> None:
-        # May be set anew: connections made from then on go there.
+        # May be changed: connections made from then on go there.
         self.target = (host, port)
         # Where it listens, once it does.
         self.address = ""
@@ -50,7 +49,7 @@ class Proxy:
         # What each piece waits before it goes on, by its direction.
         self.delay_requests_s = 0.0
         self.delay_answers_s = 0.0
-        # After so many bytes more, in both directions together, all connections break: in the middle of something.
+        # After this many more bytes, in both directions together, all connections break: in the middle of something.
         self.cut_after: int | None = None
         # How many bytes vanished, and how many connections were let in.
         self.lost = 0

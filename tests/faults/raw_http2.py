@@ -1,4 +1,4 @@
-"""HTTP/2 by hand, for what no well-behaved library would send."""
+"""A raw HTTP/2 client, for frames that no well-behaved library would send."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def grpc_message(payload: bytes, size: int | None = None) -> bytes:
 
 
 class RawConnection:
-    """A connection that has said hello, and sends whatever it is given."""
+    """A connection after its preface that sends any bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -74,12 +74,12 @@ class RawConnection:
         data, windows = memoryview(data), {0: 65_535, stream: 65_535}
         try:
             while data:
-                room = min(16_384, *windows.values())
-                if room <= 0:
+                capacity = min(16_384, *windows.values())
+                if capacity <= 0:
                     if not await self._follow(stream, windows):
                         return False
                     continue
-                part, data = data[:room], data[room:]
+                part, data = data[:capacity], data[capacity:]
                 await self.send(frame(DATA, 0, stream, bytes(part)))
                 for window in windows:
                     windows[window] -= len(part)

@@ -1,4 +1,4 @@
-"""Administration while the process is killed with -9, by seed: whatever was broken off is finished by the same call."""
+"""Kill a process with -9 during administration, by seed: the same call finishes what was interrupted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONGEST_S = 0.02
 
 
 def finished(grpc: str, operation: Callable[[Admin], object]) -> None:
-    """It is made again until somebody says that it is done."""
+    """Repeat the call until one reports that it is done."""
     deadline = time.monotonic() + _PATIENCE_S
     with Admin(grpc) as admin:
         while True:

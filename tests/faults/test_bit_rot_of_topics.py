@@ -22,7 +22,7 @@ _LEDGERS = 100
 
 
 def _flip(folder: Path, pattern: bytes, behind: int) -> int:
-    """A bit so far behind the beginning of the pattern, wherever that is in the bookie's log; how many there were."""
+    """Flip the bit at this distance behind each occurrence of the pattern in the bookie's log, and count them."""
     flipped = 0
     for path in sorted(folder.rglob("records/*.log")):
         content = path.read_bytes()
@@ -51,14 +51,14 @@ def _written(server: StandaloneProcess) -> list[MessageId]:
     for name in ("good", "bad"):
         client.subscribe(_TOPIC, name, initial_position=InitialPosition.Earliest).close()
     producer = client.create_producer(_TOPIC)
-    places = [producer.send(b"message %d" % number) for number in range(5)]
+    message_ids = [producer.send(b"message %d" % number) for number in range(5)]
     consumer = client.subscribe(_TOPIC, "bad")
     for number in range(5):
         message = consumer.receive(_WAIT_MS)
         if number in (1, 3):
             consumer.acknowledge(message, receipt=True)
     client.close()
-    return places
+    return message_ids
 
 
 def _drained(client: Client, subscription: str, count: int) -> list[bytes]:
@@ -76,12 +76,12 @@ def _drained(client: Client, subscription: str, count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("end", ["killed", "stopped"])
 def test_one_flipped_bit_costs_one_entry_or_one_subscription(tmp_path: Path, end: str) -> None:
-    """CHK-67; ADM-3: producers and other subscriptions go on, what is lost is said, and a reset mends a cursor."""
+    """CHK-67; ADM-3: producers and other subscriptions go on, the loss is reported, and a reset repairs a cursor."""
     with StandaloneProcess(tmp_path / "data") as server:
-        places = _written(server)
+        message_ids = _written(server)
         server.kill() if end == "killed" else server.stop()
-        ledger_id = places[0].ledger_id()
-        assert {place.ledger_id() for place in places} == {ledger_id}
+        ledger_id = message_ids[0].ledger_id()
+        assert {message_id.ledger_id() for message_id in message_ids} == {ledger_id}
         for number in (0, 4):
             assert _flip_message(tmp_path / "data", number) == 1
         # All other ledgers with records are the cursor's.
@@ -90,8 +90,8 @@ def test_one_flipped_bit_costs_one_entry_or_one_subscription(tmp_path: Path, end
         server.start()
         client = Client(server.service_url)
         admin = Admin(server.service_url)
-        place = client.create_producer(_TOPIC).send(b"goes on")
-        assert place > places[-1]
+        message_id = client.create_producer(_TOPIC).send(b"goes on")
+        assert message_id > message_ids[-1]
         assert _drained(client, "good", 4) == [b"message 1", b"message 2", b"message 3", b"goes on"]
         with pytest.raises(ChecksumError, match="is damaged, and its acknowledgements are unknown"):
             client.subscribe(_TOPIC, "bad")

@@ -29,7 +29,7 @@ class Scene(TwoConsumers):
             if up_to:
                 self.story.say(who, f"{what}_up_to", consumer=f"t.s#{who}", place="t", id=[1, number, -1])
             else:
-                self.tell(who, what, number)
+                self.record(who, what, number)
         if not receipt:
             self.story.say(who, "ack_unknown", consumer=f"t.s#{who}", why="stale")
 

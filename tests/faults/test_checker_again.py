@@ -27,7 +27,7 @@ class Scene:
         self.story.say(who, "opened", consumer=f"t.s#{who}")
 
     def seen(self, who: str, connection: int) -> None:
-        """Twice: what a line says is so since the one before it."""
+        """Write the line twice: its state has held since the line before it."""
         for _ in range(2):
             self.story.say(who, "connected", consumer=f"t.s#{who}", place="t", broker="b:1", connection=connection)
 
@@ -35,7 +35,7 @@ class Scene:
         items = [["p", number, "00000000", None, 1, number // 2, number % 2, 0] for number in numbers]
         self.story.say(who, "got", consumer=f"t.s#{who}", since=self.story.now, place="t", items=items)
 
-    def tell(self, who: str, what: str, *ids: list[int]) -> None:
+    def record(self, who: str, what: str, *ids: list[int]) -> None:
         named: dict[str, Any] = {"id": ids[0]} if what.endswith("up_to") else {"ids": list(ids)}
         self.story.say(who, what, consumer=f"t.s#{who}", place="t", **named)
 
@@ -69,8 +69,8 @@ def test_ack_receipt_covers_only_the_messages_it_names(
         scene = Scene()
         scene.open("A")
         scene.got("A", *range(6))
-        scene.tell("A", what.replace("ed", "acking", 1), one_id)
-        scene.tell("A", f"ack{what}", one_id)
+        scene.record("A", what.replace("ed", "acking", 1), one_id)
+        scene.record("A", f"ack{what}", one_id)
         scene.open("B")
         scene.got("B", number)
         expected = {"redelivered": 1} if number in covered else {}
@@ -81,7 +81,7 @@ def test_message_without_ack_receipt_may_be_redelivered(tmp_path: Path) -> None:
     scene = Scene()
     scene.open("A")
     scene.got("A", 0, 1)
-    scene.tell("A", "acking", [1, 0, 0])
+    scene.record("A", "acking", [1, 0, 0])
     scene.story.say("A", "ack_unknown", consumer="t.s#A", why="timed out")
     scene.open("B")
     scene.got("B", 0, 1)
@@ -89,14 +89,14 @@ def test_message_without_ack_receipt_may_be_redelivered(tmp_path: Path) -> None:
 
 
 def test_message_in_flight_at_ack_receipt_may_be_delivered(tmp_path: Path) -> None:
-    """B was open before the receipt, and nothing says that it was connected anew after it."""
+    """B was open before the receipt, and no line shows that it reconnected after it."""
     scene = Scene()
     scene.open("A")
     scene.open("B")
     scene.seen("B", 1)
     scene.got("A", 0)
-    scene.tell("A", "acking", [1, 0, 0])
-    scene.tell("A", "acked", [1, 0, 0])
+    scene.record("A", "acking", [1, 0, 0])
+    scene.record("A", "acked", [1, 0, 0])
     scene.seen("B", 1)
     scene.got("B", 0)
     assert scene.findings(tmp_path) == {}
@@ -108,8 +108,8 @@ def test_redelivery_after_ack_receipt_and_reconnection_is_reported(tmp_path: Pat
     scene.open("B")
     scene.seen("B", 1)
     scene.got("A", 0)
-    scene.tell("A", "acking", [1, 0, 0])
-    scene.tell("A", "acked", [1, 0, 0])
+    scene.record("A", "acking", [1, 0, 0])
+    scene.record("A", "acked", [1, 0, 0])
     scene.seen("B", 1)
     scene.seen("B", 2)
     scene.got("B", 0)
@@ -122,8 +122,8 @@ def test_a_connection_that_may_be_older_than_the_receipt_proves_nothing(tmp_path
     scene.open("B")
     scene.seen("B", 1)
     scene.got("A", 0)
-    scene.tell("A", "acking", [1, 0, 0])
-    scene.tell("A", "acked", [1, 0, 0])
+    scene.record("A", "acking", [1, 0, 0])
+    scene.record("A", "acked", [1, 0, 0])
     scene.seen("B", 2)
     scene.got("B", 0)
     assert scene.findings(tmp_path) == {}
@@ -135,13 +135,13 @@ def test_receive_begun_before_reconnection_proves_no_redelivery(tmp_path: Path) 
     scene.open("B")
     scene.seen("B", 1)
     scene.got("A", 0)
-    scene.tell("A", "acking", [1, 0, 0])
-    scene.tell("A", "acked", [1, 0, 0])
+    scene.record("A", "acking", [1, 0, 0])
+    scene.record("A", "acked", [1, 0, 0])
     scene.seen("B", 1)
-    asked = scene.story.now
+    requested_at = scene.story.now
     scene.seen("B", 2)
     scene.got("B", 0)
-    scene.story.lines[-1]["since"] = asked
+    scene.story.lines[-1]["since"] = requested_at
     assert scene.findings(tmp_path) == {}
 
 
@@ -161,8 +161,8 @@ def test_seek_and_unsubscribe_excuse_redelivery_unless_refused(
     scene = Scene()
     scene.open("A")
     scene.got("A", 0)
-    scene.tell("A", "acking", [1, 0, 0])
-    scene.tell("A", "acked", [1, 0, 0])
+    scene.record("A", "acking", [1, 0, 0])
+    scene.record("A", "acked", [1, 0, 0])
     scene.act(act, result)
     scene.open("B")
     scene.got("B", 0)
@@ -174,8 +174,8 @@ def test_an_act_that_was_over_before_the_receipt_explains_nothing(tmp_path: Path
     scene.open("A")
     scene.got("A", 0)
     scene.act("seek")
-    scene.tell("A", "acking", [1, 0, 0])
-    scene.tell("A", "acked", [1, 0, 0])
+    scene.record("A", "acking", [1, 0, 0])
+    scene.record("A", "acked", [1, 0, 0])
     scene.open("B")
     scene.got("B", 0)
     assert scene.findings(tmp_path) == {"redelivered": 1}
@@ -185,8 +185,8 @@ def test_non_durable_subscription_may_redeliver_acknowledged_messages(tmp_path: 
     scene = Scene(durable=False)
     scene.open("A")
     scene.got("A", 0)
-    scene.tell("A", "acking", [1, 0, 0])
-    scene.tell("A", "acked", [1, 0, 0])
+    scene.record("A", "acking", [1, 0, 0])
+    scene.record("A", "acked", [1, 0, 0])
     scene.open("B")
     scene.got("B", 0)
     assert scene.findings(tmp_path) == {}
@@ -226,7 +226,7 @@ def test_an_acknowledgement_that_was_forgotten_shows_late(tmp_path: Path) -> Non
     scene = Scene("Exclusive")
     scene.open("A")
     scene.got("A", 0, 1, 2)
-    scene.tell("A", "acking", [1, 1, 0])
+    scene.record("A", "acking", [1, 1, 0])
     scene.open("B")
     scene.got("B", 0, 1, 3)
     scene.got("B", 0, 1, 2, 3)

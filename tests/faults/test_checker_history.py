@@ -1,4 +1,4 @@
-"""What the judge reads, and how it is asked: the format, histories that are cut off or broken, the command."""
+"""What the checker reads, and its command: the format, histories that are cut off or broken."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ HERE = Path(checker.__file__).parent
 
 
 def test_the_document_and_the_reader_know_the_same_kinds_and_fields() -> None:
-    told = {"history": {"format", "writer"}}
+    documented = {"history": {"format", "writer"}}
     for row in re.findall(r"^\| `.*", (HERE / "history.md").read_text(), re.MULTILINE):
         _, kinds, fields, *_ = row.split("|")
         for kind in re.findall("`([a-z_]+)`", kinds):
-            told[kind] = set(re.findall("`([a-z_]+)`", fields))
-    assert told == {kind: field_names(kind) for kind in KINDS}
+            documented[kind] = set(re.findall("`([a-z_]+)`", fields))
+    assert documented == {kind: field_names(kind) for kind in KINDS}
 
 
 def test_checker_reads_history_written_by_recorder(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_checker_imports_only_itself_and_standard_library() -> None:
 
 
 def test_a_last_line_that_is_cut_off_does_not_count(tmp_path: Path) -> None:
-    """At whichever byte: here the last receipt, which the producer was killed while it told of."""
+    """A killed writer's file may end at any byte: here within its last receipt."""
     for cut in (1, 2, 30, 60):
         story = Story()
         story.say(RIG, "topic", topic="t", partitions=0, order="producer", deduplicated=False)
@@ -128,9 +128,9 @@ SENDING = {"what": "sending", "producer": "p", "items": [[0, "00000000", None]]}
         ([{**TOPIC, "partitions": True}], "partitions"),
         ([{**TOPIC, "order": "none"}], "order"),
         ([{name: value for name, value in TOPIC.items() if name != "deduplicated"}], "deduplicated"),
-        ([PRODUCER], "'t', of which nothing was told"),
+        ([PRODUCER], "'t', which no earlier line creates"),
         ([TOPIC, PRODUCER, PRODUCER], "again"),
-        ([TOPIC, SENDING], "'p', of which nothing was told"),
+        ([TOPIC, SENDING], "'p', which no earlier line opens"),
         ([TOPIC, PRODUCER, {**SENDING, "items": [[1, "00000000", None]]}], "number 0"),
         ([TOPIC, PRODUCER, {**SENDING, "items": [[0, "g", None]]}], "digest"),
         ([TOPIC, PRODUCER, {**SENDING, "items": [[0, "00000000", 5]]}], "items"),
@@ -143,8 +143,8 @@ SENDING = {"what": "sending", "producer": "p", "items": [[0, "00000000", None]]}
             [TOPIC, PRODUCER, SENDING, {"what": "receipt", "producer": "p", "place": "t", "items": [[0, 1, -2, -1]]}],
             "no id",
         ),
-        ([TOPIC, {"what": "opening", "consumer": "t.s#1", "subscription": "t.s"}], "of which nothing was told"),
-        ([{"what": "closing", "consumer": "t.s#1"}], "of which nothing was told"),
+        ([TOPIC, {"what": "opening", "consumer": "t.s#1", "subscription": "t.s"}], "which no earlier line creates"),
+        ([{"what": "closing", "consumer": "t.s#1"}], "which no earlier line opens"),
         ([{"what": "error", "why": "x"}], "producer"),
         ([{"what": "healed", "fault": 1}], "never began"),
         ([TOPIC, {"what": "scanned", "reader": "r", "place": "t", "messages": 1}], "1 messages"),
@@ -156,12 +156,12 @@ SENDING = {"what": "sending", "producer": "p", "items": [[0, "00000000", None]]}
 )
 def test_a_broken_history_is_not_judged(tmp_path: Path, lines: list[Any], why: str) -> None:
     first = {"at": 1.0, "what": "history", "format": 1, "writer": "w"}
-    told = [first, *({"at": 2.0, **line} if isinstance(line, dict) else line for line in lines)]
-    text = "".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in told)
+    written = [first, *({"at": 2.0, **line} if isinstance(line, dict) else line for line in lines)]
+    text = "".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in written)
     (tmp_path / "w.jsonl").write_text(text)
     with pytest.raises(BrokenHistory, match=re.escape(why)) as caught:
         judge(tmp_path)
-    assert f"w.jsonl, line {len(told)}" in str(caught.value)
+    assert f"w.jsonl, line {len(written)}" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -199,9 +199,9 @@ def test_command_reports_verdict_and_exit_status(tmp_path: Path, capsys: pytest.
     line["items"][0][2] = "00000000"
     wrong = invented.story.write(tmp_path / "wrong")
     assert main([str(wrong), "--no-times"]) == 1
-    told = capsys.readouterr().out
-    assert "corrupted: 1 findings" in told
-    assert "NOT CLEAN" in told
+    output = capsys.readouterr().out
+    assert "corrupted: 1 findings" in output
+    assert "NOT CLEAN" in output
 
     assert main([str(wrong), "--no-times", "--json"]) == 1
     as_json = json.loads(capsys.readouterr().out)

@@ -31,8 +31,8 @@ class Scene(TwoConsumers):
         self.story.say(RIG, "owners", since=self.story.now, owners={"t": [broker, session]})
 
     def acknowledge(self, who: str, *numbers: int) -> None:
-        self.tell(who, "acking", *numbers)
-        self.tell(who, "acked", *numbers)
+        self.record(who, "acking", *numbers)
+        self.record(who, "acked", *numbers)
 
 
 @pytest.mark.parametrize("key", ["k", "", None])
@@ -59,11 +59,11 @@ def test_the_same_message_at_two_consumers_is_found(tmp_path: Path) -> None:
 
 
 def acknowledged(scene: Scene) -> None:
-    scene.tell("A", "acking", 0)
+    scene.record("A", "acking", 0)
 
 
 def given_back(scene: Scene) -> None:
-    scene.tell("A", "nacked", 0)
+    scene.record("A", "nacked", 0)
 
 
 def closing(scene: Scene) -> None:
@@ -74,7 +74,7 @@ def killed(scene: Scene) -> None:
     scene.story.say(RIG, "killed", writer="A")
 
 
-def connected_anew(scene: Scene) -> None:
+def reconnected(scene: Scene) -> None:
     scene.connection["A"] = 2
     scene.seen("A")
 
@@ -84,7 +84,7 @@ def seeking(scene: Scene) -> None:
     scene.story.say(RIG, "act", begun=begun, act="seek", target="t.s", result="done", why="")
 
 
-@pytest.mark.parametrize("what", [acknowledged, given_back, closing, killed, connected_anew, seeking])
+@pytest.mark.parametrize("what", [acknowledged, given_back, closing, killed, reconnected, seeking])
 def test_released_key_may_be_dispatched_to_another_consumer(tmp_path: Path, what: Any) -> None:
     scene = Scene()
     scene.got("A", 0)
@@ -120,7 +120,7 @@ def test_key_at_consumer_unaware_of_disconnection_is_not_reported(tmp_path: Path
     other = {"A": "B", "B": "A"}[late]
     scene.acknowledge(other, {"A": 0, "B": 1}[other])
     scene.seen(other)
-    scene.tell(late, "acking", {"A": 0, "B": 1}[late])
+    scene.record(late, "acking", {"A": 0, "B": 1}[late])
     scene.story.say(late, "ack_unknown", consumer=f"t.s#{late}", why="disconnected")
     scene.connection[late] = 2
     scene.seen(late)
@@ -158,7 +158,7 @@ def test_an_acknowledgement_of_somebody_else_that_may_count_frees_the_key(tmp_pa
     """An earlier holder's, which came late."""
     scene = Scene()
     scene.got("A", 0)
-    scene.tell("B", "acking", 0)
+    scene.record("B", "acking", 0)
     scene.got("B", 1)
     scene.acknowledge("A", 0)
     scene.acknowledge("B", 1)

@@ -31,13 +31,13 @@ class Scene:
         self.sent += 1
         return self.sent - 1
 
-    def receipt(self, number: int, place: str = "t", ledger: int = 1) -> None:
+    def receipt(self, number: int, partition: str = "t", ledger: int = 1) -> None:
         at = [ledger, number, -1] if ledger >= 0 else [-1, -1, -1]
-        self.story.say("p", "receipt", producer="p", place=place, items=[[number, *at]])
+        self.story.say("p", "receipt", producer="p", place=partition, items=[[number, *at]])
 
-    def stores(self, key: str | None = None, place: str = "t") -> int:
+    def stores(self, key: str | None = None, partition: str = "t") -> int:
         number = self.sends(key)
-        self.receipt(number, place)
+        self.receipt(number, partition)
         return number
 
     def got(self, *numbers: int, name: str = "t.s") -> None:
@@ -51,10 +51,10 @@ class Scene:
     def act(self, act: str, target: str, result: str = "done") -> None:
         self.story.say(RIG, "act", begun=self.story.now, act=act, target=target, result=result, why="")
 
-    def scanned(self, *numbers: int, place: str = "t", ledger: int = 1, key: str | None = None) -> None:
+    def scanned(self, *numbers: int, partition: str = "t", ledger: int = 1, key: str | None = None) -> None:
         items = [["p", number, "00000000", key, ledger, number, -1] for number in numbers]
-        self.story.say("spark", "scan", reader="spark", place=place, items=items)
-        self.story.say(RIG, "scanned", reader="spark", place=place, messages=len(numbers))
+        self.story.say("spark", "scan", reader="spark", place=partition, items=items)
+        self.story.say(RIG, "scanned", reader="spark", place=partition, messages=len(numbers))
 
     def drained(self, name: str = "t.s") -> None:
         self.story.say(RIG, "drained", subscription=name)
@@ -202,19 +202,19 @@ def test_message_id_of_missing_copy_is_reported(tmp_path: Path) -> None:
     assert scene.findings(tmp_path / "seen") == {"vanished": 1}
 
 
-@pytest.mark.parametrize("place", ["other", "t-partition-2", "t"])
-def test_send_result_must_name_a_partition_of_the_topic(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("partition", ["other", "t-partition-2", "t"])
+def test_send_result_must_name_a_partition_of_the_topic(tmp_path: Path, partition: str) -> None:
     scene = Scene(partitions=2)
-    scene.stores(place=place)
+    scene.stores(partition=partition)
     assert scene.findings(tmp_path) == {"receipts": 1}
 
 
 def test_ledger_belongs_to_one_partition(tmp_path: Path) -> None:
     scene = Scene(partitions=2)
-    scene.stores(place="t-partition-0")
-    scene.stores(place="t-partition-1")
-    scene.scanned(0, place="t-partition-0")
-    scene.scanned(1, place="t-partition-1")
+    scene.stores(partition="t-partition-0")
+    scene.stores(partition="t-partition-1")
+    scene.scanned(0, partition="t-partition-0")
+    scene.scanned(1, partition="t-partition-1")
     assert scene.findings(tmp_path) == {"corrupted": 1}
 
 
@@ -225,14 +225,14 @@ def test_keys_move_when_a_topic_grows(tmp_path: Path, grows: bool, found: dict[s
     if grows:
         scene.story.say(RIG, "topic", **{**scene.topic, "partitions": 3})
     scene.receipt(scene.sends("k"), "t-partition-1", 2)
-    scene.scanned(0, place="t-partition-0", ledger=1, key="k")
-    scene.scanned(1, place="t-partition-1", ledger=2, key="k")
+    scene.scanned(0, partition="t-partition-0", ledger=1, key="k")
+    scene.scanned(1, partition="t-partition-1", ledger=2, key="k")
     assert scene.findings(tmp_path) == found
 
 
 def test_message_is_stored_in_one_partition(tmp_path: Path) -> None:
     scene = Scene(partitions=2)
     scene.receipt(scene.sends(), "t-partition-0", 1)
-    scene.scanned(0, place="t-partition-0", ledger=1)
-    scene.scanned(0, place="t-partition-1", ledger=2)
+    scene.scanned(0, partition="t-partition-0", ledger=1)
+    scene.scanned(0, partition="t-partition-1", ledger=2)
     assert scene.findings(tmp_path) == {"places": 1}

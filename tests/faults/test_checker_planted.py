@@ -1,5 +1,5 @@
-"""The judge finds no fault with histories that a sound system could have made, whatever is odd in them; and each single
-lie that is planted in one, by its rule and by no other.
+"""The checker finds nothing in histories that a correct system could have made, however odd, and finds each planted
+violation by its rule and by no other.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from tests.faults.invented_histories import RIG, Story
 
 
 class Scene:
-    """Messages are sent to one topic by one producer, and handed to one subscription; at times that the test says."""
+    """One producer sends messages to one topic, and one subscription gets them, at the times that the test sets."""
 
     def __init__(self, partitions: int = 0) -> None:
         self.story = Story()
@@ -23,7 +23,7 @@ class Scene:
         self.owned(0, 1)
 
     def say(self, at: float, by: str, what: str, **fields: Any) -> None:
-        assert at >= self.story.now - 100.1, "a scene is told in order"
+        assert at >= self.story.now - 100.1, "a scene's lines are in order"
         self.story.now = max(self.story.now, 100.0 + at)
         self.story.say(by, what, **fields)
 
@@ -188,7 +188,7 @@ def test_a_session_that_is_over_after_its_brokers_fault_was_healed_counts(tmp_pa
 
 
 def test_a_broker_that_is_back_before_its_fault_is_healed_disturbs_again(tmp_path: Path) -> None:
-    """It takes places, and is cut off from clients still."""
+    """It takes over partitions, and is still cut off from clients."""
     scene = Scene()
     scene.sends(1)
     scene.fault(2, kind="CUT")

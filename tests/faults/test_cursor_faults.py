@@ -1,7 +1,8 @@
-"""Receipts for acknowledgements, while bookies, metadata answers and owners come and go; and a million holes.
+"""Receipts for acknowledgements, while bookies, metadata answers and owners fail; and a million holes.
 
-A life of the topic acknowledges at random and asks for receipts. What had one must be there whenever the cursor is
-opened again, by whomever; what nobody acknowledged must not. Places in time are chosen by seed, at any await.
+Each run of the topic acknowledges at random and requests receipts. An acknowledgement with a receipt must be there
+whenever the cursor is reopened, by any owner; what nobody acknowledged must not. A seed chooses the moments, at any
+await.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ _ENTRIES = 300
 Done = int | tuple[int, int]
 
 
-class Lives:
+class CursorRuns:
     """What was acknowledged, and what of it had a receipt; by how often the cursor had been moved."""
 
     def __init__(self, scene: CursorScene, seed: int) -> None:
         self.scene = scene
         self.chance = SeededRandomness(seed)
-        self.asked: dict[int, set[Done]] = {0: set()}
+        self.acknowledged: dict[int, set[Done]] = {0: set()}
         self.receipted: dict[int, set[Done]] = {0: set()}
         self.seeks = seed % 2 == 0
         self.tables: list[CursorTable] = []
@@ -48,8 +49,9 @@ class Lives:
         self.receipts = 0
 
     async def open(self) -> None:
-        """Another life, while the ones before think that they go on; not where the cursor is moved: then one at a time,
-        or nobody could tell whose move was the last."""
+        """Open the cursor again, while earlier runs go on. Where the cursor is moved, only one run is open at a time:
+        otherwise the last move would be unknown.
+        """
         if self.seeks and self.tables:
             await self._ended()
         client = await self.scene.client()
@@ -79,7 +81,7 @@ class Lives:
 
     def check(self, table: CursorTable) -> None:
         cursor = table.get("s")
-        assert cursor is not None, "a cursor that was made is gone"
+        assert cursor is not None, "a cursor that was created is missing"
         found = {one for one in range(_ENTRIES) if cursor.is_acknowledged(at(5, one))}
         some = {one: cursor.get_acknowledged_messages(at(5, one)) for one in range(_ENTRIES) if one not in found}
         assert cursor.moves >= max((moves for moves, done in self.receipted.items() if done), default=0)
@@ -88,37 +90,37 @@ class Lives:
                 assert done in found, f"entry {done} had a receipt"
             else:
                 assert done[0] in found or some[done[0]] >> done[1] & 1, f"message {done} had a receipt"
-        asked = self.asked.get(cursor.moves, set())
-        assert all(one in asked or {(one, 0), (one, 1), (one, 2)} <= asked for one in found)
-        assert all((one, bit) in asked for one, bits in some.items() for bit in range(3) if bits >> bit & 1)
+        acknowledged = self.acknowledged.get(cursor.moves, set())
+        assert all(one in acknowledged or {(one, 0), (one, 1), (one, 2)} <= acknowledged for one in found)
+        assert all((one, bit) in acknowledged for one, bits in some.items() for bit in range(3) if bits >> bit & 1)
 
     async def step(self) -> None:
-        """Of a life that is drawn, most often the last."""
+        """Do a step of a random run, most often of the last one."""
         table = self.tables[-1] if self.chance.below(4) else self.chance.choice(self.tables)
         cursor = table.get("s")
         assert cursor is not None
         draw = self.chance.below(20)
-        asked = self.asked.setdefault(cursor.moves, set())
+        acknowledged = self.acknowledged.setdefault(cursor.moves, set())
         if draw == 0 and self.seeks:
             entry_id = self.chance.below(_ENTRIES)
             moves = cursor.moves + 1
-            self.asked[moves] = set(range(entry_id + 1))
+            self.acknowledged[moves] = set(range(entry_id + 1))
             self.tasks.append(asyncio.ensure_future(self._moved(cursor, at(5, entry_id), moves)))
             await asyncio.sleep(0)
             return
         if draw < 4:
             entry_id, bit = self.chance.below(_ENTRIES), self.chance.below(3)
             cursor.acknowledge((), [(at(5, entry_id), 1 << bit, 3)])
-            asked.add((entry_id, bit))
+            acknowledged.add((entry_id, bit))
         elif draw == 4:
             entry_id = cursor.mark_delete.entry_id + self.chance.below(12)
             cursor.acknowledge_up_to(at(5, entry_id))
-            asked.update(range(entry_id + 1))
+            acknowledged.update(range(entry_id + 1))
         else:
             first = self.chance.below(_ENTRIES)
             last = min(_ENTRIES - 1, first + self.chance.below(6))
             cursor.acknowledge([(5, first, last)])
-            asked.update(range(first, last + 1))
+            acknowledged.update(range(first, last + 1))
         if self.chance.below(2):
             self.tasks.append(asyncio.ensure_future(self._receipt(cursor, self._known(cursor), cursor.moves)))
 
@@ -141,7 +143,7 @@ class Lives:
             await cursor.move_to(to)
             self.receipted.setdefault(moves, set()).update(range(to.entry_id + 1))
 
-    def strike(self) -> None:
+    def inject_fault(self) -> None:
         server, bookies = self.scene.cluster.server, list(self.scene.cluster.bookies.values())
         bookie, store = self.chance.choice(bookies), self.chance.choice(self.stores)
         match self.chance.below(8):
@@ -170,36 +172,36 @@ class Lives:
 
 @pytest.mark.parametrize("seed", range(24))
 async def test_persisted_acknowledgements_survive_bookie_and_metadata_faults(seed: int) -> None:
-    """ACK-1, CHK-34, OWN-2, CHK-58: lives overlap, and no receipt is given that the next life knows nothing of."""
+    """ACK-1, CHK-34, OWN-2, CHK-58: runs overlap, and each receipt's acknowledgement is known to the next run."""
 
     async with running_cursor_scene(bookies=5) as scene:
         scene.log = FakeLogPositions((5, _ENTRIES))
         scene.options = CursorSettings(
             **OPTIONS.model_dump() | {"managed_ledger_cursor_max_size_per_ledger_bytes": 400 if seed % 3 else 10_000}
         )
-        lives = Lives(scene, seed)
+        runs = CursorRuns(scene, seed)
         first = await scene.open()
         await first.create("s", at(5, -1), {})
         first.abandon()
-        await lives.open()
+        await runs.open()
         for _ in range(150):
-            if not lives.chance.below(25):
-                await lives.open_surely() if lives.seeks else await lives.open()
-            if not lives.chance.below(8):
-                lives.strike()
-            await lives.step()
-            if not lives.chance.below(10):
-                await scene.clock.sleep(lives.chance.random() * 2)
-            await scene.turns(lives.chance.below(12))
-        while not all(task.done() for task in lives.tasks):
-            lives.heal()  # once and again: what was ordered for a store's next requests still comes
+            if not runs.chance.below(25):
+                await runs.open_surely() if runs.seeks else await runs.open()
+            if not runs.chance.below(8):
+                runs.inject_fault()
+            await runs.step()
+            if not runs.chance.below(10):
+                await scene.clock.sleep(runs.chance.random() * 2)
+            await scene.turns(runs.chance.below(12))
+        while not all(task.done() for task in runs.tasks):
+            runs.heal()  # once and again: what was ordered for a store's next requests still comes
             await scene.clock.sleep(1.0)
-        await asyncio.gather(*lives.tasks)
-        await lives.open_surely()
-        assert lives.receipts > 10
-        await lives.tables[-1].close()
+        await asyncio.gather(*runs.tasks)
+        await runs.open_surely()
+        assert runs.receipts > 10
+        await runs.tables[-1].close()
         last = await scene.open()
-        lives.check(last)
+        runs.check(last)
         node = await scene.node("s")
         assert node is not None
         named = {node.ledger_id, *node.deleting, *await scene.intents()}

@@ -57,10 +57,10 @@ def test_committed_transactions_survive_kill_9_atomically(tmp_path: Path) -> Non
         command = [*_CHILD, str(tmp_path), str(first)]
         with ChildProcess[bytes](command, stdout=subprocess.PIPE, env=_environment()) as child:
             assert child.stdout is not None
-            # Each life ends at another place of the stream of transactions.
+            # Each run ends at another point of the stream of transactions.
             acknowledged += [int(child.stdout.readline()) for _ in range(1 + 7 * kill)]
             child.kill()
-            # What it said before it died counts as well.
+            # Output from before its death counts as well.
             acknowledged += [int(line) for line in child.stdout.read().split(b"\n")[:-1]]
         run(_check_after_kill(tmp_path, acknowledged))
 
@@ -114,7 +114,7 @@ def test_forked_process_neither_uses_nor_locks_the_folder(tmp_path: Path) -> Non
         finally:
             parent.kill()
             parent.wait()
-        # The forked one lives.
+        # The forked process is alive.
         run(_check_after_fork(tmp_path))
         parent.stdin.close()
         # It ends, too: closing what it inherited would have it wait for threads that it has not.
@@ -222,14 +222,14 @@ async def test_closing_on_a_full_disk_closes_the_folder(tmp_path: Path, monkeypa
         assert await store.children("/") == []
 
 
-@pytest.mark.parametrize("place", ["end_session", "close"])
+@pytest.mark.parametrize("method", ["end_session", "close"])
 async def test_closing_that_fails_closes_the_folder_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     database = await EmbeddedDatabase.open(tmp_path, SystemClock())
     store = database.connect(owns_database=True)
     await store.put("/a", b"", ABSENT)
-    monkeypatch.setattr(database.commit, place, lambda *_: _fail(_))
+    monkeypatch.setattr(database.commit, method, lambda *_: _fail(_))
     with pytest.raises(OSError, match="Input/output error"):
         await store.close()
     async with await open_embedded(tmp_path, SystemClock()) as store:
@@ -237,14 +237,14 @@ async def test_closing_that_fails_closes_the_folder_all_the_same(
 
 
 async def test_unwritable_value_fails_its_group_and_store_stays_usable(tmp_path: Path) -> None:
-    """It spoils its group, which is told that nothing was done; no other, and not the sessions."""
+    """It fails its own group, which gets an error; no other group, and not the sessions."""
     database = await EmbeddedDatabase.open(tmp_path, SystemClock())
     async with database.connect(owns_database=True) as store:
         await store.put("/a", b"1", ABSENT)
         # As from a caller whose types nobody checked.
         commit, spoilt = database.commit, Put("/b", cast(bytes, "text"), ABSENT)
-        asked = [commit.transaction([each], store.session.id) for each in (spoilt, Put("/c", b"", ABSENT))]
-        for answer in await asyncio.gather(*asked, return_exceptions=True):
+        pending = [commit.transaction([each], store.session.id) for each in (spoilt, Put("/c", b"", ABSENT))]
+        for answer in await asyncio.gather(*pending, return_exceptions=True):
             assert type(answer) is Refused
             assert "nothing was written" in str(answer)
         assert await store.children("/") == ["a"]
@@ -267,14 +267,14 @@ async def test_unknown_free_space_refuses_put_and_store_stays_usable(
 def test_end_of_writer_ends_all_pending_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cancelled: bool
 ) -> None:
-    """Those of the group under way, those of the next, a refusal that rests on the first; then the store is dead."""
+    """Those of the group in flight, those of the next, a refusal that depends on the first; then the store is dead."""
 
     async def scenario() -> None:
         async with await open_embedded(tmp_path, SystemClock()) as store:
             syncing, go_on = _sync_slowly(monkeypatch)
-            asked = [asyncio.create_task(store.put("/a", b"", ABSENT))]
+            pending = [asyncio.create_task(store.put("/a", b"", ABSENT))]
             await until(syncing.is_set, "the group is written and being synced")
-            asked += [asyncio.create_task(store.put(path, b"", ABSENT)) for path in ("/a", "/b")]
+            pending += [asyncio.create_task(store.put(path, b"", ABSENT)) for path in ("/a", "/b")]
             await asyncio.sleep(0)
             (writer,) = [task for task in asyncio.all_tasks() if task.get_name() == "metadata-group-commit"]
             # Where the writer is not cancelled, it ends as it notifies watches of what was stored.
@@ -282,7 +282,7 @@ def test_end_of_writer_ends_all_pending_requests(
             if cancelled:
                 writer.cancel()
             go_on.set()
-            first, refused, next_one = await asyncio.gather(*asked, return_exceptions=True)
+            first, refused, next_one = await asyncio.gather(*pending, return_exceptions=True)
             assert isinstance(first, OutcomeUnknown)
             assert isinstance(refused, NodeExists)
             assert isinstance(next_one, OutcomeUnknown)
@@ -302,7 +302,7 @@ def _fail(*_: object) -> None:
 
 
 def _sync_slowly(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
-    """Have syncs of the mark wait for the second event. The first one says that one has begun."""
+    """Have syncs of the mark wait for the second event. The first event is set when one has begun."""
     syncing, go_on, sync = threading.Event(), threading.Event(), DurableMark.sync
 
     def sync_slowly(mark: DurableMark) -> None:
@@ -316,25 +316,25 @@ def _sync_slowly(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, thre
 
 
 async def test_nothing_is_seen_before_it_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither by reads nor by what a refusal gives away; watches are told after."""
+    """Neither by reads nor by what a refusal gives away; watches are notified afterwards."""
     async with await open_embedded(tmp_path, SystemClock()) as store:
         await store.put("/a", b"old", ABSENT)
         watch = store.watch("/a")
         await watch.wait()
         syncing, go_on = _sync_slowly(monkeypatch)
         changes = [Put("/a", b"new", 0), Put("/b/c", b"", ABSENT)]
-        asked = [asyncio.create_task(store.transaction(changes))]
+        pending = [asyncio.create_task(store.transaction(changes))]
         await until(syncing.is_set, "the group is written and being synced")
-        asked.append(asyncio.create_task(store.transaction([Put("/b/c", b"", ABSENT)])))
-        asked.append(asyncio.create_task(store.transaction([Put("/b/c", b"", 0)])))
+        pending.append(asyncio.create_task(store.transaction([Put("/b/c", b"", ABSENT)])))
+        pending.append(asyncio.create_task(store.transaction([Put("/b/c", b"", 0)])))
         waiting = asyncio.create_task(watch.wait())
         await asyncio.sleep(0)
         assert await store.get("/a") == Node(b"old", Stat(0))
         assert await store.children("/") == ["a"]
         assert await store.children("/b") == []
-        assert not any(each.done() for each in [*asked, waiting])
+        assert not any(each.done() for each in [*pending, waiting])
         go_on.set()
-        ended = await asyncio.gather(*asked, return_exceptions=True)
+        ended = await asyncio.gather(*pending, return_exceptions=True)
         assert isinstance(ended[1], NodeExists)
         assert ended[2] == [ChangeResult("/b/c", 1)]
         await waiting
@@ -345,10 +345,10 @@ async def test_nothing_is_seen_before_it_is_durable(tmp_path: Path, monkeypatch:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sync", "full"])
 async def test_a_failed_write_or_fsync_ends_the_store_for_good(tmp_path: Path, kind: str) -> None:
-    """A failed fsync is not tried again, though it would succeed; the folder has to be opened anew."""
+    """A failed fsync is not repeated, though it would succeed; the folder has to be reopened."""
     folder, flag = tmp_path / "folder", tmp_path / "flag"
     shim = preloaded(tmp_path, flag)
-    said = subprocess.run(
+    done = subprocess.run(
         [*_CHILD, str(folder), str(flag), kind],
         env=_environment(**shim),
         capture_output=True,
@@ -357,7 +357,7 @@ async def test_a_failed_write_or_fsync_ends_the_store_for_good(tmp_path: Path, k
         timeout=60,
     )
     # Whether the change that failed is there is unknown: one node or two.
-    assert re.fullmatch("OutcomeUnknown SessionLost lost [12] nodes", said.stdout)
+    assert re.fullmatch("OutcomeUnknown SessionLost lost [12] nodes", done.stdout)
 
     async with await open_embedded(folder, SystemClock()) as store:
         assert await store.exists("/before") is not None

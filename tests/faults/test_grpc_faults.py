@@ -1,7 +1,7 @@
-"""The gRPC transport over connections that go silent, break, and come back.
+"""The gRPC transport over connections that go silent, break, and recover.
 
-A proxy that swallows bytes leaves both ends with a connection that looks alive: nothing but keep-alive tells. The
-options here make that quick; `test_the_defaults_find_a_silent_end_in_time` is about those that are shipped.
+A proxy that swallows bytes leaves both ends with a connection that looks alive: only keep-alive detects it. The options
+here make that quick; `test_the_defaults_find_a_silent_end_in_time` is about the shipped ones.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def test_a_half_open_connection_is_found_by_both_ends(lost: str) -> None:
         proxy.loses_answers = lost != "requests"
         for task in (call, *waiting):
             with pytest.raises(Disconnected):
-                await within(task, "the end of what was under way")
+                await within(task, "the end of what was in flight")
         await until(lambda: service.cancelled == 2, "the server's end is cancelled")
         proxy.heal()
         await until(lambda: works(connection), "a call gets through again")
@@ -108,7 +108,7 @@ def test_an_idle_half_open_connection_is_found_before_it_is_used() -> None:
 
 @pytest.mark.slow
 def test_a_client_that_went_silent_is_dropped_by_the_server() -> None:
-    """The server asks by itself: here nothing of the client's is under way, and a stream of its own only waits."""
+    """The server pings by itself: the client has nothing in flight here, and a stream of its own only waits."""
 
     async def scenario(connection: Connection, service: Echo, proxy: Proxy) -> None:
         stream = connection.open_stream("hang")
@@ -157,7 +157,7 @@ def test_a_stopped_server_is_found_though_much_is_being_sent_to_it() -> None:
         try:
             for task in (sending, call):
                 with pytest.raises(Disconnected):
-                    await within(task, "the end of what was under way")
+                    await within(task, "the end of what was in flight")
         finally:
             resume()
         await until(lambda: works(connection), "a call gets through again")
@@ -191,7 +191,7 @@ async def test_connection_reaches_server_again_after_restart() -> None:
 
 @pytest.mark.slow
 async def test_an_address_that_nobody_answers_for_is_not_reached_in_time() -> None:
-    """Packets to it vanish: the attempt is given up, and a call's own time-out may be shorter."""
+    """Packets to it vanish: the attempt fails, and a call's own time-out may be shorter."""
     # A listener with its queue full takes no further connection, and does not refuse it either.
     with contextlib.ExitStack() as sockets:
         full = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
@@ -203,7 +203,7 @@ async def test_an_address_that_nobody_answers_for_is_not_reached_in_time() -> No
         with pytest.raises(NotReached):
             await within(connection.call("m", b"", timeout_s=0.01), "the call's time is over")
         with pytest.raises(NotReached):
-            await within(connection.call("m", b"", timeout_s=GENEROUS_S), "the attempt is given up")
+            await within(connection.call("m", b"", timeout_s=GENEROUS_S), "the attempt fails")
         with pytest.raises(NotReached):
-            await within(connection.open_stream("m").receive(), "the attempt is given up")
+            await within(connection.open_stream("m").receive(), "the attempt fails")
         await connection.close()

@@ -28,7 +28,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProce
 
 
 class ThroughProxy:
-    """A transport that reaches whatever it is told to through one proxy."""
+    """A transport that reaches every address through one proxy."""
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
@@ -105,8 +105,9 @@ async def pairs(server: StandaloneProcess, names: tuple[str, ...]) -> AsyncItera
 async def test_a_half_open_connection_is_found_though_nobody_uses_it_and_nothing_is_lost(
     server: StandaloneProcess,
 ) -> None:
-    """PRD-9, CHK-33: bytes vanish one way, the other way, or both. An idle client finds out by itself; what is sent
-    meanwhile waits, in order; when the network is there again everything goes on."""
+    """PRD-9, CHK-33: bytes vanish one way, the other way, or both. An idle client notices by itself; messages sent in
+    the meantime wait, in order; when the network is back everything goes on.
+    """
     async with pairs(server, MODES) as made:
         for mode, pair in made.items():
             pair.proxy.loses_requests = mode in ("requests", "both")

@@ -1,4 +1,4 @@
-"""Leases of a standalone that is killed: what a plan has promised is kept by the next process."""
+"""Leases of a standalone that is killed: the next process honours them."""
 
 from __future__ import annotations
 
@@ -56,33 +56,33 @@ def test_leases_survive_kill_of_standalone(tmp_path: Path) -> None:
     """SPK-5: the lease was durable when the plan was answered; the next process honours it, and one of a topic that
     was deleted, and no ledger is left without an owner when all is over."""
     with StandaloneProcess(tmp_path / "data", **_SETTINGS) as server:
-        for topic, lease_ms in (("kept", _HOUR_MS), ("deleted", _SHORT_MS)):
+        for topic, lease_ms in (("leased", _HOUR_MS), ("deleted", _SHORT_MS)):
             publish(server.service_url, topic, 0)
             plan(server.service_url, topic, lease_ms)
         server.kill()
         server.start()
-        for topic in ("kept", "deleted"):
+        for topic in ("leased", "deleted"):
             publish(server.service_url, topic, *range(1, 10))
         with Admin(server.service_url) as admin:
             admin.reading.plan("deleted", start=_BEGIN, lease_ms=_SHORT_MS, lease_id=_LEASE, holder="a test")
-            kept = [one.ledger_id for one in admin.topics.internal_stats("kept").ledgers]
+            retained = [one.ledger_id for one in admin.topics.internal_stats("leased").ledgers]
             left = [one.ledger_id for one in admin.topics.internal_stats("deleted").ledgers if one.entries]
             admin.topics.delete("deleted", force=True)
-        assert len(kept) >= 3
+        assert len(retained) >= 3
         server.kill()
         found = asyncio.run(ledgers_of(server.folder))
         assert not found.orphans
-        assert set(kept + left) <= set(found.living)
+        assert set(retained + left) <= set(found.living)
         server.start()
-        publish(server.service_url, "kept", 10)
-        assert read(server.service_url, "kept", 11) == list(range(11))
-        assert not plan(server.service_url, "kept").begins_in_deleted
+        publish(server.service_url, "leased", 10)
+        assert read(server.service_url, "leased", 11) == list(range(11))
+        assert not plan(server.service_url, "leased").begins_in_deleted
         with Admin(server.service_url) as admin:
-            [lease] = admin.topics.internal_stats("kept").leases
+            [lease] = admin.topics.internal_stats("leased").leases
             assert (lease.holder, lease.lease_ms) == ("a test", _HOUR_MS)
-            incarnation = plan(server.service_url, "kept").incarnation
-            admin.reading.renew_lease("kept", incarnation, _LEASE, 0)
-            assert within(lambda: admin.topics.internal_stats("kept").ledgers[0].ledger_id > kept[-1])
+            incarnation = plan(server.service_url, "leased").incarnation
+            admin.reading.renew_lease("leased", incarnation, _LEASE, 0)
+            assert within(lambda: admin.topics.internal_stats("leased").ledgers[0].ledger_id > retained[-1])
         assert within(lambda: "whose leases have ended" in server.logged)
         server.stop()
         found = asyncio.run(ledgers_of(server.folder))

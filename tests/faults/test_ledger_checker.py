@@ -24,16 +24,17 @@ from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from tests.faults.ledger_checker import Closed, LedgerChecker
-from tests.faults.ledger_history import Life, Log, ReadBack, Tail, WholeReads, payload, read_lines, read_logs
+from tests.faults.ledger_history import Log, ReadBack, Tail, WholeReads, WriterRun, payload, read_lines, read_logs
 from tests.faults.ledger_inspection import close_chains, inspect_chains
-from tests.faults.ledger_owner import ChainOwner, ChainPlan, GivenUp
+from tests.faults.ledger_owner import ChainOwner, ChainPlan, ChainTakenOver
 from tests.faults.ledger_tail import follow_chain, read_back_chain
 from tests.faults.workload_processes import AckWatch
 from tests.running import until
 from tests.sim.disk import SimulatedDisk
 from tests.unit.bookie.bookie_client import NO_LATENCY
 
-# Three entries acknowledged, two failed and sent again; and a second life that found one entry more than was told.
+# Three entries acknowledged, two failed and sent again; and a second run that found one entry more than was
+# acknowledged.
 FIRST = """\
 life c w.1
 made 1
@@ -67,7 +68,7 @@ TAIL = "tail c t.1\n"
 
 
 class Story:
-    """What was logged, and what there is in the end, to be told wrongly."""
+    """The logs and the final state, which a test alters."""
 
     def __init__(self) -> None:
         self.logs = [FIRST, SECOND]
@@ -87,17 +88,17 @@ class Story:
         self.last = {ledger_id: len(entries) - 1 for ledger_id, entries in self.entries.items()}
 
     def wrong(self) -> list[str]:
-        lives: list[Life] = []
+        runs: list[WriterRun] = []
         tails: list[Tail] = []
         for text in self.logs:
-            read_lines(text.split("\n")[:-1], lives, tails)
-        written = {one.ledger_id: (life.name, one) for life in lives for one in life.ledgers}
+            read_lines(text.split("\n")[:-1], runs, tails)
+        written = {one.ledger_id: (run.name, one) for run in runs for one in run.ledgers}
         tail = Tail("c", "t.1", read_back=self.read_back)
         for ledger_id, entry_id in self.tail:
             name, one = written[ledger_id]
             entry = payload(name, *one.appended[entry_id]) if entry_id < len(one.appended) else b"?"
             tail.saw.append((ledger_id, entry_id, len(entry), zlib.crc32(entry)))
-        checker = LedgerChecker(lives, [tail])
+        checker = LedgerChecker(runs, [tail])
         checker.chain("c", self.chain)
         for ledger_id in self.chain:
             last = self.last[ledger_id]
@@ -118,12 +119,12 @@ class Story:
 
     def deletes_first(self, read: list[bytes], *, whole: bool = True) -> None:
         """The chain's owner deleted ledger 1, of which somebody had read this."""
-        self.said("closed 1 2\n", "closed 1 2\ndeleting 1\n")
+        self.edit("closed 1 2\n", "closed 1 2\ndeleting 1\n")
         self.chain.remove(1)
         numbered = [(entry_id, len(entry), zlib.crc32(entry)) for entry_id, entry in enumerate(read)]
         self.read_back.append(ReadBack(1, len(read) - 1, numbered, whole))
 
-    def said(self, old: str, new: str) -> None:
+    def edit(self, old: str, new: str) -> None:
         assert any(old in log for log in self.logs)
         self.logs = [log.replace(old, new) for log in self.logs]
 
@@ -155,7 +156,7 @@ def _flipped(story: Story) -> None:
 
 
 def _sent_again_though_there(story: Story) -> None:
-    story.said("closed 1 2", "lost 1")
+    story.edit("closed 1 2", "lost 1")
     story.everywhere(lambda held: held[1].extend([payload("w.1", 3, 50), payload("w.1", 4, 60)]))
 
 
@@ -185,7 +186,7 @@ LIES: dict[str, tuple[str, Callable[[Story], object]]] = {
     "an acknowledged ledger is not in its chain": ("acknowledged", lambda story: story.chain.remove(2)),
     "a failed entry is in a ledger that its writer closed": ("own close", _failed_is_there),
     "what is there already was sent again": ("once, in order", _sent_again_though_there),
-    "entries have changed places": ("bytes", _swapped),
+    "entries were swapped": ("bytes", _swapped),
     "a replica lacks an entry": ("replica", lambda story: story.replicas["b"][2].pop()),
     "a replica is missing": ("replica", lambda story: story.replicas["a"][3].clear()),
     "a replica has its entries twice": ("order", lambda story: story.replicas["a"][2].insert(1, payload("w.1", 3, 50))),
@@ -194,12 +195,12 @@ LIES: dict[str, tuple[str, Callable[[Story], object]]] = {
     "nobody appended it": ("foreign", _foreign),
     "the reader skips an entry": ("acknowledged", lambda story: story.entries[1].pop(1)),
     "the length is wrong": ("length", lambda story: story.length.update({1: 7})),
-    "adds completed out of order": ("logs", lambda story: story.said("acked 1 1\nacked 1 2", "acked 1 2\nacked 1 1")),
+    "adds completed out of order": ("logs", lambda story: story.edit("acked 1 1\nacked 1 2", "acked 1 2\nacked 1 1")),
     "an add completed after one had failed": (
         "logs",
-        lambda story: story.said("failed 1 4 NotEnoughBookies", "acked 1 4"),
+        lambda story: story.edit("failed 1 4 NotEnoughBookies", "acked 1 4"),
     ),
-    "a life's ledgers stand behind the next one's": ("order", lambda story: story.chain.sort(key=[1, 3, 2].index)),
+    "a run's ledgers stand behind the next one's": ("order", lambda story: story.chain.sort(key=[1, 3, 2].index)),
     "a tail saw what is not there": ("seen", lambda story: story.tail.append((2, 3))),
     "a tail skipped an entry": ("seen", lambda story: story.tail.remove((2, 0))),
     "a tail went back": ("seen", lambda story: story.tail.append((1, 3))),
@@ -224,12 +225,12 @@ def test_entry_may_be_deleted_after_it_was_read_back() -> None:
 
 @pytest.mark.parametrize("lie", LIES)
 def test_each_lie_is_found(lie: str) -> None:
-    rule, tell = LIES[lie]
+    rule, apply_lie = LIES[lie]
     story = Story()
     story.last[4], story.length[4], story.entries[4] = -1, 0, []
     for held in story.replicas.values():
         held[4] = []
-    tell(story)
+    apply_lie(story)
     assert rule in {found.partition(":")[0] for found in story.wrong()}
 
 
@@ -240,8 +241,8 @@ def test_payload_identifies_its_writer_and_has_given_size() -> None:
     assert payload("w.1", 7, 1_048_576)[-9:] != payload("w.1", 8, 1_048_576)[-9:]
 
 
-# How many ledgers its chain keeps: enough for its last life to have some.
-KEPT = 2
+# The number of ledgers of a chain: enough for the last run to have some.
+RETAINED = 2
 
 
 class InProcess:
@@ -289,16 +290,16 @@ class InProcess:
 
 
 async def _write_for_a_while(cluster: InProcess, folder: Path) -> None:
-    """Two lives of a writer, one of them killed, with a tail, while bookies go and come."""
+    """Two runs of a writer, one of them killed, with a tail, while bookies fail and return."""
     tails = await cluster.client()
     tail_log = Log(folder / "t-c-1.log")
     tail_log.say("tail", "c", "t.1")
     following = asyncio.create_task(follow_chain(tails, tails.ledgers.store, "c", tail_log, cluster.clock))
-    reading = asyncio.create_task(read_back_chain(tails, tails.ledgers.store, "c", KEPT, tail_log, cluster.clock))
+    reading = asyncio.create_task(read_back_chain(tails, tails.ledgers.store, "c", RETAINED, tail_log, cluster.clock))
     for number in range(3):
         client = await cluster.client()
         log = Log(folder / f"w-c-{number}.log")
-        plan = ChainPlan(Striping(3, 3, 2), roll_entries=60, keep_ledgers=KEPT, rest_s=0.01)
+        plan = ChainPlan(Striping(3, 3, 2), roll_entries=60, keep_ledgers=RETAINED, rest_s=0.01)
         chance = SeededRandomness(number)
         owner = ChainOwner(client, "c", f"w.{number}", plan, log, cluster.clock, chance, WholeReads(folder, "c"))
         owning = asyncio.create_task(owner.own())
@@ -319,7 +320,7 @@ async def _write_for_a_while(cluster: InProcess, folder: Path) -> None:
             await owning
         else:
             owning.cancel()
-            with pytest.raises((asyncio.CancelledError, LedgerError, MetadataError, GivenUp)):
+            with pytest.raises((asyncio.CancelledError, LedgerError, MetadataError, ChainTakenOver)):
                 await owning
         await client.close()
         log.close()

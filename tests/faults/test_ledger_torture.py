@@ -28,7 +28,7 @@ from magnetar_wire.randomness import SystemRandomness
 from tests.faults.ledger_history import payload
 from tests.faults.ledger_torture import Torture
 from tests.faults.ledger_workload import QUICK
-from tests.faults.nemesis import ZOOKEEPER, Kind, Round, Strike
+from tests.faults.nemesis import ZOOKEEPER, Injection, Kind, Round
 from tests.faults.torture_cluster import TortureCluster
 from tests.running import until, within
 
@@ -48,16 +48,17 @@ def _able() -> None:
 
 
 async def test_no_persisted_entry_is_lost_under_faults(tmp_path: Path) -> None:
-    """STO-4; CHK-1, CHK-10, CHK-21: writers and bookies are killed, paused, cut off and given bad disks. In the end
-    every entry of which a writer was told is there, once, in order and whole, on every bookie that is to have it."""
+    """STO-4; CHK-1, CHK-10, CHK-21: writers and bookies are killed, paused, disconnected and get failing disks. At the
+    end every acknowledged entry is there, once, in order and whole, on every bookie of its write quorum.
+    """
     rounds = [
         # What any cluster must bear: every chain goes on.
         Round(
             True,
             (
-                Strike(Kind.KILL, "b1", 0.0, 2.0),
-                Strike(Kind.KILL_WRITER, "c1", 1.0, 0.0),
-                Strike(Kind.PAUSE_WRITER, "c2", 0.5, 2.0),
+                Injection(Kind.KILL, "b1", 0.0, 2.0),
+                Injection(Kind.KILL_WRITER, "c1", 1.0, 0.0),
+                Injection(Kind.PAUSE_WRITER, "c2", 0.5, 2.0),
             ),
             0.5,
         ),
@@ -65,13 +66,13 @@ async def test_no_persisted_entry_is_lost_under_faults(tmp_path: Path) -> None:
         Round(
             False,
             (
-                # First: whoever is started again waits for it.
-                Strike(Kind.RESTART_ZOOKEEPER, ZOOKEEPER, 0.0, 0.2),
-                Strike(Kind.LOSE_ANSWERS, "b1", 0.0, 4.0),
-                Strike(Kind.FAIL_SYNC, "b2", 0.5, 1.0),
-                Strike(Kind.BREAK, "b3", 0.2, 2.0),
-                Strike(Kind.CUT_METADATA, "b4", 0.0, 1.0),
-                Strike(Kind.KILL_WRITER, "c2", 2.0, 0.0),
+                # First: restarted processes wait for it.
+                Injection(Kind.RESTART_ZOOKEEPER, ZOOKEEPER, 0.0, 0.2),
+                Injection(Kind.LOSE_ANSWERS, "b1", 0.0, 4.0),
+                Injection(Kind.FAIL_SYNC, "b2", 0.5, 1.0),
+                Injection(Kind.BREAK, "b3", 0.2, 2.0),
+                Injection(Kind.CUT_METADATA, "b4", 0.0, 1.0),
+                Injection(Kind.KILL_WRITER, "c2", 2.0, 0.0),
             ),
             0.5,
         ),
@@ -87,17 +88,17 @@ async def test_no_persisted_entry_is_lost_under_faults(tmp_path: Path) -> None:
         await torture.end()
     report = torture.report
     assert report.violations == []
-    # One disk failed, and whoever asked that bookie met it. Hung writers say that they stood still.
-    said = [line for line in report.said if "StorageFailed" not in line and "stood still" not in line]
-    assert said == []
+    # One disk failed, and callers of that bookie noticed. Paused writers log that they stood still.
+    mistakes = [line for line in report.mistakes if "StorageFailed" not in line and "stood still" not in line]
+    assert mistakes == []
     assert report.verified == report.acknowledged > 500
     # Of each chain one that was ended in the middle, and one that went on.
-    assert report.lives >= 4
+    assert report.writer_runs >= 4
 
 
 async def test_writes_continue_or_wait_with_reason_when_bookies_die(tmp_path: Path) -> None:
-    """STO-1, with three bookies of which one dies, then two; STO-2 with a fourth, which takes a dead one's place."""
-    # A bookie that died is not tried again, however long it stays registered; one that registers anew is.
+    """STO-1, with three bookies of which one dies, then two; STO-2 with a fourth, which replaces a dead one."""
+    # A bookie that died is not tried again, however long it stays registered; one that reregisters is.
     options = QUICK.model_copy(update={"bookie_quarantine_time_seconds": 600.0})
     async with TortureCluster(tmp_path, 3) as cluster, _client(cluster, options) as client:
         whole = await _writer(client)
@@ -124,7 +125,8 @@ async def test_writes_continue_or_wait_with_reason_when_bookies_die(tmp_path: Pa
         await until(lambda: degraded.should_roll, "the degraded ledger wants to roll")
         await _closed(client, degraded, 20)
 
-        # Two dead: adds fail, the ledger is closed at what was acknowledged; publishing waits, and says for whom.
+        # Two dead: adds fail, the ledger is closed at what was acknowledged; publishing waits, and logs for which
+        # bookies.
         await _dies(cluster, client, victim)
         await _dies(cluster, client, other)
         with pytest.raises(NotEnoughBookies, match=f"{victim}|{other}"):
@@ -208,7 +210,7 @@ async def _add(writer: LedgerWriter, count: int) -> None:
 
 
 async def _closed(client: LedgerClient, writer: LedgerWriter, entries: int) -> None:
-    """Closes it; it has so many entries, which are read back."""
+    """Close it; it has this many entries, which are read back."""
     metadata: LedgerMetadata = await writer.close()
     assert metadata.last_entry_id == entries - 1
     reader = await client.open(writer.ledger_id)

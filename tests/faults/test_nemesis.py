@@ -1,4 +1,4 @@
-"""The nemesis keeps to what it says, and the proxy does what it is told."""
+"""The nemesis stays within its limits, and the proxy does as it is set."""
 
 from __future__ import annotations
 
@@ -27,18 +27,20 @@ def test_seed_determines_the_faults_and_their_times() -> None:
 
 
 def test_tolerable_rounds_hit_one_bookie_and_others_may_hit_all() -> None:
-    struck = [(one.borne, sum(strike.target in BOOKIES for strike in one.strikes)) for one in _rounds(3)]
-    assert {count for borne, count in struck if borne} == {1}
-    assert {count for borne, count in struck if not borne} == {1, 2, 3, 4}
+    targets = [(one.borne, sum(injection.target in BOOKIES for injection in one.injections)) for one in _rounds(3)]
+    assert {count for borne, count in targets if borne} == {1}
+    assert {count for borne, count in targets if not borne} == {1, 2, 3, 4}
     # In an ambush what one bookie got dies with it, and with all who could repeat it.
-    ambushes = [one for one in _rounds(3) if sum(strike.kind is Kind.KILL_WRITER for strike in one.strikes) == 2]
-    assert any(Kind.LOSE_REQUESTS in {strike.kind for strike in one.strikes} for one in ambushes)
-    assert {strike.kind for one in _rounds(3) for strike in one.strikes} == EVERYTHING
+    ambushes = [
+        one for one in _rounds(3) if sum(injection.kind is Kind.KILL_WRITER for injection in one.injections) == 2
+    ]
+    assert any(Kind.LOSE_REQUESTS in {injection.kind for injection in one.injections} for one in ambushes)
+    assert {injection.kind for one in _rounds(3) for injection in one.injections} == EVERYTHING
 
 
 def test_only_allowed_faults_are_injected() -> None:
     allowed = frozenset({Kind.KILL, Kind.KILL_WRITER})
-    assert {strike.kind for one in _rounds(4, allowed) for strike in one.strikes} == allowed
+    assert {injection.kind for one in _rounds(4, allowed) for injection in one.injections} == allowed
 
 
 class _Ends:

@@ -1,4 +1,4 @@
-"""The proxy strikes one way or both, and lets everybody through again when it has healed."""
+"""The proxy disturbs one direction or both, and passes everything again after `heal`."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_healed_proxy_accepts_connections_again() -> None:
         assert ends.proxy.connections == 0
         with contextlib.suppress(ConnectionError):
             reader, writer = await asyncio.open_connection(*_host_and_port(ends.proxy))
-            assert await within(reader.read(), "the end of who comes anew") == b""
+            assert await within(reader.read(), "the end of a new connection") == b""
             writer.close()
         ends.proxy.heal()
         ends.near.close()

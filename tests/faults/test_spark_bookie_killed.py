@@ -15,7 +15,7 @@ from tests.spark_slices import slices_of
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("Spark without a bookie")]
 
 TOPIC = "persistent://public/default/read-on"
-# Of 32 KiB: so many that several answers are left when the first is there.
+# Of 32 KiB: enough that several answers are left after the first.
 MESSAGES = 1500
 
 
@@ -40,16 +40,16 @@ def test_rows_are_the_same_when_a_bookie_is_killed_while_they_are_read(cluster: 
                 producer.send_async(b"%06d" % number * 5_000, None)
             producer.flush()
     (one,) = slices_of(cluster.service_url, TOPIC)
-    strikes: list[tuple[str, Callable[[str], object], Callable[[str], object]]] = [
+    faults: list[tuple[str, Callable[[str], object], Callable[[str], object]]] = [
         ("bookie-2", cluster.kill, cluster.start),
         ("bookie-3", cluster.pause, cluster.resume),
     ]
-    for name, strike, mend in strikes:
+    for name, inject, mend in faults:
         numbers: list[int] = []
         for batch in slice_reader.read_slice(one, ("value", "index")):
             values = batch.column("value")
-            numbers += [int(values[place].as_py()[:6]) for place in range(batch.num_rows)]
+            numbers += [int(values[index].as_py()[:6]) for index in range(batch.num_rows)]
             if len(numbers) == batch.num_rows:
-                strike(name)
+                inject(name)
         assert numbers == [*range(MESSAGES)]
         mend(name)

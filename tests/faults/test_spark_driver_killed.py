@@ -25,7 +25,7 @@ from tests.running_spark import SPARK_ENVIRONMENT, java_home, read_rows
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 PER_BATCH: Final = 20
-# So many drivers are killed at most; fewer as soon as each moment was met.
+# Maximum number of drivers to kill; fewer once each moment was met.
 KILLS: Final = int(os.environ.get("MAGNETAR_SPARK_KILLS", "0"))
 MOST_KILLS: Final = 12
 # A driver that is killed behind the sink's log has done its batch.
@@ -101,7 +101,7 @@ def test_every_message_once_though_the_driver_is_killed(tmp_path: Path) -> None:
 
 
 def kill_at(wanted: str, command: list[str], environment: dict[str, str], folder: Path) -> str:
-    """Kills a driver, with all that it started, as soon as it is there, and says where that met it."""
+    """Kill a driver and all that it started as soon as it runs, and return the moment that was met."""
     parts = parts_in(folder)
     planned = numbers_in(folder / "checkpoint" / "offsets")
     driver = subprocess.Popen(

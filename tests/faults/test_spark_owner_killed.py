@@ -1,4 +1,4 @@
-"""A stream over a cluster whose brokers and bookies are killed with -9 meanwhile."""
+"""A stream over a cluster whose brokers and bookies are killed with -9 while it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Systems that are struck under load lose nothing."""
+"""Systems under load and faults lose nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 _CLUSTER_S, _STANDALONE_S = 60.0, 15.0
 
 
-def check_struck(report: Report, kinds: int, receipts: int) -> None:
+def check_report(report: Report, kinds: int, receipts: int) -> None:
     """It is clean, and was not so because nothing happened."""
     assert report.clean, str(report)
     assert report.verdict is not None
@@ -33,20 +33,20 @@ def check_struck(report: Report, kinds: int, receipts: int) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 def test_cluster_loses_nothing_under_faults(tmp_path: Path) -> None:
-    """OWN-1, OWN-2, STO-1, STO-2, MSG-4, WIRE-1, CHK-33, CHK-58: nothing with a receipt is lost or out of order, by
-    whichever protocol it came and goes, what was acknowledged with a receipt comes no more, and no ledger is left that
-    nobody knows of or that lacks a replica; places of a broker that was struck alone are taken over when its session is
-    over."""
+    """OWN-1, OWN-2, STO-1, STO-2, MSG-4, WIRE-1, CHK-33, CHK-58: no message with a receipt is lost or out of order, by
+    either protocol; none whose acknowledgement has a receipt is redelivered; every ledger that is left has an owner and
+    all replicas; and the partitions of a broker that fails alone are taken over when its session is over.
+    """
     try:
         find_java()
     except NoJava as error:
         pytest.skip(str(error))
-    # Told are the times, and not judged: other tests want this machine, too.
+    # The times are reported, and are no findings: other tests use this machine, too.
     plan = Plan("a test", _CLUSTER_S, workloads.all(), faults.all(), times=False)
     report = torture(
         tmp_path, plan, lambda folder, recorder: Cluster(folder, recorder, brokers=2, bookies=4, zookeepers=1)
     )
-    check_struck(report, kinds=4, receipts=2000)
+    check_report(report, kinds=4, receipts=2000)
     assert report.resumptions, str(report)
     assert report.ledgers
     if not report.not_done:  # with Spark, that is
@@ -60,20 +60,20 @@ def test_standalone_loses_nothing_under_faults(tmp_path: Path) -> None:
     and no ledger is left that nobody knows of."""
     plan = Plan("a test", _STANDALONE_S, workloads.all(), faults.all(), times=False, spark=False)
     report = torture(tmp_path, plan, Standalone)
-    check_struck(report, kinds=2, receipts=1000)
+    check_report(report, kinds=2, receipts=1000)
     assert any(name.startswith("KILL") for name in report.faults), str(report)
 
 
 def test_failed_system_start_is_reported(tmp_path: Path) -> None:
     class Broken(Standalone):
         async def __aenter__(self) -> Broken:
-            raise OSError("its disk is gone")
+            raise OSError("its disk is missing")
 
     def make(folder: Path, recorder: Recorder) -> Broken:
         return Broken(folder, recorder)
 
     report = torture(tmp_path, Plan("a test", 1.0, (), ()), make)
     assert not report.clean
-    assert report.problems == ["the run broke off: OSError: its disk is gone"]
-    assert "its disk is gone" in (tmp_path / "rig.err").read_text()
+    assert report.problems == ["the run broke off: OSError: its disk is missing"]
+    assert "its disk is missing" in (tmp_path / "rig.err").read_text()
     assert '"clean": false' in (tmp_path / "report.json").read_text()

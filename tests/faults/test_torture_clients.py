@@ -1,7 +1,7 @@
-"""The clients that a system is tortured with send what they say, and write down what they are told.
+"""The torture's clients send what they announce, and record what happens.
 
-What they write is read by nothing of theirs: each line as history.md has it, by the checker's own reader where the
-whole of it matters.
+Their own code reads nothing of it: each line is checked against history.md, and whole histories by the checker's
+reader.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from magnetar_testing.standalone_process import StandaloneProcess
 from tests.faults.checker.judge import judge
 from tests.faults.checker.recorder import Recorder
 from tests.faults.torture import producing, workloads
-from tests.faults.torture.client_process import CONSUMING, KEEP, PUBLISHING, dealt, kept
+from tests.faults.torture.client_process import CONSUMING, KEEP, PUBLISHING, assign_workers, keep_subscriptions
 from tests.faults.torture.client_processes import Processes
 from tests.faults.torture.clients import Clients
 from tests.faults.torture.connections import Connections
@@ -90,7 +90,7 @@ def test_failed_send_is_recorded_as_unknown_unless_refused(clients: Clients) -> 
     for number, (result, _) in enumerate(outcomes):
         log.callback(number)(result, None)
     log.callback(5)(Result.Ok, MessageId(2, 70, 8, 1, 3))
-    log.tell()
+    log.write()
     for number, (result, what) in enumerate(outcomes):
         (line,) = [one for one in _lines(clients.histories, "unknown", "refused") if number in one["numbers"]]
         assert (line["what"], line["why"]) == (what, str(result))
@@ -135,8 +135,8 @@ def test_messages_announced_but_not_sent_are_recorded_as_unknown(clients: Client
 class _Received:
     """A message as the SDK hands it out."""
 
-    def __init__(self, made: Outgoing, place: str, entry: int) -> None:
-        self.made, self.place, self.entry = made, place, entry
+    def __init__(self, made: Outgoing, partition: str, entry: int) -> None:
+        self.made, self.partition, self.entry = made, partition, entry
 
     def data(self) -> bytes:
         return self.made.payload or b""
@@ -157,7 +157,7 @@ class _Received:
         return self.made.event_ms
 
     def topic_name(self) -> str:
-        return f"persistent://public/default/{self.place}"
+        return f"persistent://public/default/{self.partition}"
 
     def message_id(self) -> MessageId:
         return MessageId(-1, 5, self.entry, -1)
@@ -170,11 +170,11 @@ def test_received_messages_are_recorded_by_partition_including_damaged(clients: 
     log = ConsumerLog(clients, "t", "s", "w")
     whole, other, damaged = _made(10, None), _made(None), _made(20)
     damaged = Outgoing(7, (damaged.payload or b"")[1:], None, None, 0)
-    with log.life():
+    with log.opening():
         found = [_Received(whole, "t-partition-0", 1), _Received(other, "t-partition-1", 1)]
         log.got([*found, _Received(damaged, "t-partition-0", 2)], 0.5)
-    by_place = {line["place"]: line["items"] for line in _lines(clients.histories, "got")}
-    assert by_place == {
+    by_partition = {line["place"]: line["items"] for line in _lines(clients.histories, "got")}
+    assert by_partition == {
         "t-partition-0": [["t.p~w.1", 7, whole.digest, None, 5, 1, -1, 2]],
         "t-partition-1": [["t.p~w.1", 7, other.digest, "k", 5, 1, -1, 2]],
     }
@@ -199,7 +199,7 @@ def test_failed_pulsar_send_is_recorded_as_unknown_unless_refused(clients: Clien
     for number, (result, _) in enumerate(outcomes):
         log.callback(number)(result, None)
     log.callback(5)(pulsar.Result.Ok, pulsar.MessageId(2, 70, 8, 1))
-    log.tell()
+    log.write()
     for number, (result, what) in enumerate(outcomes):
         (line,) = [one for one in _lines(clients.histories, "unknown", "refused") if number in one["numbers"]]
         assert (line["what"], line["why"]) == (what, str(result))
@@ -216,7 +216,7 @@ def test_abandoned_pulsar_sends_are_unknown_and_late_results_ignored(
     assert len(burst) > 3
     callbacks = [log.callback(one.number) for one in burst]
     callbacks[0](pulsar.Result.Ok, pulsar.MessageId(-1, 70, 8, -1))
-    log.give_up()
+    log.abandon_pending()
     callbacks[1](pulsar.Result.Ok, pulsar.MessageId(-1, 70, 9, -1))
     log.closed()
     unknown = [number for line in _lines(clients.histories, "unknown") for number in line["numbers"]]
@@ -250,7 +250,7 @@ class _StockConsumer:
 def test_pulsar_acknowledgements_are_recorded_without_outcome(clients: Clients) -> None:
     log = ConsumerLog(clients, "stock", "s", "w", stays=True)
     consumer = _StockConsumer(clients.histories)
-    with log.life():
+    with log.opening():
         for lot in range(40):
             found = [StockMessage(_Received(_made(10), "stock", lot * 10 + entry)) for entry in range(10)]
             stock_some_each(log, consumer, found)
@@ -263,7 +263,7 @@ def test_pulsar_acknowledgements_are_recorded_without_outcome(clients: Clients) 
 
 def test_staying_consumer_outlasts_producers_and_then_nacks_nothing(clients: Clients) -> None:
     log = ConsumerLog(clients, "stock", "s", "w", stays=True)
-    with log.life():
+    with log.opening():
         clients.stopping.set()
         assert log.goes_on
         assert len(log.chosen(list(range(100)))) == 100
@@ -293,15 +293,15 @@ def test_a_connection_has_another_number_whenever_it_is_another(tmp_path: Path) 
         connections = Connections(recorder)
         connections.close()  # nobody looks besides
         connections.opened("c", SimpleNamespace(_core=SimpleNamespace(partitions=[part])))
-        # Another link to the same broker, the same link after it was opened anew, another broker, and none.
+        # Another link to the same broker, the same link after it was reopened, another broker, and none.
         for link, number in [(links[0], 1), (links[1], 1), (links[1], 1), (links[1], 2), (links[2], 1), (None, 1)]:
             part.connection = None if link is None else (link, number)
             connections.look("c", at_least_every_s=0)
         connections.closing("c")
         connections.look("c", 0)
-    said = [(line["place"], line["broker"], line["connection"]) for line in _lines(tmp_path, "connected")]
-    assert [broker for _, broker, _ in said] == ["", "a:1", "a:1", "a:1", "a:1", "b:2", ""]
-    numbers = [number for _, _, number in said]
+    fields = [(line["place"], line["broker"], line["connection"]) for line in _lines(tmp_path, "connected")]
+    assert [broker for _, broker, _ in fields] == ["", "a:1", "a:1", "a:1", "a:1", "b:2", ""]
+    numbers = [number for _, _, number in fields]
     assert numbers[2] == numbers[3]
     assert len(set(numbers)) == len(numbers) - 1
 
@@ -315,7 +315,7 @@ def test_each_worker_runs_in_its_number_of_processes() -> None:
             worker.run for one in workloads.all() for worker in getattr(one, kind) for _ in range(worker.processes)
         ]
         index = ("producers", "consumers").index(kind)
-        got = [dealt(workloads.all(), role)[index] for role in roles]
+        got = [assign_workers(workloads.all(), role)[index] for role in roles]
         assert sorted(map(id, wanted)) == sorted(id(one) for each in got for one in each)
         assert all(len(set(each)) == len(each) for each in got)
         assert max(map(len, got)) - min(map(len, got)) <= 1
@@ -343,22 +343,25 @@ class _Rig:
         self.recorder = Recorder(self.histories, "rig")
         self.clients = Processes(folder / "logs", self.histories, "a test", self.recorder, self.workloads)
         self.clients.url, self.clients.pulsar_url = server.service_url, server.pulsar_url
-        self.subscriptions = [*kept(self.workloads), *(one for each in self.workloads for one in each.subscriptions)]
+        self.subscriptions = [
+            *keep_subscriptions(self.workloads),
+            *(one for each in self.workloads for one in each.subscriptions),
+        ]
 
     def prepare(self) -> None:
         with Admin(self.server.service_url) as admin:
             for topic in [topic for one in self.workloads for topic in one.topics]:
-                said = {"topic": topic.name, "partitions": topic.partitions, "order": topic.order}
-                self.recorder.say("topic", **said, deduplicated=topic.deduplicated)
+                fields = {"topic": topic.name, "partitions": topic.partitions, "order": topic.order}
+                self.recorder.say("topic", **fields, deduplicated=topic.deduplicated)
                 if topic.partitions:
                     admin.topics.create_partitioned(topic.name, topic.partitions)
                 else:
                     admin.topics.create(topic.name)
                 for one in [one for one in self.subscriptions if one.topic == topic.name]:
-                    for place in topic.places:
-                        admin.subscriptions.create(place, one.name, MessageId.earliest)
-                    said = {"subscription": one.full_name, "topic": topic.name, "type": one.type}
-                    self.recorder.say("subscription", **said, durable=True)
+                    for partition in topic.partition_names:
+                        admin.subscriptions.create(partition, one.name, MessageId.earliest)
+                    fields = {"subscription": one.full_name, "topic": topic.name, "type": one.type}
+                    self.recorder.say("subscription", **fields, durable=True)
 
     def working(self) -> bool:
         """Each producer has got receipts, and each subscription's consumers, where their library has receipts."""
@@ -377,7 +380,7 @@ class _Rig:
         return bool(self.lines("unknown"))
 
     def reading(self) -> bool:
-        """The reader of its process's present life is connected."""
+        """The reader of its process's current run is connected."""
         connected = [line["consumer"] for line in self.lines("connected") if line["broker"]]
         return any(f".reader~{writer}#" in name for name in connected for writer in self.clients.writers)
 
@@ -391,15 +394,15 @@ class _Rig:
     def backlogs(self) -> list[tuple[str, str, int]]:
         with Admin(self.server.service_url) as admin:
             return [
-                (place, one.subscription, one.backlog_entries)
+                (partition, one.subscription, one.backlog_entries)
                 for each in self.workloads
                 for topic in each.topics
-                for place in self.places(admin, topic.name)
-                for one in admin.topics.stats(place).subscriptions
+                for partition in self.partition_names(admin, topic.name)
+                for one in admin.topics.stats(partition).subscriptions
                 if one.durable and one.backlog_entries
             ]
 
-    def places(self, admin: Admin, topic: str) -> list[str]:
+    def partition_names(self, admin: Admin, topic: str) -> list[str]:
         if not any(line["partitions"] for line in self.lines("topic") if line["topic"] == topic):
             return [topic]
         return [f"{topic}-partition-{number}" for number in range(admin.topics.get_partitioned(topic).partitions)]
@@ -433,7 +436,7 @@ async def _worked(rig: _Rig) -> None:
 
 @pytest.mark.soak
 def test_all_workloads_record_results_of_a_standalone(tmp_path: Path) -> None:
-    """Over kill -9 of clients and server: what has a receipt is in the subscriptions that kept it, as it was sent."""
+    """Over kill -9 of clients and server: each message with a receipt is in the `keep` subscriptions, as sent."""
     with StandaloneProcess(tmp_path / "data") as server:
         rig = _Rig(tmp_path, server)
         rig.prepare()
@@ -457,10 +460,10 @@ def test_all_workloads_record_results_of_a_standalone(tmp_path: Path) -> None:
     }
     seen: dict[str, dict[tuple[str, int], tuple[Any, ...]]] = defaultdict(dict)
     for line in rig.lines("got"):
-        for producer, number, digest, key, *place in line["items"]:
+        for producer, number, digest, key, *partition in line["items"]:
             # Of killed processes, too: what came was announced, and as it came.
             assert announced[producer, number] == (digest, key)
-            seen[line["consumer"].partition("#")[0]][producer, number] = (line["place"], *place[:3])
+            seen[line["consumer"].partition("#")[0]][producer, number] = (line["place"], *partition[:3])
     for one in rig.subscriptions:
         wanted = {who for who in receipted if who[0].startswith(f"{one.topic}.")}
         assert wanted
@@ -468,7 +471,7 @@ def test_all_workloads_record_results_of_a_standalone(tmp_path: Path) -> None:
         if one.name == KEEP:
             assert all(seen[one.full_name][who] == receipted[who] for who in wanted)
     assert not rig.lines("unreadable")
-    # Who was killed wrote nothing after it; all others ended in peace.
+    # A killed process wrote nothing afterwards; all others ended gracefully.
     killed = {line["writer"]: line["at"] for line in rig.lines("killed")}
     assert sorted(killed) == ["consume-1-1", "publish-1-1"]
     for line in rig.lines("producer", "sending", "opening", "got"):

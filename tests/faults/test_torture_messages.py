@@ -1,4 +1,4 @@
-"""A message of those that a system is tortured with tells whose it is, and whether it is whole."""
+"""A message of the torture shows its producer and number, and whether it is whole."""
 
 from __future__ import annotations
 

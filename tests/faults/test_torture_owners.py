@@ -42,7 +42,7 @@ def unexpected(what: str, error: Exception) -> None:
 async def test_owners_and_the_end_of_a_session_are_written_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[dict[str, Any]] = []
+    recorded: list[dict[str, Any]] = []
 
     server = MemoryServer(SystemClock(), session_timeout_s=60.0)
 
@@ -61,20 +61,20 @@ async def test_owners_and_the_end_of_a_session_are_written_down(
             assert await owners.look() == {}
             after = await own_all(server.connect(), "broker-3")
             assert (await owners.look())["t"] == after
-    said.extend(json.loads(line) for line in (tmp_path / "rig.jsonl").read_text().splitlines())
-    over = [(one["broker"], one["session"]) for one in said if one["what"] == "session_over"]
+    recorded.extend(json.loads(line) for line in (tmp_path / "rig.jsonl").read_text().splitlines())
+    over = [(one["broker"], one["session"]) for one in recorded if one["what"] == "session_over"]
     assert over == [(before.broker, before.session)]
-    seen = [one["owners"].get("t") for one in said if one["what"] == "owners"]
-    told = list(dict.fromkeys(one and tuple(one) for one in seen))
-    assert told == [("broker-1", before.session), None, ("broker-3", after.session)]
-    assert all(one["since"] <= one["at"] for one in said if one["what"] == "owners")
+    seen = [one["owners"].get("t") for one in recorded if one["what"] == "owners"]
+    seen_owners = list(dict.fromkeys(one and tuple(one) for one in seen))
+    assert seen_owners == [("broker-1", before.session), None, ("broker-3", after.session)]
+    assert all(one["since"] <= one["at"] for one in recorded if one["what"] == "owners")
 
 
 async def test_failure_of_owner_observation_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A place whose name is none makes it fail."""
+    """A partition whose name is none makes it fail."""
     server = MemoryServer(SystemClock(), session_timeout_s=60.0)
     failures: list[str] = []
-    places: list[str] = []
+    partition_names: list[str] = []
 
     async def connected(*_: object) -> MemoryStore:
         return server.connect()
@@ -87,7 +87,7 @@ async def test_failure_of_owner_observation_is_reported(tmp_path: Path, monkeypa
         failed.set()
 
     with Recorder(tmp_path, "rig") as recorder:
-        async with Owners("memory", recorder, lambda: places, note):
-            places.append("a://b")
-            await within(failed.wait(), "it is told")
+        async with Owners("memory", recorder, lambda: partition_names, note):
+            partition_names.append("a://b")
+            await within(failed.wait(), "the failure is reported")
     assert failures == ["owners are looked at: InvalidTopicName"]

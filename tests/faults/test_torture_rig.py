@@ -16,27 +16,27 @@ from magnetar_wire.randomness import Randomness
 from tests.faults.checker import Verdict
 from tests.faults.checker.recorder import Recorder, digest
 from tests.faults.mistakes import mistakes_in
-from tests.faults.torture import spark_reading, strikes
+from tests.faults.torture import fault_injector, spark_reading
 from tests.faults.torture.__main__ import main
 from tests.faults.torture.fault import Fault
+from tests.faults.torture.fault_injector import FaultInjector
 from tests.faults.torture.progress import Progress
 from tests.faults.torture.report import Report, Resumption
-from tests.faults.torture.schedule import Strike
+from tests.faults.torture.schedule import Injection
 from tests.faults.torture.spark_reading import Row
-from tests.faults.torture.strikes import Strikes
 from tests.faults.torture.system import System
 from tests.running import run
 
-# ── strikes ──
+# ── injections ──
 
 
 @dataclass
 class Parts:
-    """A system of which only that is seen which strikes need."""
+    """The part of a system that the injector needs."""
 
     names: list[str]
     did: list[str] = field(default_factory=list)
-    # How often each says that it is not ready yet.
+    # How often each reports that it is not ready yet.
     not_ready: Counter[str] = field(default_factory=Counter)
 
     async def ready(self, name: str) -> str:
@@ -57,72 +57,76 @@ class Noted(Fault):
         cast(Any, system).did.append(f"heal {target}")
 
 
-def struck(folder: Path, parts: Parts, *together: Strike, target: str | None = None) -> tuple[Strikes, list[Any]]:
+def inject_all(
+    folder: Path, parts: Parts, *together: Injection, target: str | None = None
+) -> tuple[FaultInjector, list[Any]]:
     """And what was written down of it."""
     with Recorder(folder, "rig") as recorder:
-        those = Strikes(cast(System, parts), recorder, SeededRandomness("strikes"))
+        injector = FaultInjector(cast(System, parts), recorder, SeededRandomness("strikes"))
 
         async def body() -> None:
             for one in together:
-                await those.strike(one, target)
+                await injector.inject(one, target)
 
         run(body())
-    return those, [json.loads(line) for line in (folder / "rig.jsonl").read_text().splitlines()[1:]]
+    return injector, [json.loads(line) for line in (folder / "rig.jsonl").read_text().splitlines()[1:]]
 
 
 def test_fault_is_recorded_as_healed_once_target_is_ready(tmp_path: Path) -> None:
     parts = Parts(["b1"], not_ready=Counter({"b1": 2}))
-    those, said = struck(tmp_path, parts, Strike(Noted("KILL", "broker"), 0.0, 0.0))
+    injector, recorded = inject_all(tmp_path, parts, Injection(Noted("KILL", "broker"), 0.0, 0.0))
     assert parts.did == ["begin b1", "heal b1", *["ready? b1"] * 3]
-    assert [(one["what"], one["fault"]) for one in said] == [("fault", 1), ("healed", 1)]
-    assert (said[0]["kind"], said[0]["target"]) == ("KILL", "b1")
-    assert those.done == {"KILL broker": 1}
-    assert not those.problems
+    assert [(one["what"], one["fault"]) for one in recorded] == [("fault", 1), ("healed", 1)]
+    assert (recorded[0]["kind"], recorded[0]["target"]) == ("KILL", "b1")
+    assert injector.done == {"KILL broker": 1}
+    assert not injector.problems
 
 
 def test_fault_without_target_is_counted_but_not_recorded(tmp_path: Path) -> None:
-    those, said = struck(tmp_path, Parts([]), Strike(Noted("KILL", "broker"), 0.0, 0.0))
-    assert (said, those.done, those.nobody) == ([], {}, {"KILL broker": 1})
+    injector, recorded = inject_all(tmp_path, Parts([]), Injection(Noted("KILL", "broker"), 0.0, 0.0))
+    assert (recorded, injector.done, injector.nobody) == ([], {}, {"KILL broker": 1})
 
 
 def test_target_has_one_fault_at_a_time(tmp_path: Path) -> None:
     fault = Noted("KILL", "broker")
     parts = Parts(["b1"])
     with Recorder(tmp_path, "rig") as recorder:
-        those = Strikes(cast(System, parts), recorder, SeededRandomness("strikes"))
+        injector = FaultInjector(cast(System, parts), recorder, SeededRandomness("strikes"))
         again: list[bool] = []
 
-        class Meanwhile(Noted):
+        class EndsDuringFault(Noted):
             async def begin(self, system: System, target: str, chance: Randomness) -> None:
-                again.append(those.possible(fault))
-                await those.strike(Strike(fault, 0.0, 0.0))
+                again.append(injector.possible(fault))
+                await injector.inject(Injection(fault, 0.0, 0.0))
 
-        run(those.strike(Strike(Meanwhile("PAUSE", "broker"), 0.0, 0.0)))
+        run(injector.inject(Injection(EndsDuringFault("PAUSE", "broker"), 0.0, 0.0)))
     assert again == [False]
-    assert (those.done, those.nobody) == ({"PAUSE broker": 1}, {"KILL broker": 1})
-    assert those.possible(fault)
+    assert (injector.done, injector.nobody) == ({"PAUSE broker": 1}, {"KILL broker": 1})
+    assert injector.possible(fault)
 
 
 def test_process_that_may_exit_from_its_fault_is_remembered(tmp_path: Path) -> None:
     class Spoilt(Noted):
         may_end = True
 
-    those, _ = struck(tmp_path, Parts(["b1", "b2"]), Strike(Noted("KILL", "bookie"), 0.0, 0.0), target="b1")
-    assert those.may_have_ended == set()
-    those, _ = struck(tmp_path / "spoilt", Parts(["b1", "b2"]), Strike(Spoilt("DISK", "bookie"), 0.0, 0.0), target="b2")
-    assert those.may_have_ended == {"b2"}
+    injector, _ = inject_all(tmp_path, Parts(["b1", "b2"]), Injection(Noted("KILL", "bookie"), 0.0, 0.0), target="b1")
+    assert injector.may_have_ended == set()
+    injector, _ = inject_all(
+        tmp_path / "spoilt", Parts(["b1", "b2"]), Injection(Spoilt("DISK", "bookie"), 0.0, 0.0), target="b2"
+    )
+    assert injector.may_have_ended == {"b2"}
 
 
 def test_target_that_never_recovers_is_reported_as_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strikes, "STUCK_S", 0.3)
+    monkeypatch.setattr(fault_injector, "STUCK_S", 0.3)
     parts = Parts(["b1"], not_ready=Counter({"b1": 1_000_000}))
-    those, said = struck(tmp_path, parts, Strike(Noted("KILL", "broker"), 0.0, 0.0))
-    assert [one["what"] for one in said] == ["fault"]
-    (problem,) = those.problems
+    injector, recorded = inject_all(tmp_path, parts, Injection(Noted("KILL", "broker"), 0.0, 0.0))
+    assert [one["what"] for one in recorded] == ["fault"]
+    (problem,) = injector.problems
     assert "in vain until b1 is ready: it starts" in problem
 
 
-# ── what is known of it meanwhile ──
+# ── what is recorded during a run ──
 
 
 def test_progress_finds_first_persisted_message_after_a_time(tmp_path: Path) -> None:
@@ -155,20 +159,20 @@ def test_spark_rows_are_recorded_by_partition_in_order(tmp_path: Path) -> None:
         return Row(topic, partition, 5, entry, -1, "t.p", entry, "00000000", "k", why)
 
     rows = [row(0, 1), row(0, 2), row(0, 3, "damaged"), row(1, 4)]
-    places = ["t-partition-0", "t-partition-1", "t-partition-2"]
+    partition_names = ["t-partition-0", "t-partition-1", "t-partition-2"]
     with Recorder(tmp_path, "spark") as recorder:
-        spark_reading.write(rows, recorder, places)
-    said = [json.loads(line) for line in (tmp_path / "spark.jsonl").read_text().splitlines()[1:]]
-    scans = [one for one in said if one["what"] == "scan"]
+        spark_reading.write(rows, recorder, partition_names)
+    recorded = [json.loads(line) for line in (tmp_path / "spark.jsonl").read_text().splitlines()[1:]]
+    scans = [one for one in recorded if one["what"] == "scan"]
     assert [(one["place"], [item[1] for item in one["items"]]) for one in scans] == [
         ("t-partition-0", [1, 2]),
         ("t-partition-1", [4]),
     ]
     assert scans[0]["items"][0] == ["t.p", 1, "00000000", "k", 5, 1, -1]
-    assert [(one["place"], one["id"], one["why"]) for one in said if one["what"] == "unreadable"] == [
+    assert [(one["place"], one["id"], one["why"]) for one in recorded if one["what"] == "unreadable"] == [
         ("t-partition-0", [5, 3, -1], "damaged")
     ]
-    counts = {one["place"]: one["messages"] for one in said if one["what"] == "scanned"}
+    counts = {one["place"]: one["messages"] for one in recorded if one["what"] == "scanned"}
     assert counts == {"t-partition-0": 3, "t-partition-1": 1, "t-partition-2": 0}
 
 
@@ -215,7 +219,7 @@ def test_a_mistake_of_a_process_is_no_clean_run_unless_it_follows_from_a_fault(t
 def test_report_lists_unchecked_ledgers_and_uninjected_faults() -> None:
     report = Report("7", "cluster", not_struck=["KILL broker"])
     assert "nobody knows of ledgers" in str(report)
-    assert "not struck with: KILL broker" in str(report)
+    assert "not injected: KILL broker" in str(report)
     report.ledgers = 7
     assert "7 ledgers are left, all whole" in str(report)
 
@@ -227,10 +231,10 @@ def test_report_contains_all_results(tmp_path: Path) -> None:
     report.problems.append("stuck")
     report.resumptions.append(Resumption("KILL broker-1", 3, 4.1, 0.9))
     report.write(tmp_path / "report.json")
-    told = json.loads((tmp_path / "report.json").read_text())
-    assert (told["clean"], told["seed"], told["faults"]) == (False, "7", {"KILL broker": 2})
-    assert told["resumptions"][0]["resumed_s"] == 0.9
-    assert told["verdict"]["counts"] == {"lost": 1}
+    written = json.loads((tmp_path / "report.json").read_text())
+    assert (written["clean"], written["seed"], written["faults"]) == (False, "7", {"KILL broker": 2})
+    assert written["resumptions"][0]["resumed_s"] == 0.9
+    assert written["verdict"]["counts"] == {"lost": 1}
     for what in ("2 KILL broker", "message 7", "stuck", "4.1 s", "25% calm"):
         assert what in str(report)
 

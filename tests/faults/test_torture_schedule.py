@@ -1,4 +1,4 @@
-"""What befalls a system that is tortured, and when."""
+"""The torture's schedule: which faults are injected, and when."""
 
 from __future__ import annotations
 
@@ -37,42 +37,42 @@ FAULTS = (
 )
 
 
-def dealt(seed: str, rounds: int, left_s: float = 1000.0) -> list[Round]:
+def draw_rounds(seed: str, rounds: int, left_s: float = 1000.0) -> list[Round]:
     schedule = Schedule(SeededRandomness(seed), FAULTS)
     return [schedule.next_round(left_s) for _ in range(rounds)]
 
 
 def test_a_seed_deals_the_same_rounds_again_and_another_seed_others() -> None:
-    assert dealt("7", 100) == dealt("7", 100)
-    assert dealt("7", 100) != dealt("8", 100)
+    assert draw_rounds("7", 100) == draw_rounds("7", 100)
+    assert draw_rounds("7", 100) != draw_rounds("8", 100)
 
 
 def test_tolerable_round_has_at_most_one_fault_per_group() -> None:
-    rounds = dealt("borne", 400)
+    rounds = draw_rounds("borne", 400)
     assert Counter(one.sort for one in rounds) == {sort: 100 * SORTS.count(sort) for sort in Sort}
     for one in rounds:
-        faults = [strike.fault for strike in one.strikes]
+        faults = [injection.fault for injection in one.injections]
         assert len(faults) == len(set(faults))
         groups = [fault.group for fault in faults]
         if one.sort is Sort.ALONE:
             assert faults in ([KILL], [PAUSE])
-            assert one.strikes[0].for_s >= 9.0
+            assert one.injections[0].for_s >= 9.0
         if one.sort is Sort.BORNE:
             assert len(groups) == len(set(groups))
             assert all(fault.bears is Bears.ONE for fault in faults)
-    wild = [[strike.fault.group for strike in one.strikes] for one in rounds if one.sort is Sort.WILD]
+    wild = [[injection.fault.group for injection in one.injections] for one in rounds if one.sort is Sort.WILD]
     assert any(len(groups) > len(set(groups)) for groups in wild)
 
 
 def test_faults_appear_early_then_by_weight_and_within_limits() -> None:
-    rounds = dealt("decks", 600)
-    early = {strike.fault for one in rounds[:12] for strike in one.strikes}
+    rounds = draw_rounds("decks", 600)
+    early = {injection.fault for one in rounds[:12] for injection in one.injections}
     assert early == set(FAULTS)
-    counts = Counter(strike.fault for one in rounds for strike in one.strikes if one.sort is not Sort.ALONE)
+    counts = Counter(injection.fault for one in rounds for injection in one.injections if one.sort is not Sort.ALONE)
     assert counts[ONCE] == 1
     assert counts[KILL] > 1.5 * counts[PAUSE]
     assert counts[NOT_BORNE] > 10
-    lengths = [strike.for_s for one in rounds for strike in one.strikes if strike.fault is PAUSE]
+    lengths = [injection.for_s for one in rounds for injection in one.injections if injection.fault is PAUSE]
     assert min(lengths) >= 6.0
     assert max(lengths) <= 12.0
 
@@ -83,29 +83,29 @@ def test_each_kind_is_used_before_one_repeats_for_another_group() -> None:
     at_once = Harmless("UNLOAD", "place", weight=3)
     schedule = Schedule(SeededRandomness("kinds"), [*several, at_once], [Sort.WILD])
     rounds = [schedule.next_round(1000.0) for _ in range(8)]
-    dealt = [strike.fault for one in rounds for strike in one.strikes]
-    lasting = [one for one in dealt if one is not at_once]
+    draw_rounds = [injection.fault for one in rounds for injection in one.injections]
+    lasting = [one for one in draw_rounds if one is not at_once]
     assert {one.kind for one in lasting[:6]} == {*kinds}
     assert {*lasting[:12]} == {*several}
-    # Those that take no time come in front of that, as often as their weight says.
-    assert dealt[: dealt.index(lasting[9])].count(at_once) == 3
+    # Faults that take no time come before it, as often as their weight demands.
+    assert draw_rounds[: draw_rounds.index(lasting[9])].count(at_once) == 3
 
 
 def test_impossible_fault_is_scheduled_later() -> None:
     schedule = Schedule(SeededRandomness("later"), FAULTS)
     first = [schedule.next_round(1000.0, lambda fault: fault.group == "place") for _ in range(8)]
-    assert {strike.fault.group for one in first for strike in one.strikes} == {"place"}
+    assert {injection.fault.group for one in first for injection in one.injections} == {"place"}
     assert Sort.ALONE not in [one.sort for one in first]
     later = [schedule.next_round(1000.0) for _ in range(12)]
-    assert {strike.fault for one in later for strike in one.strikes} >= set(FAULTS[:6])
-    assert schedule.next_round(1000.0, lambda _: False).strikes == ()
+    assert {injection.fault for one in later for injection in one.injections} >= set(FAULTS[:6])
+    assert schedule.next_round(1000.0, lambda _: False).injections == ()
 
 
 def test_a_round_is_over_in_the_time_that_is_left() -> None:
-    for one in dealt("short", 200, left_s=5.0):
-        for strike in one.strikes:
-            assert strike.fault is not PAUSE
-            assert strike.at_s + strike.for_s <= 5.0
+    for one in draw_rounds("short", 200, left_s=5.0):
+        for injection in one.injections:
+            assert injection.fault is not PAUSE
+            assert injection.at_s + injection.for_s <= 5.0
 
 
 @pytest.mark.parametrize("seconds", [20.0, 60.0, 300.0, 1800.0])
@@ -115,14 +115,14 @@ def test_quarter_of_run_is_calm_regardless_of_healing_time(seconds: float, seed:
     balance = Balance(seconds)
     rounds = 0
     while left_s := balance.left_s:
-        balance.struck_s += min(left_s, 3.0 + 10.0 * chance.random()) + 2.0 * chance.random()
+        balance.faulty_s += min(left_s, 3.0 + 10.0 * chance.random()) + 2.0 * chance.random()
         rounds += 1
         if rest_s := balance.rest_s:
             balance.calm.append(rest_s)
     assert rounds
     assert balance.share >= 0.25 - 1e-9
     assert balance.share < 0.4
-    assert seconds - 1e-9 <= balance.struck_s + balance.calm_s < seconds + 4.0
+    assert seconds - 1e-9 <= balance.faulty_s + balance.calm_s < seconds + 4.0
     if seconds >= 60.0:
         assert sum(one for one in balance.calm if one > 10.0) > 0.6 * balance.calm_s
 
@@ -130,6 +130,6 @@ def test_quarter_of_run_is_calm_regardless_of_healing_time(seconds: float, seed:
 def test_run_without_faults_is_calm() -> None:
     balance = Balance(12.0)
     assert (balance.share, balance.left_s, balance.rest_s) == (0.0, 9.0, 0.0)
-    balance.struck_s = 8.0
+    balance.faulty_s = 8.0
     assert balance.left_s == 0.0
     assert balance.rest_s == 4.0

@@ -71,13 +71,13 @@ async def test_a_stopped_server_is_noticed_though_requests_go_on(zookeeper: Loca
         store = await space.connect()
     await store.sync()
     node = await store.get("/a")
-    # The put was on its way when the server stopped: it may have been made.
+    # The put was in flight when the server stopped: it may have been made.
     assert node in (Node(b"before", Stat(0)), Node(b"after", Stat(1)))
     await space.close()
 
 
 async def test_a_session_that_ran_out_is_lost_once_and_for_all(zookeeper: LocalZooKeeper) -> None:
-    """Suspended first, lost when the server says so, and kazoo's next session is not ours."""
+    """Suspended first, lost when the server reports it, and kazoo's next session is not ours."""
     async with _proxy(zookeeper) as proxy:
         space = ZooKeeperSpace(zookeeper.hosts)
         other = await space.connect()
@@ -93,10 +93,10 @@ async def test_a_session_that_ran_out_is_lost_once_and_for_all(zookeeper: LocalZ
         proxy.cut()
         await until(lambda: store.session.state is SessionState.SUSPENDED, "the session is suspended")
 
-        async def gone() -> bool:
+        async def session_expired() -> bool:
             return await other.exists("/owner") is None
 
-        await until(gone, "the server has given the session up")
+        await until(session_expired, "the server has given the session up")
         assert SystemClock().monotonic() >= store.session.safe_until()
         assert heard == [SessionState.SUSPENDED]
         proxy.let_in = 0
@@ -121,7 +121,7 @@ async def test_a_session_that_ran_out_is_lost_once_and_for_all(zookeeper: LocalZ
 async def test_change_is_made_exactly_once_after_lost_request_or_answer(
     zookeeper: LocalZooKeeper, lost: str, other_writes: bool
 ) -> None:
-    """Made or not, overwritten meanwhile or not: in the end it was made exactly once."""
+    """Made or not, overwritten in between or not: at the end it was made exactly once."""
     async with _proxy(zookeeper) as proxy:
         space = ZooKeeperSpace(zookeeper.hosts)
         other = await space.connect()
@@ -165,9 +165,9 @@ async def test_a_lost_answer_is_unknown_and_not_a_no(zookeeper: LocalZooKeeper, 
         reading = asyncio.create_task(store.get("/a"))
         await until(lambda: proxy.lost > 0, "something is lost")
         proxy.cut()
-        for asked in (writing, reading):
+        for request in (writing, reading):
             with pytest.raises(OutcomeUnknown):
-                await within(asked, "the end of a request")
+                await within(request, "the end of a request")
         proxy.heal()
         await until(lambda: heard == [SessionState.SUSPENDED, SessionState.CONNECTED], "the connection is back")
         await store.sync()
@@ -191,8 +191,8 @@ async def test_many_pending_kazoo_requests_do_not_block_event_loop(zookeeper: Lo
     store = await space.connect()
     zookeeper.servers[0].pause()
     try:
-        asked = [asyncio.create_task(store.put(f"/big/{n}", b"x" * 100_000, ABSENT)) for n in range(1000)]
-        ended = await within(asyncio.gather(*asked, return_exceptions=True), "the end of all requests")
+        requests = [asyncio.create_task(store.put(f"/big/{n}", b"x" * 100_000, ABSENT)) for n in range(1000)]
+        ended = await within(asyncio.gather(*requests, return_exceptions=True), "the end of all requests")
     finally:
         zookeeper.servers[0].resume()
     assert all(isinstance(each, Unavailable) for each in ended)
@@ -222,11 +222,11 @@ async def _payload_is(store: MetadataStore, payload: bytes) -> bool:
 
 
 async def _ask_on_and_on(store: MetadataStore) -> None:
-    asked: list[asyncio.Task[object]] = []
+    requests: list[asyncio.Task[object]] = []
     while store.session.state is SessionState.CONNECTED:
-        asked.append(asyncio.create_task(store.exists("/a")))
+        requests.append(asyncio.create_task(store.exists("/a")))
         await asyncio.sleep(0.02)
-    await asyncio.gather(*asked, return_exceptions=True)
+    await asyncio.gather(*requests, return_exceptions=True)
 
 
 async def _for_ever(watch: Watch) -> None:

@@ -1,7 +1,7 @@
-"""A local cluster whose every connection goes through a proxy of the test's own, and whose disks fail when told to.
+"""A local cluster with a proxy of the test's own on every connection, and disks that can be made to fail.
 
-A bookie tells others the address of its proxy, and reaches the metadata store by another one; so does each chain's
-writer. All of it is the launcher's cluster otherwise: real processes, and a ZooKeeper.
+A bookie advertises the address of its proxy, and reaches the metadata store through another one; so does each chain's
+writer. The rest is the launcher's cluster: real processes, and a ZooKeeper.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TortureCluster:
         self._launcher = Launcher(folder / "cluster")
         self._local = self._launcher.local
         self._exits = AsyncExitStack()
-        # By bookie: between it and whoever calls it, and between it and the metadata store.
+        # By bookie: between it and its callers, and between it and the metadata store.
         self.proxies: dict[str, Proxy] = {}
         self.metadata_proxies: dict[str, Proxy] = {}
 
@@ -136,14 +136,14 @@ class TortureCluster:
         await self.do(lambda: flip_bit(data_folder, chance))
 
     async def wipe(self, name: str) -> str:
-        """Starts it without its data, and gives them back; returns what it said of that."""
+        """Start it without its data, and return them; return its output."""
         data = self._local.bookie(name).data_folder
         aside = data.with_name("aside")
         await self.kill(name)
         await self.do(lambda: data.rename(aside))
-        # It is to end by itself. The launcher has other things to do meanwhile, such as starting what it waits for.
+        # It is to end by itself. The launcher does other things in the meantime, such as starting what it waits for.
         deadline = asyncio.get_running_loop().time() + _WIPED_S
-        while (said := await self.start(name, 2.0)) and "has ended" not in said:
+        while (answer := await self.start(name, 2.0)) and "has ended" not in answer:
             if asyncio.get_running_loop().time() > deadline:
                 break
 
@@ -154,7 +154,7 @@ class TortureCluster:
             aside.rename(data)
 
         await self.do(undo)
-        return said
+        return answer
 
 
 def _with_session_timeout(netloc: str, location: str, session_timeout_s: float = SESSION_TIMEOUT_S) -> str:

@@ -36,7 +36,7 @@ class TwoConsumers:
         return None
 
     def seen(self, *who: str) -> None:
-        """Twice: what was seen is looked at once more."""
+        """Write the line twice: the state that was seen has held since the line before."""
         for one in (who or ("A", "B")) * 2:
             number, broker = self.connection[one], self.broker[one]
             self.story.say(one, "connected", consumer=f"t.s#{one}", place="t", broker=broker, connection=number)
@@ -45,7 +45,7 @@ class TwoConsumers:
         items = [["p", number, "00000000", self.key_of(number), 1, number, -1, 0] for number in numbers]
         self.story.say(who, "got", consumer=f"t.s#{who}", since=self.story.now, place="t", items=items)
 
-    def tell(self, who: str, what: str, *numbers: int) -> None:
+    def record(self, who: str, what: str, *numbers: int) -> None:
         ids = [[1, number, -1] for number in numbers]
         self.story.say(who, what, consumer=f"t.s#{who}", place="t", ids=ids)
 

@@ -90,7 +90,7 @@ class ChainRun:
     def _start(self, what: str, words: Sequence[str], letter: str) -> WorkloadProcess:
         self.started += 1
         name = f"{letter}-{self.name}-{self.started}"
-        # A file for each: what a process said last is at the end of its own.
+        # A file for each: a process's last output is at the end of its own file.
         return WorkloadProcess(
             name,
             [what, "--chain", self.name, "--name", name, "--seed", str(self.started), *words],
@@ -114,18 +114,18 @@ class AckWatch:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._read: dict[Path, int] = {}
-        # By chain, kind of process and word: how often it was said, and the highest ledger and entry that it was of.
-        self._said: dict[tuple[str, str, str], tuple[int, tuple[int, int]]] = {}
+        # By chain, kind of process and word: the number of such lines, and the highest ledger and entry in them.
+        self._reported: dict[tuple[str, str, str], tuple[int, tuple[int, int]]] = {}
 
     def count(self, chain: str) -> int:
         """How many entries of the chain were acknowledged."""
         self._read_on(chain, "w", "acked")
-        return self._said.get((chain, "w", "acked"), (0, (0, 0)))[0]
+        return self._reported.get((chain, "w", "acked"), (0, (0, 0)))[0]
 
     def latest(self, chain: str, kind: str, word: str) -> tuple[int, int]:
-        """The highest ledger and entry of which the chain's writers ("w") or tails ("t") have said this."""
+        """The highest ledger and entry in the lines with this word of the chain's writers ("w") or tails ("t")."""
         self._read_on(chain, kind, word)
-        return self._said.get((chain, kind, word), (0, (0, 0)))[1]
+        return self._reported.get((chain, kind, word), (0, (0, 0)))[1]
 
     def _read_on(self, chain: str, kind: str, word: str) -> None:
         line = re.compile(rb"^%s (\d+) (\d+)" % word.encode(), re.MULTILINE)
@@ -138,5 +138,5 @@ class AckWatch:
             self._read[path] = at + whole
             found = [(int(ledger_id), int(entry_id)) for ledger_id, entry_id in line.findall(new[:whole])]
             if found:
-                count, latest = self._said.get((chain, kind, word), (0, (0, 0)))
-                self._said[chain, kind, word] = count + len(found), max(latest, *found)
+                count, latest = self._reported.get((chain, kind, word), (0, (0, 0)))
+                self._reported[chain, kind, word] = count + len(found), max(latest, *found)

@@ -15,7 +15,7 @@ shows it. A run that fails for another reason does not count as seeing it. Eithe
 that sees it (`ledgers`, `service`, or, if only one of many faults shows it, `service:late entries`), or `run` is the
 command that sees it; its status is 1 then.
 
-A change replaces a fragment of code. `tests/source_places.py` finds it in any file, by the qualified name of the
+A change replaces a fragment of code. `tests/source_locations.py` finds it in any file, by the qualified name of the
 function or class that holds it and by its tokens. The lines of `by` get the indentation of that place. A mutant can
 have several changes, in one function or in several; all fragments are looked up before the first is replaced.
 """
@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.project_files import project_files
-from tests.source_places import Place, PlaceNotFound, Sources
+from tests.source_locations import FragmentNotFound, Location, Sources
 
 __all__ = [
     "PROJECT",
@@ -116,25 +116,25 @@ def _change(entry: dict[str, Any]) -> Change:
 
 def changed_files(mutant: Mutant, sources: Sources) -> dict[Path, str]:
     """Return the new text of each file that the mutant changes. Raises `MutantDoesNotFit`."""
-    places: dict[Path, list[tuple[Place, str]]] = {}
+    locations: dict[Path, list[tuple[Location, str]]] = {}
     for change in mutant.changes:
         try:
-            place = sources.find(change.within, change.replace)
-        except PlaceNotFound as error:
+            location = sources.find(change.within, change.replace)
+        except FragmentNotFound as error:
             raise MutantDoesNotFit(f"mutant {mutant.name} does not fit any more: {error}") from None
-        places.setdefault(place.module.path, []).append((place, change.by))
-    return {path: _changed_text(mutant, replaced) for path, replaced in places.items()}
+        locations.setdefault(location.module.path, []).append((location, change.by))
+    return {path: _changed_text(mutant, replaced) for path, replaced in locations.items()}
 
 
-def _changed_text(mutant: Mutant, replaced: Sequence[tuple[Place, str]]) -> str:
+def _changed_text(mutant: Mutant, replaced: Sequence[tuple[Location, str]]) -> str:
     module = replaced[0][0].module
     text, end = module.text, len(module.text)
-    for place, by in sorted(replaced, key=lambda one: one[0].start, reverse=True):
-        if place.end > end:
+    for location, by in sorted(replaced, key=lambda one: one[0].start, reverse=True):
+        if location.end > end:
             raise MutantDoesNotFit(f"mutant {mutant.name} has two changes that overlap in {module.name}")
-        end = place.start
-        indented = textwrap.indent(by, place.indentation).removeprefix(place.indentation)
-        text = text[: place.start] + indented + text[place.end :]
+        end = location.start
+        indented = textwrap.indent(by, location.indentation).removeprefix(location.indentation)
+        text = text[: location.start] + indented + text[location.end :]
     try:
         tree = ast.parse(text)
         compile(tree, module.path, "exec", dont_inherit=True)

@@ -11,7 +11,7 @@ from tests.mutants import PROJECT, BadMutant, MutantDoesNotFit, changed_files, l
 from tests.mutants.__main__ import failures
 from tests.sim.__main__ import violates
 from tests.sim.worlds import world_named
-from tests.source_places import Sources
+from tests.source_locations import Sources
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_changes_are_made_where_they_belong_and_indented(small: Sources) -> None
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "message"),
     [
         (change("Sum.add", "a - b", "a"), r"mutant m does not fit any more: Sum\.add .* 'a - b' 0 times"),
         (change("Sum.add", "total", "x"), r"Sum\.add .* 'total' 2 times"),
@@ -112,8 +112,8 @@ def test_changes_are_made_where_they_belong_and_indented(small: Sources) -> None
         (change("Sum.add", "a + b", "a") + change("Sum.add", "total = a + b", "b"), "overlap"),
     ],
 )
-def test_mutant_that_does_not_fit_raises_the_reason(changes: str, says: str, small: Sources) -> None:
-    with pytest.raises(MutantDoesNotFit, match=says):
+def test_mutant_that_does_not_fit_raises_the_reason(changes: str, message: str, small: Sources) -> None:
+    with pytest.raises(MutantDoesNotFit, match=message):
         changed_files(parse("m", HEAD + changes), small)
 
 

@@ -89,7 +89,7 @@ class _Part:
             for _ in range(_TURNS):
                 await self._attack()
             await honest.go_on()
-        assert not honest.client.gone
+        assert not honest.client.is_disconnected
 
     async def _attack(self) -> None:
         random = self._random
@@ -108,7 +108,7 @@ class _Part:
             attacker.read_on()
         await asyncio.sleep(0)
         self._learn(attacker)
-        if attacker.gone:
+        if attacker.is_disconnected:
             del self._attackers[attacker]
             self._seen.refused += chance >= 0.01
             attacker.read_on()

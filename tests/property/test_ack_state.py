@@ -184,7 +184,7 @@ def _restored(log: FakeLogPositions, records: list[bytes]) -> AckState:
     state = AckState(log, EARLIEST, durable=True)
     for record in records:
         apply_record(state, record)
-    state.settle()
+    state.match_log()
     return state
 
 
@@ -203,11 +203,11 @@ def test_a_set_of_entries_over_many_chunks(steps: list[tuple[int, int, bool]]) -
     held, model = EntrySet(), set[int]()
     for first, length, adds in steps:
         if adds:
-            news = EntrySet()
-            added = held.add(first, first + length, news)
+            added_too = EntrySet()
+            added = held.add(first, first + length, added_too)
             wanted = set(range(first, first + length + 1)) - model
-            assert added == news.count == len(wanted)
-            assert all(one in news for one in wanted)
+            assert added == added_too.count == len(wanted)
+            assert all(one in added_too for one in wanted)
             model |= wanted
         else:
             gone = {one for one in model if one <= first}

@@ -32,7 +32,7 @@ class _Client(RecordingSink):
     def deliver(self, runs: Sequence[DeliveryRun]) -> None:
         for run in runs:
             for entry in run.entries:
-                self.has_room -= len(entry.stored)
+                self.outbox.free -= len(entry.stored)
                 self._take(entry.position, entry.chunk)
 
     def _take(self, position: Position, chunk: Chunk | None) -> None:
@@ -87,7 +87,7 @@ class _World:
             del self.clients[consumer]
             consumer.leave()
         elif what == "room":
-            self.clients[consumer].has_room = chance.choice((0, 30, _MANY))
+            self.clients[consumer].outbox.free = chance.choice((0, 30, _MANY))
             consumer.on_capacity()
 
     def _change_reading(self) -> None:
@@ -139,7 +139,7 @@ class _World:
             self.send_chunk(next(iter(self.sending)))
         await self._join()
         for consumer, client in self.clients.items():
-            client.has_room = _MANY
+            client.outbox.free = _MANY
             consumer.on_capacity()
             consumer.flow(consumer.epoch, _MANY)
         for _ in range(len(self.open) + 20):

@@ -71,7 +71,7 @@ class _Model:
     def delivered(self, sink: _Sink, position: Position, count: int, bits: int) -> None:
         consumer = sink.consumer
         assert consumer is not None
-        assert sink.has_room > 0, "its stream has no room"
+        assert sink.outbox.free > 0, "its stream has no room"
         assert self.permits[consumer] > 0, "it has granted no permits"
         self.permits[consumer] -= self.sizes[position]
         assert position not in self.done, "it is acknowledged"
@@ -198,8 +198,7 @@ class _Model:
         assert stats.unacked_messages == sum(map(self.open_messages, self.held))
         assert stats.redelivery_entries <= stats.backlog_entries - len(self.held)
         for one in stats.consumers:
-            [state] = [consumer.state for consumer in self.consumers if consumer.name == one.name]
-            [permits] = [self.permits[consumer] for consumer in self.consumers if consumer.state is state]
+            [permits] = [self.permits[consumer] for consumer in self.consumers if consumer.name == one.name]
             assert one.permits == permits
 
     async def drain(self) -> None:
@@ -207,7 +206,7 @@ class _Model:
         self.scene.log.at_hand = True
         await self.join(0)
         for consumer, sink in self.consumers.items():
-            sink.has_room = _MANY
+            sink.outbox.free = _MANY
             consumer.on_capacity()
             self.flow(consumer, _MANY)
         await settle()
@@ -277,7 +276,7 @@ async def _run(kind: SubscriptionType, operations: list[tuple[str, int, int, boo
             await settle()
             await model.seek(consumer, sorted(model.sizes)[b % len(model.sizes)])
         elif what == "room":
-            model.consumers[consumer].has_room = a % 3 and _MANY
+            model.consumers[consumer].outbox.free = a % 3 and _MANY
             if a % 3:
                 consumer.on_capacity()
         if wait:

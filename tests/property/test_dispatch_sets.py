@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_broker.managed_ledger.position import Position
-from magnetar_broker.topics.dispatch.entry_numbers import EntryNumbers
-from magnetar_broker.topics.dispatch.past_deliveries import PastDeliveries
+from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
 from magnetar_broker.topics.dispatch.position_set import PositionSet
+from magnetar_broker.topics.dispatch.redelivery_counts import RedeliveryCounts
 from tests.examples import examples
 
 _LEDGERS = st.integers(1, 3)
@@ -70,7 +70,7 @@ def test_a_position_set_is_a_sorted_set(changes: list[tuple[str, object]]) -> No
     )
 )
 def test_entry_numbers_are_a_dict(changes: list[tuple[str, tuple[object, ...]]]) -> None:
-    fast, plain = EntryNumbers(), dict[Position, int]()
+    fast, plain = EntryCounts(), dict[Position, int]()
     for what, of in changes:
         if what == "set":
             position, number = of
@@ -110,13 +110,13 @@ def test_entry_numbers_are_a_dict(changes: list[tuple[str, tuple[object, ...]]])
 @given(st.lists(st.tuples(st.integers(0, 15), st.booleans()), max_size=40))
 def test_past_deliveries_are_a_count_for_each_entry(deliveries: list[tuple[int, bool]]) -> None:
     """CON-8"""
-    past, plain, done = PastDeliveries(), [0] * 16, 0
+    past, plain, done = RedeliveryCounts(), [0] * 16, 0
     for end, acknowledge in deliveries:
         if acknowledge:
             done = max(done, end)
-            past.acknowledged_up_to(Position(1, done - 1))
+            past.discard_up_to(Position(1, done - 1))
         elif end > done:
-            past.delivered_up_to(Position(1, end))
+            past.record_delivery(Position(1, end))
             for entry_id in range(end):
                 plain[entry_id] += 1
         assert [past.count(Position(1, one)) for one in range(done, 16)] == plain[done:]

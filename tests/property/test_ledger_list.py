@@ -156,7 +156,7 @@ def test_ledger_list_matches_a_plain_list(steps: list[tuple[str, int]]) -> None:
 
 
 @examples(150)
-@given(st.lists(st.sampled_from(["append", "large", "send", "confirm", "fail"]), max_size=60))
+@given(st.lists(st.sampled_from(["append", "large", "send", "send all", "confirm", "fail"]), max_size=60))
 def test_append_queue_completes_each_append_once_in_order(steps: list[str]) -> None:
     """MSG-5: what is sent again is sent as it was, before all else; refusals keep their place."""
     queue = AppendQueue(0, 0, 400)
@@ -170,19 +170,18 @@ def test_append_queue_completes_each_append_once_in_order(steps: list[str]) -> N
 
     def tell_refused() -> None:
         for one in queue.take_refused():
-            assert one.refused is not None
-            one.done(one.refused)
+            assert one.error is not None
+            one.done(one.error)
 
     for step in [*steps, *["send", "confirm"] * 60]:
         if step in ("append", "large"):
             entry = b"%d" % appended if step == "append" else b"x" * 6_000_000
-            queue.append([NewEntry(entry, 2, 2)], done(appended), 7, "")
+            queue.append([NewEntry(entry, 2, 2)], done(appended), 7)
             appended += 1
-        elif step == "send" and (next_one := queue.next_waiting()) is not None:
-            queue.sent()
-            on_the_way.append(next_one.stored)
+        elif step in ("send", "send all"):
+            on_the_way += queue.take_run(1 if step == "send" else 1000, 1 << 30, 1 << 30, takes_chunks=True)
         elif step == "confirm" and on_the_way:
-            for append in queue.confirmed(len(on_the_way)):
+            for append in queue.confirm(len(on_the_way))[0]:
                 assert append.entry.stored == on_the_way.pop(0)
                 stored.append(append.entry.stored)
                 append.done([Position(1, len(stored))])

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.rename.tree import File, Kind, Part, Report, files_of
-from tests.source_places import PlaceNotFound, Sources
+from tests.source_locations import FragmentNotFound, Sources
 
 __all__ = ["CannotRename", "rename_identifier"]
 
@@ -112,7 +112,7 @@ def _fragments_below(file: File, within: Sequence[str], sources: Sources) -> lis
         if at % 2 == 0 if file.is_python else file.text.endswith("\nin = ", 0, part.start):
             try:
                 path = sources.resolve(text)[0].path.relative_to(file.root).as_posix()
-            except PlaceNotFound:
+            except FragmentNotFound:
                 path = ""
             follows = bool(path) and _is_below(path, within)
         found += [part] if follows else []

@@ -21,7 +21,7 @@ from typing import Final
 
 from tests.rename.identifiers import CannotRename
 from tests.rename.tree import File, Report, files_of
-from tests.source_places import PlaceNotFound, Sources
+from tests.source_locations import FragmentNotFound, Sources
 from tests.source_tokens import tokens
 
 __all__ = ["move_module"]
@@ -53,7 +53,7 @@ def move_module(root: Path, old: str, new: str, *, dry_run: bool = False) -> Rep
             if dotted.search(file.text):
                 report.warnings.append(f"not changed: {file.name} names {old}")
             continue
-        text = _rewrite_places(file.text, sources, old, new, report)
+        text = _rewrite_locations(file.text, sources, old, new, report)
         text, times = dotted.subn(new, text)
         report.count("dotted names", times)
         if file.is_python:
@@ -190,14 +190,14 @@ def _rename_uses(text: str, leaf: str, new_leaf: str, report: Report) -> str:
     return "".join([*pieces, text[at:]])
 
 
-def _rewrite_places(text: str, sources: Sources, old: str, new: str, report: Report) -> str:
+def _rewrite_locations(text: str, sources: Sources, old: str, new: str, report: Report) -> str:
     """Rewrite the ends of modules' names before qualified names: as many parts as before."""
 
     def rewritten(found: re.Match[str]) -> str:
         _, ending, qualified_name = found.groups()
         try:
             module, _ = sources.resolve(f"{ending}:{qualified_name}")
-        except PlaceNotFound:
+        except FragmentNotFound:
             return found[0]
         if module.name != old and not module.name.startswith(f"{old}."):
             return found[0]

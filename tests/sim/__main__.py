@@ -1,11 +1,11 @@
-"""`python -m tests.sim --seeds 1000 --start 0`: many seeds on all cores, in all worlds; `--seed 123`: that one,
-with its trace.
+"""`python -m tests.sim --seeds 1000 --start 0`: run many seeds on all cores, in all worlds; `--seed 123`: run one, with
+its trace.
 
-There are three worlds: `--world ledgers` (bookies, and who writes and recovers ledgers), `--world topics` (topics' logs
-on them), `--world service` (brokers, producers, consumers and administrators). Without it many seeds run in all, as
-`worlds.py` says, and a single one in that of ledgers. `--world "service:late entries"`: nothing but that fault strikes.
+There are three worlds: `--world ledgers` (bookies, and writers and recoverers of ledgers), `--world topics` (topics'
+logs on them), `--world service` (brokers, producers, consumers and administrators). Without it many seeds run in all,
+as `worlds.py` says, and a single one in that of ledgers. `--world "service:late entries"`: with only that fault.
 
-The exit status is 1 if a seed failed. Everything that a seed's run depends on is in the seed, the world and the code.
+The exit status is 1 if a seed failed. A seed's run depends on the seed, the world and the code only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.sim.loop import collect_quietly
 from tests.sim.run import Outcome
 from tests.sim.worlds import run_in_world, world_named, worlds_of
 
-# Seeds that a process is given at a time, and how often before it makes room for another.
+# The number of seeds that a process gets at a time, and how many batches it runs before another replaces it.
 _SEEDS_AT_ONCE: Final = 2
 _CHUNKS: Final = 16
 
@@ -106,7 +106,7 @@ def available_cores() -> int:
 
 
 def run_seeds(seeds: range, jobs: int, worlds: Sequence[str] | None = ("ledgers",)) -> Iterator[Outcome]:
-    """In order of the seeds, on so many cores; in each of these worlds, None: in those that `worlds_of` says."""
+    """Run the seeds in order on this many cores, in each of these worlds; None: in those that `worlds_of` returns."""
     runs = [(world, seed) for seed in seeds for world in (worlds_of(seed) if worlds is None else worlds)]
     # What is there before the first seed is not looked through after each.
     gc.collect()

@@ -1,4 +1,4 @@
-"""One call in the simulated network, at both ends: a request, a task where it is served, an answer on its way back."""
+"""One call in the simulated network, at both ends: a request, a task that serves it, and an answer in flight."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SimulatedCall:
             return
         for tap in network.taps:
             tap.request_sent(self._source, listener.process, self._method, self._request)
-        listener.coming[self] = self._server_is_gone
+        listener.coming[self] = self._on_server_lost
         network.later(listener.process, network.travel(self._source, listener.process), self._arrives, True)
         if network.is_duplicated():
             delay_s = network.delay() + network.travel(self._source, listener.process)
@@ -63,7 +63,7 @@ class SimulatedCall:
         self.fail(DeadlinePassed(f"{self._method} at {self._address} did not answer within {timeout_s} s"))
 
     def leave(self) -> None:
-        """The caller has its answer, or waits no more: the service is told."""
+        """Notify the service that the caller has its answer, or waits no more."""
         if self._listener is not None:
             self._listener.coming.pop(self, None)
             task = self._task
@@ -72,7 +72,7 @@ class SimulatedCall:
             elif task is None:
                 self._listener = None
 
-    def _server_is_gone(self, silent: bool | None) -> None:
+    def _on_server_lost(self, silent: bool | None) -> None:
         network = self._network
         error = Disconnected(f"the connection to {self._address} broke during {self._method}")
         network.later(self._source, network.learns_after(silent=silent), self.fail, error)
@@ -82,7 +82,7 @@ class SimulatedCall:
         if self.answer.done() or listener is None:
             return
         if self._network.is_lost(listener.process, self._source):
-            self._server_is_gone(True)
+            self._on_server_lost(True)
         elif isinstance(answer, bytes):
             for tap in self._network.taps:
                 tap.answer_arrived(listener.process, self._source, self._method, self._request, answer)
@@ -98,12 +98,12 @@ class SimulatedCall:
             return
         if network.is_lost(self._source, listener.process):
             if first:
-                self._server_is_gone(True)
+                self._on_server_lost(True)
             return
         for tap in network.taps:
             tap.request_arrived(self._source, listener.process, self._method, self._request)
         task = network.loop.create_task(self._serve(listener), context=listener.process.context.copy())
-        listener.serving[task] = self._server_is_gone
+        listener.serving[task] = self._on_server_lost
         task.add_done_callback(lambda done: self._served(listener, done))
         if first:
             self._task = task
@@ -119,7 +119,7 @@ class SimulatedCall:
         listener.serving.pop(task, None)
         if task.cancelled():
             if not self.answer.done():
-                self._server_is_gone(False)
+                self._on_server_lost(False)
             return
         error = task.exception()
         answer: bytes | TransportError

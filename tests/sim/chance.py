@@ -1,7 +1,7 @@
-"""Chance for a whole run: a stream of draws per purpose, all from one seed.
+"""The randomness of a run: a stream of draws per purpose, all from one seed.
 
-A draw more in one place shifts nothing elsewhere: so a change of the code moves as little of a seed's run as it can,
-and a mutant meets the same faults as the code that it was made from.
+An additional draw for one purpose shifts no others: so a change of the code changes as little of a seed's run as
+possible, and a mutant meets the same faults as the code that it was made from.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The clocks of the simulated processes: one virtual time for all, and a wall clock that is each one's own.
+"""The clocks of simulated processes: a common virtual time, and a wall clock for each process.
 
-`ProcessClock` queues its timers in its process, whoever asks: the metadata server's belong to the server, though a
-client's request set them.
+`ProcessClock` queues its timers in its process, whichever process calls it: the metadata server's timers belong to the
+server, though a client's request sets them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _START_MS: Final = 1_700_000_000_000
 
 
 class SimulatedClock:
-    """A process' clock; its timers belong to whoever asks for them, which is the process."""
+    """A process' clock; its timers belong to the calling process, which is the same one."""
 
     __slots__ = ("_loop", "_start_ms")
 
@@ -47,7 +47,7 @@ class SimulatedClock:
 
 
 class ProcessClock(SimulatedClock):
-    """A clock whose timers belong to one process, whoever asks."""
+    """A clock whose timers belong to one process, for all callers."""
 
     __slots__ = ("_process",)
 

@@ -1,11 +1,11 @@
-"""A bookie's disk in the simulation, and the storage that lies on it.
+"""A bookie's disk in the simulation, and the storage on it.
 
-The disk outlives the process; each `open` gives a new storage object, and the one before is dead from then on. What is
-written is applied at once, with a note of how to undo it. A sync throws away the notes of the groups before it; a crash
-follows back the notes of a random number of the newest groups. So the ordinary way costs a few dictionary operations
-per record, nothing is copied, and the durable state is known at any time: it is the one before the oldest note.
+The disk outlives the process; each `open` gives a new storage object, and the one before is dead from then on. A write
+is applied at once, with a note of how to undo it. A sync discards the notes of the groups before it; a crash applies
+the notes of a random number of the newest groups. So an ordinary record costs a few dictionary operations, nothing is
+copied, and the durable state is known at any time: it is the one before the oldest note.
 
-Notes of some synced groups are retained, too: `lose_synced` follows those back.
+Notes of some synced groups are retained, too: `lose_synced` applies those.
 """
 
 from __future__ import annotations

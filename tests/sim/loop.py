@@ -1,11 +1,11 @@
-"""An event loop of its own, in virtual time.
+"""An event loop in virtual time.
 
-There is a queue of handles that are ready and a heap of those that are due later. When nothing is ready the time jumps
-to the next one that is due. Nothing else moves: no selector, no thread, no signal, so the same calls give the same run.
-asyncio's own tasks and futures run on it as they are.
+It has a queue of ready handles and a heap of timers. When no handle is ready the time jumps to the next timer. Nothing
+else moves: no selector, no thread, no signal, so the same calls give the same run. asyncio's own tasks and futures run
+on it unchanged.
 
-What never gets anywhere fails: an empty heap with somebody still waiting, a queue that spins without the time moving,
-too many steps in all.
+A run that makes no progress fails: if the heap is empty and something still waits, if the queue spins without the time
+moving, or after too many steps.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.failures: list[tuple[Process, str, BaseException | None]] = []
         self.on_failure: Callable[[Process, str, BaseException | None], object] | None = None
         self.processes: list[Process] = []
-        # Whoever is not simulated itself: the one that runs the world.
+        # The process that is not simulated: it runs the world.
         self.outside = self.process("world")
         self._process = self.outside
         self._context = self.outside.context
@@ -263,7 +263,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                     context.run(callback, *handle.args)
                 except (KeyboardInterrupt, SystemExit):
                     raise
-                except BaseException as error:  # noqa: BLE001 (whatever it is, it is the process' failure)
+                except BaseException as error:  # noqa: BLE001 (any error is the process' failure)
                     self.call_exception_handler({"message": f"{_name_of(callback)} raised", "exception": error})
 
     def _what_spins(self, at_once: int) -> str:
@@ -295,7 +295,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
 
 def collect_quietly() -> None:
-    """Lets go of what earlier runs have left."""
+    """Release what earlier runs have left."""
     with dropping_quietly():
         pass
 
@@ -318,7 +318,7 @@ def dropping_quietly(*, collect: bool = True) -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
-            # A coroutine's `finally` may have kept others alive: they go in the next round.
+            # A coroutine's `finally` may have referenced others: they are collected in the next round.
             rounds = 5 if collect else 0
             while rounds and gc.collect():
                 rounds -= 1

@@ -1,23 +1,23 @@
-"""A network that delays, reorders, loses, duplicates and cuts, and tells its users what a real one would tell.
+"""A network that delays, reorders, loses, duplicates and cuts, with the errors of a real one.
 
 Theory of operation
 -------------------
-A call is a request that arrives at the process which listens at its address, a task there, and an answer on its way
+A call is a request that arrives at the process which listens at its address, a task there, and an answer on the way
 back. A stream is a chain of messages each way; each way keeps its order, and different streams and calls do not. Every
 message has a delay of its own.
 
-What is under way is bound to the listener that was there when it was sent: a request never reaches the successor of a
-process that was restarted, as a TCP connection would not. When nobody listens the caller is told `NotReached`.
+A message in flight is bound to the listener at the time of sending: a request never reaches the successor of a
+process that was restarted, as a TCP connection would not. Without a listener the caller gets `NotReached`.
 
 - **Loss.** A lost message breaks its stream: nothing comes after it. Both ends learn it at different times, by the
   keep-alive at the latest. A lost request or answer is a deadline that passes, or a `Disconnected`.
 - **Duplication** delivers a call's request twice, and the first answer counts.
-- **Cuts** are one-way, between two hosts: what would arrive meanwhile is lost.
+- **Cuts** are one-way, between two hosts: messages that would arrive during one are lost.
 - **Refusals** are one-way, between two hosts: new calls and streams that way are refused as if no process listened,
-  though the process lives, and what is under way goes on.
+  though the process is alive, and those in flight go on.
 - **Death** of a process: the others learn at once, or not until the keep-alive.
 
-Whatever happens in a process is queued in its context: a service's code runs as the process that listens, a killed one
+All events of a process are queued in its context: a service's code runs as the process that listens, a killed one
 runs nothing, a paused one runs it late. `taps` see each message when it is sent and when it arrives.
 """
 
@@ -66,7 +66,7 @@ class NetworkOptions:
     """How bad the network is. Probabilities are per message."""
 
     delay_s: float = 0.0005
-    # A message in so many takes up to `long_delay_s`.
+    # One message in this many takes up to `long_delay_s`.
     long_share: float = 0.0
     long_delay_s: float = 0.5
     loss_share: float = 0.0
@@ -108,7 +108,7 @@ class StreamTap(Protocol):
     ) -> object: ...
 
     def taken(self, stream: int, by: Process, method: str, message: bytes, *, served: bool) -> object:
-        """Whoever is at the end that the message came to deals with it now."""
+        """Handle the message in the process at this end now."""
 
     def ended(self, stream: int) -> object:
         """Its service knows, or is about to, that the client is at it no more."""
@@ -129,8 +129,8 @@ class SimulatedNetwork:
         self._listeners: dict[str, SimulatedListener] = {}
         self._ports = 0
         self._streams = 0
-        # Servers learn of clients that are gone, and each end of the other that stands still for too long. Bookies
-        # don't mind: what they are told would only cost time.
+        # Servers learn of clients that are disconnected, and each end of the other that stands still for too long.
+        # Bookies ignore that: these events would only cost time.
         self.keeps_alive = False
         self._connections: dict[Process, list[SimulatedConnection]] = {}
         # (from, to): messages that way vanish. Hosts are process names.
@@ -219,7 +219,7 @@ class SimulatedNetwork:
         return False
 
     def learns_after(self, *, silent: bool | None = None) -> float:
-        """How long until an end learns that its peer is gone: soon, or by the keep-alive."""
+        """How long until an end learns that its peer is down: soon, or by the keep-alive."""
         if silent is None:
             silent = self._draw() < 0.5
         return self.options.keep_alive_s * (0.5 + self._draw()) if silent else self.delay()
@@ -233,7 +233,7 @@ class SimulatedNetwork:
     def listener(self, source: Process, address: str) -> SimulatedListener | None:
         """The one that connections of `source` to this address reach; None: they are refused."""
         if self._refused and (source.name, _host_of(address)) in self._refused:
-            self.count("connection refused though its target lives")
+            self.count("connection refused though its target is alive")
             return None
         return self._listeners.get(address)
 
@@ -272,7 +272,7 @@ class SimulatedNetwork:
         return listener
 
     def loses_touch(self, process: Process) -> None:
-        """Whoever talks with the process learns by the keep-alive that it does not answer, and so does it, late."""
+        """The peers learn by the keep-alive that the process does not answer, and so does it, late."""
         for listener in list(self._listeners.values()):
             if listener.process is process:
                 listener.does_not_answer()
@@ -333,32 +333,33 @@ class SimulatedListener:
         self.service = service
         self.closed = False
         self._network = network
-        # What is being served, oldest first, and how its client is told that nobody serves it any more.
+        # The requests that are being served, oldest first, and how their clients learn that nothing serves them any
+        # more.
         self.serving: dict[asyncio.Task[Any], Callable[[bool | None], object]] = {}
-        # Requests on their way here, and streams: likewise.
+        # Requests that are in flight to here, and streams, in the same form.
         self.coming: dict[object, Callable[[bool | None], object]] = {}
 
     def died(self) -> None:
         """The process was killed."""
         self.closed = True
         self._network.forget(self)
-        for tell in [*self.serving.values(), *self.coming.values()]:
-            tell(None)
+        for notify in [*self.serving.values(), *self.coming.values()]:
+            notify(None)
         self.serving.clear()
         self.coming.clear()
 
     def does_not_answer(self) -> None:
-        """Each client is told, and what is under way ends when the process goes on."""
-        for task, tell in list(self.serving.items()):
-            tell(False)
+        """Notify each client; what is in flight ends when the process goes on."""
+        for task, notify in list(self.serving.items()):
+            notify(False)
             self._network.later(self.process, 0.0, task.cancel)
 
     async def close(self) -> None:
         self.closed = True
         self._network.forget(self)
         tasks = list(self.serving)
-        for tell in list(self.coming.values()):
-            tell(False)
+        for notify in list(self.coming.values()):
+            notify(False)
         self.coming.clear()
         for task in tasks:
             task.cancel()
@@ -366,7 +367,7 @@ class SimulatedListener:
             await asyncio.wait([task])
 
     def failed(self, method: str, error: Exception) -> TransportError:
-        """What a caller is told of an error in the service."""
+        """The caller's error for an error in the service."""
         if isinstance(error, Refusal):
             return Rejected(error.code, str(error))
         if not isinstance(error, ServiceFailed):

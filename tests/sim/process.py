@@ -1,11 +1,11 @@
-"""A simulated process: who a callback belongs to, and whether it may run.
+"""A simulated process: the owner of callbacks, which decides whether they may run.
 
 Every handle of the loop carries its process. It is found through a context variable, which tasks, futures' callbacks
 and timers inherit as they do with any loop, so that production code knows nothing of it. What one process sets in
 motion in another (a network message, a sign of the metadata store) is queued in the other's context.
 
-**Killed** is like `kill -9`: nothing of the process ever runs again, no `finally` and no cancellation. Its tasks are
-kept until the run is over, since a task that is collected would have its `finally` blocks run. **Paused** is like
+**Killed** is like `kill -9`: nothing of the process ever runs again, no `finally` and no cancellation. Its tasks stay
+referenced until the run is over, since a collected task would run its `finally` blocks. **Paused** is like
 SIGSTOP: what falls due is parked, and runs, late, when the process is resumed.
 """
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["PROCESS", "Process"]
 
-# After so many new tasks the finished ones are let go.
+# After this many new tasks the finished ones are released.
 _PRUNE_EVERY: Final = 512
 
 
 class Process:
-    """Made by `SimulatedLoop.process`. One life: a restarted process is a new object."""
+    """Made by `SimulatedLoop.process`. A restarted process is a new object."""
 
     __slots__ = (
         "_prune_at",
@@ -56,7 +56,7 @@ class Process:
         self.halted = False
         self.parked: list[Handle] = []
         self.tasks: list[asyncio.Task[Any]] = []
-        # Called when it is killed, in whoever's context kills it: the network's and the metadata server's ends of it.
+        # Called when it is killed, in the killer's context: the network's and the metadata server's ends of it.
         self.on_end: list[Callable[[], object]] = []
         self.wall_skew_ms = 0
         # Parts of one operating system process have the same unit: nothing between them gets lost, and they may call
@@ -65,7 +65,7 @@ class Process:
         self._prune_at = _PRUNE_EVERY
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str | None = None) -> asyncio.Task[Any]:
-        """Starts a task in this process, from wherever."""
+        """Start a task in this process, from any context."""
         return self.context.copy().run(self.loop.create_task, work, name=name)
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
@@ -98,7 +98,7 @@ class Process:
     def keep(self, task: asyncio.Task[Any]) -> None:
         self.tasks.append(task)
         if len(self.tasks) >= self._prune_at:
-            self.tasks = [kept for kept in self.tasks if not kept.done()]
+            self.tasks = [task for task in self.tasks if not task.done()]
             self._prune_at = len(self.tasks) + _PRUNE_EVERY
 
     def __repr__(self) -> str:

@@ -1,6 +1,6 @@
 """Find out which branches of the production code a run reaches, without hooks in that code.
 
-A branch is named by the qualified name of a function and a fragment of it, which `tests/source_places.py` finds. It
+A branch is named by the qualified name of a function and a fragment of it, which `tests/source_locations.py` finds. It
 counts as reached when the line runs on which the fragment's last line begins. Only functions that hold such a line are
 traced, so a run takes little longer.
 """
@@ -15,7 +15,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from tests.mutants import PROJECT
-from tests.source_places import PlaceNotFound, Sources
+from tests.source_locations import FragmentNotFound, Sources
 
 __all__ = ["Branch", "Reach"]
 
@@ -30,21 +30,21 @@ _realpath = lru_cache(maxsize=None)(realpath)
 
 
 class Reach:
-    """`run` what is to be seen; `missing` says what it did not come to."""
+    """`run` the code to be seen; `missing` returns the branches that it did not reach."""
 
     def __init__(self, branches: Iterable[Branch], sources: Sources | None = None) -> None:
-        """Raises `PlaceNotFound` if a branch does not fit the code any more."""
+        """Raises `FragmentNotFound` if a branch does not fit the code any more."""
         sources = sources or Sources(PROJECT)
         # File and line number → branch, as long as it was not reached.
         self._left: dict[tuple[str, int], Branch] = {}
         for branch in branches:
             try:
-                place = sources.find(branch.within, branch.fragment)
-            except PlaceNotFound as error:
-                raise PlaceNotFound(f"a branch to be reached does not fit any more: {error}") from None
-            self._left[realpath(place.module.path), place.last_line] = branch
-        # Code that was seen running, by its id, and its file if it holds a branch. It is kept so that its id stays
-        # valid.
+                location = sources.find(branch.within, branch.fragment)
+            except FragmentNotFound as error:
+                raise FragmentNotFound(f"a branch to be reached does not fit any more: {error}") from None
+            self._left[realpath(location.module.path), location.last_line] = branch
+        # Code that was seen running, by its id, and its file if it holds a branch. It is referenced so that its id
+        # stays valid.
         self._codes: dict[int, tuple[CodeType, str]] = {}
 
     @property

@@ -1,4 +1,4 @@
-"""One seed, from its first draw to the last check."""
+"""Run one seed, from its first draw to the last check."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def run_seed(
     error: BaseException | None = None
     try:
         world.run()
-    except Exception as raised:  # noqa: BLE001 (whatever it is, it is the seed's outcome)
+    except Exception as raised:  # noqa: BLE001 (any error is the seed's outcome)
         error = raised
     finally:
         logging.disable(logging.NOTSET)

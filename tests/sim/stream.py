@@ -65,7 +65,7 @@ class SimulatedStream:
         self._broken: TransportError | None = None
         # The latest moment at which something sent arrives: order is kept.
         self._last_arrival = 0.0
-        # It has no connection any more: the other end is not told of anything.
+        # It has no connection any more: the other end is not notified of anything.
         self._parted = False
         # A message was lost: nothing that follows it arrives.
         self._lost = False
@@ -137,7 +137,7 @@ class SimulatedStream:
         if self._arrived:
             item = self._arrived.popleft()
             if isinstance(item, bytes):
-                self._make_room()
+                self._release_capacity()
                 for tap in self._network.stream_taps:
                     tap.taken(self.number, self._process, self._method, item, served=not self._served)
                 return item
@@ -162,9 +162,9 @@ class SimulatedStream:
         if peer is not None and not self._parted:
             network = self._network
             if self._process is peer._process or not network.is_cut(self._process, peer._process):
-                network.later(peer._process, network.delay(), peer._peer_is_gone)
+                network.later(peer._process, network.delay(), peer._on_peer_lost)
             else:
-                network.later(peer._process, network.learns_after(silent=True), peer._peer_is_gone)
+                network.later(peer._process, network.learns_after(silent=True), peer._on_peer_lost)
 
     # ── how it begins and ends ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -179,7 +179,7 @@ class SimulatedStream:
         self._peer.number = self.number
         self._peer._served = True
         self._peer._peer = self
-        listener.coming[self] = self._server_is_gone
+        listener.coming[self] = self._on_server_lost
         if listener.process.shares_unit(self._process):
             listener.process.context.run(self._opens, listener)
             return
@@ -193,9 +193,9 @@ class SimulatedStream:
             self._arrived.append(error)
             self._wake()
             self._stop()
-            self._tell_end()
+            self._notify_end()
 
-    def _tell_end(self) -> None:
+    def _notify_end(self) -> None:
         for tap in self._network.stream_taps if self._served else ():
             tap.ended(self.number)
 
@@ -219,7 +219,7 @@ class SimulatedStream:
         if network.is_lost(self._process, listener.process):
             listener.coming.pop(self, None)
             self._lost = True
-            network.later(self._process, network.learns_after(silent=True), self._peer_is_gone)
+            network.later(self._process, network.learns_after(silent=True), self._on_peer_lost)
             return
         if peer._broken is not None:
             return  # it was cancelled before it came
@@ -227,7 +227,7 @@ class SimulatedStream:
         task: asyncio.Task[None] = network.loop.create_task(work, context=listener.process.context.copy())
         peer._task = task
         listener.coming.pop(self, None)
-        listener.serving[task] = self._server_is_gone
+        listener.serving[task] = self._on_server_lost
         task.add_done_callback(lambda done: peer._returned(listener, done))
 
     def _returned(self, listener: SimulatedListener, task: asyncio.Task[None]) -> None:
@@ -247,22 +247,22 @@ class SimulatedStream:
             self._transmit(ends)
             self._broken = Disconnected("the stream has ended")
             # The service is done with the stream, also where its client is paused and takes the end much later.
-            self._tell_end()
+            self._notify_end()
 
-    def _server_is_gone(self, silent: bool | None) -> None:
-        """Whatever the serving process knew is gone; the client learns it."""
+    def _on_server_lost(self, silent: bool | None) -> None:
+        """The serving process' state is lost; the client learns it."""
         network = self._network
         self._lost = True
         if self._peer is not None:
             self._peer._lost = True
-        network.later(self._process, network.learns_after(silent=silent), self._peer_is_gone)
+        network.later(self._process, network.learns_after(silent=silent), self._on_peer_lost)
 
     def breaks_at_its_client(self) -> None:
         self._parted = True
         network, peer = self._network, self._peer
         if peer is not None:
-            network.later(peer._process, network.learns_after(silent=True), peer._peer_is_gone)
-        network.later(self._process, 0.0, self._peer_is_gone)
+            network.later(peer._process, network.learns_after(silent=True), peer._on_peer_lost)
+        network.later(self._process, 0.0, self._on_peer_lost)
 
     def loses_its_client(self) -> None:
         """At the client's end: it is dead, or does not answer for too long. The server learns it, and so will it."""
@@ -270,16 +270,17 @@ class SimulatedStream:
         self._lost = True
         if peer is not None:
             peer._lost = True
-            network.later(peer._process, network.learns_after(), peer._peer_is_gone)
-        network.later(self._process, 0.0, self._peer_is_gone)
+            network.later(peer._process, network.learns_after(), peer._on_peer_lost)
+        network.later(self._process, 0.0, self._on_peer_lost)
 
-    def _peer_is_gone(self) -> None:
+    def _on_peer_lost(self) -> None:
         """At this end, in its process."""
         self.breaks(Disconnected(f"the stream {self._method} at {self._address} broke"))
         if self._task is not None:
             self._task.cancel()
 
-    # ── messages on their way ────────────────────────────────────────────────────────────────────────────────────────
+    # ── messages in flight
+    # ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _transmit(self, item: bytes | _End | TransportError) -> None:
         peer = self._peer
@@ -301,8 +302,8 @@ class SimulatedStream:
             return
         if network.is_lost(self._process, peer._process):
             self._lost = True
-            network.later(self._process, network.learns_after(silent=True), self._peer_is_gone)
-            network.later(peer._process, network.learns_after(), peer._peer_is_gone)
+            network.later(self._process, network.learns_after(silent=True), self._on_peer_lost)
+            network.later(peer._process, network.learns_after(), peer._on_peer_lost)
             return
         if isinstance(item, bytes):
             for tap in network.taps:
@@ -310,7 +311,7 @@ class SimulatedStream:
             for stream_tap in network.stream_taps:
                 stream_tap.arrived(self.number, self._process, peer._process, self._method, item, served=self._served)
         else:
-            peer._tell_end()
+            peer._notify_end()
         peer._arrived.append(item)
         if not isinstance(item, bytes) and self._served:
             peer._ended_by_server()
@@ -330,16 +331,16 @@ class SimulatedStream:
         if self._receiving is not None and not self._receiving.done():
             self._receiving.set_result(None)
 
-    def _make_room(self) -> None:
-        """The other end learns one delay later that a message was taken; it is told only while it waits."""
+    def _release_capacity(self) -> None:
+        """The other end learns one delay later that a message was taken; it is notified only while it waits."""
         peer = self._peer
         if peer is None or self._lost:
             return
         peer._outstanding -= 1
         if peer._sending is not None:
-            self._network.later(peer._process, self._network.delay(), peer._has_room)
+            self._network.later(peer._process, self._network.delay(), peer._on_capacity)
 
-    def _has_room(self) -> None:
+    def _on_capacity(self) -> None:
         if self._sending is not None and not self._sending.done():
             self._sending.set_result(None)
 

@@ -1,4 +1,4 @@
-"""That the simulation comes to the rare branches of the protocol: what no seed runs, no seed can break."""
+"""The simulation reaches the rare branches of the protocol: a branch that no seed runs, no seed can break."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from magnetar_bookie.read.striping import Striping
 from tests.sim.reach import Branch, Reach
 from tests.sim.run import run_seed
-from tests.source_places import PlaceNotFound
+from tests.source_locations import FragmentNotFound
 
 # As a rule each of them is come to by one seed in twenty at least, and all of them within two hundred.
 _MOST_SEEDS: Final = 500
 _BRANCHES: Final = [
     # Limits, and what comes of them.
-    Branch("LedgerWriter.append_entries", "raise TooManyPending"),
+    Branch("ReplicatedAdds.append_entries", "raise TooManyPending"),
     Branch("EnsembleChoice.choose", "raise await self._describe_shortage(striping)"),
     Branch("GroupCommit.wait_for_capacity", "self._capacity_waiters[woken] = None"),
     Branch("RecordReader._get_pending", "max_bytes -= len(record)"),
@@ -75,5 +75,5 @@ def test_the_branches_fit() -> None:
 
 def test_a_branch_that_does_not_fit_is_refused() -> None:
     for fragment in ("this line is nowhere", "self", ""):
-        with pytest.raises(PlaceNotFound, match=r"does not fit any more: .*Striping\.__post_init__"):
+        with pytest.raises(FragmentNotFound, match=r"does not fit any more: .*Striping\.__post_init__"):
             Reach([Branch("Striping.__post_init__", fragment)])

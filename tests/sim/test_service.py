@@ -21,7 +21,9 @@ _MOST_SEEDS: Final = 150
 _BRANCHES: Final = [
     # A list, or a cursor, that another broker has taken over: refused, and closed over (CHK-30).
     Branch("TopicNode._change", "if node.life != self._owner_epoch:\nraise TopicUnloaded"),
-    Branch("LedgerRollover.close", 'raise TopicUnloaded(f"topic {name} was taken over by another broker: {error}")'),
+    Branch(
+        "LedgerRollover.close_ledger", 'raise TopicUnloaded(f"topic {name} was taken over by another broker: {error}")'
+    ),
     Branch("cursor_nodes:_translate_error", "if isinstance(error, Refused) and error.index > 0:\nreturn"),
     # A session that is believed no more (CHK-40).
     Branch("_abort_session", "problem = TopicUnloaded"),
@@ -30,8 +32,8 @@ _BRANCHES: Final = [
     # Deliveries and acknowledgements of an epoch that has ended (CHK-52).
     Branch("Subscription.acknowledge", "raise acknowledged.problem or BrokerError(\nErrorCode.STALE_EPOCH"),
     Branch("PartitionConsumer.delivered", "if not self.is_connected or delivery.epoch != self.epoch.number:\nreturn"),
-    # A cursor in a ledger that is gone (CHK-54).
-    Branch("AckState._within_the_log", "return self._log.before_first"),
+    # A cursor in a ledger that was deleted (CHK-54).
+    Branch("AckState._find_equivalent", "return self._log.before_first"),
     # A ledger that was written without a subscription: retained, and deleted after its time; and a first subscription.
     Branch("deletable_ledgers", "if not retention.is_over(now_ms - ledger.closed_ms, retained_bytes):\nreturn"),
     Branch("deletable_ledgers", "retained_bytes -= ledger.length_bytes"),
@@ -40,7 +42,7 @@ _BRANCHES: Final = [
     Branch("topics.topics:Topics.find", "ErrorCode.INCARNATION_CHANGED"),
     Branch("PartitionProducer._react", "self._fail_pending(exceptions.IncarnationChanged(str(error)))"),
     # A log that waits for a bookie that lags, and one whose ledgers fail one soon after another (CHK-66).
-    Branch("Appender._room_made", "if written is self.written and self.queue.waits:\nself._feed()"),
+    Branch("Appender._on_capacity", "if ledger is self.current_ledger and self.queue.waiting:\nself._send_waiting()"),
     Branch("LedgerRollover._pause_after_failures", "await self._clock.sleep(pause_s)"),
     # A ledger that was made and never recorded (CHK-58).
     Branch("UnclaimedLedgerDeleter._prevent_claim", "intent.sweeping = True"),
@@ -49,7 +51,7 @@ _BRANCHES: Final = [
     Branch("StaleSessionDetector.is_stale", "if instance == self._instance:\nreturn True"),
     Branch("StaleSessionDetector.is_stale", "return answer == self._instance"),
     Branch("split_held_bundle", "bundles.replace(held, parts)"),
-    # A topic that has no room pauses its producers; what comes still waits, and is stored when there is room.
+    # A topic without capacity pauses its producers; pending entries wait, and are stored when there is capacity.
     Branch("ProducerChannel._resume", "self._resuming = None\nself._send_flow()"),
     # Adds that a broker hands to the bookie of its own process by calls; and what is not taken so.
     Branch("AddStream.add_run", "left = [add.entry_id for add in decisions.duplicates]"),
@@ -79,7 +81,7 @@ def test_no_acknowledged_message_is_lost_and_no_receipted_acknowledgement(part: 
         counts.update(outcome.counts)
     assert counts["messages stored"] > 20 * _SEEDS
     assert counts["messages delivered"] > 20 * _SEEDS
-    often = ("acknowledgements receipted", "lives of brokers", "found at the end", "drained at the end")
+    often = ("acknowledgements receipted", "broker sessions", "found at the end", "drained at the end")
     for what in (*often, "entries added by calls"):
         assert counts[what] > _SEEDS, what
     assert any("RET-1" in outcome.looked for outcome in outcomes)
@@ -87,7 +89,7 @@ def test_no_acknowledged_message_is_lost_and_no_receipted_acknowledgement(part: 
 
 @pytest.mark.slow
 def test_a_seed_replays_exactly() -> None:
-    """CHK-61: whatever ran before, and whether anybody listens."""
+    """CHK-61: for any earlier run in the process, and with or without a trace."""
     digests = []
     for seed in (3, 4, 3):
         digest = hashlib.blake2b()

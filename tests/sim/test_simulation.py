@@ -14,8 +14,7 @@ from tests.sim.__main__ import available_cores, run_seeds
 from tests.sim.invariants import never_looked_at
 from tests.sim.run import run_seed
 
-# A seed takes half a second of one core. The first sixty look at each item that the checker claims, and strike with
-# each kind of fault.
+# A seed takes half a second of one core. The first sixty run each check of the checker, and each kind of fault.
 _SEEDS = 150
 _PARTS = [
     range(60),
@@ -49,7 +48,7 @@ def test_a_seed_replays_exactly(seed: int) -> None:
 
 @pytest.mark.slow
 def test_a_seed_replays_exactly_in_one_process() -> None:
-    """CHK-61: whatever ran before, and whether anybody listens."""
+    """CHK-61: for any earlier run in the process, and with or without a trace."""
     digests = []
     for seed in (3, 4, 3):
         digest = hashlib.blake2b()

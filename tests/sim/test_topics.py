@@ -1,4 +1,4 @@
-"""Topics' logs under every fault that a seed can draw, and that what watches them sees what is wrong."""
+"""Topics' logs under every fault that a seed can draw, and the checks can fail."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_brokers_fight_for_topics_and_nothing_acknowledged_is_lost(part: int) ->
 
 @pytest.mark.slow
 def test_plans_miss_no_entry_and_contain_no_unconfirmed_entry() -> None:
-    """SPK-5: whoever makes each plan, brokers that have lost the topic and don't know it yet among them."""
+    """SPK-5: for plans of all brokers, those that have lost the topic and don't know it yet among them."""
     outcomes = [run_seed(seed, make=partial(TopicWorld, plans=0.3)) for seed in range(200, 204)]
     failed = [str(outcome) for outcome in outcomes if outcome.failure]
     assert not failed, "\n".join(failed)
@@ -97,7 +97,7 @@ def test_the_judge_of_plans_demands_the_chunks_within_reach_and_no_others() -> N
         for number, ledger_id in enumerate((first, 9, 10)):
             planned.chunk_stored("t", "message", number, 3, Position(ledger_id, 0))
         for ledgers, ledgers_before in (([4], []), (range(5, 10), [4]), ([10], before)):
-            begin = planned.place("t")
+            begin = planned.position("t")
             plan = PlanAnswer(
                 incarnation="t",
                 start=message_of(begin),
@@ -127,7 +127,7 @@ def test_plan_beyond_the_brokers_known_end_is_a_violation() -> None:
     begin, end = MessagePosition(9, 1), MessagePosition(7, 3)
     for start, known, needed, wrong in (
         (begin, begin, end, ""),
-        (begin, end, end, "said to end"),
+        (begin, end, end, "reported end"),
         (end, end, begin, "needed first"),
     ):
         planned = Planned()

@@ -1,6 +1,6 @@
-"""What happened, a line for each event: virtual time, process, what. Cheap when nobody listens.
+"""The trace of a run, a line for each event: virtual time, process, event. It costs little when nobody listens.
 
-Nobody who traces draws at random or changes anything, so a run with its trace is the run without it.
+Tracing draws nothing at random and changes nothing, so a run with its trace is the run without it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The kinds of worlds, by their names, and in which of them a seed is run where none is named.
+"""The kinds of worlds by their names, and the worlds in which a seed is run by default.
 
-Those of ledgers and of the service can be ones in which only certain faults strike: `service:late entries+kill broker`.
+Those of ledgers and of the service can be limited to certain faults: `service:late entries+kill broker`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _WITH_FAULTS: Final[dict[str, tuple[type[World] | type[ServiceWorld], Iterable[s
     "ledgers": (World, FAULTS),
     "service": (ServiceWorld, (*SERVICE_FAULTS, *(fault for fault in FAULTS if fault not in NOT_OF_TOPICS))),
 }
-# One seed in so many runs there, too: what is more has more of its own to do, and takes longer. The service has topics'
-# logs in it.
+# One seed in this many runs there, too: larger worlds do more per seed, and take longer. The service has topics' logs
+# in it.
 _EVERY: Final = {"ledgers": 1, "service": 2, "topics": 10}
 
 

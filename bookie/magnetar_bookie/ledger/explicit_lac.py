@@ -39,8 +39,7 @@ class ExplicitLac:
         self._master_key = master_key
         self._adds = adds
         self._interval_s = interval_s
-        # The LAC in the last record, which the writer sets, and the one that each bookie has been sent since.
-        self.recorded_lac = NO_ENTRY
+        # The LAC that each bookie has been sent since the last record, which has an LAC, too.
         self._sent_lacs: dict[str, int] = {}
         self._idle_since = 0.0
         self._pause_s = self._interval_s
@@ -79,7 +78,7 @@ class ExplicitLac:
     def _bookies_without_lac(self) -> list[str]:
         rules = self._adds.rules
         last = rules.last_add_confirmed
-        if last <= self.recorded_lac:
+        if last <= self._adds.recorded_lac:
             return []
         return [bookie for bookie in rules.fragment.bookies if self._sent_lacs.get(bookie, NO_ENTRY) < last]
 

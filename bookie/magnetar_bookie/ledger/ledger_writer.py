@@ -1,12 +1,11 @@
 """Writes a ledger, from its first entry to its close.
 
-Entry ids are assigned by `append_entries`, which also encodes the records, once: with the LAC of that moment and the
-size of all entries so far. After the first failed add all later ones fail, and only `close` is left.
+The adds themselves are in `replicated_adds.py`, whose `append_entries` is the writer's: it assigns the entry ids, and
+reports when entries are on the disks of an ack quorum. After the first failed add all later ones fail, and only `close`
+is left.
 
-Capacity is limited: the writer accepts entries while fewer than `max_pending_entries` and `max_pending_bytes` are
-pending, and no bookie that the ledger needs lags. `wait_for_capacity` waits for that. `on_capacity` is called when the
-last such bookie has caught up. `add` waits for capacity and for the completion. If its caller is cancelled, the add
-continues.
+Capacity is limited. `wait_for_capacity` waits for it. `on_capacity` is called when the last bookie that the ledger
+needs has caught up. `add` waits for capacity and for the completion. If its caller is cancelled, the add continues.
 
 `close` waits until nothing is pending and closes the ledger at its LAC. After it has returned, no failed add will ever
 be read. If it raises `CloseLost`, another client has closed the ledger or will close it. After `OutcomeNotKnown`, an
@@ -19,26 +18,19 @@ While nothing is added, `explicit_lac.py` sends the LAC to the bookies.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from magnetar_bookie.errors import AddFailed, CloseLost, LedgerFenced, OutcomeNotKnown, TooManyPending, WriterClosed
+from magnetar_bookie.errors import AddFailed, CloseLost, LedgerFenced, OutcomeNotKnown
 from magnetar_bookie.ledger import ledger_metadata
 from magnetar_bookie.ledger.context import LedgerContext
 from magnetar_bookie.ledger.ensemble_rules import EnsembleChange
 from magnetar_bookie.ledger.explicit_lac import ExplicitLac
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_bookie.ledger.ledger_metadata_store import LedgerNodeCache, NewLedger
-from magnetar_bookie.ledger.replicated_adds import ReplicatedAdds
-from magnetar_bookie.read.record import RECORD_HEADER_BYTES, encode_record
-from magnetar_wire.errors import TooLarge
-from magnetar_wire.limits import MAX_ENTRY_BYTES
+from magnetar_bookie.ledger.replicated_adds import AppendCallback, ReplicatedAdds
 
 __all__ = ["AppendCallback", "LedgerWriter"]
-
-# Called with the first entry id of consecutive adds, or the error, and the number of adds.
-AppendCallback = Callable[[int | AddFailed, int], object]
 
 # A fragment takes some 100 bytes of the ledger's metadata, which may have a million.
 _MAX_FRAGMENTS: Final = 200
@@ -61,8 +53,6 @@ class LedgerWriter:
         self._node = LedgerNodeCache(new_ledger.stored)
         self._client = client
         self._on_closed = on_closed
-        settings = client.settings
-        self._max_entries, self._max_bytes = settings.max_pending_entries, settings.max_pending_bytes
         self._adds = ReplicatedAdds(
             client,
             self.ledger_id,
@@ -74,14 +64,11 @@ class LedgerWriter:
             on_decided=self._after_decisions,
             on_unblocked=self._after_unblocking,
         )
-        lac_interval_s = settings.explicit_lac_interval_ms / 1000 if explicit_lac else 0.0
+        # Add entries, and how many of them: without a call in between, since every entry is added so.
+        self.append_entries = self._adds.append_entries
+        self.count_capacity = self._adds.count_capacity
+        lac_interval_s = client.settings.explicit_lac_interval_ms / 1000 if explicit_lac else 0.0
         self._lac = ExplicitLac(client, self.ledger_id, metadata.master_key, self._adds, lac_interval_s)
-        self._next_entry_id = 0
-        # The size of all appended entries, and of the completed ones.
-        self._appended_bytes = 0
-        self.length_bytes = 0
-        self._has_failed_adds = False
-        self._is_closing = False
         self._is_abandoned = False
         # The outcome of the close in flight, or of the one that was decided.
         self._close_result: asyncio.Future[LedgerMetadata] | None = None
@@ -93,6 +80,11 @@ class LedgerWriter:
     @property
     def last_add_confirmed(self) -> int:
         return self._adds.rules.last_add_confirmed
+
+    @property
+    def length_bytes(self) -> int:
+        """The size of the completed entries."""
+        return self._adds.length_bytes
 
     @property
     def pending_entries(self) -> int:
@@ -135,22 +127,9 @@ class LedgerWriter:
 
     # ── capacity ──
 
-    @property
-    def free_entries(self) -> int:
-        """The number of entries that `append_entries` accepts."""
-        return self._max_entries - self._adds.pending_entries
-
-    @property
-    def free_bytes(self) -> int:
-        """The memory of records (`count_entry_memory`) that `append_entries` accepts. One entry may exceed it."""
-        return self._max_bytes - self._adds.pending_bytes
-
     def has_capacity(self) -> bool:
         """Return whether `append` accepts an entry, or would fail for another reason."""
-        adds = self._adds
-        if self._is_closing:
-            return True
-        return not adds.is_blocked and adds.pending_entries < self._max_entries and adds.pending_bytes < self._max_bytes
+        return self._adds.has_capacity()
 
     async def wait_for_capacity(self) -> None:
         """Wait until `append` accepts an entry, or would fail for another reason."""
@@ -184,43 +163,6 @@ class LedgerWriter:
         """Add one entry, as `append_entries` does."""
         return self.append_entries([entry], lambda result, _count: done(result))
 
-    def append_entries(self, entries: Sequence[bytes], done: AppendCallback) -> int:
-        """Add entries without waiting, and return the id of the first. `done` is called later, in order, once or more.
-
-        At most `free_entries` and `free_bytes` may be added. Raises `TooManyPending` if there is no capacity, and
-        `TooLarge` if an entry exceeds `MAX_ENTRY_BYTES`; then nothing is added.
-        """
-        largest = max(map(len, entries))
-        if largest > MAX_ENTRY_BYTES:
-            raise TooLarge(f"the entry has {largest} bytes, above the limit of {MAX_ENTRY_BYTES}")
-        adds = self._adds
-        if not self.has_capacity():
-            raise TooManyPending(
-                f"ledger {self.ledger_id} has {adds.pending_entries} pending adds of {adds.pending_bytes} "
-                f"bytes, and may have {self._max_entries} of {self._max_bytes} bytes"
-                + (f"; it needs {', '.join(self.blocking_bookies)}, which lag behind" if adds.is_blocked else "")
-                + ": wait until some are completed"
-            )
-        first, confirmed = self._next_entry_id, adds.rules.last_add_confirmed
-        ledger_id, length, records = self.ledger_id, self._appended_bytes, []
-        for entry_id, entry in enumerate(entries, first):
-            length += len(entry)
-            records.append(encode_record(ledger_id, entry_id, confirmed, length, entry))
-        self._next_entry_id = first + len(entries)
-        self._appended_bytes = length
-        self._lac.recorded_lac = confirmed
-        adds.add_records(first, records, partial(self._on_decided, done))
-        return first
-
-    def _on_decided(self, done: AppendCallback, first: int, records: Sequence[bytes], error: AddFailed | None) -> None:
-        if error is None:
-            self.length_bytes += sum(map(len, records)) - RECORD_HEADER_BYTES * len(records)
-            done(first, len(records))
-            return
-        if not isinstance(error, WriterClosed):
-            self._has_failed_adds = True
-        done(error, len(records))
-
     async def add(self, entry: bytes) -> int:
         """Add an entry, wait until it has completed, and return its id. Raises `AddFailed`, and `TooLarge` at once."""
         await self.wait_for_capacity()
@@ -253,7 +195,6 @@ class LedgerWriter:
         `properties` is called then, and its result is added to the ledger's properties. Raises `CloseLost`,
         `OutcomeNotKnown` and errors of the metadata store: see the module's docstring.
         """
-        self._is_closing = True
         self._adds.refuse_new_adds()
         self._wake()
         result = self._close_result
@@ -297,7 +238,7 @@ class LedgerWriter:
 
     async def _set_closed(self, properties: Mapping[str, bytes]) -> LedgerMetadata:
         last, length = self._adds.rules.last_add_confirmed, self.length_bytes
-        has_failed_adds = self._has_failed_adds
+        has_failed_adds = self._adds.has_failed_adds
 
         def close(current: LedgerMetadata | None) -> LedgerMetadata:
             if not has_failed_adds and current is not None and current.is_closed and current.last_entry_id == last:
@@ -315,7 +256,7 @@ class LedgerWriter:
 
     def abandon(self) -> None:
         """Stop, and leave the ledger to a recovery."""
-        self._is_closing = self._is_abandoned = True
+        self._is_abandoned = True
         self._stop()
         self._on_closed()
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
@@ -248,12 +248,12 @@ class _Attempt:
         unwritten = 0
         length: int | None = None
 
-        def on_written(_: int, records: Sequence[bytes], error: AddFailed | None) -> None:
+        def on_written(result: int | AddFailed, count: int) -> None:
             nonlocal unwritten
-            unwritten -= len(records)
+            unwritten -= count
             self._note_held(reads)
-            if error is not None:
-                self._failure = self._failure or f"a recovered entry can't be written: {error}"
+            if isinstance(result, AddFailed):
+                self._failure = self._failure or f"a recovered entry can't be written: {result}"
             self._notify()
 
         def write_recovered() -> bool:
@@ -262,11 +262,7 @@ class _Attempt:
             adds = self._adds
             assert adds is not None
             has_popped = False
-            while (
-                not adds.is_blocked
-                and adds.pending_entries < settings.max_pending_entries
-                and adds.pending_bytes < settings.max_pending_bytes
-            ):
+            while adds.has_capacity():
                 if reads.next_is_lost and unwritten:
                     break  # adds have no gaps: those before the lost entry must be written first
                 recovered = reads.pop_recovered()
@@ -285,7 +281,7 @@ class _Attempt:
                 length = check_record(record, self._ledger_id, entry_id).ledger_bytes
                 unwritten += 1
                 has_popped = True
-                adds.add_records(entry_id, [record], on_written)
+                adds.append_entries([record], on_written, are_records=True)
             self._note_held(reads)
             if has_popped:  # slots may be read further
                 self._notify()

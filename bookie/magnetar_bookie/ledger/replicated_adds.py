@@ -1,13 +1,23 @@
 """Adds to the last fragment of one ledger: the shell of the rules in `add_rules.py`.
 
-A ledger's writer adds through it, and so does recovery with the records that it found. It holds the pending records,
-sends them to the bookies of the ensemble, and passes the bookies' answers to the rules. Once per turn of the event loop
-it asks the rules what follows from the answers of that turn. `publish`, which the owner provides, stores an ensemble
-change in the ledger's metadata.
+A ledger's writer adds entries through it, and a recovery the records that it found.
+
+    append_entries   assigns entry ids, encodes the records, and queues them at the bookies of the ensemble
+    on_answer        passes a bookie's answer to the rules
+    _decide          asks the rules, once per turn of the event loop, what follows from the answers of that turn, and
+                     reports the completed adds
+
+A record is encoded once, with the LAC of that moment and the size of all entries so far; every bookie gets the same
+bytes. Consecutive adds with the same callback are reported together, so a busy writer pays per turn and not per add.
+
+Capacity is limited: adds are accepted while fewer than `max_pending_entries` and `max_pending_bytes` are pending, and
+no bookie that the ledger needs lags.
+
+`publish`, which the owner provides, stores an ensemble change in the ledger's metadata.
 
 A bookie that failed is put into quarantine, for all ledgers. One that refused only this ledger is not chosen for it
 again. A bookie that lags is treated as failed if the ledger can do without it. While the ledger needs such a bookie,
-`is_blocked` is True, and the owner must not add anything.
+`is_blocked` is True, and no add is accepted.
 """
 
 from __future__ import annotations
@@ -15,30 +25,39 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar_bookie.errors import AddFailed, EnsembleOutdated, LedgerFenced, MetadataUnknown, WriterClosed
+from magnetar_bookie.errors import (
+    AddFailed,
+    EnsembleOutdated,
+    LedgerFenced,
+    MetadataUnknown,
+    TooManyPending,
+    WriterClosed,
+)
 from magnetar_bookie.ledger.add_channel import AddChannel
 from magnetar_bookie.ledger.add_rules import Complete, Fail, PendingAdds
 from magnetar_bookie.ledger.context import LedgerContext
 from magnetar_bookie.ledger.ensemble_rules import EnsembleChange, choose_replacement
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_bookie.read.read_answer import format_status
+from magnetar_bookie.read.record import NO_ENTRY, RECORD_HEADER_BYTES, encode_record
 from magnetar_bookie.read.striping import Fragment
 from magnetar_metadata.errors import MetadataError
 from magnetar_protos.ledger_pb2 import Status
-from magnetar_wire.entry_memory import count_entry_memory
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
+from magnetar_wire.errors import TooLarge
+from magnetar_wire.limits import MAX_ENTRY_BYTES
 
-__all__ = ["AddCallback", "ReplicatedAdds"]
+__all__ = ["AppendCallback", "ReplicatedAdds"]
 
 _log = logging.getLogger(__name__)
 
-# Called with consecutive adds of one call of `add_records`: the first entry id, the records, and the error; None: the
-# adds have completed.
-AddCallback = Callable[[int, Sequence[bytes], AddFailed | None], object]
+# Called with the first entry id of consecutive adds, or the error, and the number of adds.
+AppendCallback = Callable[[int | AddFailed, int], object]
 # Refusals that concern the bookie and end by themselves. All others concern this ledger, and would be repeated.
 _TEMPORARY_REFUSALS: Final = frozenset({Status.READ_ONLY})
 _OK: Final = Status.OK  # protobuf's enums look up each name in Python
@@ -46,11 +65,11 @@ _OK: Final = Status.OK  # protobuf's enums look up each name in Python
 
 @dataclass(slots=True)
 class _Run:
-    """The undecided adds of one call of `add_records`."""
+    """Undecided adds of consecutive entries with the same callback."""
 
     first: int
-    records: Sequence[bytes]
-    done: AddCallback
+    count: int
+    done: AppendCallback
 
 
 class ReplicatedAdds:
@@ -79,7 +98,17 @@ class ReplicatedAdds:
         self._recovery = recovery
         self._on_decided = on_decided
         self._on_unblocked = on_unblocked
+        self._max_entries = client.settings.max_pending_entries
+        self._max_bytes = client.settings.max_pending_bytes
         self.rules = PendingAdds(ledger_id, metadata.striping, fragment, next_entry_id, self._choose)
+        self._next_entry_id = next_entry_id
+        # The size of all appended entries, and of the completed ones.
+        self._appended_bytes = 0
+        self.length_bytes = 0
+        # The LAC in the last record.
+        self.recorded_lac = NO_ENTRY
+        # An add failed for another reason than the end of its writer.
+        self.has_failed_adds = False
         # The ledger needs a bookie that lags.
         self.is_blocked = False
         # By entry id, without gaps from `_first_pending` on: the pending records. Fields, since each add reads them.
@@ -104,25 +133,66 @@ class ReplicatedAdds:
         self._attach_to(fragment)
         self._stop_listening = self._bookies.add_listener(self._on_bookies_changed)
 
-    def add_records(self, first_entry_id: int, records: Sequence[bytes], done: AddCallback) -> None:
-        """Send the records of consecutive entries. `done` is called later, in order, as the adds are decided."""
-        run = _Run(first_entry_id, records, done)
-        rules = self.rules
+    def has_capacity(self) -> bool:
+        """Return whether `append_entries` accepts an entry, or would fail for another reason."""
+        if self._ended is not None:
+            return True
+        return not self.is_blocked and self.pending_entries < self._max_entries and self.pending_bytes < self._max_bytes
+
+    def count_capacity(self) -> tuple[int, int]:
+        """Return how many entries, and how many bytes of their records' memory (`count_entry_memory`),
+        `append_entries` accepts. One entry may exceed the bytes."""
+        if not self.has_capacity():
+            return 0, 0
+        return self._max_entries - self.pending_entries, self._max_bytes - self.pending_bytes
+
+    def append_entries(self, entries: Sequence[bytes], done: AppendCallback, *, are_records: bool = False) -> int:
+        """Add entries without waiting, and return the id of the first. With `are_records` they are records already.
+
+        `done` is called later, in order, once or more. Not more than `count_capacity` may be added. Raises
+        `TooManyPending` if there is no capacity, and `TooLarge` if an entry exceeds `MAX_ENTRY_BYTES`; then nothing is
+        added.
+        """
+        if not are_records and (largest := max(map(len, entries))) > MAX_ENTRY_BYTES:
+            raise TooLarge(f"the entry has {largest} bytes, above the limit of {MAX_ENTRY_BYTES}")
+        if not self.has_capacity():
+            raise TooManyPending(
+                f"ledger {self._ledger_id} has {self.pending_entries} pending adds of {self.pending_bytes} "
+                f"bytes, and may have {self._max_entries} of {self._max_bytes} bytes"
+                + (f"; it needs {', '.join(self.rules.blocking_bookies)}, which lag behind" if self.is_blocked else "")
+                + ": wait until some are completed"
+            )
+        rules, ledger_id = self.rules, self._ledger_id
+        first, count = self._next_entry_id, len(entries)
+        self._next_entry_id = first + count
+        if are_records:
+            records, memory_bytes = entries, count_entry_memory(entries)
+        else:
+            length, confirmed, records = self._appended_bytes, rules.last_add_confirmed, []
+            for entry_id, entry in enumerate(entries, first):
+                length += len(entry)
+                records.append(encode_record(ledger_id, entry_id, confirmed, length, entry))
+            memory_bytes = length - self._appended_bytes + count * (RECORD_HEADER_BYTES + ENTRY_OVERHEAD_BYTES)
+            self._appended_bytes, self.recorded_lac = length, confirmed
         if rules.failure is not None or self._ended is not None:
-            self._refused_runs.append(run)
+            self._refused_runs.append(_Run(first, count, done))
             self._decide_soon()
-            return
-        count = len(records)
-        sends = rules.add(first_entry_id, count)
-        self._pending.update(enumerate(records, first_entry_id))
+            return first
+        sends = rules.add(first, count)
+        self._pending.update(enumerate(records, first))
         self.pending_entries += count
-        self.pending_bytes += count_entry_memory(records)
-        self._runs.append(run)
-        for slots, first, number in sends:
-            at = first - first_entry_id
+        self.pending_bytes += memory_bytes
+        runs = self._runs
+        if runs and runs[-1].done is done:
+            runs[-1].count += count
+        else:
+            runs.append(_Run(first, count, done))
+        for slots, sent_first, number in sends:
+            at = sent_first - first
             some = records[at : at + number] if number < count else records
             for slot in slots:
-                self._channels[slot].send(self._ledger_id, self._master_key, first, some)
+                self._channels[slot].send(ledger_id, self._master_key, sent_first, some)
+        return first
 
     async def wait_until_idle(self) -> None:
         """Wait until all adds are decided and no ensemble change is in flight."""
@@ -245,7 +315,9 @@ class ReplicatedAdds:
                 self._fail_pending(action.error)
         if self._refused_runs and not self._pending:
             while self._refused_runs and not self._pending:
-                _notify([self._refused_runs.popleft()], rules.failure or self._ended)
+                error = rules.failure or self._ended
+                assert error is not None
+                self._report_failed(self._refused_runs.popleft(), error)
             self._on_decided()
         if self.is_blocked and not rules.blocking_bookies:
             self.is_blocked = False
@@ -263,19 +335,26 @@ class ReplicatedAdds:
 
     def _complete(self, up_to: int) -> None:
         completed = list(map(self._pending.pop, range(self._first_pending, up_to + 1)))
+        count, size = len(completed), sum(map(len, completed))
         self._first_pending = up_to + 1
-        self.pending_entries -= len(completed)
-        self.pending_bytes -= count_entry_memory(completed)
-        decided, runs = [], self._runs
-        while runs and runs[0].first <= up_to:
-            run = runs[0]
-            count = up_to + 1 - run.first
-            if count < len(run.records):
-                decided.append(_Run(run.first, run.records[:count], run.done))
-                run.first, run.records = up_to + 1, run.records[count:]
-                break
-            decided.append(runs.popleft())
-        _notify(decided, None)
+        self.pending_entries -= count
+        self.pending_bytes -= size + count * ENTRY_OVERHEAD_BYTES
+        self.length_bytes += size - count * RECORD_HEADER_BYTES
+        # All are taken from the queue before the first callback, which may add entries or stop the ledger.
+        decided: list[tuple[AppendCallback, int, int]] = []
+        runs = self._runs
+        while runs and (run := runs[0]).first <= up_to:
+            first, number = run.first, up_to + 1 - run.first
+            if number < run.count:
+                run.first, run.count = up_to + 1, run.count - number
+            else:
+                number = runs.popleft().count
+            decided.append((run.done, first, number))
+        for done, first, number in decided:
+            try:
+                done(first, number)
+            except Exception:  # noqa: BLE001 (an error of one caller must not keep the others from being notified)
+                _log.exception("The callback of an add failed")
         self._on_decided()
 
     def _fail_pending(self, error: AddFailed) -> None:
@@ -284,8 +363,17 @@ class ReplicatedAdds:
         self._detach_all()
         runs, self._runs = self._runs, deque()
         self._pending, self.pending_entries, self.pending_bytes = {}, 0, 0
-        _notify(runs, error)
+        for run in runs:
+            self._report_failed(run, error)
         self._on_decided()
+
+    def _report_failed(self, run: _Run, error: AddFailed) -> None:
+        if not isinstance(error, WriterClosed):
+            self.has_failed_adds = True
+        try:
+            run.done(error, run.count)
+        except Exception:  # noqa: BLE001 (an error of one caller must not keep the others from being notified)
+            _log.exception("The callback of an add failed")
 
     # ── ensemble changes ──
 
@@ -341,11 +429,3 @@ class ReplicatedAdds:
         for detach in self._detach:
             detach()
         self._detach = []
-
-
-def _notify(runs: Iterable[_Run], error: AddFailed | None) -> None:
-    for run in runs:
-        try:
-            run.done(run.first, run.records, error)
-        except Exception:  # noqa: BLE001 (an error of one caller must not keep the others from being notified)
-            _log.exception("The callback of an add failed")

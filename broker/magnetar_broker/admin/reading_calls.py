@@ -14,7 +14,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, find_end, find_first
 from magnetar_broker.managed_ledger.readable_entry import read_if_readable
-from magnetar_broker.topics.foreign_ids import another_incarnation, is_of_another_incarnation
+from magnetar_broker.topics.client_positions import is_of_another_incarnation, make_incarnation_error
 from magnetar_broker.topics.progress_subscription import ProgressOwner
 from magnetar_broker.topics.topic import Topic
 from magnetar_protos import reading_pb2 as pb
@@ -167,7 +167,7 @@ async def _find_after_message(log: ManagedLedger, at: StartAt) -> MessagePositio
         return find_first(log.ledger_list)
     found = MessagePosition(named.ledger_id, named.entry_id, max(0, named.batch_index))
     if found != BEFORE_ALL and is_of_another_incarnation(log, named.ledger_id):
-        raise another_incarnation(log, found.position)
+        raise make_incarnation_error(log, found.position)
     if not named.inclusive:
         found = (
             MessagePosition(*found.position.next) if named.batch_index < 0 else found._replace(batch_index=found[2] + 1)

@@ -149,11 +149,11 @@ def describe_log(topic: Topic) -> pb.InternalStats:
 def _producer(producer: Producer) -> pb.ProducerStats:
     return pb.ProducerStats(
         producer_name=producer.producer_name,
-        producer_id=producer.producer_id,
-        address=producer.address,
+        producer_id=producer.identity.producer_id,
+        address=producer.identity.address,
         connected_since_ms=producer.connected_since_ms,
         received=_rates(producer.counters),
-        properties=producer.properties,
+        properties=producer.identity.properties,
     )
 
 

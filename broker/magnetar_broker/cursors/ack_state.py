@@ -1,25 +1,25 @@
-"""What a cursor knows: up to where everything is acknowledged, and what is of the entries behind that.
+"""The acknowledgement state of a cursor, without I/O: the mark-delete position and the acknowledgements after it.
 
-    mark_delete          everything up to and with it
-    entries              per ledger, those behind it that are acknowledged, whole: bitmaps
-    messages             of batches that are acknowledged in part, the messages that are
+    mark_delete    all entries up to and including this position are acknowledged
+    entries        after it, acknowledged entries: one bitmap per ledger (entry_set.py)
+    batches        after it, partially acknowledged batches: the acknowledged messages of each, as bits
 
-An entry is in one of the three at most. As soon as what follows the mark-delete position is acknowledged that moves on,
-over the ends of ledgers too. So where all of L1 is acknowledged, and the first three of L2 were before that, it goes to
-L2:2 at once; where none of L2 is, it stays at the end of L1.
+Pulsar calls the last two individually deleted messages. An entry is covered by one of the three at most. As soon as the
+entry after the mark-delete position is acknowledged, the position advances, also over the ends of ledgers. Example: the
+first three entries of ledger L2 are acknowledged, then the rest of L1. The mark-delete position advances to L2:2 at
+once. If no entry of L2 is acknowledged, it stays at the last entry of L1.
 
-Numbers come from the network and may be anything: of what is acknowledged only that counts which the log has, so that
-no number takes more memory than the log has entries, and nothing is ever said of an entry that comes later. Positions
-in ledgers that are not on the log's list are passed over, never taken for another ledger's. How many messages a batch
-has is believed as it was said first. So what all those bits may take has a bound of its own, and who is above it is
-told.
+Clients send positions, so they may be anything. Only positions that the log has count: a large number takes no memory,
+and acknowledges no entry that is appended later. Positions in ledgers that are not in the log's list are ignored. The
+broker does not know how many messages a batch has; the first number that a client reports for it is used from then on.
+The bits of batches therefore have a limit of their own, above which an acknowledgement is refused.
 
-`unsaved` notes what has to be written down, for cursors that are durable.
+For durable cursors, `unsaved` collects the changes since the last save.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -36,13 +36,13 @@ LedgerRange = tuple[int, int, int]
 # Some messages of one batch: its position, the messages as bits (bit i: message i), and the batch's size.
 PartialBatch = tuple[Position, int, int]
 
-# What a cursor holds of batches that are acknowledged in part. Two hundred thousand of a thousand messages each have
+# Maximum size of all bits of a cursor's partially acknowledged batches. 200,000 batches of 1,000 messages each need
 # less than half of it.
 MAX_BATCH_BYTES: Final = 67_108_864
 
 
 class LogPositions(Protocol):
-    """What is asked of the log; see `managed_ledger.interface.Log`."""
+    """The part of `ManagedLedger` that knows which positions the log has."""
 
     @property
     def before_first(self) -> Position: ...
@@ -61,18 +61,19 @@ class LogPositions(Protocol):
 
 @dataclass(slots=True)
 class Unsaved:
-    """What changed since this was made, besides the mark-delete position. What that has passed may still be in it."""
+    """Changes since the last save, except the mark-delete position. It may have passed some of them since."""
 
-    # Everything from before is void.
+    # Whether everything saved before is void.
     reset: bool = False
+    # Acknowledged entries by ledger id.
     entries: dict[int, EntrySet] = field(default_factory=dict)
-    # Places of batches; what is acknowledged of them is looked up.
+    # Positions of changed batches, in order. Their bits are looked up when they are saved.
     batches: dict[Position, None] = field(default_factory=dict)
 
 
 class AckState:
     __slots__ = (
-        "_acknowledged",
+        "_acknowledged_count",
         "_batch_bytes",
         "_batches",
         "_entries",
@@ -88,21 +89,21 @@ class AckState:
         self._log = log
         self.mark_delete = mark_delete
         self._entries: dict[int, EntrySet] = {}
-        # By ledger and entry: which messages, and how many there are.
+        # By ledger id and entry id: the acknowledged messages as bits, and the batch's size.
         self._batches: dict[int, dict[int, tuple[int, int]]] = {}
-        # Of all that are in `_batches`: the bytes of the bits that they have.
+        # Size of all bits in `_batches`.
         self._batch_bytes = 0
-        # How many are in `_entries`.
-        self._acknowledged = 0
+        # Number of entries in `_entries`.
+        self._acknowledged_count = 0
         # Grows with each change.
         self.changes = 0
-        # How often `move_to` was called.
+        # Number of calls of `move_to`.
         self.moves = 0
-        # How often the subscription changed hands: written down with what is, and for itself not worth it.
+        # Number of times that another consumer became active. Counting one is not a change: it is saved with the next.
         self.take_overs = 0
         self.unsaved = Unsaved() if durable else None
 
-    # ── what is known ──
+    # Queries.
 
     def is_acknowledged(self, position: Position) -> bool:
         if position <= self.mark_delete:
@@ -111,9 +112,10 @@ class AckState:
         return entries is not None and position.entry_id in entries
 
     def get_acknowledged_messages(self, position: Position) -> int:
-        return self._messages(position)[0]
+        return self.get_batch(position)[0]
 
-    def _messages(self, position: Position) -> tuple[int, int]:
+    def get_batch(self, position: Position) -> tuple[int, int]:
+        """Return the acknowledged messages of a partially acknowledged batch, and its size; (0, 0) if it is not one."""
         of_ledger = self._batches.get(position.ledger_id)
         return of_ledger.get(position.entry_id, (0, 0)) if of_ledger else (0, 0)
 
@@ -121,65 +123,66 @@ class AckState:
         ledger_id, entry_id = max(position, self.mark_delete)
         while True:
             entries = self._entries.get(ledger_id)
-            place = entry_id + 1 if entries is None else entries.first_absent(entry_id + 1)
+            found = entry_id + 1 if entries is None else entries.first_absent(entry_id + 1)
             end = self._log.ledger_end(ledger_id)
-            following = None if end is None or place <= end else self._log.next_ledger(ledger_id)
+            following = None if end is None or found <= end else self._log.next_ledger(ledger_id)
             if following is None:
-                return Position(ledger_id, place)
+                return Position(ledger_id, found)
             ledger_id, entry_id = following, -1
 
     def count_unacknowledged(self) -> int:
-        return max(0, self._log.entries_between(self.mark_delete, self._log.last) - self._acknowledged)
+        return max(0, self._log.entries_between(self.mark_delete, self._log.last) - self._acknowledged_count)
 
     @property
     def has_holes(self) -> bool:
-        """The mark-delete position does not say it all."""
+        """Whether entries or messages after the mark-delete position are acknowledged."""
         return bool(self._entries or self._batches)
 
-    def entries(self) -> dict[int, EntrySet]:
-        """To be looked at only."""
+    def entries(self) -> Mapping[int, EntrySet]:
+        """Return the acknowledged entries after the mark-delete position, by ledger id."""
         return self._entries
 
-    def batches(self) -> Iterable[tuple[Position, int, int]]:
-        """Those acknowledged in part: which messages of them, of how many."""
+    def batches(self) -> Iterable[PartialBatch]:
+        """Yield the partially acknowledged batches."""
         for ledger_id, of_ledger in self._batches.items():
             for entry_id, (bits, size) in of_ledger.items():
                 yield Position(ledger_id, entry_id), bits, size
 
-    def batch(self, position: Position) -> tuple[int, int]:
-        """Likewise of one; 0: nothing."""
-        return self._messages(position)
+    # Changes.
 
-    # ── what changes it ──
+    def acknowledge(self, entries: Iterable[LedgerRange], messages: Sequence[PartialBatch] = ()) -> list[Position]:
+        """Acknowledge entries and messages of batches. Return which of these batches are wholly acknowledged now.
 
-    def acknowledge(
-        self, entries: Iterable[tuple[int, int, int]], messages: Sequence[tuple[Position, int, int]] = ()
-    ) -> list[Position]:
-        """Raises `BrokerError`, and then nothing of it counts."""
+        Raises `BrokerError`, and then nothing is acknowledged.
+        """
         if messages:
-            self._check_messages(messages)
+            self._check_batches(messages)
         for ledger_id, first, last in entries:
             self._acknowledge_range(ledger_id, first, last)
-        return self._acknowledge_messages(messages)
+        return self._acknowledge_batches(messages)
 
     def acknowledge_up_to(self, position: Position, messages: int = 0, batch_size: int = 0) -> None:
-        """Raises `BrokerError`, and then nothing of it counts."""
-        end = self._end(position.ledger_id)
+        """Acknowledge all entries up to and including `position`; of a batch, only `messages` of the last entry.
+
+        Raises `BrokerError`, and then nothing is acknowledged.
+        """
+        end = self._last_entry_of(position.ledger_id)
         if end is None:
             return
-        some = [(position, messages, batch_size)] if batch_size else []
-        self._check_messages(some)
+        batches = [(position, messages, batch_size)] if batch_size else []
+        self._check_batches(batches)
         ledger_id, entry_id = position.ledger_id, max(-1, min(position.entry_id, end))
-        self._set_mark(Position(ledger_id, max(-1, entry_id - 1) if batch_size else entry_id))
-        self._acknowledge_messages(some)
+        self._move_mark_delete(Position(ledger_id, max(-1, entry_id - 1) if batch_size else entry_id))
+        self._acknowledge_batches(batches)
 
-    def _check_messages(self, messages: Sequence[tuple[Position, int, int]]) -> None:
+    def _check_batches(self, messages: Sequence[PartialBatch]) -> None:
+        """Raise `BrokerError` if a batch had another size before, or if the bits of all batches would be too large."""
         sizes: dict[Position, int] = {}
         more = 0
         for position, _, size in messages:
             if not 0 < size <= MAX_BATCH_MESSAGES:
                 continue
-            known = sizes.get(position, 0) or self._messages(position)[1]
+            known = sizes.get(position, 0) or self.get_batch(position)[1]
             if not known:
                 more += size // 8
             elif known != size and not self.is_acknowledged(position):
@@ -195,56 +198,56 @@ class AckState:
                 "allowed: acknowledge the remaining messages of some batches first",
             )
 
-    def _acknowledge_messages(self, messages: Iterable[tuple[Position, int, int]]) -> list[Position]:
+    def _acknowledge_batches(self, messages: Iterable[PartialBatch]) -> list[Position]:
         done = [
             position
             for position, bits, size in messages
-            if self.is_acknowledged(position) or self._acknowledge_some(position, bits, size)
+            if self.is_acknowledged(position) or self._acknowledge_messages(position, bits, size)
         ]
-        self._advance()
+        self._advance_mark_delete()
         return done
 
     def move_to(self, position: Position) -> None:
-        """Everything up to it is acknowledged, and nothing behind it."""
+        """Acknowledge everything up to `position`, and nothing after it."""
         self._clear()
-        self.mark_delete = self._within_the_log(position)
+        self.mark_delete = self._find_equivalent(position)
         self.changes += 1
         self.moves += 1
         if self.unsaved is not None:
             self.unsaved = Unsaved(reset=True)
 
     def drop_trimmed_ledgers(self) -> None:
-        """What is known of ledgers that are gone is dropped; a mark-delete position in one of them moves on, once."""
+        """Forget acknowledgements in ledgers that the log has deleted. Move the mark-delete position out of them."""
         first = self._log.before_first
         if self.mark_delete < first:
-            self._set_mark(first)
-            self._advance()
+            self._move_mark_delete(first)
+            self._advance_mark_delete()
 
     def take_unsaved(self) -> Unsaved:
-        """What is to be written down now; what changes from here on is noted anew."""
+        """Return the changes to save now, and begin to collect the next ones."""
         taken, self.unsaved = self.unsaved, Unsaved()
         assert taken is not None, "a non-durable cursor saves nothing"
         return taken
 
-    # ── what was saved ──
+    # Restoring a saved state: for each record `restore_mark_delete`, then its entries and batches. At last `match_log`.
 
-    def restore(self, mark_delete: Position, moves: int, take_overs: int = 0, *, reset: bool) -> None:
-        """A record of it begins. `settle` is to be called after the last one."""
+    def restore_mark_delete(self, mark_delete: Position, moves: int, take_overs: int = 0, *, reset: bool) -> None:
+        """Begin with the next record. With `reset`, all earlier ones are void."""
         self.moves, self.take_overs = moves, take_overs
         if reset:
             self._clear()
             self.mark_delete = mark_delete
         else:
-            self._set_mark(mark_delete)
+            self._move_mark_delete(mark_delete)
 
     def restore_range(self, ledger_id: int, first: int, last: int) -> None:
-        end = self._end(ledger_id)
+        end = self._last_entry_of(ledger_id)
         if end is not None and 0 <= first <= min(last, end):
             self._entries.setdefault(ledger_id, EntrySet()).add(first, min(last, end))
 
     def restore_bits(self, ledger_id: int, first: int, bits: int) -> None:
-        """Bit i stands for entry `first` + i."""
-        end = self._end(ledger_id)
+        """Restore acknowledged entries. Bit i stands for entry `first` + i."""
+        end = self._last_entry_of(ledger_id)
         if not bits or end is None or not 0 <= first <= end:
             return
         bits &= (2 << (end - first)) - 1
@@ -258,70 +261,70 @@ class AckState:
     def restore_messages(self, position: Position, bits: int, size: int) -> None:
         self._batches.setdefault(position.ledger_id, {})[position.entry_id] = bits, size
 
-    def settle(self) -> None:
-        """All of it was restored. Now the log is asked what there still is, and each entry is in one place at most."""
+    def match_log(self) -> None:
+        """Reduce a new or restored state to the entries that the log has, each covered once. It counts as saved."""
         batches = list(self.batches())
         self._batches.clear()
         self._batch_bytes = 0
-        self._acknowledged = sum(entries.count for entries in self._entries.values())
-        mark_delete = self._within_the_log(self.mark_delete)
+        self._acknowledged_count = sum(entries.count for entries in self._entries.values())
+        mark_delete = self._find_equivalent(self.mark_delete)
         self.mark_delete = EARLIEST
-        self._set_mark(mark_delete)
-        self._acknowledge_messages(batches)
+        self._move_mark_delete(mark_delete)
+        self._acknowledge_batches(batches)
         if self.unsaved is not None:
             self.unsaved = Unsaved()
         self.changes = 0
 
-    # ── how ──
+    # Implementation.
 
-    def _within_the_log(self, position: Position) -> Position:
-        """The place that means the same, in a ledger that there is."""
+    def _find_equivalent(self, position: Position) -> Position:
+        """Return the position in a ledger of the log that has the same entries of the log before it."""
         if position >= self._log.last:
             return self._log.last
         if position <= self._log.before_first:
             return self._log.before_first
-        end = self._end(position.ledger_id)
+        end = self._last_entry_of(position.ledger_id)
         if end is not None:
             return Position(position.ledger_id, max(-1, min(position.entry_id, end)))
         following = self._log.first_after(position)
         return Position(following.ledger_id, following.entry_id - 1)
 
-    def _end(self, ledger_id: int) -> int | None:
-        """The last entry that the log has of this ledger; None: it does not know it."""
+    def _last_entry_of(self, ledger_id: int) -> int | None:
+        """Return the last entry id that the log has of this ledger; None if the ledger is not in the log."""
         last = self._log.last
         return last.entry_id if ledger_id == last.ledger_id else self._log.ledger_end(ledger_id)
 
     def _acknowledge_range(self, ledger_id: int, first: int, last: int) -> None:
         mark = self.mark_delete
-        end = self._end(ledger_id)
+        end = self._last_entry_of(ledger_id)
         if ledger_id < mark.ledger_id or end is None:
             return
         first, last = max(first, mark.entry_id + 1 if ledger_id == mark.ledger_id else 0), min(last, end)
         if first > last:
             return
-        if ledger_id == mark.ledger_id and first == mark.entry_id + 1:  # nothing is between
-            self._set_mark(Position(ledger_id, last))
+        if ledger_id == mark.ledger_id and first == mark.entry_id + 1:  # no unacknowledged entry is in between
+            self._move_mark_delete(Position(ledger_id, last))
             return
         entries = self._entries.get(ledger_id)
         if entries is None:
             entries = self._entries[ledger_id] = EntrySet()
-        news = None
+        unsaved = None
         if self.unsaved is not None:
-            news = self.unsaved.entries.get(ledger_id)
-            if news is None:
-                news = self.unsaved.entries[ledger_id] = EntrySet()
-        added = entries.add(first, last, news)
+            unsaved = self.unsaved.entries.get(ledger_id)
+            if unsaved is None:
+                unsaved = self.unsaved.entries[ledger_id] = EntrySet()
+        added = entries.add(first, last, unsaved)
         if added:
             self.changes += 1
-            self._acknowledged += added
+            self._acknowledged_count += added
             self._drop_batches(ledger_id, first, last)
 
-    def _acknowledge_some(self, position: Position, bits: int, size: int) -> bool:
-        """Whether the batch is done by now."""
-        end = self._end(position.ledger_id)
+    def _acknowledge_messages(self, position: Position, bits: int, size: int) -> bool:
+        """Acknowledge messages of one batch. Return whether all of its messages are acknowledged now."""
+        end = self._last_entry_of(position.ledger_id)
         if not 0 < size <= MAX_BATCH_MESSAGES or end is None or not 0 <= position.entry_id <= end:
             return False
-        known, known_size = self._messages(position)
+        known, known_size = self.get_batch(position)
         whole = (1 << size) - 1
         now = known | bits & whole
         if now == whole:
@@ -339,17 +342,17 @@ class AckState:
         of_ledger = self._batches.get(ledger_id)
         if not of_ledger:
             return
-        gone: Iterable[int] = range(first, last + 1)
+        dropped: Iterable[int] = range(first, last + 1)
         if last - first >= len(of_ledger):
-            gone = [entry_id for entry_id in of_ledger if first <= entry_id <= last]
-        for entry_id in gone:
+            dropped = [entry_id for entry_id in of_ledger if first <= entry_id <= last]
+        for entry_id in dropped:
             _, size = of_ledger.pop(entry_id, (0, 0))
             self._batch_bytes -= size // 8
         if not of_ledger:
             del self._batches[ledger_id]
 
-    def _set_mark(self, position: Position) -> None:
-        """On to there, over whatever is open before it."""
+    def _move_mark_delete(self, position: Position) -> None:
+        """Move the mark-delete position forward, also over unacknowledged entries. An earlier position is ignored."""
         if position <= self.mark_delete:
             return
         self.changes += 1
@@ -359,37 +362,37 @@ class AckState:
 
     def _drop_up_to(self, position: Position) -> None:
         ledger_id, entry_id = position
-        for held in [held for held in self._entries if held < ledger_id]:
-            self._acknowledged -= self._entries.pop(held).count
-        for held in [held for held in self._batches if held < ledger_id]:
-            self._batch_bytes -= sum(size // 8 for _, size in self._batches.pop(held).values())
+        for lower in [key for key in self._entries if key < ledger_id]:
+            self._acknowledged_count -= self._entries.pop(lower).count
+        for lower in [key for key in self._batches if key < ledger_id]:
+            self._batch_bytes -= sum(size // 8 for _, size in self._batches.pop(lower).values())
         entries = self._entries.get(ledger_id)
         if entries is not None:
-            self._acknowledged -= entries.remove_up_to(entry_id)
+            self._acknowledged_count -= entries.remove_up_to(entry_id)
             if not entries:
                 del self._entries[ledger_id]
         self._drop_batches(ledger_id, 0, entry_id)
 
-    def _advance(self) -> None:
-        """On to the last place that has nothing open before it."""
+    def _advance_mark_delete(self) -> None:
+        """Move the mark-delete position to the last position that has no unacknowledged entry before it."""
         if self._entries and self.mark_delete < (first := self._log.before_first):
-            # A subscription of a topic that had no ledger yet begins before all of them, and nothing is between.
-            self._set_mark(first)
+            # A subscription of a topic without a ledger begins before all of them, with no entry in between.
+            self._move_mark_delete(first)
         while self._entries:
             ledger_id, entry_id = self.mark_delete
             entries = self._entries.get(ledger_id)
-            place = entry_id if entries is None else entries.first_absent(entry_id + 1) - 1
-            if place > entry_id:
-                self._set_mark(Position(ledger_id, place))
+            last = entry_id if entries is None else entries.first_absent(entry_id + 1) - 1
+            if last > entry_id:
+                self._move_mark_delete(Position(ledger_id, last))
             end = self._log.ledger_end(ledger_id)
-            if end is None or place < end:
+            if end is None or last < end:
                 return
-            following = self._next_with_entries(ledger_id)
+            following = self._next_ledger_with_entries(ledger_id)
             if following is None or 0 not in self._entries.get(following, ()):
                 return
-            self._set_mark(Position(following, -1))
+            self._move_mark_delete(Position(following, -1))
 
-    def _next_with_entries(self, ledger_id: int) -> int | None:
+    def _next_ledger_with_entries(self, ledger_id: int) -> int | None:
         following = self._log.next_ledger(ledger_id)
         while following is not None and self._log.ledger_end(following) == -1:
             following = self._log.next_ledger(following)
@@ -398,4 +401,4 @@ class AckState:
     def _clear(self) -> None:
         self._entries.clear()
         self._batches.clear()
-        self._acknowledged = self._batch_bytes = 0
+        self._acknowledged_count = self._batch_bytes = 0

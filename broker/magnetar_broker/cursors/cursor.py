@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from magnetar_broker.cursors.ack_state import AckState, LedgerRange, PartialBatch
+from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.position import Position
 
-__all__ = ["Cursor", "TransientCursor"]
+__all__ = ["Cursor", "SaveDone", "TransientCursor"]
+
+# Called with None when changes are durable, or with the reason why they may not be.
+SaveDone = Callable[[BrokerError | None], object]
 
 
 class Cursor(ABC):
     """What durable and transient cursors have in common: the rules of ack_state.py.
 
-    Changes take effect at once. `wait_until_saved` returns when they are durable.
+    Changes take effect at once. `call_when_saved` and `wait_until_saved` report when they are durable.
     """
 
     __slots__ = ("__weakref__", "_state", "name", "properties", "waiting_for")
@@ -101,8 +106,23 @@ class Cursor(ABC):
             self._schedule_save()
 
     @abstractmethod
+    def call_when_saved(self, done: SaveDone) -> None:
+        """Call `done` when all acknowledgements made before this call are durable, but not before this call returns."""
+
     async def wait_until_saved(self) -> None:
         """Return when all acknowledgements made before this call are durable. Raises `BrokerError`."""
+        saved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def complete(error: BrokerError | None) -> None:
+            if saved.done():  # the caller was cancelled
+                return
+            if error is None:
+                saved.set_result(None)
+            else:
+                saved.set_exception(error)
+
+        self.call_when_saved(complete)
+        await saved
 
     @abstractmethod
     async def move_to(self, position: Position) -> None:
@@ -122,8 +142,8 @@ class TransientCursor(Cursor):
     def saved_mark_delete(self) -> Position:
         return self._state.mark_delete
 
-    async def wait_until_saved(self) -> None:
-        """Return at once."""
+    def call_when_saved(self, done: SaveDone) -> None:
+        asyncio.get_running_loop().call_soon(done, None)
 
     async def move_to(self, position: Position) -> None:
         self._state.move_to(position)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker.cursors.cursor_nodes import CursorNodes
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
@@ -12,25 +14,17 @@ from magnetar_wire.clock import Clock
 __all__ = ["CursorContext"]
 
 
+@dataclass(frozen=True, slots=True)
 class CursorContext:
-    __slots__ = ("client", "clock", "incarnation", "nodes", "settings", "striping", "tasks", "topic")
+    topic: str
+    incarnation: str
+    client: LedgerClient
+    nodes: CursorNodes
+    settings: CursorSettings
+    striping: LedgerStriping
+    clock: Clock
+    tasks: OwnedTasks
 
-    def __init__(
-        self,
-        topic: str,
-        incarnation: str,
-        client: LedgerClient,
-        nodes: CursorNodes,
-        settings: CursorSettings,
-        striping: LedgerStriping,
-        clock: Clock,
-        tasks: OwnedTasks,
-    ) -> None:
-        self.topic = topic
-        self.incarnation = incarnation
-        self.client = client
-        self.nodes = nodes
-        self.settings = settings
-        self.clock = clock
-        self.tasks = tasks
-        self.striping = striping
+    def describe(self, name: str) -> str:
+        """Return what log lines and errors call a cursor."""
+        return f"cursor {name!r} of {self.topic}"

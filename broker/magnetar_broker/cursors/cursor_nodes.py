@@ -2,27 +2,24 @@
 
 Theory of operation
 -------------------
-A broker that opens the cursors claims them: it writes its owner epoch into the table's node. From then on each change
-of a cursor's node is one transaction with a check that the table's node is still at that version. So a broker that was
-replaced, and does not know it yet, creates no cursor, points none at another ledger, and deletes none: its successor
-has read the nodes before and would not see the change. Its acknowledgements fail, since the successor fences the
-ledgers that it reads. All changes before the claim are visible to reads after it.
+A broker that opens the cursors claims them first: it writes its owner epoch into the table's node, the parent of the
+cursors' nodes. Then it reads them. From then on each change of a cursor's node is a transaction which checks that the
+table's node still has that version. So a broker that has lost the topic, and does not know it yet, can't create or
+delete a cursor, or point it at another ledger, which the new owner would not see. Its acknowledgements fail, too, since
+the new owner fences the ledgers that it reads.
 
-No other broker changes a cursor's node, so a change is refused unless the node has the bytes that this owner
-has read or written last.
+No other broker changes a cursor's node. So a change is refused unless the node has the bytes that this owner has read
+or written last.
 
-A topic can be deleted and created again under the same name, and a new node has the same versions as the old one had.
-So the version alone does not identify the table's node or a cursor's node: each transaction also checks that the node
-of the topic's incarnation exists (topic_node.py).
+A topic can be deleted and recreated under the same name, and its new nodes have the same versions as the old ones had.
+So each transaction also checks that the node of the topic's incarnation exists (topic_node.py).
 
-A cursor's node that compare_and_set.py can't decode is damage of that cursor alone. Only an administrator's reset or
-deletion changes it: it is replaced or deleted at the version that was read, whatever it holds.
+A cursor's node that can't be decoded affects that cursor only. It is changed only by an administrator's reset or
+deletion, which replaces or deletes it at the version that was read. If the table's node can't be decoded, nothing is
+lost: a claim logs its bytes and replaces it at the version that was read.
 
-The table's node holds nothing but the owner's epoch, so one that can't be decoded loses nothing. A claim logs its bytes
-and replaces it at the version that was read. The new version refuses every earlier owner, as that of any claim does.
-
-A change raises the broker's errors. `TopicUnloaded`: another broker has claimed the cursors, or the outcome is unknown.
-`BrokerError` METADATA_ERROR: nothing was done; try again.
+A change raises `TopicUnloaded` if another broker has claimed the cursors or the outcome is unknown, and `BrokerError`
+METADATA_ERROR if nothing was changed: try again.
 """
 
 from __future__ import annotations
@@ -49,7 +46,7 @@ from magnetar_wire.path_component import decode_path_component
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["LOGGED_BYTES", "CursorNodes", "KnownNode", "point_node"]
+__all__ = ["LOGGED_BYTES", "CursorNodes", "StoredNode", "point_node"]
 
 _log = logging.getLogger(__name__)
 # How many bytes of a node that can't be decoded are logged.
@@ -58,47 +55,50 @@ LOGGED_BYTES: Final = 1_024
 _OWNER_EPOCH_BYTES: Final = 16
 
 
-class KnownNode:
+class StoredNode:
     """A cursor's node as this owner has read or written it last."""
 
-    __slots__ = ("foreign", "ledger_id", "left_ledgers", "stored", "undecoded")
+    __slots__ = ("decode_error", "decoded", "former_ledger_count", "ledger_id", "undecoded")
 
     def __init__(
-        self, stored: compare_and_set.StoredValue | None = None, foreign: str = "", undecoded: Node | None = None
+        self, decoded: compare_and_set.StoredValue | None = None, decode_error: str = "", undecoded: Node | None = None
     ) -> None:
-        self.set(stored, foreign, undecoded)
+        self.record(decoded, decode_error, undecoded)
 
-    def set(self, stored: compare_and_set.StoredValue | None, foreign: str = "", undecoded: Node | None = None) -> None:
-        # None: there is none, or it can't be decoded.
-        self.stored = stored
-        # Why the bytes are no cursor's node; empty: they are one.
-        self.foreign = foreign
-        # The node, where compare_and_set.py can't decode its value.
+    def record(
+        self, decoded: compare_and_set.StoredValue | None, decode_error: str = "", undecoded: Node | None = None
+    ) -> None:
+        """Record what the node has been read or written as."""
+        # None: the node does not exist, or compare_and_set.py can't decode its value.
+        self.decoded = decoded
+        # Why the node can't be decoded; empty: it can.
+        self.decode_error = decode_error
+        # The node, if compare_and_set.py can't decode its value.
         self.undecoded = undecoded
         node = self.node
         # The ledger that the node points at; 0: none.
         self.ledger_id = node.ledger_id
-        # The number of former ledgers that it names.
-        self.left_ledgers = len(node.deleting)
+        # The number of former ledgers that it names for deletion.
+        self.former_ledger_count = len(node.deleting)
 
     @property
     def exists(self) -> bool:
-        return self.stored is not None or self.undecoded is not None
+        return self.decoded is not None or self.undecoded is not None
 
     @property
     def value(self) -> bytes:
-        """All bytes that are stored, to be logged."""
+        """All bytes of the node, for log lines."""
         if self.undecoded is not None:
             return self.undecoded.value
-        return self.stored.value if self.stored is not None else b""
+        return self.decoded.value if self.decoded is not None else b""
 
     @property
     def payload(self) -> bytes | None:
-        return self.stored.payload if self.stored is not None else None
+        return self.decoded.payload if self.decoded is not None else None
 
     @property
     def node(self) -> CursorNode:
-        return CursorNode() if self.foreign else CursorNode.FromString(self.payload or b"")
+        return CursorNode() if self.decode_error else CursorNode.FromString(self.payload or b"")
 
 
 class CursorNodes:
@@ -118,11 +118,10 @@ class CursorNodes:
         ownership_checks: Callable[[], Sequence[Check]],
         prefetched: compare_and_set.StoredValue | None = None,
     ) -> None:
-        """Claim the cursors of this incarnation of the topic for this owner. `prefetched` is the table's node as it was
-        read before.
+        """Claim the cursors of this incarnation of the topic. `prefetched` is the table's node if it was read before.
 
-        `ownership_checks` returns checks that hold while the topic is this owner's: a claim that came late would create
-        the node of a deleted topic again, empty, or claim the cursors of a later topic of that name.
+        `ownership_checks` returns checks that hold while the topic is this owner's: a late claim would recreate the
+        node of a deleted topic, or claim the cursors of a later topic of the same name.
         """
         while True:
             checks = ownership_checks()
@@ -135,15 +134,15 @@ class CursorNodes:
                 return
             except TopicUnloaded:
                 if ownership_checks() == checks:
-                    raise  # else the log has changed the topic's node meanwhile
+                    raise  # else the log has changed the topic's node in between
 
     async def _write_owner_epoch(
         self, checks: Sequence[Check], prefetched: compare_and_set.StoredValue | None = None
     ) -> int:
-        """Write the owner epoch into the table's node. Returns the node's version.
+        """Write the owner epoch into the table's node. Return the node's version.
 
-        0 is no version to check: a node that the store creates as the parent of a cursor's node has it, too. After the
-        topic was deleted such a node would pass the check of a broker that does not know it yet.
+        The caller writes again if it is 0: a node that the store creates as the parent of a cursor's node has this
+        version, too. After a deletion of the topic such a node would pass the check of a broker that has lost it.
         """
         node = CursorTableNode(life=self._randomness.token(_OWNER_EPOCH_BYTES)).SerializeToString()
         try:
@@ -156,7 +155,7 @@ class CursorNodes:
         return stored.version
 
     async def _replace_undecodable_table(self, payload: bytes, checks: Sequence[Check], problem: ForeignValue) -> int:
-        """Returns the version that the table's node has then."""
+        """Replace a table's node that can't be decoded. Return the new version."""
         path = paths.cursors(self._topic)
         try:
             node = await self._client.ledgers.store.get_after_sync(path)
@@ -172,7 +171,7 @@ class CursorNodes:
         )  # fmt: skip
         return node.version + 1
 
-    async def names(self) -> list[str]:
+    async def list_names(self) -> list[str]:
         folder = paths.cursors(self._topic)
         try:
             children = await self._client.ledgers.store.children(folder)
@@ -186,62 +185,64 @@ class CursorNodes:
                 self._client.ledgers.undecodable_nodes.log_once(f"{folder}/{child}", error)
         return names
 
-    async def read(self, name: str) -> KnownNode:
+    async def read(self, name: str) -> StoredNode:
         path = paths.cursor(self._topic, name)
         try:
             node = await self._client.ledgers.store.get(path)
         except MetadataError as error:
             raise _translate_error(error, self._topic) from error
         if node is None:
-            return KnownNode()
+            return StoredNode()
         try:
             stored = compare_and_set.decode_stored(node.value, node.version)
         except ForeignValue as error:
-            return KnownNode(None, f"{path} is not a valid cursor: {error}", node)
+            return StoredNode(None, f"{path} is not a valid cursor: {error}", node)
         try:
             CursorNode.FromString(stored.payload)
         except DecodeError as error:
-            return KnownNode(stored, f"{path} is not a valid cursor: {error}")
-        return KnownNode(stored)
+            return StoredNode(stored, f"{path} is not a valid cursor: {error}")
+        return StoredNode(stored)
 
-    async def write(self, name: str, known: KnownNode, node: CursorNode, made: NewLedger | None = None) -> None:
-        """Replace the node `known` by `node`, and record the new ledger with it. Raises `LedgerNotClaimed`, too."""
+    async def write(self, name: str, stored: StoredNode, node: CursorNode, new_ledger: NewLedger | None = None) -> None:
+        """Replace the node, and claim the new ledger in the same transaction. Raises `LedgerNotClaimed`, too."""
         payload = node.SerializeToString()
 
         def update(found: bytes | None) -> bytes:
-            self._compare(name, known, found)
+            self._check_unchanged(name, stored, found)
             return payload
 
         path = paths.cursor(self._topic, name)
-        if (undecoded := known.undecoded) is not None:
-            assert made is None, "a cursor whose node can't be decoded has no new ledger"
+        if (undecoded := stored.undecoded) is not None:
+            assert new_ledger is None, "a cursor whose node can't be decoded has no new ledger"
             value = compare_and_set.encode_first_value(payload, self._randomness)
             await self._change_undecoded(Put(path, value, undecoded.version), self._claimed)
-            known.set(compare_and_set.decode_stored(value, undecoded.version + 1))
-        elif made is None:
-            known.set(await self._change(path, update, self._claimed, known.stored))
+            stored.record(compare_and_set.decode_stored(value, undecoded.version + 1))
+        elif new_ledger is None:
+            stored.record(await self._change(path, update, self._claimed, stored.decoded))
         else:
             try:
-                known.set(await self._client.ledgers.claim_ledger(made, path, update, self._claimed, known.stored))
+                stored.record(
+                    await self._client.ledgers.claim_ledger(new_ledger, path, update, self._claimed, stored.decoded)
+                )
             except (MetadataError, BrokerError) as error:
                 raise _translate_error(error, self._topic) from error
 
-    async def remove(self, name: str, known: KnownNode) -> None:
+    async def remove(self, name: str, stored: StoredNode) -> None:
         def update(found: bytes | None) -> compare_and_set.UpdateAction:
             if found is None:
                 return compare_and_set.LEAVE
-            self._compare(name, known, found)
+            self._check_unchanged(name, stored, found)
             return compare_and_set.DELETE
 
         path = paths.cursor(self._topic, name)
-        if known.undecoded is not None:
-            await self._change_undecoded(Delete(path, known.undecoded.version), self._claimed)
+        if stored.undecoded is not None:
+            await self._change_undecoded(Delete(path, stored.undecoded.version), self._claimed)
         else:
-            await self._change(path, update, self._claimed, known.stored)
-        known.set(None)
+            await self._change(path, update, self._claimed, stored.decoded)
+        stored.record(None)
 
     async def remove_table(self) -> None:
-        """Delete the table's node, of a topic that is being deleted and has no cursor any more."""
+        """Delete the table's node. The topic is being deleted and has no cursors any more."""
         _, this_topic = self._claimed
         self._checks = ()
         await self._change(paths.cursors(self._topic), lambda _: compare_and_set.DELETE, [this_topic])
@@ -251,14 +252,14 @@ class CursorNodes:
         assert self._checks, "the cursors are not claimed"
         return self._checks
 
-    def _compare(self, name: str, known: KnownNode, found: bytes | None) -> None:
-        if found != known.payload:
+    def _check_unchanged(self, name: str, stored: StoredNode, found: bytes | None) -> None:
+        if found != stored.payload:
             raise TopicUnloaded(
                 f"cursor {name!r} of {self._topic} was changed by another broker, which owns the topic now"
             )
 
     async def _change_undecoded(self, change: Put | Delete, checks: Sequence[Check]) -> None:
-        """Makes the change once. An unknown outcome closes the topic, and the next opening reads the node."""
+        """Make the change, without a retry. If its outcome is unknown, the topic is unloaded."""
         try:
             await self._client.ledgers.store.transaction([change, *checks])
         except MetadataError as error:
@@ -295,8 +296,8 @@ class CursorNodes:
 
 
 def point_node(node: CursorNode, ledger_id: int, mark_delete: Position, moves: int, take_overs: int) -> None:
-    """Has the node name another ledger, or none (0), and the state at its beginning; its former ledger is to be
-    deleted."""
+    """Point the node at another ledger, or at none (0), with the state at its beginning. The former ledger is named for
+    deletion."""
     if node.ledger_id:
         node.deleting.append(node.ledger_id)
     node.ledger_id, node.moves, node.take_overs = ledger_id, moves, take_overs

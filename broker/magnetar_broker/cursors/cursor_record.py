@@ -1,100 +1,100 @@
-"""What a cursor's ledger holds: what changed, as bytes, and back.
+"""The records of a cursor's ledger: how changes of an `AckState` are encoded, and applied when the ledger is read.
 
-A record tells the mark-delete position and which entries and messages were acknowledged since the record before; one
-with `reset` tells everything. Acknowledgements only add up, so records that are cut off between two of one group leave
-nothing half done: what is there is true.
+A record has the mark-delete position, and the entries and messages that were acknowledged since the record before. A
+record with `reset` voids all records before it. Acknowledgements only accumulate, so a group of records that is cut
+off in the middle, as by a crash, leaves a valid state.
 
-Of each chunk of entries the shorter form is written: runs where there are few holes, bits where there are many.
+The entries of each chunk are encoded in the shorter form: as runs if there are few holes, else as bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from magnetar_broker.cursors.ack_state import AckState, Unsaved
+from magnetar_broker.cursors.ack_state import AckState, PartialBatch, Unsaved
 from magnetar_broker.cursors.entry_set import CHUNK_ENTRIES, EntrySet
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_protos.cursor_pb2 import AcknowledgedEntries, AcknowledgedMessages, CursorPlace, CursorRecord
 
 __all__ = ["BadCursorRecord", "apply_record", "encode_changes", "encode_snapshot"]
 
-# What one entry of the ledger holds, or a little more.
-PIECE_BYTES: Final = 1_000_000
-# Of one run, about; and of each message inside a record, besides what it is about.
+# Approximate maximum size of a record, which is one entry of the ledger.
+MAX_RECORD_BYTES: Final = 1_000_000
+# Approximate size of one run, and of a nested message without its bits or runs.
 _RUN_BYTES: Final = 2
 _FRAME_BYTES: Final = 24
 
+# Ledger id, number of the chunk, its bits.
+_Chunk = tuple[int, int, int]
+
 
 class BadCursorRecord(Exception):
-    """Bytes in a cursor's ledger that are no record."""
+    """Bytes in a cursor's ledger that are not a valid record."""
 
 
 def encode_snapshot(state: AckState) -> Iterator[bytes]:
-    """All that there is to know now, in pieces, each of which is made when it is asked for."""
-    return _pieces(state, True, _chunks_of(state.entries()), list(state.batches()))
+    """Encode the whole state as records. Each is encoded when it is requested."""
+    return _encode(state, True, _chunks_of(state.entries()), list(state.batches()))
 
 
 def encode_changes(state: AckState, unsaved: Unsaved) -> Iterator[bytes]:
-    """What changed, as it is now, in pieces."""
+    """Encode the changes that are not saved yet as records."""
     mark = state.mark_delete
     for ledger_id in list(unsaved.entries):
         if ledger_id < mark.ledger_id:
             del unsaved.entries[ledger_id]
     if mark.ledger_id in unsaved.entries:
         unsaved.entries[mark.ledger_id].remove_up_to(mark.entry_id)
-    batches = [(position, *state.batch(position)) for position in unsaved.batches]
-    return _pieces(state, unsaved.reset, _chunks_of(unsaved.entries), [batch for batch in batches if batch[2]])
+    batches = [(position, *state.get_batch(position)) for position in unsaved.batches]
+    return _encode(state, unsaved.reset, _chunks_of(unsaved.entries), [batch for batch in batches if batch[2]])
 
 
-def _chunks_of(entries: dict[int, EntrySet]) -> list[tuple[int, int, int]]:
-    """Ledger, number and bits."""
+def _chunks_of(entries: Mapping[int, EntrySet]) -> list[_Chunk]:
     return [(ledger_id, *chunk) for ledger_id in sorted(entries) for chunk in entries[ledger_id].chunks()]
 
 
-def _pieces(
-    state: AckState, reset: bool, chunks: list[tuple[int, int, int]], batches: list[tuple[Position, int, int]]
-) -> Iterator[bytes]:
-    place = CursorPlace(ledger_id=state.mark_delete.ledger_id, entry_id=state.mark_delete.entry_id)
-    head = CursorRecord(mark_delete=place, moves=state.moves, take_overs=state.take_overs)
-    return _encode(head, reset, chunks, batches)
+def _encode(state: AckState, reset: bool, chunks: list[_Chunk], batches: list[PartialBatch]) -> Iterator[bytes]:
+    mark_delete = CursorPlace(ledger_id=state.mark_delete.ledger_id, entry_id=state.mark_delete.entry_id)
+    head = CursorRecord(mark_delete=mark_delete, moves=state.moves, take_overs=state.take_overs)
+    return _encode_records(head, reset, chunks, batches)
 
 
-def _encode(
-    head: CursorRecord, reset: bool, chunks: list[tuple[int, int, int]], batches: list[tuple[Position, int, int]]
+def _encode_records(
+    head: CursorRecord, reset: bool, chunks: list[_Chunk], batches: list[PartialBatch]
 ) -> Iterator[bytes]:
     record, size = CursorRecord(), 0
     record.CopyFrom(head)
     record.reset = reset
-    told: Iterable[AcknowledgedEntries | AcknowledgedMessages] = chain(_entries(chunks), _messages(batches))
-    for one in told:
-        if size > PIECE_BYTES - len(one.bits):
+    parts: Iterable[AcknowledgedEntries | AcknowledgedMessages] = chain(_entries(chunks), _messages(batches))
+    for part in parts:
+        if size > MAX_RECORD_BYTES - len(part.bits):
             yield record.SerializeToString()
             record, size = CursorRecord(), 0
             record.CopyFrom(head)
-        if isinstance(one, AcknowledgedEntries):
-            record.entries.append(one)
-            size += _FRAME_BYTES + len(one.bits) + _RUN_BYTES * len(one.runs)
+        if isinstance(part, AcknowledgedEntries):
+            record.entries.append(part)
+            size += _FRAME_BYTES + len(part.bits) + _RUN_BYTES * len(part.runs)
         else:
-            record.messages.append(one)
-            size += _FRAME_BYTES + len(one.bits)
+            record.messages.append(part)
+            size += _FRAME_BYTES + len(part.bits)
     yield record.SerializeToString()
 
 
-def _entries(chunks: list[tuple[int, int, int]]) -> Iterator[AcknowledgedEntries]:
+def _entries(chunks: list[_Chunk]) -> Iterator[AcknowledgedEntries]:
     for ledger_id, number, chunk in chunks:
         skipped = (chunk & -chunk).bit_length() - 1
         bits = chunk >> skipped
-        told = AcknowledgedEntries(ledger_id=ledger_id, first_entry_id=number * CHUNK_ENTRIES + skipped)
-        changes = bits ^ (bits >> 1)  # one for the last of each run
+        encoded = AcknowledgedEntries(ledger_id=ledger_id, first_entry_id=number * CHUNK_ENTRIES + skipped)
+        changes = bits ^ (bits >> 1)  # a bit for the last entry of each run
         if changes.bit_count() * _RUN_BYTES < bits.bit_length() // 8:
-            told.runs.extend(_runs(changes))
+            encoded.runs.extend(_runs(changes))
         else:
-            told.bits = _to_bytes(bits)
-        yield told
+            encoded.bits = _to_bytes(bits)
+        yield encoded
 
 
 def _runs(changes: int) -> Iterator[int]:
@@ -104,7 +104,7 @@ def _runs(changes: int) -> Iterator[int]:
         changes >>= length
 
 
-def _messages(batches: Iterable[tuple[Position, int, int]]) -> Iterator[AcknowledgedMessages]:
+def _messages(batches: Iterable[PartialBatch]) -> Iterator[AcknowledgedMessages]:
     for position, bits, size in batches:
         yield AcknowledgedMessages(
             ledger_id=position.ledger_id, entry_id=position.entry_id, bits=_to_bytes(bits), batch_size=size
@@ -116,7 +116,7 @@ def _to_bytes(bits: int) -> bytes:
 
 
 def apply_record(state: AckState, payload: bytes) -> None:
-    """Raises `BadCursorRecord`."""
+    """Apply a record to the state. Raises `BadCursorRecord`. After the last record, call `AckState.match_log`."""
     try:
         record = CursorRecord.FromString(payload)
     except DecodeError as error:
@@ -124,14 +124,14 @@ def apply_record(state: AckState, payload: bytes) -> None:
     if not record.HasField("mark_delete"):
         raise BadCursorRecord("it has no mark-delete position")
     mark_delete = Position(record.mark_delete.ledger_id, record.mark_delete.entry_id)
-    state.restore(mark_delete, record.moves, record.take_overs, reset=record.reset)
-    for told in record.entries:
-        first = told.first_entry_id
-        for place, length in enumerate(told.runs):
-            if not place % 2:
-                state.restore_range(told.ledger_id, first, first + length - 1)
+    state.restore_mark_delete(mark_delete, record.moves, record.take_overs, reset=record.reset)
+    for entries in record.entries:
+        first = entries.first_entry_id
+        for number, length in enumerate(entries.runs):
+            if number % 2 == 0:  # runs of acknowledged and of other entries alternate
+                state.restore_range(entries.ledger_id, first, first + length - 1)
             first += length
-        state.restore_bits(told.ledger_id, told.first_entry_id, int.from_bytes(told.bits, "little"))
+        state.restore_bits(entries.ledger_id, entries.first_entry_id, int.from_bytes(entries.bits, "little"))
     for batch in record.messages:
         state.restore_messages(
             Position(batch.ledger_id, batch.entry_id), int.from_bytes(batch.bits, "little"), batch.batch_size

@@ -1,16 +1,15 @@
-"""The durable cursors of one topic, as its owner has them: found, created, deleted, saved and closed.
+"""The durable cursors of one topic while this broker owns it: finds, creates, deletes, saves and closes them.
 
-Opening them takes them from the broker that had them (cursor_nodes.py) and reads their nodes. Then the topic is served,
-and the cursors that have a ledger are opened in tasks (cursor_opener.py): a cursor that takes long, or is damaged,
-holds up its own subscription alone. Cursors whose deletion was begun by an earlier owner are deleted. When a change
-finds that another broker has opened the cursors since, `on_lost` is called, once, and everything is refused from then
-on.
+Opening the cursors claims them (cursor_nodes.py) and reads their nodes. Then the topic is served, and the cursors that
+have a ledger are opened in tasks (cursor_opener.py). Cursors that an earlier owner began to delete are deleted. When a
+change finds that another broker has claimed the cursors since, `on_lost` is called once, and all further calls raise
+`TopicUnloaded`.
 
 Before the first durable cursor of a topic is created, the log records which ledgers were written without one
 (managed_ledger/retention_rules.py).
 
-Trimming keeps the log from `find_slowest_position` on. A cursor that is being created counts from the call on, one that
-is being deleted until the metadata store has that, and one that is not open by the position in its node.
+Trimming retains the log from `find_slowest_position` on. A cursor that is being created counts as soon as `create` is
+called, one that is being deleted until its node is marked, and an unopened one with the position in its node.
 """
 
 from __future__ import annotations
@@ -27,10 +26,9 @@ from magnetar_broker.cursors.ack_state import AckState, LogPositions
 from magnetar_broker.cursors.cursor import Cursor, TransientCursor
 from magnetar_broker.cursors.cursor_context import CursorContext
 from magnetar_broker.cursors.cursor_deletion import log_leaked_ledger
-from magnetar_broker.cursors.cursor_nodes import CursorNodes, KnownNode, point_node
-from magnetar_broker.cursors.cursor_opener import CursorOpener, begin_state, first_error
+from magnetar_broker.cursors.cursor_nodes import CursorNodes, StoredNode, point_node
+from magnetar_broker.cursors.cursor_opener import CursorOpener, UnopenedCursor, create_state, first_error
 from magnetar_broker.cursors.durable_cursor import DurableCursor
-from magnetar_broker.cursors.unopened_cursor import UnopenedCursor
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.position import Position
@@ -47,14 +45,14 @@ from magnetar_wire.topic_name import TopicName
 __all__ = ["CursorTable"]
 
 _log = logging.getLogger(__name__)
-MAX_NAME_BYTES: Final = 255
-MAX_PROPERTIES_BYTES: Final = 65_536
-# Cursors that are saved or closed at a time.
-_AT_ONCE: Final = 16
+_MAX_NAME_BYTES: Final = 255
+_MAX_PROPERTIES_BYTES: Final = 65_536
+# Maximum number of cursors that are saved or closed at a time.
+_SAVED_AT_ONCE: Final = 16
 
 
 class FirstCursorMark(Protocol):
-    """The part of `LogRetention` that cursors need."""
+    """The part of `LogRetention` that the first cursor of a topic needs."""
 
     def mark_unsubscribed(self) -> None: ...
 
@@ -62,7 +60,7 @@ class FirstCursorMark(Protocol):
 
 
 class CursorLog(LogPositions, Protocol):
-    """The part of `interface.Log` that cursors need."""
+    """The part of `ManagedLedger` that cursors need."""
 
     @property
     def name(self) -> TopicName: ...
@@ -83,12 +81,12 @@ class CursorLog(LogPositions, Protocol):
 
 class CursorTable:
     __slots__ = (
+        "_context",
+        "_creating",
         "_cursors",
         "_deleting",
-        "_home",
         "_log",
         "_lost",
-        "_making",
         "_opener",
         "_randomness",
         "_tasks",
@@ -110,19 +108,19 @@ class CursorTable:
         self._log = log
         self._randomness = randomness
         self._tasks = OwnedTasks(self._task_failed)
-        self._home = CursorContext(
+        self._context = CursorContext(
             str(log.name), log.incarnation, client, nodes, settings, log.striping, clock, self._tasks
         )
         self._cursors: dict[str, DurableCursor] = {}
-        self._opener = CursorOpener(self._home, log, randomness, self._add_open)
-        # Being created, with the position at which it begins; and being deleted.
-        self._making: dict[str, Position] = {}
+        self._opener = CursorOpener(self._context, log, randomness, self._add_open)
+        # Cursors that are being created, with their first positions; and those that are being deleted.
+        self._creating: dict[str, Position] = {}
         self._deleting: dict[str, DurableCursor] = {}
-        # The index among the cursors of the one whose former ledgers were deleted last.
+        # Index of the cursor whose former ledgers were deleted last.
         self._turn = 0
-        # Transient cursors that are still in use, by the order in which they were created.
+        # Transient cursors that are still in use, in the order in which they were created.
         self._transient: weakref.WeakValueDictionary[int, TransientCursor] | None = None
-        # Why everything is refused.
+        # Why all calls are refused.
         self._lost: TopicUnloaded | None = None
 
     @classmethod
@@ -135,7 +133,7 @@ class CursorTable:
         randomness: Randomness,
         nodes: CursorNodes | None = None,
     ) -> CursorTable:
-        """`nodes` are claimed, if they are given. Raises `BrokerError`."""
+        """Open the cursors, and claim them unless `nodes` are given, which are claimed. Raises `BrokerError`."""
         if nodes is None:
             nodes = CursorNodes(log.name, client, clock, randomness)
             await nodes.claim(log.incarnation, lambda: log.ownership_checks)
@@ -144,7 +142,7 @@ class CursorTable:
         return table
 
     async def open_all(self) -> None:
-        """Reads all nodes and begins to open the cursors, once. Nothing else is called before. Raises `BrokerError`."""
+        """Read all nodes and begin to open the cursors. Called once, first. Raises `BrokerError`."""
         for deleted in await self._opener.read_nodes():
             self._deleting[deleted.name] = deleted
             self._tasks.spawn(self._finish_deletion(deleted))
@@ -152,42 +150,52 @@ class CursorTable:
     def _add_open(self, cursor: DurableCursor) -> None:
         self._cursors[cursor.name] = cursor
 
-    # ── finding ──
+    # Finding.
 
     def get(self, name: str) -> Cursor | None:
+        """Return an open durable cursor."""
         return self._cursors.get(name)
 
     def durable_cursors(self) -> Sequence[Cursor]:
+        """Return all open durable cursors."""
         return list(self._cursors.values())
 
     def names(self) -> list[str]:
+        """Return the names of all durable cursors, including unopened ones."""
         return [*self._cursors, *self._opener.names()]
 
     def unopened_cursors(self) -> Sequence[UnopenedCursor]:
-        return self._opener.unopened()
+        return self._opener.unopened_cursors()
 
     async def wait_until_open(self, name: str, *, wait_again: bool = True) -> None:
+        """Return when the cursor is open, or does not exist.
+
+        Raises `BrokerError`: it can't be opened now, and is retried; `DamagedCursor`: it can't be opened. Without
+        `wait_again` only the first attempt is waited for, at most some seconds.
+        """
         await self._opener.wait_until_open(name, wait_again=wait_again)
 
     def find_slowest_position(self) -> Position | None:
-        places = [cursor.saved_mark_delete for cursor in self._cursors.values()]
-        places += self._making.values()
-        places += [unopened.mark_delete for unopened in self._opener.unopened()]
-        return min(places, default=None)
+        """Return the position up to which no durable cursor needs the log. None: there is no durable cursor."""
+        positions = [cursor.saved_mark_delete for cursor in self._cursors.values()]
+        positions += self._creating.values()
+        positions += [unopened.mark_delete for unopened in self._opener.unopened_cursors()]
+        return min(positions, default=None)
 
     def drop_trimmed_ledgers(self) -> None:
+        """Move all cursors out of ledgers that the log has deleted."""
         for cursor in self._cursors.values():
             cursor.drop_trimmed_ledgers()
         for transient in list((self._transient or {}).values()):
             transient.drop_trimmed_ledgers()
 
     def tick(self, now: float) -> None:
-        """Drop ledgers of idle cursors, and delete former ones. Called every now and then with the monotonic clock's
-        time."""
+        """Drop ledgers of idle cursors, and delete former ledgers. Called at intervals with the time of the monotonic
+        clock."""
         for cursor in self._cursors.values():
             cursor.tick(now)
-        # One cursor at a time, since all of them have former ledgers after a take-over; in turn, since one whose
-        # ledgers can't be deleted would keep the others waiting.
+        # One cursor at a time, since all of them have former ledgers after a change of the owner; in turn, since a
+        # cursor whose ledgers can't be deleted would block the others.
         cursors = list(self._cursors.values())
         if any(cursor.is_deleting_ledgers for cursor in cursors):
             return
@@ -196,68 +204,70 @@ class CursorTable:
             if cursors[self._turn].begin_deleting_former_ledgers():
                 break
 
-    # ── creating, moving, deleting ──
+    # Creating, moving and deleting.
 
     async def create(self, name: str, mark_delete: Position, properties: Mapping[str, str]) -> Cursor:
+        """Create a durable cursor. Raises `BrokerError`, also ALREADY_EXISTS."""
         self._check_open()
         _check_name(name)
         _check_properties(properties)
-        if name in self._making or name in self.names():
+        if name in self._creating or name in self.names():
             raise BrokerError(
-                ErrorCode.ALREADY_EXISTS, f"{self._home.topic} already has a subscription {name!r}: use another name"
+                ErrorCode.ALREADY_EXISTS, f"{self._context.topic} already has a subscription {name!r}: use another name"
             )
-        limit = self._home.settings.max_subscriptions_per_topic
-        if len(self._making) + len(self.names()) >= limit:
+        limit = self._context.settings.max_subscriptions_per_topic
+        if len(self._creating) + len(self.names()) >= limit:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
-                f"{self._home.topic} has {limit} subscriptions, its maximum (max_subscriptions_per_topic): "
+                f"{self._context.topic} has {limit} subscriptions, its maximum (max_subscriptions_per_topic): "
                 "delete one, or raise the limit",
             )
         if not self.names():
             self._log.retention.mark_unsubscribed()
-        # Trimming keeps its entries from now on.
-        state = begin_state(self._log, mark_delete, self._randomness)
-        self._making[name] = state.mark_delete
+        # Trimming retains its entries from now on.
+        state = create_state(self._log, mark_delete, self._randomness)
+        self._creating[name] = state.mark_delete
         return await self._tasks.shielded(self._create(name, state, properties))
 
     async def _create(self, name: str, state: AckState, properties: Mapping[str, str]) -> DurableCursor:
         try:
-            with self._lost_if_given_up():
-                left = self._deleting.get(name)
-                if left is not None:
-                    await left.delete()
+            with self._notify_if_unloaded():
+                deleted = self._deleting.get(name)
+                if deleted is not None:
+                    await deleted.delete()
                     self._deleting.pop(name, None)
                 await self._log.retention.save_mark()
-                node = CursorNode(incarnation=self._home.incarnation, properties=properties)
+                node = CursorNode(incarnation=self._context.incarnation, properties=properties)
                 point_node(node, 0, state.mark_delete, state.moves, 0)
-                known = KnownNode()
-                await self._home.nodes.write(name, known, node)
+                stored = StoredNode()
+                await self._context.nodes.write(name, stored, node)
                 self._check_open()
-                cursor = self._cursors[name] = DurableCursor(self._home, name, state, dict(properties), known)
+                cursor = self._cursors[name] = DurableCursor(self._context, name, state, dict(properties), stored)
                 return cursor
         finally:
-            del self._making[name]
+            del self._creating[name]
 
     async def replace(self, name: str, mark_delete: Position) -> Cursor:
-        """Move a cursor that is damaged, or can't be opened now, durably. Its other acknowledgements are lost.
+        """Move an unopened cursor, durably, and open it. Its other acknowledgements are lost.
 
-        Raises `BrokerError`; then it is as before, and is being opened unless it is damaged.
+        Raises `BrokerError`: then it is as before; SUBSCRIPTION_NOT_FOUND if there is no unopened cursor of this name.
         """
         self._check_open()
         unopened = self._opener.find(name)
         if unopened is None:
-            raise self._not_there(name)
+            raise self._no_subscription(name)
         return await self._opener.run_with_opening_stopped(unopened, lambda: self._replace(unopened, mark_delete))
 
     async def _replace(self, unopened: UnopenedCursor, mark_delete: Position) -> DurableCursor:
-        with self._lost_if_given_up():
+        with self._notify_if_unloaded():
             cursor = await self._opener.replace(unopened, mark_delete)
             await cursor.delete_former_ledgers()
             return cursor
 
     def create_transient(self, name: str, mark_delete: Position) -> Cursor:
+        """Create a cursor that is not durable. It needs no deletion."""
         state = AckState(self._log, mark_delete)
-        state.settle()
+        state.match_log()
         cursor = TransientCursor(name, state, {})
         if self._transient is None:
             self._transient = weakref.WeakValueDictionary()
@@ -265,38 +275,38 @@ class CursorTable:
         return cursor
 
     async def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
-        """Replaces a subscription's properties, durably. Raises `BrokerError`."""
+        """Replace the properties of a durable cursor, durably. Raises `BrokerError`."""
         self._check_open()
         _check_properties(properties)
         cursor = self._cursors.get(name)
         if cursor is None:
-            raise self._not_there(name)
-        with self._lost_if_given_up():
+            raise self._no_subscription(name)
+        with self._notify_if_unloaded():
             await cursor.set_properties(properties)
 
-    def _not_there(self, name: str) -> BrokerError:
-        return BrokerError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"{self._home.topic} has no subscription {name!r}")
+    def _no_subscription(self, name: str) -> BrokerError:
+        return BrokerError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"{self._context.topic} has no subscription {name!r}")
 
     async def delete(self, name: str) -> None:
-        """Raises `BrokerError`; then it is there as before."""
+        """Delete a durable cursor and its ledgers. Raises `BrokerError`: then it exists as before."""
         self._check_open()
         if (unopened := self._opener.find(name)) is not None:
             await self._opener.run_with_opening_stopped(unopened, lambda: self._delete_unopened(unopened))
         elif (cursor := self._cursors.get(name)) is not None:
             await self._tasks.shielded(self._delete(cursor))
         else:
-            raise self._not_there(name)
+            raise self._no_subscription(name)
 
     async def _delete_unopened(self, unopened: UnopenedCursor) -> None:
-        undecoded = unopened.known.value if unopened.known.foreign else None
-        cursor = self._opener.make_deletable(unopened)
+        undecoded = unopened.stored.value if unopened.stored.decode_error else None
+        cursor = self._opener.create_deletable(unopened)
         await self._delete(cursor)
         if undecoded is not None:
             log_leaked_ledger(str(cursor), undecoded)
 
     async def _delete(self, cursor: DurableCursor) -> None:
-        """It is deleted when its node says so. Its ledgers and the node are deleted now, or by the next opening."""
-        with self._lost_if_given_up():
+        """Mark the cursor as deleted in its node. Its ledgers and the node are deleted now, or by the next owner."""
+        with self._notify_if_unloaded():
             await cursor.mark_deleted()
             self._cursors.pop(cursor.name, None)
             self._opener.remove(cursor.name)
@@ -304,7 +314,7 @@ class CursorTable:
             await self._finish_deletion(cursor)
 
     async def _finish_deletion(self, cursor: DurableCursor) -> None:
-        """Delete the ledgers and the node of a cursor whose node says that it is deleted."""
+        """Delete the ledgers and the node of a cursor that is marked as deleted."""
         try:
             await cursor.delete()
         except TopicUnloaded:
@@ -314,27 +324,27 @@ class CursorTable:
         else:
             self._deleting.pop(cursor.name, None)
 
-    # ── saving and closing ──
+    # Saving and closing.
 
     async def flush(self) -> None:
-        """Save everything before consumers are told that the topic is unloaded: acknowledgements are answered."""
+        """Save everything, so that acknowledgements are answered before consumers are notified of the unload."""
 
         async def flush(cursor: DurableCursor) -> None:
-            with suppress(BrokerError):  # the acknowledgements that wait are answered with it
+            with suppress(BrokerError):  # it answers the acknowledgements that wait
                 await cursor.flush()
 
-        await self._with_each(flush)
+        await self._run_for_each(flush)
 
     async def close(self) -> None:
-        """Save everything, and close. Raises `BrokerError` where something could not be saved, and is closed then."""
+        """Save everything, and close the cursors. Raises `BrokerError` if one is not saved, but closes all."""
         try:
-            await self._with_each(DurableCursor.close)
+            await self._run_for_each(DurableCursor.close)
         finally:
             self.abandon()
 
-    async def _with_each(self, work: Callable[[DurableCursor], Coroutine[Any, Any, None]]) -> None:
-        """Do the work with all cursors, some at a time."""
-        gate = asyncio.Semaphore(_AT_ONCE)
+    async def _run_for_each(self, work: Callable[[DurableCursor], Coroutine[Any, Any, None]]) -> None:
+        """Run the work for all open durable cursors, a limited number at a time."""
+        gate = asyncio.Semaphore(_SAVED_AT_ONCE)
 
         async def work_on(cursor: DurableCursor) -> None:
             async with gate:
@@ -348,17 +358,17 @@ class CursorTable:
             raise first_error(group) from group
 
     def abandon(self) -> None:
-        """Stop at once. Acknowledgements that were not answered are saved or not."""
-        self._end(TopicUnloaded(f"{self._home.topic} was closed"))
+        """Close the cursors at once. Acknowledgements that were not answered may be saved or not."""
+        self._abandon(TopicUnloaded(f"{self._context.topic} was closed"))
 
     def _task_failed(self, error: BaseException) -> None:
         if not isinstance(error, TopicUnloaded):
-            _log.error("%s is closed because of an internal error", self._home.topic, exc_info=error)
-            error = TopicUnloaded(f"{self._home.topic} was closed because of an internal error: {error!r}")
+            _log.error("%s is closed because of an internal error", self._context.topic, exc_info=error)
+            error = TopicUnloaded(f"{self._context.topic} was closed because of an internal error: {error!r}")
         self._lose(error)
 
     @contextmanager
-    def _lost_if_given_up(self) -> Iterator[None]:
+    def _notify_if_unloaded(self) -> Iterator[None]:
         try:
             yield
         except TopicUnloaded as error:
@@ -367,16 +377,16 @@ class CursorTable:
 
     def _lose(self, error: TopicUnloaded) -> None:
         if self._lost is None:
-            self._end(error)
+            self._abandon(error)
             self.on_lost(error)
 
-    def _end(self, error: TopicUnloaded) -> None:
+    def _abandon(self, error: TopicUnloaded) -> None:
         if self._lost is None:
             self._lost = error
         for cursor in self._cursors.values():
-            cursor.end(error)
+            cursor.abandon(error)
         self._tasks.cancel(error)
-        self._opener.end(error)
+        self._opener.abandon(error)
 
     def _check_open(self) -> None:
         if self._lost is not None:
@@ -390,17 +400,17 @@ def _check_name(name: str) -> None:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT, f"invalid subscription name {name!r}: it contains an unpaired surrogate"
         ) from None
-    if not 0 < size <= MAX_NAME_BYTES:
+    if not 0 < size <= _MAX_NAME_BYTES:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT,
-            f"a subscription's name can't have {size} bytes: use 1 … {MAX_NAME_BYTES}",
+            f"a subscription's name can't have {size} bytes: use 1 … {_MAX_NAME_BYTES}",
         )
 
 
 def _check_properties(properties: Mapping[str, str]) -> None:
     size = sum(len(key.encode()) + len(value.encode()) for key, value in properties.items())
-    if size > MAX_PROPERTIES_BYTES:
+    if size > _MAX_PROPERTIES_BYTES:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT,
-            f"the subscription's properties have {size} bytes, above the limit of {MAX_PROPERTIES_BYTES}",
+            f"the subscription's properties have {size} bytes, above the limit of {_MAX_PROPERTIES_BYTES}",
         )

@@ -1,7 +1,7 @@
-"""Which of one ledger's entries: a bitmap, cut into chunks.
+"""A set of entry ids of one ledger: a bitmap in chunks.
 
-A million holes are a million bits. A chunk is one integer, so a range, a count and a search are a few operations on
-4,096 entries at once; chunks without a bit are not there, and all full ones are the same object.
+A chunk is one integer, so adding, counting and searching take a few operations per 4,096 entries. Empty chunks are not
+stored, and all full chunks are the same object: a million acknowledged entries with gaps take a million bits.
 """
 
 from __future__ import annotations
@@ -9,26 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["CHUNK_ENTRIES", "EntrySet", "lowest_open"]
+__all__ = ["CHUNK_ENTRIES", "EntrySet", "lowest_unset_bit"]
 
 CHUNK_ENTRIES: Final = 4096
 _FULL: Final = (1 << CHUNK_ENTRIES) - 1
 
 
-def lowest_open(bits: int) -> int:
-    """The lowest bit that is not set."""
+def lowest_unset_bit(bits: int) -> int:
     return (~bits & (bits + 1)).bit_length() - 1
 
 
 class EntrySet:
-    """Empty at first."""
-
     __slots__ = ("_chunks", "count")
 
     def __init__(self) -> None:
-        # By number; none is 0.
+        # By number: entry id // CHUNK_ENTRIES. None is 0.
         self._chunks: dict[int, int] = {}
-        # How many entries are in it.
+        # Number of entries in the set.
         self.count = 0
 
     def __bool__(self) -> bool:
@@ -38,19 +35,19 @@ class EntrySet:
         number, bit = divmod(entry_id, CHUNK_ENTRIES)
         return bool(self._chunks.get(number, 0) >> bit & 1)
 
-    def add(self, first: int, last: int, news: EntrySet | None = None) -> int:
-        """Puts `first` to `last` in. Returns how many were not, and puts those into `news`."""
+    def add(self, first: int, last: int, added: EntrySet | None = None) -> int:
+        """Add `first` to `last`. Return how many of them were not in the set, and add those to `added`, too."""
         before = self.count
         number, low = divmod(first, CHUNK_ENTRIES)
         last_number, high = divmod(last, CHUNK_ENTRIES)
         while number < last_number:
-            self.add_bits(number, _FULL >> low << low, news)
+            self.add_bits(number, _FULL >> low << low, added)
             number, low = number + 1, 0
-        self.add_bits(number, (2 << high) - (1 << low), news)
+        self.add_bits(number, (2 << high) - (1 << low), added)
         return self.count - before
 
-    def add_bits(self, number: int, bits: int, news: EntrySet | None = None) -> None:
-        """As `add`: those of one chunk."""
+    def add_bits(self, number: int, bits: int, added: EntrySet | None = None) -> None:
+        """Add entries of one chunk, as `add` does."""
         old = self._chunks.get(number, 0)
         new = bits & ~old
         if not new:
@@ -58,15 +55,15 @@ class EntrySet:
         both = old | new
         self._chunks[number] = _FULL if both == _FULL else both
         self.count += new.bit_count()
-        if news is not None:
-            news.add_bits(number, new)
+        if added is not None:
+            added.add_bits(number, new)
 
     def remove_up_to(self, last: int) -> int:
-        """Takes everything up to `last` out. Returns how many that were."""
+        """Remove all entries up to and including `last`. Return how many were removed."""
         before = self.count
         number, high = divmod(last, CHUNK_ENTRIES)
-        for below in [one for one in self._chunks if one < number]:
-            self.count -= self._chunks.pop(below).bit_count()
+        for lower in [key for key in self._chunks if key < number]:
+            self.count -= self._chunks.pop(lower).bit_count()
         old = self._chunks.get(number, 0)
         left = old >> (high + 1) << (high + 1)
         if left:
@@ -77,17 +74,17 @@ class EntrySet:
         return before - self.count
 
     def first_absent(self, start: int) -> int:
-        """The first at or behind `start` that is not in it."""
+        """Return the lowest entry id from `start` on that is not in the set."""
         number, low = divmod(start, CHUNK_ENTRIES)
         while True:
             bits = self._chunks.get(number, 0)
             if bits is not _FULL:
-                place = low + lowest_open(bits >> low)
-                if place < CHUNK_ENTRIES:
-                    return number * CHUNK_ENTRIES + place
+                bit = low + lowest_unset_bit(bits >> low)
+                if bit < CHUNK_ENTRIES:
+                    return number * CHUNK_ENTRIES + bit
             number, low = number + 1, 0
 
     def chunks(self) -> Iterator[tuple[int, int]]:
-        """The number of each chunk, and its bits; in order."""
+        """Yield the number and the bits of each chunk, in order."""
         for number in sorted(self._chunks):
             yield number, self._chunks[number]

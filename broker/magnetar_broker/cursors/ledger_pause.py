@@ -1,8 +1,8 @@
-"""The pause before a cursor creates the ledger that replaces a failed one. Its length is
-managed_ledger/ledger_backoff.py's.
+"""The pause before a cursor creates the ledger that replaces a failed one. ledger_backoff.py determines its length.
 
-A close or a reset of the cursor does not wait for the pause: `hurry` ends the present pause, and says so to the task
-that pauses. Later pauses are as long as ever, so a bookie that refuses all adds gets one ledger more and not many.
+Closing or resetting a cursor does not wait for the pause: `hurry` ends the current pause, and `wait` returns that to
+the task that pauses. Later pauses have their full length. So a bookie that refuses all adds gets one more ledger, not
+many.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class LedgerPause:
         self._clock = clock
         self._randomness = randomness
         self._backoff = LedgerBackoff()
-        # The calls that are within `hurry`.
+        # Number of callers within `hurry`.
         self._hurrying_calls = 0
-        # Done when the present pause is over; its result is whether `hurry` ended it. None: no task pauses.
+        # Done when the current pause is over; its result is whether `hurry` ended it. None: no task pauses.
         self._over: asyncio.Future[bool] | None = None
 
     def count_failure(self) -> None:
-        """A ledger failed, or could not be created."""
+        """Count a ledger that failed, or that could not be created."""
         self._backoff.count_failure(self._clock.monotonic(), self._randomness.random())
 
     @property
@@ -43,7 +43,7 @@ class LedgerPause:
         return self._hurrying_calls > 0
 
     async def wait(self) -> bool:
-        """Return when the pause is over, and whether `hurry` ended it. One task waits at a time."""
+        """Wait until the pause is over. Return whether `hurry` ended it. One task waits at a time."""
         assert self._over is None, "only one task may wait at a time"
         over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._over = over
@@ -60,7 +60,7 @@ class LedgerPause:
 
     @contextmanager
     def hurry(self) -> Iterator[None]:
-        """End the present pause. `is_hurried` is true within the block."""
+        """End the current pause. `is_hurried` is true within the block."""
         self._hurrying_calls += 1
         self._end(hurried=True)
         try:

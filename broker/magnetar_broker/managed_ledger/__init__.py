@@ -1,7 +1,7 @@
-"""A topic's log, as a list of ledgers; and the cursors in it, whose state lives in ledgers of their own.
+"""A topic's log, as a list of ledgers. Its cursors are in `magnetar_broker.cursors`.
 
-Theory of operation: the log
-----------------------------
+Theory of operation
+-------------------
 A ledger ends; a topic does not. So a topic's log is a list of ledgers, in a node of the metadata store, and entries are
 added to the last one. Three things decide together who may add:
 
@@ -30,29 +30,6 @@ managed_ledger/retention_rules.py; log_retention.py applies it. A topic is delet
 half deleted goes on with (deletion.py). Neither deletes what a reader past the broker has leased: that is told in
 managed_ledger/lease_rules.py, log_leases.py and, of topics that are gone, orphaned_ledgers.py. A topic is made with the
 leases that readers have on its namespace (managed_ledger/namespace_lease_rules.py).
-
-Theory of operation: the cursors
---------------------------------
-A cursor is a mark-delete position, bitmaps of what is acknowledged behind it, and bit sets of batches that are in part
-(cursors/ack_state.py). Its node says where it was made and which ledger tells the rest; that ledger begins with a
-snapshot and goes on with what changed (cursors/cursor_record.py). Three things keep an acknowledgement that had a
-receipt:
-
-- **The receipt** is given when the record with it is durable, and records are read back up to the ledger's end.
-- **The fence**: who opens a cursor recovers its ledger, so who had it before can give no receipt any more.
-- **The table's life**: who opens the cursors first writes a life of its own into the node above theirs, and each change
-  of theirs is made on condition that it is still there. So nobody points a cursor at a new ledger, makes one or deletes
-  one behind its owner's back (cursor_nodes.py).
-
-The first save of a cursor makes its ledger, and housekeeping deletes those that it has left. So nothing is made or
-deleted while a topic is opened.
-
-All that a cursor knows is true whichever part of it is read, since acknowledgements only add up: so a ledger to which
-an add failed is left as it is, and another begun with a snapshot of all (durable_cursor.py). Trimming asks for the
-slowest position that is durable, and cursors in what was trimmed move on.
-
-Opening a topic reads the cursors' nodes alone. Their ledgers are recovered and read while the topic is served already;
-one that is damaged, or takes long, holds up its own subscription (cursor_opener.py).
 
 What opening a topic costs
 --------------------------

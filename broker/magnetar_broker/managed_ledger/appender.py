@@ -1,20 +1,42 @@
-"""The end of a log at which it grows: one ledger after the other, and the appends that wait for it.
+"""Appends to a topic's log, ledger by ledger.
 
-    no ledger ──first append──► made, recorded, written ──full, old, failed──► closed ──► no ledger …
+Theory of operation
+-------------------
+The way down, one call per stage; the way up, likewise:
 
-An append goes to the ledger's writer at once where there is one that has room, and waits in the queue where not. One
-task per log, and only while there is something to wait for, makes the next ledger and closes the last; so there never
-are two of them, however many appends wait. A ledger that ends because it is old, on a topic that is idle, is closed,
-and the next append makes the next.
+    Producer.publish        checks the entries of one producer
+    Appender.append         gives them index, broker time and stored bytes (append_queue.py), and adds as many as the
+                            current ledger accepts
+    append_entries          encodes the records, and queues them for each bookie (magnetar_bookie's replicated_adds.py)
+    AddChannel.send         sends all queued records of a turn of the event loop
 
-**Chunks.** The list says of a ledger, before it has any, that there may be chunks of messages in it: who reads the log
-in bulk looks no further back for the beginning of a message than where one may be. So the first chunk of all has a
-ledger begun, and the next ones take chunks as long as those before them got any.
+    AddChannel              gets a bookie's answer: the records are on its disk
+    ReplicatedAdds          completes the adds that an ack quorum has answered, in order, once per turn
+    Appender._on_completed  adds the entries to the list of ledgers and to the cache, and reports their positions
+    Producer                reports them to its client
 
-When the writer fails, all that is pending is left to be decided, and the ledger is closed. If our close is the one that
-counts, what failed is not in the ledger and never will be: the same bytes go to the next ledger before anything else.
-If it is lost, or a ledger can't be made for another reason than one that passes (ledger_rollover.py), the topic is
-given up, and what is pending is unknown.
+**What an append waits for.** For nothing, if the current ledger has capacity: it is added in the same turn. Else it
+waits in the queue: for a ledger, which the first append creates; for adds before it, if the writer has as many in
+flight as it may have; for a bookie that the ledger needs and that lags; or for the end of a roll-over.
+
+**What is durable when.** An entry is persisted when an ack quorum of bookies has it on disk. In the same turn it
+becomes readable (`LedgerList.last`), is cached, and its callback is called, after those of all entries before it.
+`on_appended` follows, once for all entries of one turn.
+
+**When a ledger fails.** No result is reported. The failed ledger is closed by its own writer. If this close wins, the
+failed entries are not in the ledger and never will be, and the same bytes are added to the next ledger before anything
+else. If another client has closed it, or can't be excluded to have done so, the broker has lost the topic: it stops,
+the outcome of all pending appends is unknown, and they fail.
+
+    no ledger ──first append──► created, in the list, open ──full, old, or failed──► closed ──► no ledger …
+
+One task creates ledgers and closes them (ledger_rollover.py), so there never are two open ones. It runs only while
+there is something to do. A ledger that is closed for its age, on an idle topic, is followed by another one when
+something is appended.
+
+**Chunks.** The list marks a ledger that may hold chunks of messages before it has any: a Spark read looks no further
+back for the first chunk of a message. So the first chunk begins a ledger, and the next ledgers are marked as long as
+the ledger before them got a chunk.
 """
 
 from __future__ import annotations
@@ -28,11 +50,9 @@ from functools import partial
 from magnetar_bookie.errors import AddFailed, LedgerError
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_writer import LedgerWriter
-from magnetar_bookie.read.record import RECORD_HEADER_BYTES
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger.append_queue import Append, AppendDone, AppendQueue
+from magnetar_broker.managed_ledger.append_queue import AppendDone, AppendQueue
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries
-from magnetar_broker.managed_ledger.ledger_list import LedgerList
 from magnetar_broker.managed_ledger.ledger_rollover import LedgerRollover
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.log_entry import NewEntry
@@ -41,7 +61,6 @@ from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_wire.clock import Clock
-from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 
 __all__ = ["Appender", "CurrentLedger"]
 
@@ -49,45 +68,61 @@ _log = logging.getLogger(__name__)
 
 
 class CurrentLedger:
-    """The ledger that is written."""
+    """The ledger that entries are added to."""
 
-    __slots__ = ("ended", "entries", "has_chunks", "length_bytes", "opened_at", "rolling", "takes_chunks", "writer")
+    __slots__ = (
+        "closed",
+        "entries",
+        "has_chunks",
+        "is_rolling",
+        "length_bytes",
+        "on_completed",
+        "opened_at",
+        "takes_chunks",
+        "writer",
+    )
 
     def __init__(self, writer: LedgerWriter, opened_at: float, *, takes_chunks: bool) -> None:
         self.writer = writer
         self.opened_at = opened_at
-        # The list says that there may be some in it, and there are.
+        # The list of ledgers says that it may hold chunks, and it does.
         self.takes_chunks = takes_chunks
         self.has_chunks = False
-        # Of what was sent to it.
+        # The number and the size of the entries that were added to it, persisted or not.
         self.entries = 0
         self.length_bytes = 0
-        # Nothing more is sent to it.
-        self.rolling = False
-        # For those who wait until it is closed.
-        self.ended: asyncio.Future[None] | None = None
+        # Nothing more is added to it.
+        self.is_rolling = False
+        # For callers of `roll_ledger`.
+        self.closed: asyncio.Future[None] | None = None
+        # The callback of its adds: always the same object, so that consecutive adds are completed by one call.
+        self.on_completed: Callable[[int | AddFailed, int], object] = _ignore
+
+    def mark_closed(self) -> None:
+        if self.closed is not None and not self.closed.done():
+            self.closed.set_result(None)
 
 
 class Appender:
     __slots__ = (
-        "_announced",
         "_cached",
-        "_chunks",
         "_clock",
-        "_closing",
-        "_driver",
-        "_ledgers",
+        "_completed",
+        "_has_chunks",
+        "_is_closing",
+        "_ledger_task",
         "_node",
-        "_on_ended",
-        "_on_left_empty",
+        "_on_empty_ledger",
+        "_on_stopped",
+        "_rollover",
         "_rule",
-        "_telling",
-        "_untold",
-        "ended",
+        "_will_announce",
+        "_will_report_refused",
+        "current_ledger",
+        "error",
         "on_appended",
         "on_lost",
         "queue",
-        "written",
     )
 
     def __init__(
@@ -98,298 +133,306 @@ class Appender:
         settings: ManagedLedgerSettings,
         striping: LedgerStriping,
         clock: Clock,
-        on_left_empty: Callable[[], object],
-        on_ended: Callable[[], object],
+        on_empty_ledger: Callable[[], object],
+        on_stopped: Callable[[], object],
     ) -> None:
+        """`on_empty_ledger` is called when a ledger was closed empty and nothing is appended, `on_stopped` once."""
         self._node = node
-        self._ledgers = LedgerRollover(node, client, striping, clock)
+        self._rollover = LedgerRollover(node, client, striping, clock)
         self._cached = cached
         self._rule = settings.roll_rule
         self._clock = clock
         self.queue = AppendQueue(
-            node.ledger_list.next_index, node.ledger_list.last_time_ms, settings.managed_ledger_max_pending_bytes
+            node.ledger_list.next_index,
+            node.ledger_list.last_time_ms,
+            settings.managed_ledger_max_pending_bytes,
+            lambda: self.waiting_for,
         )
-        self.written: CurrentLedger | None = None
-        # Why nothing is taken any more.
-        self.ended: TopicUnloaded | None = None
+        self.current_ledger: CurrentLedger | None = None
+        # Why nothing is accepted any more.
+        self.error: TopicUnloaded | None = None
         self.on_appended: Callable[[], object] | None = None
         self.on_lost: Callable[[TopicUnloaded], object] | None = None
-        # A ledger was closed empty, and nothing is to follow it at once.
-        self._on_left_empty = on_left_empty
-        self._on_ended = on_ended
-        self._closing = False
-        self._announced = False
-        self._telling = False
-        # Those who are to hear of places.
-        self._untold: deque[tuple[AppendDone, Sequence[Position]]] = deque()
-        # The last ledger had some.
-        self._chunks = False
-        self._driver: asyncio.Task[None] | None = None
-
-    @property
-    def _list(self) -> LedgerList:
-        return self._node.ledger_list
+        self._on_empty_ledger = on_empty_ledger
+        self._on_stopped = on_stopped
+        self._is_closing = False
+        self._will_announce = False
+        self._will_report_refused = False
+        # Results of persisted entries that are being reported.
+        self._completed: deque[tuple[AppendDone, Sequence[Position]]] = deque()
+        # The last ledger got chunks.
+        self._has_chunks = False
+        self._ledger_task: asyncio.Task[None] | None = None
 
     @property
     def waiting_for(self) -> str:
-        waiting_for, written = self._ledgers.waiting_for, self.written
-        if not waiting_for and written is not None and written.writer.is_blocked:
-            lagging = written.writer.blocking_bookies  # empty, if they have caught up just now
-            return (
-                f"ledger {written.writer.ledger_id} needs bookies that lag behind: {', '.join(lagging)}"
-                if lagging
-                else ""
-            )
-        return waiting_for
+        """Why appends wait; empty: they don't, or for nothing but the bookies' answers."""
+        waiting_for, ledger = self._rollover.waiting_for, self.current_ledger
+        if waiting_for or ledger is None or not ledger.writer.is_blocked:
+            return waiting_for
+        lagging = ledger.writer.blocking_bookies  # empty, if they have caught up in this turn
+        return (
+            f"ledger {ledger.writer.ledger_id} needs bookies that lag behind: {', '.join(lagging)}" if lagging else ""
+        )
 
     @property
     def state(self) -> str:
-        if self.ended is not None:
+        """As in `ManagedLedgerStats`."""
+        if self.error is not None:
             return "ended"
         if self.waiting_for:
             return "waiting"
-        return "idle" if self.written is None else "written"
+        return "idle" if self.current_ledger is None else "written"
 
-    # ── appending ──
+    # ── the way down ──
 
     def append(self, entries: Sequence[NewEntry], done: AppendDone) -> int:
-        if self.ended is not None or self._closing:
-            self.queue.refuse(self.ended or TopicUnloaded(f"topic {self._node.name} is being closed"), done)
-            self._tell_refused_soon()
+        """Append entries, and return how many were accepted, from the first on. Raises nothing.
+
+        `done` is called later, never within this call. It gets the error of the entry after the accepted ones, once
+        all entries before that are decided; the rest of the entries is ignored.
+        """
+        if self.error is not None or self._is_closing:
+            self.queue.refuse(self.error or TopicUnloaded(f"topic {self._node.name} is being closed"), done)
+            self._report_refused_soon()
             return 0
-        taken = self.queue.append(entries, done, self._clock.time_ms(), self.waiting_for)
-        if taken:
-            self._feed()
-        if taken < len(entries):
-            self._tell_refused_soon()
-        return taken
+        accepted = self.queue.append(entries, done, self._clock.time_ms())
+        if accepted and (run := self._take_run()):
+            ledger = self.current_ledger
+            assert ledger is not None
+            ledger.writer.append_entries(run, ledger.on_completed)
+        if accepted < len(entries):
+            self._report_refused_soon()
+        return accepted
 
-    def _feed(self) -> None:
-        """Sends what waits, as far as there is a ledger, and room in it."""
-        written, queue = self.written, self.queue
-        if written is None or written.rolling:
-            self._drive_on()
-            return
-        writer = written.writer
-        if not writer.has_capacity():
-            return  # what completes makes room, and comes back; so does `_room_made`
-        rule, age_s = self._rule, self._age_s(written)
-        failed, should_roll = writer.failure is not None, writer.should_roll  # neither changes by what is sent
-        free_entries, free_bytes = writer.free_entries, writer.free_bytes
-        run: list[bytes] = []
-        rolls = False
-        while len(run) < free_entries and free_bytes > 0 and (entry := queue.next_waiting()) is not None:
-            if (
-                failed
-                or rule.due(written.entries, written.length_bytes, age_s)
-                or (should_roll and written.entries)
-                or (entry.chunk is not None and not written.takes_chunks)
-            ):
-                rolls = True
-                break
-            stored = entry.stored
-            run.append(stored)
-            queue.sent()
-            free_bytes -= len(stored) + RECORD_HEADER_BYTES + ENTRY_OVERHEAD_BYTES
-            written.entries += 1
-            written.length_bytes += len(stored)
-            if entry.chunk is not None:
-                written.has_chunks = True
-        if run:
-            writer.append_entries(run, partial(self._completed, written))
-        if rolls:
-            self._roll(written)
+    def _send_waiting(self) -> None:
+        """Add waiting entries to the current ledger, as far as it accepts them."""
+        if run := self._take_run():
+            ledger = self.current_ledger
+            assert ledger is not None
+            ledger.writer.append_entries(run, ledger.on_completed)
 
-    def _room_made(self, written: CurrentLedger) -> None:
-        """A bookie that the ledger needs has caught up."""
-        if written is self.written and self.queue.waits:
-            self._feed()
+    def _take_run(self) -> list[bytes]:
+        """Return the waiting entries that are to be added to the current ledger now. Rolls it over if it is due."""
+        ledger, queue = self.current_ledger, self.queue
+        if ledger is None or ledger.is_rolling:
+            self._manage_ledgers()
+            return []
+        free_entries, free_bytes = ledger.writer.count_capacity()
+        if not free_entries:
+            return []  # completed adds make capacity, or `_on_capacity` is called
+        entries_left, bytes_left = self._count_until_due(ledger)
+        chunks = queue.waiting_chunks
+        run = queue.take_run(min(free_entries, entries_left), free_bytes, bytes_left, takes_chunks=ledger.takes_chunks)
+        size_bytes = sum(map(len, run))
+        ledger.entries += len(run)
+        ledger.length_bytes += size_bytes
+        if queue.waiting_chunks < chunks:
+            ledger.has_chunks = True
+        if queue.waiting:
+            is_due = len(run) >= entries_left or size_bytes >= bytes_left
+            if is_due or (queue.is_chunk_next and not ledger.takes_chunks):
+                self._roll(ledger)
+        return run
 
-    def _is_due(self, written: CurrentLedger) -> bool:
-        writer = written.writer
-        return (
-            self._rule.due(written.entries, written.length_bytes, self._age_s(written))
-            or writer.failure is not None
-            or (writer.should_roll and written.entries > 0)
-        )
+    def _count_until_due(self, ledger: CurrentLedger) -> tuple[int, int]:
+        """Return the number of entries, and of bytes, with which the ledger is due to be rolled over; 0 or less: it is
+        due now."""
+        writer = ledger.writer
+        if writer.failure is not None:
+            return 0, 0
+        max_entries, max_bytes = self._rule.find_limits(self._clock.monotonic() - ledger.opened_at)
+        if writer.should_roll:
+            max_entries = min(max_entries, 1)
+        return max_entries - ledger.entries, max_bytes - ledger.length_bytes
 
-    def _age_s(self, written: CurrentLedger) -> float:
-        return self._clock.monotonic() - written.opened_at
+    # ── the way up ──
 
-    def _completed(self, written: CurrentLedger, result: int | AddFailed, count: int) -> None:
-        """Of the first appends that were sent and are not decided, so many."""
-        if written is not self.written:
+    def _on_completed(self, ledger: CurrentLedger, result: int | AddFailed, count: int) -> None:
+        """The first `count` sent entries are persisted, from entry id `result` on; or adds have failed."""
+        if ledger is not self.current_ledger:
             return
         if not isinstance(result, int):
-            self._roll(written)
+            self._roll(ledger)
             return
-        queue, first = self.queue, result
-        while count and written is self.written:
-            confirmed = queue.confirmed(count)
-            self._stored(written.writer.ledger_id, first, confirmed)
-            first, count = first + len(confirmed), count - len(confirmed)
+        queue, first, ledger_id = self.queue, result, ledger.writer.ledger_id
+        while count and ledger is self.current_ledger:
+            appends, size_bytes = queue.confirm(count)
+            confirmed = len(appends)
+            entries = [append.entry for append in appends]
+            positions = [Position(ledger_id, entry_id) for entry_id in range(first, first + confirmed)]
+            for entry, position in zip(entries, positions, strict=True):
+                entry.position = position
+            first, count, last = first + confirmed, count - confirmed, entries[-1]
+            self._node.ledger_list.add_confirmed(
+                last.position, size_bytes, last.index, last.broker_time_ms, entries[0].broker_time_ms
+            )
+            self._cached.add(entries)
+            if not self._will_announce:
+                self._will_announce = True
+                asyncio.get_running_loop().call_soon(self._announce)
+            begin, done, completed = 0, appends[0].done, self._completed
+            for at, append in enumerate(appends):
+                if append.done is not done and append.done != done:
+                    completed.append((done, positions[begin:at]))
+                    begin, done = at, append.done
+            if begin:
+                completed.append((done, positions[begin:]))
+                self._report_completed()
+            else:
+                try:
+                    done(positions)
+                except Exception:  # noqa: BLE001 (an error of one caller must not keep the others from being notified)
+                    _log.exception("The callback of an append failed")
             if queue.refused:
-                self._tell_refused()
-        # Many complete at a time, and the first of them finds all the room that they have made.
-        if queue.waits and (written.rolling or written.writer.has_capacity()):
-            self._feed()
+                self._report_refused()
+        if queue.waiting:
+            self._send_waiting()
 
-    def _stored(self, ledger_id: int, first: int, appends: Sequence[Append]) -> None:
-        entries = [append.entry for append in appends]
-        positions = [Position(ledger_id, entry_id) for entry_id in range(first, first + len(entries))]
-        for entry, position in zip(entries, positions, strict=True):
-            entry.position = position
-        last, size = entries[-1], sum([len(entry.stored) for entry in entries])
-        self._list.add_confirmed(last.position, size, last.index, last.broker_time_ms, entries[0].broker_time_ms)
-        self._cached.add(entries)
-        if not self._announced:
-            self._announced = True
-            asyncio.get_running_loop().call_soon(self._announce)
-        begun, done, untold = 0, appends[0].done, self._untold
-        for at, append in enumerate(appends):
-            if append.done != done:
-                untold.append((done, positions[begun:at]))
-                begun, done = at, append.done
-        untold.append((done, positions[begun:] if begun else positions))
-        self._tell_stored()
-
-    def _tell_stored(self) -> None:
-        """Who hears of his may end the log: the others hear of theirs before what is pending is told, then."""
-        untold = self._untold
-        while untold:
-            _tell(*untold.popleft())
+    def _report_completed(self) -> None:
+        """Report persisted entries of several producers. A callback may stop the log: then `stop` reports the others
+        before the pending entries, which fail."""
+        completed = self._completed
+        while completed:
+            _report(*completed.popleft())
 
     def _announce(self) -> None:
-        self._announced = False
-        if self.on_appended is not None and self.ended is None:
+        self._will_announce = False
+        if self.on_appended is not None and self.error is None:
             self.on_appended()
 
-    def _tell_refused_soon(self) -> None:
-        if not self._telling:
-            self._telling = True
-            asyncio.get_running_loop().call_soon(self._tell_refused)
+    def _report_refused_soon(self) -> None:
+        if not self._will_report_refused:
+            self._will_report_refused = True
+            asyncio.get_running_loop().call_soon(self._report_refused)
 
-    def _tell_refused(self) -> None:
-        self._telling = False
+    def _report_refused(self) -> None:
+        self._will_report_refused = False
         for append in self.queue.take_refused():
-            assert append.refused is not None
-            _tell(append.done, append.refused)
+            assert append.error is not None
+            _report(append.done, append.error)
 
     # ── ledgers ──
 
-    def tick(self) -> None:
-        """Rolls what is due, on a topic that is idle too."""
-        written = self.written
-        if written is not None and not written.rolling and self._is_due(written):
-            self._roll(written)
+    def roll_if_due(self) -> None:
+        """Roll over a ledger that is due. Called at intervals, since the topic may be idle."""
+        ledger = self.current_ledger
+        if ledger is not None and not ledger.is_rolling and min(self._count_until_due(ledger)) <= 0:
+            self._roll(ledger)
 
-    def _roll(self, written: CurrentLedger) -> None:
-        written.rolling = True
-        self._drive_on()
+    def _roll(self, ledger: CurrentLedger) -> None:
+        ledger.is_rolling = True
+        self._manage_ledgers()
 
-    async def roll(self) -> None:
-        """Returns when the ledger that is written now is closed, or the topic given up."""
-        written = self.written
-        if written is None:
+    async def roll_ledger(self) -> None:
+        """Close the current ledger, if there is one. Returns when it is closed, or the log stopped."""
+        ledger = self.current_ledger
+        if ledger is None:
             return
-        if written.ended is None:
-            written.ended = asyncio.get_running_loop().create_future()
-        self._roll(written)
-        await asyncio.shield(written.ended)
+        if ledger.closed is None:
+            ledger.closed = asyncio.get_running_loop().create_future()
+        self._roll(ledger)
+        await asyncio.shield(ledger.closed)
 
-    def _drive_on(self) -> None:
-        if self._driver is None and self.ended is None:
-            self._driver = asyncio.create_task(self._drive())
+    def _on_capacity(self, ledger: CurrentLedger) -> None:
+        """A bookie that the ledger needs has caught up."""
+        if ledger is self.current_ledger and self.queue.waiting:
+            self._send_waiting()
 
-    async def _drive(self) -> None:
-        """Opens and closes ledgers as long as that is called for."""
+    def _manage_ledgers(self) -> None:
+        """Start the task that creates and closes ledgers."""
+        if self._ledger_task is None and self.error is None:
+            self._ledger_task = asyncio.create_task(self._create_and_close())
+
+    async def _create_and_close(self) -> None:
+        """Create and close ledgers while there is reason to."""
         try:
             while True:
-                written = self.written
-                if written is not None:
-                    if not written.rolling:
+                ledger = self.current_ledger
+                if ledger is not None:
+                    if not ledger.is_rolling:
                         break
-                    await self._close(written)
-                    if not self.queue.has_waiting and self._list.empty_ledger_id is not None:
-                        self._on_left_empty()
-                elif self.queue.has_waiting and not self._closing:
-                    await self._open()
-                    self._feed()
+                    await self._close_ledger(ledger)
+                    if not self.queue.needs_ledger and self._node.ledger_list.empty_ledger_id is not None:
+                        self._on_empty_ledger()
+                elif self.queue.needs_ledger and not self._is_closing:
+                    await self._create_ledger()
+                    self._send_waiting()
                 else:
                     break
         except TopicUnloaded as error:
-            self._driver = None
-            self.give_up(error)
+            self._ledger_task = None
+            self.fail(error)
         except (LedgerError, MetadataError) as error:
-            self._driver = None
-            self.give_up(TopicUnloaded(f"topic {self._node.name} can't be written by this broker any more: {error}"))
-        except Exception as error:  # noqa: BLE001 (whoever appends must hear of it)
+            self._ledger_task = None
+            self.fail(TopicUnloaded(f"topic {self._node.name} can't be written by this broker any more: {error}"))
+        except Exception as error:  # noqa: BLE001 (reported to all pending appends)
             _log.exception("Topic %s can't be written because of an internal error", self._node.name)
-            self._driver = None
-            self.give_up(TopicUnloaded(f"topic {self._node.name} can't be written by this broker any more: {error!r}"))
+            self._ledger_task = None
+            self.fail(TopicUnloaded(f"topic {self._node.name} can't be written by this broker any more: {error!r}"))
         finally:
-            self._driver = None
+            self._ledger_task = None
 
-    async def _open(self) -> None:
-        chunks = self._chunks or self.queue.has_chunk_waiting
-        writer = await self._ledgers.open(chunks=chunks)
-        if self.ended is not None:
+    async def _create_ledger(self) -> None:
+        chunks = self._has_chunks or self.queue.waiting_chunks > 0
+        writer = await self._rollover.create_ledger(chunks=chunks)
+        if self.error is not None:
             writer.abandon()
             return
-        self.written = written = CurrentLedger(writer, self._clock.monotonic(), takes_chunks=chunks)
-        writer.on_capacity = partial(self._room_made, written)
+        self.current_ledger = ledger = CurrentLedger(writer, self._clock.monotonic(), takes_chunks=chunks)
+        ledger.on_completed = partial(self._on_completed, ledger)
+        writer.on_capacity = partial(self._on_capacity, ledger)
 
-    async def _close(self, written: CurrentLedger) -> None:
-        await self._ledgers.close(written.writer)
+    async def _close_ledger(self, ledger: CurrentLedger) -> None:
+        await self._rollover.close_ledger(ledger.writer)
         self.queue.resend()
-        self.written = None
-        self._chunks = written.has_chunks
-        _end(written)
+        self.current_ledger = None
+        self._has_chunks = ledger.has_chunks
+        ledger.mark_closed()
 
     # ── the end ──
 
-    def give_up(self, error: TopicUnloaded) -> None:
-        """Once; what has no outcome by now is unknown."""
-        if self.ended is None:
+    def fail(self, error: TopicUnloaded) -> None:
+        """Stop, since the broker has lost the topic or can't write it. Calls `on_lost`, once."""
+        if self.error is None:
             _log.warning("Closing a topic: %s", error)
-            closing = self._closing
-            self.end(error)
-            if self.on_lost is not None and not closing:
+            is_closing = self._is_closing
+            self.stop(error)
+            if self.on_lost is not None and not is_closing:
                 self.on_lost(error)
 
-    def end(self, error: TopicUnloaded) -> None:
-        """Stops at once. The ledger stays as it is, for whoever opens the topic next."""
-        if self.ended is not None:
+    def stop(self, error: TopicUnloaded) -> None:
+        """Stop at once. Pending appends fail, and their outcome is unknown. The ledger is left to a recovery."""
+        if self.error is not None:
             return
-        self.ended = error
-        written, self.written = self.written, None
-        if written is not None:
-            written.writer.abandon()
-            _end(written)
-        if self._driver is not None:
-            self._driver.cancel()
-        self._on_ended()
-        self._tell_stored()
+        self.error = error
+        ledger, self.current_ledger = self.current_ledger, None
+        if ledger is not None:
+            ledger.writer.abandon()
+            ledger.mark_closed()
+        if self._ledger_task is not None:
+            self._ledger_task.cancel()
+        self._on_stopped()
+        self._report_completed()
         for append in self.queue.take_all():
-            _tell(append.done, append.refused or error)
+            _report(append.done, append.error or error)
 
-    async def finish(self) -> None:
-        """Takes nothing more; returns when what was sent is decided and the ledger closed, as far as that can be."""
-        self._closing = True
-        if self.written is not None:
-            self._roll(self.written)
-            while self._driver is not None and self.ended is None and self.written is not None:
-                await asyncio.wait([self._driver])
-        self.end(TopicUnloaded(f"topic {self._node.name} was closed by this broker"))
-
-
-def _end(written: CurrentLedger) -> None:
-    if written.ended is not None and not written.ended.done():
-        written.ended.set_result(None)
+    async def close(self) -> None:
+        """Accept nothing more, wait until all sent entries are decided, and close the ledger if that is possible."""
+        self._is_closing = True
+        if self.current_ledger is not None:
+            self._roll(self.current_ledger)
+            while self._ledger_task is not None and self.error is None and self.current_ledger is not None:
+                await asyncio.wait([self._ledger_task])
+        self.stop(TopicUnloaded(f"topic {self._node.name} was closed by this broker"))
 
 
-def _tell(done: AppendDone, result: Sequence[Position] | BrokerError) -> None:
+def _report(done: AppendDone, result: Sequence[Position] | BrokerError) -> None:
     try:
         done(result)
-    except Exception:  # noqa: BLE001 (its owner's mistake must not keep the others from hearing)
+    except Exception:  # noqa: BLE001 (an error of one caller must not keep the others from being notified)
         _log.exception("The callback of an append failed")
+
+
+def _ignore(_result: int | AddFailed, _count: int) -> None:
+    pass

@@ -19,8 +19,7 @@ from typing import Final
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker import paths
-from magnetar_broker.cursors.cursor_deletion import delete_cursors
-from magnetar_broker.cursors.cursor_ledger import fence_ledger
+from magnetar_broker.cursors.cursor_deletion import delete_cursors, fence_ledger
 from magnetar_broker.errors import BrokerError, RequestNotStarted, TopicUnloaded
 from magnetar_broker.managed_ledger.ledger_list import ForeignList, LedgerList
 from magnetar_broker.managed_ledger.orphaned_ledgers import record_leased_ledgers

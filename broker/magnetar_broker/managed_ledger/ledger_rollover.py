@@ -49,7 +49,7 @@ class LedgerRollover:
         # Empty: for nothing but the bookies' answers.
         self.waiting_for = ""
 
-    async def open(self, *, chunks: bool = False) -> LedgerWriter:
+    async def create_ledger(self, *, chunks: bool = False) -> LedgerWriter:
         """A new ledger, the last in the list, which says of it whether chunks of messages may be in it.
 
         Cancelled, it may be in the list, for the next life to find it empty.
@@ -94,7 +94,7 @@ class LedgerRollover:
             except (Unavailable, StoreFull) as error:
                 await self._wait(error)
 
-    async def close(self, writer: LedgerWriter) -> None:
+    async def close_ledger(self, writer: LedgerWriter) -> None:
         """The ledger is closed, here and in the list as it is known here, at its last confirmed entry."""
         ledger_id, name = writer.ledger_id, self._node.name
         for attempt in range(1, _CLOSES + 1):

@@ -16,14 +16,13 @@ from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker.errors import BrokerError, LostEntry, TopicUnloaded, UnreadableEntry
-from magnetar_broker.managed_ledger.append_queue import AppendDone
 from magnetar_broker.managed_ledger.appender import Appender
 from magnetar_broker.managed_ledger.deletion import delete_topic, topic_exists
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
 from magnetar_broker.managed_ledger.entry_reader import EntryReader
 from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListedLedger
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
-from magnetar_broker.managed_ledger.log_entry import LogEntry, NewEntry
+from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.log_leases import LogLeases
 from magnetar_broker.managed_ledger.log_recovery import recover_log
 from magnetar_broker.managed_ledger.log_retention import LogRetention
@@ -66,12 +65,13 @@ class ManagedLedger:
     """`open` makes it. Implements `Log`."""
 
     __slots__ = (
+        "_appender",
         "_cached",
         "_client",
         "_node",
         "_reads",
         "_trimming",
-        "_writing",
+        "append",
         "leases",
         "lost_entries",
         "retention",
@@ -94,14 +94,16 @@ class ManagedLedger:
         self._client = client
         self._cached = CachedEntries(cache)
         self._reads: EntryReader | None = None
-        self._trimming = Trimmer(node, client, self._given_up)
+        self._trimming = Trimmer(node, client, self._fail)
         # That of the next ledgers, its cursors' too.
         self.striping = LedgerStriping(settings.striping, read_striping)
-        self._writing = Appender(
-            node, client, self._cached, settings, self.striping, clock, self._trimming.finish_soon, self._let_go
+        self._appender = Appender(
+            node, client, self._cached, settings, self.striping, clock, self._trimming.finish_soon, self._free_caches
         )
-        self.leases = LogLeases(node, settings, clock, self._check_open, self._given_up)
-        self.retention = LogRetention(node, self.leases, settings, clock, self._given_up)
+        # Without a call in between: each publish makes it.
+        self.append = self._appender.append
+        self.leases = LogLeases(node, settings, clock, self._check_open, self._fail)
+        self.retention = LogRetention(node, self.leases, settings, clock, self._fail)
 
     @classmethod
     async def open(
@@ -186,7 +188,7 @@ class ManagedLedger:
 
     @property
     def next_index(self) -> int:
-        return self._writing.queue.next_index
+        return self._appender.queue.next_index
 
     @property
     def closed_ledgers(self) -> int:
@@ -206,7 +208,7 @@ class ManagedLedger:
         try:
             await self._node.check_current()
         except TopicUnloaded as error:
-            self._given_up(error)
+            self._fail(error)
             raise
         except MetadataError as error:
             text = f"unknown whether this broker still owns topic {self.name}: {error}"
@@ -231,12 +233,12 @@ class ManagedLedger:
     @property
     def waiting_for(self) -> str:
         """Why appends wait; empty: they don't, or for nothing but the bookies' answers."""
-        return self._writing.waiting_for
+        return self._appender.waiting_for
 
     def stats(self) -> ManagedLedgerStats:
-        listed, queue = self._node.ledger_list, self._writing.queue
+        listed, queue = self._node.ledger_list, self._appender.queue
         return ManagedLedgerStats(
-            state=self._writing.state,
+            state=self._appender.state,
             waiting_for=self.waiting_for,
             ledgers=tuple(listed.ledgers),
             stored_entries=listed.entries,
@@ -252,41 +254,37 @@ class ManagedLedger:
     @property
     def on_appended(self) -> Callable[[], object] | None:
         """Called after entries became readable, once for all of one turn of the event loop."""
-        return self._writing.on_appended
+        return self._appender.on_appended
 
     @on_appended.setter
     def on_appended(self, called: Callable[[], object] | None) -> None:
-        self._writing.on_appended = called
+        self._appender.on_appended = called
 
     @property
     def on_lost(self) -> Callable[[TopicUnloaded], object] | None:
         """Called once, when the topic is given up."""
-        return self._writing.on_lost
+        return self._appender.on_lost
 
     @on_lost.setter
     def on_lost(self, called: Callable[[TopicUnloaded], object] | None) -> None:
-        self._writing.on_lost = called
+        self._appender.on_lost = called
 
     # ── appending ──
 
-    def append(self, entries: Sequence[NewEntry], done: AppendDone) -> int:
-        """As `Log` says. `done` is never called from within this call."""
-        return self._writing.append(entries, done)
-
     @property
     def pending_bytes(self) -> int:
-        return self._writing.queue.pending_bytes
+        return self._appender.queue.pending_bytes
 
     def pending_sizes(self) -> list[int]:
         """Return the stored bytes of each appended entry that is not decided, oldest first.
 
         The simulation compares them with the bound, which goes by `pending_bytes`.
         """
-        return self._writing.queue.pending_sizes()
+        return self._appender.queue.pending_sizes()
 
     def tick(self, _now: float) -> None:
         """Roll the ledger if that is due. Called every second or so."""
-        self._writing.tick()
+        self._appender.roll_if_due()
 
     # ── reading ──
 
@@ -415,9 +413,9 @@ class ManagedLedger:
         return await find_first_at_time(self, self.ledger_list, time_ms)
 
     def _check_open(self) -> None:
-        ended = self._writing.ended
-        if ended is not None:
-            raise ended.again()
+        error = self._appender.error
+        if error is not None:
+            raise error.again()
 
     def _ledger_reads(self) -> EntryReader:
         if self._reads is None:
@@ -426,8 +424,8 @@ class ManagedLedger:
 
     def get_open_metadata(self, ledger_id: int) -> LedgerMetadata | None:
         """Return the metadata of the ledger that is being written, as its writer has them."""
-        written = self._writing.written
-        return written.writer.metadata if written is not None and written.writer.ledger_id == ledger_id else None
+        current = self._appender.current_ledger
+        return current.writer.metadata if current is not None and current.writer.ledger_id == ledger_id else None
 
     # ── trimming and closing ──
 
@@ -460,21 +458,21 @@ class ManagedLedger:
         """Delete all entries that were stored before this call, read or not, retained or not. Ledgers that leases hold
         are left to later trims. Raises `TopicUnloaded`."""
         last = self._node.ledger_list.ledgers[-1].ledger_id if self._node.ledger_list.ledgers else -1
-        await self._writing.roll()
+        await self._appender.roll_ledger()
         await self._trim(lambda: self.retention.deletable_up_to(last))
 
     async def close(self) -> None:
         """Take no more appends, wait for those in flight, and close the ledger. May be called again."""
-        await self._writing.finish()
+        await self._appender.close()
 
     def abandon(self) -> None:
         """Stop at once. The outcome of pending appends is unknown."""
-        self._writing.end(TopicUnloaded(f"topic {self.name} was closed by this broker"))
+        self._appender.stop(TopicUnloaded(f"topic {self.name} was closed by this broker"))
 
-    def _given_up(self, error: TopicUnloaded) -> None:
-        self._writing.give_up(error)
+    def _fail(self, error: TopicUnloaded) -> None:
+        self._appender.fail(error)
 
-    def _let_go(self) -> None:
+    def _free_caches(self) -> None:
         """Free the caches and stop the background trim: the log has ended."""
         self._trimming.end()
         self._cached.drop_all()

@@ -69,7 +69,7 @@ async def record_leased_ledgers(
         ).SerializeToString()
         await compare_and_set.change(
             client.ledgers.store,
-            paths.remains(node.incarnation, number),
+            paths.leased_ledgers(node.incarnation, number),
             # Whoever was at it before has left the same ones.
             lambda found, payload=payload: payload if found is None else LEAVE,  # type: ignore[misc]
             clock=clock,
@@ -101,7 +101,7 @@ class OrphanedLedgerDeleter:
 
     async def look(self) -> None:
         """One round. Raises `MetadataError`."""
-        names = await self._store.children(paths.REMAINS)
+        names = await self._store.children(paths.LEASED_LEDGERS)
         now = self._clock.monotonic()
         self._until = {name: self._until[name] for name in names if name in self._until}
         news = [name for name in names if name not in self._until]
@@ -113,7 +113,7 @@ class OrphanedLedgerDeleter:
             await self._sweep(name)
 
     async def _read(self, name: str) -> LeasedRemains | None:
-        path = f"{paths.REMAINS}/{name}"
+        path = f"{paths.LEASED_LEDGERS}/{name}"
         try:
             stored = await compare_and_set.read(self._store, path)
             return None if stored is None else decode_node(LeasedRemains, path, stored.payload)
@@ -133,5 +133,5 @@ class OrphanedLedgerDeleter:
             )
             return
         with suppress(BadVersion, NoNode):  # another broker was at it, too
-            await self._store.delete(f"{paths.REMAINS}/{name}", 0)
+            await self._store.delete(f"{paths.LEASED_LEDGERS}/{name}", 0)
         _log.info("Deleted %d ledgers of deleted topic %s, whose leases have ended", len(ledger_ids), remains.topic)

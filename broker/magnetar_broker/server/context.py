@@ -8,8 +8,8 @@ from magnetar_broker.broker_session import BrokerSession
 from magnetar_broker.concurrency_limit import ConcurrencyLimit
 from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.server.outbox_budget import OutboxBudget
 from magnetar_broker.settings.service import BrokerServiceSettings
+from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar_broker.topics.dispatch.dispatch import DispatchLimits
+from magnetar_broker.topics.dispatch.dispatch_rule import DispatchLimits
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.limits import FRAME_FILL_BYTES, MAX_MESSAGE_BYTES
 from magnetar_wire.settings import Subject, setting

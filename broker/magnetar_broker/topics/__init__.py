@@ -1,1 +1,23 @@
-"""Topics: their producers, their subscriptions, and how what was stored gets to consumers."""
+"""Topics: their producers, their subscriptions, and the delivery of stored messages to consumers.
+
+topics.py                    the topics of this broker: opened, closed, deleted
+├── topic_load_queue.py          openings wait for slots, by topic_load_slots.py
+├── topic_storage.py             opens a topic from its stored parts
+├── topics_by_hash.py            the topics of a bundle
+└── housekeeping.py              rolls over, trims and unloads idle topics
+topic.py                     one topic
+├── producer.py                  a producer, from its entries to their results
+│   ├── entry_check.py               which entries may be stored
+│   ├── producer_names.py            who has a name, and its last sequence id
+│   └── publish_budget.py            the memory of entries that are not stored yet
+└── subscriptions.py             its subscriptions, and what administrators do with them
+    ├── subscription_changes.py      seek, reset, deletion: one at a time
+    ├── subscription_stats.py
+    └── progress_subscription.py     the subscription of a reader of the log
+subscription.py              one subscription
+├── consumer.py                  a consumer, and the interface to its client
+├── acknowledgments.py           from a client's acknowledgement to its receipt
+├── client_positions.py          positions that clients name
+├── topic_tasks.py               its short tasks
+└── dispatch/                    which consumer gets which entries
+"""

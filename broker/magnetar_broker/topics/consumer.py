@@ -1,27 +1,42 @@
 """A connected consumer of a subscription, and the interface to its client.
 
-The stream's session calls `Consumer` for each request of the client. The subscription calls `ConsumerSink`, which the
-session implements, to send to the client; these calls never wait. A session whose `capacity_bytes` returns 0 or less
-calls `Consumer.on_capacity` once it has capacity again.
+The stream's session calls `Consumer` for each request of the client. `Consumer` calls `ConsumerSink`, which the session
+implements, to send to the client; these calls never wait. `ConsumerSink.outbox` bounds what is delivered to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from magnetar_broker.counters import DeliveryCounters
+from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.position import Position
-from magnetar_broker.topics.dispatch.consumer_state import ConsumerState, Outlet
-from magnetar_protos.broker_pb2 import Acknowledge, EntryRange, MessagePlace, OpenConsumer, Problem, StartAt
+from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
+from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, OutboxCapacity
+from magnetar_broker.topics.dispatch.subscription_types import DISPATCH_RULES
+from magnetar_protos.broker_pb2 import (
+    Acknowledge,
+    EntryRange,
+    ErrorCode,
+    MessagePlace,
+    OpenConsumer,
+    Problem,
+    StartAt,
+    SubscriptionType,
+)
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
-    from magnetar_broker.topics.ack_receipts import ReceiptDone
+    from magnetar_broker.cursors.cursor import SaveDone
     from magnetar_broker.topics.subscription import Subscription
 
-__all__ = ["Consumer", "ConsumerSink", "DeliveryRun"]
+__all__ = ["Consumer", "ConsumerSink", "DeliveryRun", "check_open_request", "check_subscription_name"]
+
+_MAX_NAME_BYTES: Final = 768
+_MAX_PROPERTIES_BYTES: Final = 65_536
 
 
 @dataclass(slots=True)
@@ -36,13 +51,17 @@ class DeliveryRun:
     memory_bytes: int
 
 
-class ConsumerSink(Outlet, Protocol):
+class ConsumerSink(Protocol):
     @property
     def address(self) -> str:
         """The client's address, for statistics."""
 
     @property
-    def broken(self) -> bool:
+    def outbox(self) -> OutboxCapacity:
+        """The capacity of the client's stream or connection, which other consumers share."""
+
+    @property
+    def is_broken(self) -> bool:
         """Whether the stream or the session's part of the consumer is closed, before the consumer has left."""
 
     async def check_alive(self) -> bool:
@@ -61,39 +80,27 @@ class ConsumerSink(Outlet, Protocol):
         """Report that the consumer has left. This is the last call."""
 
 
-class Consumer:
+class Consumer(BaseConsumer):
     """A consumer that `Subscriptions.subscribe` opened."""
 
-    __slots__ = ("connected_since_ms", "counters", "properties", "sink", "state", "subscription")
+    __slots__ = ("connected_since_ms", "counters", "properties", "sink", "subscription")
 
     def __init__(
-        self, subscription: Subscription, state: ConsumerState, sink: ConsumerSink, opened: OpenConsumer, now_ms: int
+        self, subscription: Subscription, name: str, sink: ConsumerSink, opened: OpenConsumer, now_ms: int
     ) -> None:
+        super().__init__(name, opened.priority_level, sink.outbox)
         self.subscription = subscription
-        self.state = state
         self.sink = sink
         self.counters = DeliveryCounters()
         self.properties = dict(opened.properties)
         self.connected_since_ms = now_ms
 
     @property
-    def name(self) -> str:
-        return self.state.name
-
-    @property
-    def epoch(self) -> int:
-        return self.state.epoch
-
-    @property
-    def acknowledged_from(self) -> int:
-        return self.state.acknowledged_from
-
-    @property
     def active(self) -> bool:
         return self.subscription.is_active(self)
 
     @property
-    def left(self) -> bool:
+    def has_left(self) -> bool:
         return not self.subscription.has(self)
 
     @property
@@ -105,52 +112,134 @@ class Consumer:
         return self.subscription.moves
 
     def behind(self) -> MessagePlace | None:
-        """Of one that is not Shared: all that is delivered in this epoch lies behind this place."""
+        """Return the position behind which all messages of this epoch are. None: they may be anywhere (Shared)."""
         return self.subscription.behind()
 
+    # Delivery.
+
     def flow(self, epoch: int, permits: int) -> None:
+        """Grant permits."""
         self.subscription.flow(self, epoch, permits)
 
-    def acknowledge(self, request: Acknowledge, *, active_only: bool = True) -> None:
-        """Counts at once. `active_only`: refuse it while another consumer of the subscription is served instead of this
-        one. Raises `BrokerError` where it does not count."""
-        self.subscription.acknowledge(self, request, active_only=active_only)
+    def deliver(self, entries: Sequence[Deliverable]) -> None:
+        """Send entries to the client, as runs that share a header."""
+        epoch = self.epoch
+        runs: list[DeliveryRun] = []
+        run: DeliveryRun | None = None
+        ledger_id = next_entry_id = -1
+        messages = size = redelivered = 0
+        for one in entries:
+            entry = one.entry
+            position = entry.position
+            stored_bytes = len(entry.stored)
+            messages += entry.messages
+            size += stored_bytes
+            if one.redelivery_count:
+                redelivered += entry.messages
+            if (
+                run is not None
+                and position.entry_id == next_entry_id
+                and position.ledger_id == ledger_id
+                and one.redelivery_count == run.redelivery_count
+                and not one.acknowledged
+            ):
+                run.entries.append(entry)
+                run.memory_bytes += stored_bytes + ENTRY_OVERHEAD_BYTES
+            else:
+                bits = one.acknowledged.to_bytes((one.acknowledged.bit_length() + 7) // 8, "little")
+                run = DeliveryRun(epoch, one.redelivery_count, bits, [entry], stored_bytes + ENTRY_OVERHEAD_BYTES)
+                runs.append(run)
+                if bits:
+                    run = None
+            ledger_id, next_entry_id = position.ledger_id, position.entry_id + 1
+        self.subscription.counters.deliver(messages, len(entries), size, redelivered)
+        self.counters.deliver(messages, len(entries), size, redelivered)
+        self.sink.deliver(runs)
 
-    def when_saved(self, done: ReceiptDone) -> None:
-        """Calls `done` when all that was acknowledged before is durable, or with what went wrong."""
-        self.subscription.receipts.add(done)
+    def stop_delivery(self) -> None:
+        """Deliver no more, though the consumer has not left yet."""
+        self.capacity.stop()
+
+    def on_capacity(self) -> None:
+        self.subscription.recheck(self)
 
     def redeliver(self, epoch: int, entries: Sequence[EntryRange]) -> None:
-        """Raises `BrokerError` where the ranges are none."""
+        """Redeliver unacknowledged entries. Raises `BrokerError` if a range is not valid."""
         self.subscription.redeliver(self, epoch, entries)
 
-    async def seek(self, to: StartAt, moves: int | None = None) -> None:
-        """Durable when it returns; the new epoch has been told by then. `moves`: refused if the subscription was moved
-        since it had these. Raises `BrokerError`."""
-        await self.subscription.seek_for(self, to, moves)
+    # Acknowledgement.
 
-    async def unsubscribe(self, *, force: bool = False) -> None:
-        """Deletes the subscription; this consumer has left it then. `force`: also from under other consumers. Raises
-        `BrokerError`."""
-        await self.subscription.unsubscribe_for(self, force=force)
+    def acknowledge(self, request: Acknowledge, *, active_only: bool = True) -> None:
+        """Acknowledge messages, not yet durably. `active_only`: refuse it while another consumer is active. Raises
+        `BrokerError` if it does not count."""
+        self.subscription.acknowledge(self, request, active_only=active_only)
+
+    def when_saved(self, done: SaveDone) -> None:
+        """Call `done` when all earlier acknowledgements are durable, or with the error."""
+        self.subscription.receipts.add(done)
 
     def batch_size(self, position: Position) -> int | None:
-        """Of the entry there, 0: it is no batch, or there is none; None: it is not at hand."""
+        """Return the number of messages of a batch. 0: it is no batch, or there is no such entry. None: it must be read
+        from a bookie."""
         return self.subscription.batch_size(position)
 
     async def find_batch_sizes(self, positions: Sequence[Position]) -> list[int]:
-        """The same, waited for. Raises `BrokerError`."""
+        """Return the same numbers; reads them from bookies. Raises `BrokerError`."""
         return await self.subscription.find_batch_sizes(positions)
 
     def last_before(self, ledger_id: int) -> Position | None:
-        """The topic's last entry in front of that ledger; None: there is none (any more)."""
+        """Return the topic's last entry before that ledger. None: there is none."""
         return self.subscription.last_before(ledger_id)
 
-    def on_capacity(self) -> None:
-        """Deliver more entries: the sink has capacity again."""
-        self.subscription.on_capacity(self)
+    # Changes.
+
+    async def seek(self, to: StartAt, moves: int | None = None) -> None:
+        """Move the subscription. When this returns, that is durable, and the new epoch was reported. `moves`: refuse it
+        if the subscription was moved since it had this number of moves. Raises `BrokerError`."""
+        await self.subscription.seek_for(self, to, moves)
+
+    async def unsubscribe(self, *, force: bool = False) -> None:
+        """Delete the subscription, which this consumer leaves. `force`: also if it has other consumers. Raises
+        `BrokerError`."""
+        await self.subscription.unsubscribe_for(self, force=force)
 
     def leave(self) -> None:
         """Remove the consumer, as its client closed it or disconnected. Its sink gets no more calls. Messages that it
         has not acknowledged go to other consumers."""
-        self.subscription.leave(self)
+        self.subscription.leave([self])
+
+
+def check_open_request(opened: OpenConsumer) -> None:
+    """Refuse a request that no subscription can fulfil. Raises `BrokerError`."""
+    check_subscription_name(opened.subscription)
+    if opened.type == SubscriptionType.KEY_SHARED:
+        raise BrokerError(ErrorCode.UNSUPPORTED, "Key_Shared is not supported yet: use Shared or Failover")
+    if opened.type not in DISPATCH_RULES:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT, f"unknown subscription type {opened.type}: use Exclusive, Failover or Shared"
+        )
+    if opened.read_compacted:
+        raise BrokerError(ErrorCode.UNSUPPORTED, "compacted topics are not supported yet: read without read_compacted")
+    size = len(opened.consumer_name.encode())
+    if size > _MAX_NAME_BYTES:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"a consumer's name has {size} bytes, above the limit of {_MAX_NAME_BYTES}",
+        )
+    for properties in (opened.properties, opened.subscription_properties):
+        size = sum(len(key.encode()) + len(value.encode()) for key, value in properties.items())
+        if size > _MAX_PROPERTIES_BYTES:
+            raise BrokerError(
+                ErrorCode.INVALID_ARGUMENT,
+                f"the properties have {size} bytes, above the limit of {_MAX_PROPERTIES_BYTES}",
+            )
+
+
+def check_subscription_name(name: str) -> None:
+    """Raises `BrokerError`."""
+    size = len(name.encode())
+    if not 0 < size <= _MAX_NAME_BYTES:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"a subscription's name can't have {size} bytes: use 1 … {_MAX_NAME_BYTES}",
+        )

@@ -1,9 +1,8 @@
-"""Whether an entry that a producer sent may be stored, and the few things that the log has to know of it.
+"""Checks entries of producers, for both listeners, and reads what the log has to know of them.
 
-A broker opens no payload, so a batch's number of messages is the producer's word. Indexes, permits and acknowledgements
-are counted with it, so it is held against what a payload of this size can hold at most. What asks for something that
-this broker does not do is refused: a message with a delivery time that was stored all the same would be delivered at
-once, to somebody's surprise.
+The broker decodes no payload, so the number of messages in a batch is what the producer declares. Indexes, permits and
+acknowledgements are counted with it, so it must be possible for a payload of that size. Entries that need something
+that the broker does not support are refused: a message with a delivery time, for example, would be delivered at once.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ from magnetar_wire.limits import MAX_BATCH_MESSAGES, MAX_METADATA_BYTES, MAX_UNC
 
 __all__ = ["AcceptedEntry", "accept_entry"]
 
-# In a batch: its size, and the size of its payload.
-_SMALLEST_MESSAGE: Final = 6
+# Bytes of a message in a batch: its length, and the metadata of an empty one.
+_MIN_MESSAGE_BYTES: Final = 6
 _MAX_SEQUENCE_ID: Final = 2**63 - 1
 
 
 class AcceptedEntry(NamedTuple):
-    # How many messages it holds; and how many a batch: 0, it is none.
     messages: int
+    # The number of messages of a batch. 0: it is no batch.
     batch_size: int
-    # The highest of its messages'.
+    # The highest one of its messages.
     sequence_id: int
     chunk: Chunk | None
 
 
 def accept_entry(entry: bytes, producer_name: str, max_message_bytes: int) -> AcceptedEntry:
-    """Raises `BrokerError`: it is not to be stored, and why."""
+    """Raises `BrokerError` if the entry must not be stored."""
     try:
         metadata, payload_bytes = check_entry(entry)
     except TooLarge as error:
@@ -69,13 +68,13 @@ def accept_entry(entry: bytes, producer_name: str, max_message_bytes: int) -> Ac
         return AcceptedEntry(1, 0, sequence_id, chunk)
     messages = metadata.num_messages_in_batch
     _check_batch(messages, metadata, payload_bytes)
-    # Some libraries say only what the first of a batch has.
+    # Some libraries set only the sequence id of the first message.
     highest = max(sequence_id, min(metadata.sequence_id + messages - 1, _MAX_SEQUENCE_ID))
     return AcceptedEntry(messages, messages, highest, None)
 
 
 def _check_batch(messages: int, metadata: MessageMetadata, payload_bytes: int) -> None:
-    """That so many messages may be in it, as far as that can be told without opening it."""
+    """Check that the payload can have that number of messages, as far as that is known without decoding it."""
     if not 0 < messages <= MAX_BATCH_MESSAGES:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT, f"the batch declares {messages} messages: use 1 … {MAX_BATCH_MESSAGES}"
@@ -91,16 +90,16 @@ def _check_batch(messages: int, metadata: MessageMetadata, payload_bytes: int) -
             f"the payload of {payload_bytes} bytes declares {size} bytes uncompressed, but at most "
             f"{min(most, MAX_UNCOMPRESSED_BYTES)} are possible",
         )
-    if messages * _SMALLEST_MESSAGE > size:
+    if messages * _MIN_MESSAGE_BYTES > size:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT,
-            f"the batch declares {messages} messages, which have at least {messages * _SMALLEST_MESSAGE} "
+            f"the batch declares {messages} messages, which have at least {messages * _MIN_MESSAGE_BYTES} "
             f"bytes, but its uncompressed payload has {size}",
         )
 
 
 def _check_chunk(metadata: MessageMetadata) -> None:
-    """That it says which part of what it is. Whether the others ever come is for those who read them."""
+    """Check that the chunk names its message and its number. Consumers handle messages with missing chunks."""
     if metadata.HasField("num_messages_in_batch"):
         raise BrokerError(ErrorCode.INVALID_ARGUMENT, "the entry is both a chunk and a batch, which is not allowed")
     if not metadata.uuid:
@@ -115,11 +114,11 @@ def _check_chunk(metadata: MessageMetadata) -> None:
 def _check_supported(metadata: MessageMetadata) -> None:
     if not (metadata.deliver_at_time or metadata.HasField("txnid_most_bits") or metadata.HasField("marker_type")):
         return
-    for asked, what in (
+    for is_requested, what in (
         (metadata.deliver_at_time > 0, "for delayed delivery, which is not supported yet"),
         (metadata.HasField("txnid_most_bits"), "part of a transaction, and transactions are not supported"),
     ):
-        if asked:
+        if is_requested:
             raise BrokerError(ErrorCode.UNSUPPORTED, f"the entry is {what}")
     if metadata.HasField("marker_type"):
         raise BrokerError(ErrorCode.NOT_ALLOWED, "the entry is a marker, which only brokers may write")

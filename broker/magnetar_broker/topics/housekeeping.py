@@ -27,8 +27,8 @@ __all__ = ["Housekeeping"]
 
 _log = logging.getLogger(__name__)
 _STEPS: Final = 10
-_MOST_AT_A_STEP: Final = 200
-# What is done on disks and in the metadata store: so much at a time.
+_MAX_TOPICS_PER_STEP: Final = 200
+# Topics that are trimmed, deleted or closed at a time.
 _MAX_AT_WORK: Final = 16
 
 
@@ -44,7 +44,7 @@ class Housekeeping:
         self._at_work: dict[Topic, None] = {}
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Maintain the topics until this is cancelled."""
         pause_s = self._settings.topic_housekeeping_interval_seconds / _STEPS
         async with OrderedTaskGroup() as tasks:
             left: list[Topic] = []
@@ -57,12 +57,12 @@ class Housekeeping:
                         continue
                     next_round = self._clock.monotonic() + self._settings.topic_housekeeping_interval_seconds
                     left = self._topics.loaded()
-                    size = min(-(-len(left) // _STEPS), _MOST_AT_A_STEP)
+                    size = min(-(-len(left) // _STEPS), _MAX_TOPICS_PER_STEP)
                 step, left = left[:size], left[size:]
                 for topic in step:
-                    self.look_after(topic, tasks)
+                    self.maintain_topic(topic, tasks)
 
-    def look_after(self, topic: Topic, tasks: OrderedTaskGroup) -> None:
+    def maintain_topic(self, topic: Topic, tasks: OrderedTaskGroup) -> None:
         if topic.ended is not None or topic in self._at_work:
             return
         now = self._clock.monotonic()
@@ -71,12 +71,12 @@ class Housekeeping:
         topic.report_waiting()
         if topic.in_use or topic.log.leases.any_stands:
             topic.unused_since = now
-        self._count_lapsed(topic)
-        if len(self._at_work) < _MAX_AT_WORK and self._has_work(topic, now):
+        self._count_lapsed_leases(topic)
+        if len(self._at_work) < _MAX_AT_WORK and self._needs_work(topic, now):
             self._at_work[topic] = None
             tasks.create_task(self._work(topic, now), name="housekeeping")
 
-    def _count_lapsed(self, topic: Topic) -> None:
+    def _count_lapsed_leases(self, topic: Topic) -> None:
         lapsed = topic.log.leases.lapsed
         if lapsed > topic.counted_lapsed_leases:
             more = lapsed - topic.counted_lapsed_leases
@@ -84,21 +84,21 @@ class Housekeeping:
             self._counters.leases_lapsed += more
             topic.counted_lapsed_leases = lapsed
 
-    def _has_work(self, topic: Topic, now: float) -> bool:
+    def _needs_work(self, topic: Topic, now: float) -> bool:
         lapsed = topic.log.leases.any_lapsed
-        return lapsed or self._to_trim(topic) or self._idle_too_long(topic, now) or self._inactive_too_long(topic, now)
+        return lapsed or self._can_trim(topic) or self._is_idle(topic, now) or self._is_inactive(topic, now)
 
-    def _to_trim(self, topic: Topic) -> bool:
+    def _can_trim(self, topic: Topic) -> bool:
         log = topic.log
         return (log.closed_ledgers > 0 or log.has_ledgers_to_delete) and log.may_trim(
             topic.cursors.find_slowest_position()
         )
 
-    def _idle_too_long(self, topic: Topic, now: float) -> bool:
+    def _is_idle(self, topic: Topic, now: float) -> bool:
         after_s = self._settings.unload_idle_topics_after_seconds
         return after_s > 0 and now - topic.unused_since >= after_s
 
-    def _inactive_too_long(self, topic: Topic, now: float) -> bool:
+    def _is_inactive(self, topic: Topic, now: float) -> bool:
         settings = self._settings
         return (
             settings.broker_delete_inactive_topics_enabled
@@ -110,26 +110,24 @@ class Housekeeping:
         try:
             if topic.log.leases.any_lapsed:
                 await topic.log.leases.remove_lapsed()
-            if self._to_trim(topic):
+            if self._can_trim(topic):
                 await self._trim(topic)
-            elif self._inactive_too_long(topic, now):
+            elif self._is_inactive(topic, now):
                 _log.info("Deleting %s: it has no subscription and is not used", topic.name)
-                await self._topics.delete(topic.name, force=False, only_if=lambda one: self._may_go(topic, one))
-            elif self._idle_too_long(topic, now):
+                await self._topics.delete(topic.name, force=False, only_if=lambda one: self._may_delete(topic, one))
+            elif self._is_idle(topic, now):
                 await self._topics.unload(topic.name, TopicUnloaded(f"{topic.name} was closed, since it was idle"))
         except BrokerError as error:
             _log.info("The housekeeping of %s failed: %s", topic.name, error)
-        except Exception:  # noqa: BLE001 (one topic's trouble is not the others')
+        except Exception:  # noqa: BLE001 (the other topics go on)
             _log.exception("The housekeeping of %s failed because of an internal error", topic.name)
         finally:
             del self._at_work[topic]
 
-    def _may_go(self, judged: Topic, found: Topic | None) -> bool:
-        """Nothing is different from when it was judged, and since the last tick nobody has begun to read by a lease."""
+    def _may_delete(self, chosen: Topic, found: Topic | None) -> bool:
+        """Return whether the topic is still the chosen one, and inactive, and no reader has got a lease since."""
         return (
-            found is judged
-            and not judged.log.leases.any_stands
-            and self._inactive_too_long(judged, self._clock.monotonic())
+            found is chosen and not chosen.log.leases.any_stands and self._is_inactive(chosen, self._clock.monotonic())
         )
 
     async def _trim(self, topic: Topic) -> None:

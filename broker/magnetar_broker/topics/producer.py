@@ -1,9 +1,10 @@
-"""A producer on a topic, from its opening to its end, whatever stream it comes by.
+"""A producer of a topic, and the interface through which it reports results to its client.
 
-Entries are taken in the order in which they come, and their fates are told in that order. One that may not be stored is
-refused by itself. Where the log can't take one, the producer ends: what comes behind must not be stored without it, and
-its client connects again and sends what has no receipt. A producer that has ended still counts what is pending until it
-is decided: whoever opens the same name next waits for that, so that what it is told of the name is true.
+Entries are appended in the order received, and their results are reported in that order. An entry that must not be
+stored is refused alone. If the log can't accept an entry, the producer ends, because later entries must not be stored
+without it: its client reconnects, and resends entries that were not persisted. A producer that has ended still counts
+its pending entries until the log has decided them. The next producer of the same name waits for that (`settled`), so
+the last sequence id that its client gets is right.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from magnetar_broker.counters import BrokerCounters, TopicCounters, Traffic
 from magnetar_broker.errors import BrokerError
@@ -19,104 +22,124 @@ from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.log_entry import NewEntry
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.topics.entry_check import accept_entry
-from magnetar_broker.topics.producer_sink import ProducerSink
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_wire.clock import Clock
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
 
-__all__ = ["Producer"]
+__all__ = ["Producer", "ProducerIdentity", "ProducerSink", "TopicPublishing"]
 
 _log = logging.getLogger(__name__)
 
-# Number, bytes, messages, sequence id, and when it was taken.
+# Number, bytes, messages, sequence id, and when it was published.
 _Pending = tuple[int, int, int, int, float]
 
 
+class ProducerSink(Protocol):
+    """Receives the results of one producer and of its entries, in the order in which they occur."""
+
+    def stored(self, number: int, position: Position) -> None: ...
+
+    def refused(self, number: int, error: BrokerError) -> None:
+        """Report that an entry was not stored and will not be. Later entries are not affected."""
+
+    def decided(self, memory_bytes: int) -> None:
+        """Report that published entries are stored or refused, so that `memory_bytes` of memory are free.
+
+        `memory_bytes` is counted by `count_entry_memory`.
+        """
+
+    def report_waiting(self, waiting_for: str) -> None:
+        """Report a new reason why the topic stores no entries at present. Empty: it stores entries.
+
+        Also called while the producer is being opened.
+        """
+
+    def ended(self, error: BrokerError) -> None:
+        """Report that the producer has ended. After this only `decided` is called."""
+
+    async def check_alive(self) -> bool:
+        """Return whether the client is alive, as far as can be determined. If it is not, its producer has left."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdentity:
+    """What a client has sent to open its producer."""
+
+    # Its number on the client's stream or connection.
+    producer_id: int
+    name: str
+    # Proves that a producer that reconnects is the one that had the name before.
+    instance: bytes
+    epoch: int
+    properties: Mapping[str, str]
+    # The client's address, for statistics.
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPublishing:
+    """What the producers of a topic share."""
+
+    log: Log
+    budget: PublishBudget
+    max_message_bytes: int
+    clock: Clock
+    counters: TopicCounters
+    broker_counters: BrokerCounters
+    # Records the highest sequence id that was stored for a producer's name.
+    record_stored: Callable[[str, int], object]
+
+
 class Producer:
-    """`Topic.open_producer` makes it."""
+    """A producer that `Topic.open_producer` opened."""
 
     __slots__ = (
-        "_all_counters",
-        "_budget",
-        "_bytes",
-        "_clock",
-        "_counts_of",
-        "_entries",
-        "_log",
+        "_counted_entries",
+        "_counted_messages",
+        "_counted_since",
+        "_counted_size",
         "_logged_errors",
-        "_max_message_bytes",
-        "_messages",
-        "_on_stored",
+        "_name",
         "_pending",
-        "_settled",
+        "_publishing",
+        "_settled_waiters",
         "_sink",
-        "_stopped",
-        "_topic_counters",
-        "address",
         "connected_since_ms",
         "counters",
-        "epoch",
         "error",
-        "instance",
+        "identity",
+        "is_opened",
+        "is_stopped",
         "on_settled",
-        "opened",
-        "producer_id",
-        "producer_name",
-        "properties",
     )
 
-    def __init__(
-        self,
-        producer_id: int,
-        producer_name: str,
-        instance: bytes,
-        epoch: int,
-        properties: Mapping[str, str],
-        address: str,
-        sink: ProducerSink,
-        log: Log,
-        budget: PublishBudget,
-        max_message_bytes: int,
-        clock: Clock,
-        topic_counters: TopicCounters,
-        all_counters: BrokerCounters,
-        on_stored: Callable[[str, int], object],
-    ) -> None:
-        # As its stream knows it.
-        self.producer_id = producer_id
-        self.producer_name = producer_name
-        self.instance = instance
-        self.epoch = epoch
-        self.properties = properties
-        # Of its client.
-        self.address = address
-        self.connected_since_ms = clock.time_ms()
-        self.counters = Traffic()
-        # Its client was told that it may send.
-        self.opened = False
-        # Why it takes nothing any more.
-        self.error: BrokerError | None = None
-        # Passes over what comes; what it has taken is still told.
-        self._stopped = False
-        # Called when nothing is pending any more.
-        self.on_settled: Callable[[], object] = _nothing
+    def __init__(self, identity: ProducerIdentity, publishing: TopicPublishing, sink: ProducerSink) -> None:
+        self.identity = identity
+        self._name = identity.name
+        self._publishing = publishing
         self._sink = sink
-        self._log = log
-        # The topic's.
-        self._budget = budget
-        self._max_message_bytes = max_message_bytes
-        self._clock = clock
-        self._topic_counters = topic_counters
-        self._all_counters = all_counters
-        self._on_stored = on_stored
-        # What the log has and has not decided.
+        self.connected_since_ms = publishing.clock.time_ms()
+        self.counters = Traffic()
+        # The client was sent that it may publish.
+        self.is_opened = False
+        # Entries that are published are dropped. Results of earlier ones are still reported.
+        self.is_stopped = False
+        # Why it has ended: nothing is reported any more.
+        self.error: BrokerError | None = None
+        # Called when no entry is pending any more.
+        self.on_settled: Callable[[], object] = _ignore
+        # Entries that the log has accepted and not decided, oldest first.
         self._pending: deque[_Pending] = deque()
-        # Stored of the entries that were taken at one time, and not counted yet.
-        self._counts_of = 0.0
-        self._entries = self._messages = self._bytes = 0
-        self._settled: list[asyncio.Future[None]] = []
+        # Stored entries that were published at `_counted_since`, and are not in the counters yet.
+        self._counted_since = 0.0
+        self._counted_entries = self._counted_messages = self._counted_size = 0
+        self._settled_waiters: list[asyncio.Future[None]] = []
         # Codes of the errors by which entries were refused: each is logged once.
         self._logged_errors: set[int] = set()
+
+    @property
+    def producer_name(self) -> str:
+        return self._name
 
     @property
     def pending(self) -> int:
@@ -129,55 +152,50 @@ class Producer:
         """
         return [size for _, size, *_ in self._pending]
 
-    @property
-    def stopped(self) -> bool:
-        """It takes nothing more."""
-        return self._stopped
+    # Publishing.
 
     def publish(self, first: int, entries: Sequence[bytes]) -> None:
-        """Takes entries numbered `first`, `first + 1` …; passes them over once it has ended."""
-        now = self._clock.monotonic()
-        name, limit = self.producer_name, self._max_message_bytes
-        self._budget.take(count_entry_memory(entries))
-        # What is to be appended together, and what will be pending of it.
-        new: list[NewEntry] = []
-        rows: list[_Pending] = []
-        for number, entry in enumerate(entries, first):
-            if self._stopped:
-                self._release(1, len(entry))
-                continue
-            try:
-                messages, batch_size, sequence_id, chunk = accept_entry(entry, name, limit)
-            except BrokerError as error:
-                self._append(new, rows)
-                new, rows = [], []
-                self._refuse(number, entry, error)
-                continue
-            new.append(NewEntry(entry, messages, batch_size, chunk))
-            rows.append((number, len(entry), messages, sequence_id, now))
-        self._append(new, rows)
+        """Append entries numbered `first`, `first + 1` …; drop them if the producer has stopped."""
+        publishing, pending = self._publishing, self._pending
+        publishing.budget.add(count_entry_memory(entries))
+        now = publishing.clock.monotonic()
+        at, end = 0, len(entries)
+        while at < end:  # once, unless an entry is refused
+            if self.is_stopped:
+                self._release(end - at, sum(map(len, entries[at:])))
+                return
+            new: list[NewEntry] = []
+            rows: list[_Pending] = []
+            refusal: BrokerError | None = None
+            for index in range(at, end):
+                entry = entries[index]
+                try:
+                    accepted = accept_entry(entry, self._name, publishing.max_message_bytes)
+                except BrokerError as error:
+                    refusal = error
+                    break
+                messages, batch_size, sequence_id, chunk = accepted
+                new.append(NewEntry(entry, messages, batch_size, chunk))
+                rows.append((first + index, len(entry), messages, sequence_id, now))
+            at += len(new)
+            if new and (appended := publishing.log.append(new, self._on_decided)) < len(new):
+                # The log reports the reason to `_on_decided`, after the entries before it. By then it may have capacity
+                # again, but later entries must not be stored without this one.
+                self.is_stopped = True
+                self._release(len(rows) - appended - 1, sum(row[1] for row in rows[appended + 1 :]))
+                rows = rows[: appended + 1]
+            pending.extend(rows)
+            if refusal is not None:
+                self._refuse(first + at, len(entries[at]), refusal)
+                at += 1
 
-    def _append(self, new: Sequence[NewEntry], rows: Sequence[_Pending]) -> None:
-        if not new:
-            return
-        taken = self._log.append(new, self._decided)
-        if taken == len(new):
-            self._pending.extend(rows)
-            return
-        # Why, `_decided` is told when all before it is. By then there may be room again, and what comes behind it must
-        # not be stored.
-        self.stop()
-        self._pending.extend(rows[: taken + 1])
-        dropped = rows[taken + 1 :]
-        self._release(len(dropped), sum(row[1] for row in dropped))
-
-    def _refuse(self, number: int, entry: bytes, error: BrokerError) -> None:
-        if not self._stopped:
-            self._topic_counters.refused_entries += 1
-            self._all_counters.refused_entries += 1
+    def _refuse(self, number: int, size: int, error: BrokerError) -> None:
+        if not self.is_stopped:
+            self._publishing.counters.refused_entries += 1
+            self._publishing.broker_counters.refused_entries += 1
             self._log_refusal(error)
             self._sink.refused(number, error)
-        self._release(1, len(entry))
+        self._release(1, size)
 
     def _log_refusal(self, error: BrokerError) -> None:
         """Log the first refusal for each error: several client libraries report less to their application."""
@@ -185,90 +203,97 @@ class Producer:
             self._logged_errors.add(error.code)
             _log.warning(
                 "An entry of producer %r on %s, of the client at %s, is refused: %s",
-                self.producer_name,
-                self._log.name,
-                self.address,
+                self._name,
+                self._publishing.log.name,
+                self.identity.address,
                 error,
             )
 
-    def _decided(self, result: Sequence[Position] | BrokerError) -> None:
+    # Results.
+
+    def _on_decided(self, result: Sequence[Position] | BrokerError) -> None:
+        """The log has stored the oldest pending entries, or has not stored the oldest one."""
         pending = self._pending
         if isinstance(result, BrokerError):
-            _, size, _, _, taken_at = pending.popleft()
-            self._topic_counters.failed_entries += 1
+            _, size, _, _, published_at = pending.popleft()
+            self._publishing.counters.failed_entries += 1
             self._release(1, size)
             self.end(result)
-            if not pending or pending[0][4] != taken_at:
+            if not pending or pending[0][4] != published_at:
                 self._count()
         else:
             rows = [pending.popleft() for _ in result]
-            self._on_stored(self.producer_name, max([row[3] for row in rows]))
-            for (number, size, messages, _, taken_at), position in zip(rows, result, strict=True):
-                if taken_at != self._counts_of:
+            self._publishing.record_stored(self._name, max([row[3] for row in rows]))
+            for (number, size, messages, _, published_at), position in zip(rows, result, strict=True):
+                if published_at != self._counted_since:
                     self._count()
-                    self._counts_of = taken_at
-                self._entries += 1
-                self._messages += messages
-                self._bytes += size
+                    self._counted_since = published_at
+                self._counted_entries += 1
+                self._counted_messages += messages
+                self._counted_size += size
                 if self.error is None:
                     self._sink.stored(number, position)
-            if not pending or pending[0][4] != self._counts_of:
+            if not pending or pending[0][4] != self._counted_since:
                 self._count()
         if not pending:
-            self._wake()
+            self._report_settled()
+
+    def _count(self) -> None:
+        """Count the entries that were published at `_counted_since`: all are decided."""
+        entries, messages, size = self._counted_entries, self._counted_messages, self._counted_size
+        if not entries:
+            return
+        self._counted_entries = self._counted_messages = self._counted_size = 0
+        publishing = self._publishing
+        all_counters = publishing.broker_counters
+        for traffic in (self.counters, publishing.counters.received, all_counters.received):
+            traffic.count(messages, entries, size)
+        all_counters.publish_seconds.observe(publishing.clock.monotonic() - self._counted_since, entries)
+        all_counters.entry_bytes.observe(size / entries, entries)
+        self._release(entries, size)
+
+    def _release(self, entries: int, size_bytes: int) -> None:
+        """Return the memory of entries that are decided, or dropped, to the budgets."""
+        memory_bytes = size_bytes + entries * ENTRY_OVERHEAD_BYTES
+        self._publishing.budget.release(memory_bytes)
+        self._sink.decided(memory_bytes)
 
     def report_waiting(self, waiting_for: str) -> None:
         if self.error is None:
             self._sink.report_waiting(waiting_for)
 
-    async def check_alive(self) -> bool:
-        """Return whether the client is alive, as far as can be determined. If it is not, the producer has left."""
-        return await self._sink.check_alive()
+    # Its end.
 
     def stop(self) -> None:
-        """Nothing more is taken; what was is still told."""
-        self._stopped = True
+        """Drop entries that are published from now on. Results of earlier ones are still reported."""
+        self.is_stopped = True
 
-    def end(self, error: BrokerError, *, tell: bool = True) -> None:
-        """Nothing more is taken or told. The first reason counts."""
-        self._stopped = True
+    def end(self, error: BrokerError, *, report: bool = True) -> None:
+        """Stop, and report nothing more. The first error counts."""
+        self.is_stopped = True
         if self.error is None:
             self.error = error
-            if tell and self.opened:
+            if report and self.is_opened:
                 self._sink.ended(error)
 
     async def settled(self) -> None:
-        """Returns when nothing is pending."""
+        """Return when no entry is pending."""
         while self._pending:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._settled.append(waiter)
+            self._settled_waiters.append(waiter)
             await waiter
 
-    def _count(self) -> None:
-        """All that was taken at `_counts_of` is decided."""
-        entries, messages, size = self._entries, self._messages, self._bytes
-        if not entries:
-            return
-        self._entries = self._messages = self._bytes = 0
-        for traffic in (self.counters, self._topic_counters.received, self._all_counters.received):
-            traffic.count(messages, entries, size)
-        self._all_counters.publish_seconds.observe(self._clock.monotonic() - self._counts_of, entries)
-        self._all_counters.entry_bytes.observe(size / entries, entries)
-        self._release(entries, size)
-
-    def _release(self, entries: int, size_bytes: int) -> None:
-        """Return to the budgets what these entries have taken from them: they are decided."""
-        memory_bytes = size_bytes + entries * ENTRY_OVERHEAD_BYTES
-        self._budget.give_back(memory_bytes)
-        self._sink.decided(memory_bytes)
-
-    def _wake(self) -> None:
-        waiting, self._settled = self._settled, []
+    def _report_settled(self) -> None:
+        waiting, self._settled_waiters = self._settled_waiters, []
         for waiter in waiting:
             if not waiter.done():
                 waiter.set_result(None)
         self.on_settled()
 
+    async def check_alive(self) -> bool:
+        """Return whether the client is alive, as far as can be determined. If it is not, the producer has left."""
+        return await self._sink.check_alive()
 
-def _nothing() -> None:
+
+def _ignore() -> None:
     pass

@@ -25,7 +25,7 @@ from typing import Final
 from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
-from magnetar_broker.topics.start_position import find_start
+from magnetar_broker.topics.client_positions import find_start
 from magnetar_broker.topics.subscription import Subscription
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt
 
@@ -102,8 +102,8 @@ async def advance(
     if only_make:
         return
     start = await find_start(log, to)
-    if start.passed_over is not None:
-        subscription.cursor.acknowledge((), [start.passed_over])
+    if start.skipped is not None:
+        subscription.cursor.acknowledge((), [start.skipped])
     await subscription.skip_to(start.mark_delete)
 
 
@@ -111,7 +111,7 @@ async def _move_back(subscription: Subscription, log: Log, to: StartAt) -> None:
     """Move the subscription to `to` if it is ahead of that."""
     start = await find_start(log, to)
     first = log.first_after(start.mark_delete)
-    passed_over = start.passed_over[1] if start.passed_over is not None else 0
+    skipped = start.skipped[1] if start.skipped is not None else 0
     cursor = subscription.cursor
-    if cursor.is_acknowledged(first) or cursor.get_acknowledged_messages(first) & ~passed_over:
+    if cursor.is_acknowledged(first) or cursor.get_acknowledged_messages(first) & ~skipped:
         await subscription.seek(to)

@@ -1,7 +1,8 @@
-"""A bound on the memory of entries that a broker has received and not decided: one per topic, one for the broker.
+"""A bound on the memory of entries that were received and are not decided: one per topic, and one for the broker.
 
-Sizes are those of `magnetar_wire.entry_memory`. Streams wait here before they are read on, and are woken in the order
-in which they began to wait. An entry larger than the whole budget passes: streams wait only while it is used up.
+Sizes are counted by `magnetar_wire.entry_memory`. Streams wait here before they are read on, and are woken in the order
+in which they began to wait. An entry that is larger than the whole budget passes: streams wait only while it is used
+up.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ class PublishBudget:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.used_bytes = 0
-        # Made when somebody waits: most topics never need it.
+        # None until a stream waits for the first time: most topics never need it.
         self._waiting: deque[asyncio.Future[None]] | None = None
 
-    def take(self, size_bytes: int) -> None:
-        """Always: what was received is there. Whoever takes waits for room before it receives more."""
+    def add(self, size_bytes: int) -> None:
+        """Count received entries, even above the bound. The stream waits for capacity before it receives more."""
         self.used_bytes += size_bytes
 
-    def give_back(self, size_bytes: int) -> None:
+    def release(self, size_bytes: int) -> None:
+        """Return the memory of entries that are decided."""
         self.used_bytes -= size_bytes
         while self._waiting and self.used_bytes < self.max_bytes:
             waiter = self._waiting.popleft()
@@ -33,12 +35,11 @@ class PublishBudget:
                 waiter.set_result(None)
 
     @property
-    def full(self) -> bool:
-        """Whoever takes more waits for room first."""
+    def is_full(self) -> bool:
         return self.used_bytes >= self.max_bytes
 
-    async def room(self) -> None:
-        while self.full:
+    async def wait_for_capacity(self) -> None:
+        while self.is_full:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             if self._waiting is None:
                 self._waiting = deque()

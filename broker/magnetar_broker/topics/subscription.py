@@ -1,12 +1,11 @@
-"""A subscription while it has consumers, or something is done to it.
+"""A subscription that has consumers, or is being changed.
 
-It holds the rule that deals entries out (topics/dispatch), the pump that feeds the rule, and the cursor, which alone
-lasts. Everything that changes at once does so in one step: who joins, leaves, grants, acknowledges. What waits for
-storage, moving and deleting the cursor, is done one after the other (subscription_changes.py); the subscription is
-paused meanwhile.
+It holds the dispatch rule with its dispatcher (topics/dispatch), and the cursor, which is all that is stored. Joining,
+leaving, permits and acknowledgements take effect at once, in one step. Changes that wait for storage, such as a seek or
+a deletion, run one at a time (subscription_changes.py), and the subscription is paused in the meantime.
 
-A seek or a reset begins the new epoch before the cursor moves, so what is acknowledged meanwhile is refused as stale
-and can't undo it. Consumers are told when it has moved.
+A seek or a reset begins the new epoch before the cursor moves. So acknowledgements that arrive while it moves are
+refused as stale, and can't undo it. The epoch is reported to consumers when the cursor has moved.
 """
 
 from __future__ import annotations
@@ -20,19 +19,15 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
-from magnetar_broker.topics.ack_receipts import AckReceipts
-from magnetar_broker.topics.acknowledgments import acknowledge, check_ranges, read_acknowledge
+from magnetar_broker.topics.acknowledgments import AckReceipts, acknowledge, check_ranges, read_acknowledge
+from magnetar_broker.topics.client_positions import StartPosition, find_start
 from magnetar_broker.topics.consumer import Consumer, ConsumerSink
-from magnetar_broker.topics.delivery_runs import delivery_runs
-from magnetar_broker.topics.dispatch.consumer_state import ConsumerState
-from magnetar_broker.topics.dispatch.dispatch import Changes, Deliverable, DispatchRule
-from magnetar_broker.topics.dispatch.round_robin import RoundRobin
-from magnetar_broker.topics.dispatch.single_active import SingleActive
-from magnetar_broker.topics.dispatch_pump import Dispatcher
-from magnetar_broker.topics.served_history import ServedHistory
-from magnetar_broker.topics.start_position import StartPosition, find_start
+from magnetar_broker.topics.dispatch.dispatch_rule import ConsumerUpdates, DispatchRule
+from magnetar_broker.topics.dispatch.dispatcher import Dispatcher
+from magnetar_broker.topics.dispatch.exclusive_and_failover import LastActiveConsumer
+from magnetar_broker.topics.dispatch.subscription_types import DISPATCH_RULES
 from magnetar_broker.topics.subscription_changes import SubscriptionChanges, SubscriptionKey
-from magnetar_broker.topics.tasks_in_order import TasksInOrder
+from magnetar_broker.topics.topic_tasks import TopicTasks
 from magnetar_protos.broker_pb2 import (
     Acknowledge,
     EntryRange,
@@ -47,7 +42,6 @@ from magnetar_wire.clock import Clock, Timer
 
 __all__ = ["Subscription"]
 
-_SHARED: Final = SubscriptionType.SHARED
 _TAKE_OVER_BITS: Final = 32
 
 
@@ -57,18 +51,18 @@ class Subscription:
         "_clock",
         "_consumers",
         "_delete_cursor",
-        "_kept",
-        "_let_go",
+        "_dispatcher",
         "_log",
+        "_on_released",
         "_partition",
-        "_pump",
-        "_released",
+        "_reconnecting",
+        "_reconnection_timer",
         "_settings",
         "_tasks",
         "counters",
         "cursor",
-        "history",
-        "paused",
+        "is_paused",
+        "last_active",
         "receipts",
         "type",
     )
@@ -80,9 +74,9 @@ class Subscription:
         partition: int,
         settings: SubscriptionSettings,
         clock: Clock,
-        tasks: TasksInOrder,
+        tasks: TopicTasks,
         changes: SubscriptionChanges,
-        released: Callable[[Subscription], object],
+        on_released: Callable[[Subscription], object],
         delete_cursor: Callable[[Subscription], Coroutine[Any, Any, None]],
         counters: DeliveryCounters,
     ) -> None:
@@ -93,22 +87,23 @@ class Subscription:
         self._clock = clock
         self._tasks = tasks
         self._changes = changes
-        # It has no consumers and nothing to do any more.
-        self._released = released
-        # Deletes what is stored of the subscription, in a change.
+        # Called when the subscription has no consumers and nothing to do.
+        self._on_released = on_released
+        # Deletes what is stored of the subscription. Called in a change.
         self._delete_cursor = delete_cursor
-        # Of its consumers; of the last ones, where there are none.
+        # The type of its consumers, or of the last ones if there are none.
         self.type = SubscriptionType.EXCLUSIVE
-        self._consumers: dict[ConsumerState, Consumer] = {}
-        # While there are consumers.
-        self._pump: Dispatcher | None = None
-        # A change waits or runs: nothing is delivered, nobody joins, and this object is not dropped.
-        self.paused = changes.is_changing(self.key)
-        # Until when it stays though nobody is there, and how many have not come back.
-        self._kept: Timer | None = None
-        self._let_go = 0
-        self.history = ServedHistory()
-        self.receipts = AckReceipts(cursor, tasks, self.release)
+        # An ordered set.
+        self._consumers: dict[Consumer, None] = {}
+        # None while there are no consumers.
+        self._dispatcher: Dispatcher | None = None
+        # A change waits or runs: nothing is delivered, no consumer joins, and this object is not dropped.
+        self.is_paused = changes.is_changing(self.key)
+        # Until when the subscription is retained without consumers, and how many are expected to reconnect.
+        self._reconnection_timer: Timer | None = None
+        self._reconnecting = 0
+        self.last_active = LastActiveConsumer()
+        self.receipts = AckReceipts(cursor, self.release)
         self.counters = counters
 
     @property
@@ -129,26 +124,33 @@ class Subscription:
 
     @property
     def consumers(self) -> list[Consumer]:
-        return list(self._consumers.values())
+        return list(self._consumers)
 
     @property
-    def idle(self) -> bool:
-        receipts = self.durable and self.receipts.waiting
-        return not self._consumers and not self.paused and not receipts and self._kept is None
+    def is_idle(self) -> bool:
+        is_saving = self.durable and self.receipts.is_waiting
+        return not self._consumers and not self.is_paused and not is_saving and self._reconnection_timer is None
 
     @property
-    def dispatch(self) -> DispatchRule | None:
-        return None if self._pump is None else self._pump.dispatch
+    def dispatcher(self) -> Dispatcher | None:
+        return self._dispatcher
 
     @property
-    def pump(self) -> Dispatcher | None:
-        return self._pump
+    def rule(self) -> DispatchRule | None:
+        return None if self._dispatcher is None else self._dispatcher.rule
 
     def has(self, consumer: Consumer) -> bool:
-        return consumer.state in self._consumers
+        return consumer in self._consumers
 
     def is_active(self, consumer: Consumer) -> bool:
-        return self._pump is not None and self._pump.dispatch.is_active(consumer.state)
+        return self._dispatcher is not None and self._dispatcher.rule.is_active(consumer)
+
+    @property
+    def exclusive_consumer(self) -> Consumer | None:
+        """The consumer that excludes others. None: there is none."""
+        if self._dispatcher is None or self._dispatcher.rule.max_consumers != 1:
+            return None
+        return next(iter(self._consumers), None)
 
     # Joining and leaving.
 
@@ -156,50 +158,21 @@ class Subscription:
         """Add a consumer and start delivery to it. Raises `BrokerError`, with CONSUMER_BUSY if another consumer
         excludes it."""
         self._check_joining(opened)
-        consumer = Consumer(self, ConsumerState(name, opened.priority_level, sink), sink, opened, self._clock.time_ms())
-        if self._pump is None:
+        consumer = Consumer(self, name, sink, opened, self._clock.time_ms())
+        if self._dispatcher is None:
             self.type = opened.type
-            self._pump = Dispatcher(
-                self.name, self._rule(), self._log, self.cursor, self._clock, self._tasks, self._deliver
-            )
-            self._pump.paused = self.paused
-        self._consumers[consumer.state] = consumer
-        self._came_back()
-        changes = self._pump.dispatch.join(consumer.state, self.cursor.mark_delete)
-        self._note_who_is_served()
+            rule = DISPATCH_RULES[opened.type](self._settings.limits, self.cursor.mark_delete, self._partition)
+            self._dispatcher = Dispatcher(self.name, rule, self._log, self.cursor, self._clock, self._tasks)
+            self._dispatcher.is_paused = self.is_paused
+        self._consumers[consumer] = None
+        self._count_reconnected()
+        updates = self._dispatcher.rule.join(consumer, self.cursor.mark_delete)
+        self._record_active()
         sink.opened(consumer)
-        changes.active = [(state, active) for state, active in changes.active if state is not consumer.state]
-        self._tell(changes)
+        updates.active = [(one, active) for one, active in updates.active if one is not consumer]
+        self._report(updates)
         self.run()
         return consumer
-
-    def keep_for_return(self, seconds: float) -> None:
-        """A consumer is let go, and about to come back: until as many have joined as were let go, or that time is over,
-        it stays, durable or not."""
-        let_go = self._let_go + 1
-        self._not_kept()
-        self._let_go = let_go
-        self._kept = self._clock.call_later(seconds, self._kept_long_enough)
-
-    def _came_back(self) -> None:
-        if self._let_go > 1:
-            self._let_go -= 1
-        else:
-            self._not_kept()
-
-    def _not_kept(self) -> None:
-        self._let_go = 0
-        if self._kept is not None:
-            self._kept.cancel()
-            self._kept = None
-
-    def _kept_long_enough(self) -> None:
-        self._not_kept()
-        self.release()
-
-    def remove_disconnected(self) -> None:
-        """Remove consumers whose connections are closed. If no consumer is left, the subscription may be released."""
-        self.leave_together([one for one in self.consumers if one.sink.broken])
 
     def _check_joining(self, opened: OpenConsumer) -> None:
         if not self._consumers:
@@ -212,8 +185,7 @@ class Subscription:
                 f"type {wanted} can't join: use {has}, or another subscription, or wait until they have "
                 "disconnected",
             )
-        if self.type == SubscriptionType.EXCLUSIVE:
-            [holder] = self.consumers
+        if (holder := self.exclusive_consumer) is not None:
             raise BrokerError(
                 ErrorCode.CONSUMER_BUSY,
                 f"Exclusive consumer is already connected: {holder.name} from {holder.sink.address} uses "
@@ -227,88 +199,109 @@ class Subscription:
                 f"is {most}",
             )
 
-    def _rule(self) -> DispatchRule:
-        limits, mark_delete = self._settings.limits, self.cursor.mark_delete
-        if self.type == _SHARED:
-            return RoundRobin(limits, mark_delete)
-        return SingleActive(limits, mark_delete, self._partition)
-
-    def leave(self, consumer: Consumer) -> None:
-        """It may have left already."""
-        self.leave_together([consumer])
-
-    def leave_together(self, consumers: Sequence[Consumer]) -> None:
-        """Those of one connection, which may be thousands."""
-        left = [one.state for one in consumers if self._consumers.pop(one.state, None) is not None]
-        if not left or self._pump is None:
+    def leave(self, consumers: Sequence[Consumer]) -> None:
+        """Remove consumers, for example all of a connection. Some may have left before."""
+        left = [one for one in consumers if one in self._consumers]
+        if not left or self._dispatcher is None:
             return
-        changes = self._pump.dispatch.leave_together(left, self.cursor.mark_delete)
+        for one in left:
+            del self._consumers[one]
+        updates = self._dispatcher.rule.leave(left, self.cursor.mark_delete)
         if not self._consumers:
-            self._pump.stop()
-            self._pump = None
+            self._dispatcher.stop()
+            self._dispatcher = None
             self.release()
             return
-        self._note_who_is_served()
-        self._tell(changes)
+        self._record_active()
+        self._report(updates)
         self.run()
 
-    def _note_who_is_served(self) -> None:
-        """Not one that is about to leave: it gets nothing."""
-        assert self._pump is not None
-        for consumer in self._consumers.values() if self.type != _SHARED else ():
-            if not self._pump.dispatch.is_active(consumer.state) or consumer.sink.broken:
-                continue
-            if self.history.served(consumer.name):
-                self.cursor.record_takeover()
+    def remove_disconnected(self) -> None:
+        """Remove consumers whose connections are closed. If no consumer is left, the subscription may be released."""
+        self.leave([one for one in self._consumers if one.sink.is_broken])
+
+    def _record_active(self) -> None:
+        """Record a change of the active consumer. One that is about to leave gets nothing, and does not count."""
+        active = None if self._dispatcher is None else self._dispatcher.rule.active_consumer
+        if isinstance(active, Consumer) and not active.sink.is_broken and self.last_active.replace(active.name):
+            self.cursor.record_takeover()
 
     @property
     def moves(self) -> int:
-        """Changes when what was delivered may not be acknowledged any more: it was moved, or changed hands."""
+        """Changes when earlier deliveries may not be acknowledged any more: after a move or a take-over."""
         return (self.cursor.moves << _TAKE_OVER_BITS) + self.cursor.take_overs
 
+    def retain_for_reconnect(self, seconds: float) -> None:
+        """Retain the subscription, durable or not, until the consumer that is closed now has reconnected, and all for
+        which this was called before, or the time is over."""
+        reconnecting = self._reconnecting + 1
+        self._stop_retaining()
+        self._reconnecting = reconnecting
+        self._reconnection_timer = self._clock.call_later(seconds, self._end_retention)
+
+    def _count_reconnected(self) -> None:
+        if self._reconnecting > 1:
+            self._reconnecting -= 1
+        else:
+            self._stop_retaining()
+
+    def _stop_retaining(self) -> None:
+        self._reconnecting = 0
+        if self._reconnection_timer is not None:
+            self._reconnection_timer.cancel()
+            self._reconnection_timer = None
+
+    def _end_retention(self) -> None:
+        self._stop_retaining()
+        self.release()
+
     def release(self) -> None:
-        if self.idle:
-            self._released(self)
+        if self.is_idle:
+            self._on_released(self)
 
     def end(self, problem: Problem | None) -> None:
-        """All its consumers, for good."""
-        self._not_kept()
+        """Close all consumers for good."""
+        self._stop_retaining()
         consumers, self._consumers = self.consumers, {}
-        if self._pump is not None:
-            self._pump.stop()
-            self._pump = None
+        if self._dispatcher is not None:
+            self._dispatcher.stop()
+            self._dispatcher = None
         for consumer in consumers:
+            consumer.stop_delivery()
             consumer.sink.ended(problem)
 
     # Requests of consumers. They are handled without waiting.
 
     def run(self) -> None:
-        if self._pump is not None:
-            self._pump.run()
+        """Deliver entries to consumers with capacity."""
+        if self._dispatcher is not None:
+            self._dispatcher.run()
 
     def flow(self, consumer: Consumer, epoch: int, permits: int) -> None:
-        if self._pump is not None and consumer.state in self._consumers:
-            self._pump.dispatch.grant(consumer.state, epoch, permits)
-            self._pump.run()
+        if self._dispatcher is not None and consumer in self._consumers:
+            self._dispatcher.rule.grant(consumer, epoch, permits)
+            self._dispatcher.run()
 
-    def on_capacity(self, consumer: Consumer) -> None:
-        if self._pump is not None and consumer.state in self._consumers:
-            self._pump.dispatch.ready(consumer.state)
-            self._pump.run()
+    def recheck(self, consumer: Consumer) -> None:
+        """Deliver entries: the consumer's outbox has capacity again."""
+        if self._dispatcher is not None and consumer in self._consumers:
+            self._dispatcher.rule.recheck(consumer)
+            self._dispatcher.run()
 
     def redeliver(self, consumer: Consumer, epoch: int, ranges: Sequence[EntryRange]) -> None:
         checked = check_ranges(ranges, self._log)
-        if self._pump is None or consumer.state not in self._consumers or (ranges and not checked):
+        if self._dispatcher is None or consumer not in self._consumers or (ranges and not checked):
             # All named entries are trimmed. Without this check an empty list would redeliver all entries.
             return
-        self._tell(self._pump.dispatch.redeliver(consumer.state, epoch, checked, self.cursor.mark_delete))
-        self._pump.run()
+        self._report(self._dispatcher.rule.redeliver(consumer, epoch, checked, self.cursor.mark_delete))
+        self._dispatcher.run()
 
     def acknowledge(self, consumer: Consumer, request: Acknowledge, *, active_only: bool = True) -> None:
         acknowledged = read_acknowledge(request, self._log)
-        if self._pump is None or consumer.state not in self._consumers:
+        if self._dispatcher is None or consumer not in self._consumers:
             raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {consumer.name} has left subscription {self.name}")
-        is_late = active_only and not self._pump.dispatch.is_active(consumer.state)
+        rule = self._dispatcher.rule
+        is_late = active_only and not rule.is_active(consumer)
         if is_late or request.epoch < consumer.acknowledged_from:
             raise acknowledged.problem or BrokerError(
                 ErrorCode.STALE_EPOCH,
@@ -316,16 +309,16 @@ class Subscription:
                 f"consumer became active: they have epoch {request.epoch}, and acknowledgements count from "
                 f"epoch {consumer.acknowledged_from} on, and only from the active consumer",
             )
-        if request.cumulative and self.type == _SHARED:
+        if request.cumulative and not rule.delivers_in_order:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
-                f"subscription {self.name} is Shared: a cumulative acknowledgement would acknowledge "
-                "messages of other consumers. Acknowledge each message",
+                f"subscription {self.name} is {SubscriptionType.Name(self.type).capitalize()}: a cumulative "
+                "acknowledgement would acknowledge messages of other consumers. Acknowledge each message",
             )
-        count = acknowledge(request, acknowledged, self._log, self.cursor, self._pump.dispatch, consumer.state)
+        count = acknowledge(request, acknowledged, self._log, self.cursor, rule, consumer)
         self.counters.acknowledged_entries += count
         consumer.counters.acknowledged_entries += count
-        self._pump.run()
+        self._dispatcher.run()
         if acknowledged.problem is not None:
             raise acknowledged.problem
 
@@ -342,7 +335,7 @@ class Subscription:
         return [0 if entry is None else entry.batch_size for entry in entries]
 
     def last_before(self, ledger_id: int) -> Position | None:
-        """The last entry in front of that ledger; None: there is none (any more)."""
+        """Return the last entry before that ledger. None: there is none."""
         found = None
         at: int | None = self._log.before_first.ledger_id
         while at is not None and at < ledger_id:
@@ -351,32 +344,19 @@ class Subscription:
             at = self._log.next_ledger(at)
         return found
 
-    # What goes out.
-
-    def _deliver(self, state: ConsumerState, entries: list[Deliverable]) -> None:
-        consumer = self._consumers[state]
-        messages = size = again = 0
-        for one in entries:
-            messages += one.entry.messages
-            size += len(one.entry.stored)
-            if one.redelivery_count:
-                again += one.entry.messages
-        self.counters.deliver(messages, len(entries), size, again)
-        consumer.counters.deliver(messages, len(entries), size, again)
-        consumer.sink.deliver(delivery_runs(state.epoch, entries))
-
-    def _tell(self, changes: Changes) -> None:
-        if changes.rewound and self._pump is not None:
-            self._pump.rewound()
-        for state in changes.epochs:
-            if (consumer := self._consumers.get(state)) is not None:
-                consumer.sink.epoch_began(consumer)
-        for state, active in changes.active:
-            if (consumer := self._consumers.get(state)) is not None:
-                consumer.sink.active_changed(active)
+    def _report(self, updates: ConsumerUpdates) -> None:
+        """Report changes to the consumers that have not left in the meantime."""
+        if updates.rewound and self._dispatcher is not None:
+            self._dispatcher.rewind()
+        for one in updates.epochs:
+            if isinstance(one, Consumer) and one in self._consumers:
+                one.sink.epoch_began(one)
+        for one, active in updates.active:
+            if isinstance(one, Consumer) and one in self._consumers:
+                one.sink.active_changed(active)
 
     def behind(self) -> MessagePlace | None:
-        if self.type == _SHARED:
+        if not DISPATCH_RULES[self.type].delivers_in_order:
             return None
         mark_delete = self.cursor.mark_delete
         first = self._log.first_after(mark_delete)
@@ -386,47 +366,48 @@ class Subscription:
             return MessagePlace(ledger_id=first.ledger_id, entry_id=first.entry_id, batch_index=first_open - 1)
         return MessagePlace(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id, batch_index=-1)
 
-    # Changes, which wait for storage. Those without a consumer's request are run by `Subscriptions`.
+    # Changes, which wait for storage. Those that no consumer requests are run by `Subscriptions`.
 
     def pause(self) -> None:
-        self.paused = True
-        if self._pump is not None:
-            self._pump.paused = True
+        self.is_paused = True
+        if self._dispatcher is not None:
+            self._dispatcher.is_paused = True
 
     def resume(self) -> None:
-        self.paused = False
-        if self._pump is not None:
-            self._pump.paused = False
-            self._pump.run()
+        self.is_paused = False
+        if self._dispatcher is not None:
+            self._dispatcher.is_paused = False
+            self._dispatcher.run()
         self.release()
 
     async def seek_for(self, consumer: Consumer, to: StartAt, moves: int | None) -> None:
-        """Seeks at a consumer's request, unless it was moved since it had `moves`. Raises `BrokerError`."""
+        """Seek at a consumer's request, unless the subscription was moved since it had `moves`. Raises
+        `BrokerError`."""
         await self._changes.run_change(self.key, lambda: self.seek(to, lambda: self._check_may_seek(consumer, moves)))
 
     async def seek(self, to: StartAt, check: Callable[[], None] = lambda: None) -> None:
-        """Moves the cursor, under a new epoch, if `check` does not raise. The caller runs it as a change."""
+        """Move the cursor, in a new epoch, if `check` does not raise. The caller runs it as a change."""
         start = await find_start(self._log, to)
         check()
-        changes = Changes()
-        if self._pump is not None:
-            changes = self._pump.dispatch.move()
-            self._pump.rewound()
+        updates = ConsumerUpdates()
+        if self._dispatcher is not None:
+            updates = self._dispatcher.rule.begin_move()
+            self._dispatcher.rewind()
         try:
             await self._move_to(start)
         finally:
-            # Where it failed, the epoch has ended all the same: what was delivered comes again.
-            if self._pump is not None:
-                self._pump.dispatch.moved(self.cursor.mark_delete)
-                self._tell(changes)
+            # The epoch has ended even if this failed: unacknowledged messages are redelivered.
+            if self._dispatcher is not None:
+                self._dispatcher.rule.end_move(self.cursor.mark_delete)
+                self._report(updates)
 
-    def _check_still_here(self, consumer: Consumer) -> None:
-        if consumer.state not in self._consumers:
+    def _check_connected(self, consumer: Consumer) -> None:
+        if consumer not in self._consumers:
             raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {consumer.name} has left subscription {self.name}")
 
     def _check_may_seek(self, consumer: Consumer, moves: int | None) -> None:
-        self._check_still_here(consumer)
-        # Consumers are told of each move, but not of each take-over.
+        self._check_connected(consumer)
+        # Each move is reported to consumers, but not each take-over.
         if moves is not None and moves >> _TAKE_OVER_BITS != self.cursor.moves:
             raise BrokerError(
                 ErrorCode.STALE_EPOCH,
@@ -435,8 +416,8 @@ class Subscription:
 
     async def _move_to(self, start: StartPosition) -> None:
         await self.cursor.move_to(start.mark_delete)
-        if start.passed_over is not None:
-            self.cursor.acknowledge((), [start.passed_over])
+        if start.skipped is not None:
+            self.cursor.acknowledge((), [start.skipped])
             await self.cursor.wait_until_saved()
 
     async def skip_to(self, position: Position) -> int:
@@ -445,20 +426,20 @@ class Subscription:
         before = self.cursor.count_unacknowledged()
         if position > self.cursor.mark_delete:
             self.cursor.acknowledge_up_to(min(position, self._log.last))
-            if self._pump is not None:
-                self._pump.dispatch.acknowledged_up_to(self.cursor.mark_delete)
-        # Counted before it is saved: entries that are published meanwhile are open.
+            if self._dispatcher is not None:
+                self._dispatcher.rule.record_acknowledged_up_to(self.cursor.mark_delete)
+        # Counted before it is saved: entries that are published in the meantime are not acknowledged.
         skipped = before - self.cursor.count_unacknowledged()
         await self.cursor.wait_until_saved()
         return skipped
 
     async def unsubscribe_for(self, consumer: Consumer, *, force: bool) -> None:
-        """Deletes the subscription at a consumer's request. `force`: also if it has other consumers. Raises
+        """Delete the subscription at a consumer's request. `force`: also if it has other consumers. Raises
         `BrokerError`."""
         await self._changes.run_change(self.key, lambda: self._unsubscribe(consumer, force))
 
     async def _unsubscribe(self, consumer: Consumer, force: bool) -> None:
-        self._check_still_here(consumer)
+        self._check_connected(consumer)
         if len(self._consumers) > 1 and not force:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
@@ -466,12 +447,12 @@ class Subscription:
                 "delete it: close the others first",
             )
         await self._delete_cursor(self)
-        if any(one is not consumer for one in self.consumers):
+        if any(one is not consumer for one in self._consumers):
             self.end_deleted()
         else:
-            self.leave(consumer)
+            self.leave([consumer])
 
     def end_deleted(self) -> None:
-        """Ends all consumers of a subscription that was deleted."""
+        """Close all consumers of a subscription that was deleted."""
         deleted = BrokerError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"subscription {self.name} was deleted")
         self.end(deleted.problem)

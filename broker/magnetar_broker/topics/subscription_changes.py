@@ -2,20 +2,21 @@
 
 Theory of operation
 -------------------
-A change is a creation, deletion, seek, reset, skip, expiry or progress. Changes are queued by the subscription's key,
-its name and whether it is durable, and not by its `Subscription` object: that object is dropped when the last consumer
-leaves, and the next consumer makes another one on the same cursor, or on a later cursor of that name.
+A change is a creation, deletion, seek, reset, skip, expiry or progress of a reader. Changes are queued by the
+subscription's key, its name and whether it is durable, and not by its `Subscription` object: that object is dropped
+when the last consumer leaves, and the next consumer makes another one on the same cursor, or on a later cursor of that
+name.
 
-A change that looked its object up before it waited could act beside the object in use. Example: an administrator asks
-for a reset; in the same turn of the event loop the last consumer leaves and B subscribes. The reset moves the cursor
-under B's dispatch, which knows nothing of it: B reads on from where it was, and its next cumulative acknowledgement
-undoes the reset. So there are two rules:
+A change that looked its object up before it waited could change an object that is not in use any more. Example: an
+administrator requests a reset; in the same turn of the event loop the last consumer leaves and B subscribes. The reset
+moves the cursor, but B's dispatch rule does not know it: B reads on from where it was, and its next cumulative
+acknowledgement undoes the reset. So there are two rules:
 
-1. A change looks its subscription up when it begins, not when it is asked for.
+1. A change looks its subscription up when it begins, not when it is requested.
 2. While a change of a key waits or runs, the subscription of that key is paused: nothing is delivered, no consumer
    joins, and its object is not dropped.
 
-A change runs in a task of the topic, to its end: a caller that is cancelled leaves nothing half done.
+A change runs to its end in a task of the topic, even if its caller is cancelled.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from magnetar_broker.topics.tasks_in_order import TasksInOrder
+from magnetar_broker.topics.topic_tasks import TopicTasks
 
 __all__ = ["SubscriptionChanges", "SubscriptionKey"]
 
@@ -43,7 +44,7 @@ class Pausable(Protocol):
 class SubscriptionChanges:
     __slots__ = ("_find_loaded", "_queues", "_tasks")
 
-    def __init__(self, tasks: TasksInOrder, find_loaded: Callable[[SubscriptionKey], Pausable | None]) -> None:
+    def __init__(self, tasks: TopicTasks, find_loaded: Callable[[SubscriptionKey], Pausable | None]) -> None:
         self._tasks = tasks
         self._find_loaded = find_loaded
         # The unfinished changes of each key that has any, oldest first: a dict is an ordered set. Each waits for the
@@ -55,7 +56,7 @@ class SubscriptionChanges:
         return key in self._queues
 
     async def run_change(self, key: SubscriptionKey, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Queues the change at once, calls it when all earlier changes of the subscription have ended, and returns its
+        """Queue the change at once, run it when all earlier changes of the subscription have ended, and return its
         result."""
         before = self._find_last(key)
         if before is None and (loaded := self._find_loaded(key)) is not None:
@@ -74,7 +75,7 @@ class SubscriptionChanges:
                 loaded.resume()
 
     async def wait_for_changes(self, key: SubscriptionKey) -> None:
-        """Returns when the changes that are queued now have ended; others may have been queued since."""
+        """Return when the changes that are queued now have ended. Others may have been queued since."""
         if (last := self._find_last(key)) is not None:
             await asyncio.wait([last])
 

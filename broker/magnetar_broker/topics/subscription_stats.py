@@ -1,4 +1,4 @@
-"""What can be seen of a subscription, at once and without reading anything."""
+"""Statistics of subscriptions and their consumers, from memory only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from magnetar_broker.counters import DeliveryCounters
 from magnetar_broker.cursors.cursor import Cursor
-from magnetar_broker.cursors.unopened_cursor import UnopenedCursor
+from magnetar_broker.cursors.cursor_opener import UnopenedCursor
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.topics.consumer import Consumer
@@ -23,15 +23,15 @@ class ConsumerStats:
     address: str
     connected_since_ms: int
     priority_level: int
-    # It is one of those that are served.
+    # Whether it gets entries.
     active: bool
     permits: int
-    # Of Shared: delivered to it and not acknowledged.
+    # Shared: delivered to it and not acknowledged.
     unacked_messages: int
     epoch: int
     properties: Mapping[str, str]
     counters: DeliveryCounters
-    # Why it gets nothing now; empty: because there is nothing for it.
+    # Why it gets nothing now; empty: there is nothing for it.
     blocked_by: str
 
 
@@ -39,30 +39,30 @@ class ConsumerStats:
 class SubscriptionStats:
     name: str
     durable: bool
-    # Of its consumers; empty: it has none.
+    # The type of its consumers; empty: it has none.
     type: str
     mark_delete: Position
-    # Everything before it was read for the consumers; None: there are none.
+    # All entries before it were read for the consumers. None: there are none.
     read_position: Position | None
     # Entries that are not acknowledged: a batch is one.
     backlog_entries: int
-    # Of Shared: delivered and not acknowledged.
+    # Shared: delivered and not acknowledged.
     unacked_messages: int
-    # How many entries wait to be delivered again.
+    # Entries that wait for redelivery.
     redelivery_entries: int
-    # Why nothing is delivered though there is a backlog; empty: something is, or there is none.
+    # Why nothing is delivered though there is a backlog; empty: entries are delivered, or there is no backlog.
     blocked_by: str
     properties: Mapping[str, str]
     counters: DeliveryCounters
     consumers: list[ConsumerStats] = field(default_factory=list)
-    # Its cursor is not opened: the numbers are those of its node, a lower bound of what it has acknowledged.
+    # Its cursor is not open: the numbers are those of its node, a lower bound of what it has acknowledged.
     unopened: bool = False
-    # And will not be, since it is damaged: an administrator has to reset or delete it.
+    # Its cursor can't be opened, since it is damaged: an administrator has to reset or delete it.
     damaged: bool = False
 
 
 def cursor_stats(cursor: Cursor, counters: DeliveryCounters) -> SubscriptionStats:
-    """Of one without consumers."""
+    """Statistics of a subscription without consumers."""
     backlog = cursor.count_unacknowledged()
     return SubscriptionStats(
         name=cursor.name,
@@ -98,26 +98,18 @@ def unopened_stats(unopened: UnopenedCursor, log: Log, counters: DeliveryCounter
 
 
 def subscription_stats(subscription: Subscription, log: Log) -> SubscriptionStats:
-    cursor, pump = subscription.cursor, subscription.pump
+    cursor, rule = subscription.cursor, subscription.rule
     backlog = cursor.count_unacknowledged()
-    if pump is None:
-        blocked_by = "no consumer is connected" if backlog else ""
-        read_position, redelivery, unacked = None, 0, 0
-    else:
-        dispatch = pump.dispatch
-        read_position, redelivery = dispatch.read_position, dispatch.redelivery_entries
-        unacked = dispatch.unacked_messages
-        blocked_by = _blocked_by(subscription, log) if backlog else ""
     return SubscriptionStats(
         name=subscription.name,
         durable=subscription.durable,
-        type="" if pump is None else SubscriptionType.Name(subscription.type),
+        type="" if rule is None else SubscriptionType.Name(subscription.type),
         mark_delete=cursor.mark_delete,
-        read_position=read_position,
+        read_position=None if rule is None else rule.read_position,
         backlog_entries=backlog,
-        unacked_messages=unacked,
-        redelivery_entries=redelivery,
-        blocked_by=blocked_by,
+        unacked_messages=0 if rule is None else rule.unacked_messages,
+        redelivery_entries=0 if rule is None else rule.redelivery_entries,
+        blocked_by=_blocked_by(subscription, log) if backlog else "",
         properties=cursor.properties,
         counters=subscription.counters,
         consumers=[_consumer_stats(consumer) for consumer in subscription.consumers],
@@ -125,45 +117,33 @@ def subscription_stats(subscription: Subscription, log: Log) -> SubscriptionStat
 
 
 def _blocked_by(subscription: Subscription, log: Log) -> str:
-    pump = subscription.pump
-    assert pump is not None
-    if pump.paused:
+    dispatcher = subscription.dispatcher
+    if dispatcher is None:
+        return "no consumer is connected"
+    if dispatcher.is_paused:
         return "the subscription is being moved, skipped or deleted"
-    if pump.failed:
-        return f"reading failed, and is retried: {pump.failed}"
-    if reason := pump.dispatch.blocked_by():
-        return reason
-    if pump.reading:
+    if dispatcher.read_error:
+        return f"reading failed, and is retried: {dispatcher.read_error}"
+    if shortage := dispatcher.rule.find_shortage():
+        return shortage
+    if dispatcher.is_reading:
         return "entries are being read"
-    if not pump.dispatch.redelivery_entries and pump.dispatch.read_position > log.last:
+    if not dispatcher.rule.redelivery_entries and dispatcher.rule.read_position > log.last:
         return "all entries were delivered, and some are not acknowledged"
     return ""
 
 
 def _consumer_stats(consumer: Consumer) -> ConsumerStats:
-    state, subscription = consumer.state, consumer.subscription
     return ConsumerStats(
-        name=state.name,
+        name=consumer.name,
         address=consumer.sink.address,
         connected_since_ms=consumer.connected_since_ms,
-        priority_level=state.priority_level,
+        priority_level=consumer.priority_level,
         active=consumer.active,
-        permits=state.permits,
-        unacked_messages=state.held.total,
-        epoch=state.epoch,
+        permits=consumer.capacity.permits,
+        unacked_messages=consumer.capacity.unacked_messages,
+        epoch=consumer.epoch,
         properties=consumer.properties,
         counters=consumer.counters,
-        blocked_by=_consumer_blocked_by(consumer, subscription),
+        blocked_by=consumer.capacity.find_shortage() if consumer.active else "another consumer is active",
     )
-
-
-def _consumer_blocked_by(consumer: Consumer, subscription: Subscription) -> str:
-    state, dispatch = consumer.state, subscription.dispatch
-    if dispatch is None or not dispatch.is_active(state):
-        return "another consumer is active"
-    if state.permits <= 0:
-        return "it has granted no permits: its receiver queue is full"
-    most = dispatch.limits.max_unacked_per_consumer
-    if 0 < most <= state.held.total:
-        return f"it has {state.held.total} unacknowledged messages, and max_unacked_messages_per_consumer is {most}"
-    return "" if consumer.sink.capacity_bytes() > 0 else "its connection can't keep up"

@@ -1,7 +1,7 @@
 """A topic's subscriptions: found, created, changed and deleted by name.
 
-A durable subscription is its cursor; a `Subscription` stands beside it only while it has consumers or something is done
-to it. One that is not durable lives as long as its consumers. Both kinds have names of their own, so a reader may bear
+A durable subscription is its cursor. It has a `Subscription` object only while it has consumers or is being changed. A
+subscription that is not durable ends with its last consumer. The two kinds have separate names, so a reader may have
 the name of a durable subscription.
 
 All changes of a subscription that wait for storage (creation, deletion, seek, reset, skip, expiry, progress) go through
@@ -22,10 +22,10 @@ from magnetar_broker.errors import BrokerError, TopicUnloaded, UnreadableEntry
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
-from magnetar_broker.topics.consumer import Consumer, ConsumerSink
+from magnetar_broker.topics.client_positions import StartPosition, find_start
+from magnetar_broker.topics.consumer import Consumer, ConsumerSink, check_open_request, check_subscription_name
+from magnetar_broker.topics.dispatch.exclusive_and_failover import LastActiveConsumer
 from magnetar_broker.topics.progress_subscription import NO_OWNER, ProgressOwner, advance, check_consumable
-from magnetar_broker.topics.served_history import ServedHistory
-from magnetar_broker.topics.start_position import StartPosition, find_start
 from magnetar_broker.topics.subscription import Subscription
 from magnetar_broker.topics.subscription_changes import SubscriptionChanges, SubscriptionKey
 from magnetar_broker.topics.subscription_stats import (
@@ -34,8 +34,8 @@ from magnetar_broker.topics.subscription_stats import (
     subscription_stats,
     unopened_stats,
 )
-from magnetar_broker.topics.tasks_in_order import TasksInOrder
-from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, StartAt, SubscriptionType
+from magnetar_broker.topics.topic_tasks import TopicTasks
+from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, StartAt
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
@@ -45,13 +45,11 @@ __all__ = ["Subscriptions"]
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
-_MAX_NAME_BYTES: Final = 768
-_MAX_PROPERTIES_BYTES: Final = 65_536
 # The length of generated consumer names, before they are written as hex.
 _TOKEN_BYTES: Final = 5
-# Among up to 64 consecutive lost entries each is read, to find the first readable one behind them.
+# Up to 64 consecutive lost entries are each tried, to find the first readable one behind them.
 _EXACT: Final = 64
-# Entries that `skip` passes before other tasks have their turn.
+# Entries that `skip` counts before other tasks get a turn.
 _SKIPPED_TOGETHER: Final = 1_000
 
 
@@ -61,7 +59,7 @@ class Subscriptions:
         "_clock",
         "_closed",
         "_cursors",
-        "_histories",
+        "_last_active",
         "_loaded",
         "_log",
         "_name",
@@ -88,12 +86,12 @@ class Subscriptions:
         self._randomness = randomness
         # Subscriptions that have consumers, or are being changed.
         self._loaded: dict[SubscriptionKey, Subscription] = {}
-        # For durable subscriptions that are not loaded: the consumer served last, and how often it had changed.
-        self._histories: dict[str, ServedHistory] = {}
+        # Of durable subscriptions that are not loaded.
+        self._last_active: dict[str, LastActiveConsumer] = {}
         self.deliveries = Deliveries()
-        self._tasks = TasksInOrder()
+        self._tasks = TopicTasks()
         self._changes = SubscriptionChanges(self._tasks, self._loaded.get)
-        # Why everything is refused: the topic was closed.
+        # Why all requests are refused: the topic is closed.
         self._closed: BrokerError | None = None
 
     @property
@@ -145,17 +143,16 @@ class Subscriptions:
         return self._cursor(name)
 
     async def backlog_messages(self, name: str) -> int:
-        """Return the number of messages behind the durable subscription's mark-delete position, with those of
-        acknowledged entries. Raises `BrokerError`."""
-        cursor = self._cursor(name)
-        place, tries = cursor.mark_delete, 0
+        """Return the number of messages behind the durable subscription's mark-delete position, acknowledged ones
+        included. Raises `BrokerError`."""
+        position, tries = self._cursor(name).mark_delete, 0
         while True:
             try:
-                first = await self._log.read(self._log.first_after(place), 1, 1)
+                first = await self._log.read(self._log.first_after(position), 1, 1)
                 break
             except UnreadableEntry as error:  # counts from the first readable entry behind it, in growing steps
                 tries += 1
-                place = Position(error.position.ledger_id, error.position.entry_id + tries // _EXACT)
+                position = Position(error.position.ledger_id, error.position.entry_id + tries // _EXACT)
         if not first:
             return 0
         return max(0, self._log.next_index - (first[0].index - first[0].messages + 1))
@@ -164,7 +161,8 @@ class Subscriptions:
 
     async def subscribe(self, opened: OpenConsumer, sink: ConsumerSink) -> Consumer:
         """Open a consumer, and call the sink's `opened`. Raises `BrokerError`."""
-        _check(opened)
+        check_open_request(opened)
+        check_consumable(opened.subscription, opened.subscription_properties)
         if opened.incarnation and opened.incarnation != self._log.incarnation:
             raise BrokerError(
                 ErrorCode.INCARNATION_CHANGED,
@@ -172,14 +170,14 @@ class Subscriptions:
                 f"and is {self._log.incarnation}; positions of the old topic are not valid in the new one",
             )
         name = opened.consumer_name or self._randomness.token(_TOKEN_BYTES).hex()
-        subscription = await self._found(opened)
+        subscription = await self._find_to_join(opened)
         try:
             check_consumable(subscription.name, subscription.cursor.properties)
             return subscription.join(opened, name, sink)
         finally:
             subscription.release()
 
-    async def _found(self, opened: OpenConsumer) -> Subscription:
+    async def _find_to_join(self, opened: OpenConsumer) -> Subscription:
         """Return the subscription to join, created if that is allowed. It is not being changed, and nothing is awaited
         after that was checked."""
         key = opened.subscription, opened.durable
@@ -209,8 +207,8 @@ class Subscriptions:
 
     def _load_transient(self, name: str, start: StartPosition) -> Subscription:
         cursor = self._cursors.create_transient(name, start.mark_delete)
-        if start.passed_over is not None:
-            cursor.acknowledge((), [start.passed_over])
+        if start.skipped is not None:
+            cursor.acknowledge((), [start.skipped])
         return self._load(cursor)
 
     def _load(self, cursor: Cursor) -> Subscription:
@@ -226,30 +224,30 @@ class Subscriptions:
             self._delete_cursor,
             self.deliveries.of_durable(cursor.name) if cursor.is_durable else self.deliveries.of_transient(),
         )
-        if cursor.is_durable and (history := self._histories.get(cursor.name)) is not None:
-            subscription.history = history
+        if cursor.is_durable and (last_active := self._last_active.get(cursor.name)) is not None:
+            subscription.last_active = last_active
         self._loaded[subscription.key] = subscription
         return subscription
 
     def _released(self, subscription: Subscription) -> None:
         if self._loaded.get(subscription.key) is subscription:
             del self._loaded[subscription.key]
-            if subscription.durable and subscription.history:
-                self._histories[subscription.name] = subscription.history
+            if subscription.durable and subscription.last_active.name:
+                self._last_active[subscription.name] = subscription.last_active
 
-    # The administrator's calls, by name. All are for durable subscriptions, and raise `BrokerError`.
+    # Administration of durable subscriptions, by name. All methods raise `BrokerError`.
 
     async def create(
         self, name: str, start: StartAt, properties: Mapping[str, str] | None = None, *, may_exist: bool = False
     ) -> None:
-        _check_name(name)
+        check_subscription_name(name)
         self._check_open()
         await self._changes.run_change(
             (name, True), lambda: self._create(name, start, dict(properties or {}), may_exist)
         )
 
     async def make_on_first_use(self, name: str, start: StartAt) -> None:
-        """Create the subscription unless it exists. Raises NOT_ALLOWED where only administrators create them."""
+        """Create the subscription unless it exists. Raises NOT_ALLOWED if only administrators may create it."""
         if name not in self._cursors.names() and not self._settings.allow_auto_subscription_creation:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
@@ -258,12 +256,10 @@ class Subscriptions:
             )
         await self.create(name, start, may_exist=True)
 
-    def holder(self, name: str, durable: bool) -> Consumer | None:
-        """Return the consumer of an exclusive subscription."""
+    def exclusive_consumer(self, name: str, durable: bool) -> Consumer | None:
+        """Return the consumer of the subscription that excludes others. None: there is none."""
         loaded = self._loaded.get((name, durable))
-        if loaded is None or loaded.type != SubscriptionType.EXCLUSIVE:
-            return None
-        return next(iter(loaded.consumers), None)
+        return None if loaded is None else loaded.exclusive_consumer
 
     async def _create(self, name: str, start: StartAt, properties: dict[str, str], may_exist: bool) -> None:
         if name in self._cursors.names():
@@ -272,15 +268,14 @@ class Subscriptions:
             raise BrokerError(
                 ErrorCode.ALREADY_EXISTS, f"topic {self._name} already has a subscription {name}: use another name"
             )
-        place = await find_start(self._log, start)
-        cursor = await self._cursors.create(name, place.mark_delete, properties)
-        if place.passed_over is not None:
-            cursor.acknowledge((), [place.passed_over])
+        position = await find_start(self._log, start)
+        cursor = await self._cursors.create(name, position.mark_delete, properties)
+        if position.skipped is not None:
+            cursor.acknowledge((), [position.skipped])
             await cursor.wait_until_saved()
 
     async def delete(self, name: str, *, force: bool = False) -> None:
-        """Delete the subscription, with `force` also where it has consumers. Its cursor may be damaged, or may not open
-        now."""
+        """Delete the subscription, with `force` also if it has consumers. Its cursor may be damaged or not open."""
         await self._change(
             name, lambda subscription: self._delete(subscription, force), lambda: self._delete_named(name)
         )
@@ -300,27 +295,27 @@ class Subscriptions:
             return
         await self._delete_named(subscription.name)
         self._released(subscription)
-        self._histories.pop(subscription.name, None)
+        self._last_active.pop(subscription.name, None)
 
     async def _delete_named(self, name: str) -> None:
         await self._cursors.delete(name)
-        self._histories.pop(name, None)
+        self._last_active.pop(name, None)
         self.deliveries.forget(name)
 
     async def reset(self, name: str, to: StartAt) -> None:
-        """Move the subscription, for its consumers too, as a seek does. Where its cursor is damaged, or can't be opened
-        now, it is replaced, and its other acknowledgements are lost."""
+        """Move the subscription and its consumers, as a seek does. If its cursor is damaged, or can't be opened now,
+        the cursor is replaced, and its other acknowledgements are lost."""
         await self._change(name, lambda subscription: subscription.seek(to), lambda: self._replace(name, to))
 
     async def _replace(self, name: str, to: StartAt) -> None:
-        place = await find_start(self._log, to)
-        if self._cursors.get(name) is not None:  # it was opened meanwhile
+        position = await find_start(self._log, to)
+        if self._cursors.get(name) is not None:  # it was opened in the meantime
             await self._loaded_or_load(name).seek(to)
             return
-        cursor = await self._cursors.replace(name, place.mark_delete)
-        self._histories.pop(name, None)
-        if place.passed_over is not None:
-            cursor.acknowledge((), [place.passed_over])
+        cursor = await self._cursors.replace(name, position.mark_delete)
+        self._last_active.pop(name, None)
+        if position.skipped is not None:
+            cursor.acknowledge((), [position.skipped])
             await cursor.wait_until_saved()
 
     async def skip(self, name: str, entries: int) -> int:
@@ -354,12 +349,12 @@ class Subscriptions:
     async def advance(
         self, name: str, to: StartAt, *, only_make: bool = False, owner: ProgressOwner = NO_OWNER
     ) -> Position:
-        """Acknowledge everything in front of that position, for a reader whose progress it is (progress.py). Return the
-        mark-delete position that the subscription then has.
+        """Acknowledge all messages before `to`, for a reader of the log (progress_subscription.py). Return the
+        subscription's mark-delete position.
 
-        `only_make`: create the subscription. One that has an owner stays where it is.
+        `only_make`: create the subscription. One that has an owner is not moved.
         """
-        _check_name(name)
+        check_subscription_name(name)
         owner.check()
         self._check_open()
         return await self._changes.run_change((name, True), lambda: self._advance(name, to, only_make, owner))
@@ -367,7 +362,7 @@ class Subscriptions:
     async def _advance(self, name: str, to: StartAt, only_make: bool, owner: ProgressOwner) -> Position:
         await self._cursors.wait_until_open(name)
         if self._cursors.get(name) is None:
-            await self._create(name, to, owner.properties, may_exist=False)  # within a batch, too
+            await self._create(name, to, owner.properties, may_exist=False)  # also if it is within a batch
         subscription = self._loaded_or_load(name)
         await advance(subscription, self._cursors, self._log, to, only_make, owner)
         return subscription.cursor.mark_delete
@@ -378,8 +373,8 @@ class Subscriptions:
         change: Callable[[Subscription], Coroutine[Any, Any, T]],
         unopened: Callable[[], Coroutine[Any, Any, T]] | None = None,
     ) -> T:
-        """Change the durable subscription that has the name when the change begins. `unopened` is called instead where
-        its cursor can't be opened; without it the change is refused."""
+        """Change the durable subscription that has the name when the change begins. `unopened` is called instead if its
+        cursor can't be opened; without it the change is refused."""
         self._check_open()
 
         async def begin() -> T:
@@ -444,39 +439,4 @@ class Subscriptions:
             ErrorCode.SUBSCRIPTION_NOT_FOUND,
             f"topic {self._name} has no subscription {name!r}: create it, or enable "
             "allow_auto_subscription_creation and subscribe",
-        )
-
-
-def _check(opened: OpenConsumer) -> None:
-    _check_name(opened.subscription)
-    check_consumable(opened.subscription, opened.subscription_properties)
-    if opened.type == SubscriptionType.KEY_SHARED:
-        raise BrokerError(ErrorCode.UNSUPPORTED, "Key_Shared is not supported yet: use Shared or Failover")
-    if opened.type not in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER, SubscriptionType.SHARED):
-        raise BrokerError(
-            ErrorCode.INVALID_ARGUMENT, f"unknown subscription type {opened.type}: use Exclusive, Failover or Shared"
-        )
-    if opened.read_compacted:
-        raise BrokerError(ErrorCode.UNSUPPORTED, "compacted topics are not supported yet: read without read_compacted")
-    size = len(opened.consumer_name.encode())
-    if size > _MAX_NAME_BYTES:
-        raise BrokerError(
-            ErrorCode.INVALID_ARGUMENT,
-            f"a consumer's name has {size} bytes, above the limit of {_MAX_NAME_BYTES}",
-        )
-    for properties in (opened.properties, opened.subscription_properties):
-        size = sum(len(key.encode()) + len(value.encode()) for key, value in properties.items())
-        if size > _MAX_PROPERTIES_BYTES:
-            raise BrokerError(
-                ErrorCode.INVALID_ARGUMENT,
-                f"the properties have {size} bytes, above the limit of {_MAX_PROPERTIES_BYTES}",
-            )
-
-
-def _check_name(name: str) -> None:
-    size = len(name.encode())
-    if not 0 < size <= _MAX_NAME_BYTES:
-        raise BrokerError(
-            ErrorCode.INVALID_ARGUMENT,
-            f"a subscription's name can't have {size} bytes: use 1 … {_MAX_NAME_BYTES}",
         )

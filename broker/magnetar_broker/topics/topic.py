@@ -23,9 +23,8 @@ from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.settings.topics import TopicSettings
-from magnetar_broker.topics.producer import Producer
+from magnetar_broker.topics.producer import Producer, ProducerIdentity, ProducerSink, TopicPublishing
 from magnetar_broker.topics.producer_names import ProducerNames
-from magnetar_broker.topics.producer_sink import ProducerSink
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
@@ -44,17 +43,18 @@ _MAX_PROPERTIES_BYTES: Final = 16_384
 
 
 class Topic:
-    """`TopicStorage.open` makes it."""
+    """A topic that `TopicStorage.open` opened."""
 
     __slots__ = (
         "_all_counters",
         "_clock",
         "_closing",
         "_names",
-        "_pending_of",
+        "_publishing",
         "_randomness",
         "_reported_waiting",
         "_settings",
+        "_undecided",
         "budget",
         "counted_lapsed_leases",
         "counters",
@@ -83,34 +83,42 @@ class Topic:
         self.cursors = cursors
         self.subscriptions = subscriptions
         self.counters = TopicCounters()
-        # What was taken and is not decided yet.
+        # For entries that are published and not decided.
         self.budget = PublishBudget(settings.max_pending_publish_bytes_per_topic)
-        # Why it is served no more.
+        # Why the topic accepts no more requests.
         self.ended: BrokerError | None = None
-        # Called once, where it was given up.
+        # Called once, by `abort`.
         self.on_lost: Callable[[Topic, BrokerError], object] = lambda topic, error: None
-        # What housekeeping knows of it: when somebody was connected last, and what was trimmed last.
+        # For housekeeping: since when no client is connected, and how many lapsed leases the metrics have counted.
         self.unused_since = clock.monotonic()
-        # Leases that have lapsed, as far as the broker's metrics have them.
         self.counted_lapsed_leases = 0
         self._settings = settings
         self._clock = clock
         self._randomness = randomness
         self._all_counters = counters
         self._names: ProducerNames[Producer] = ProducerNames()
-        # Producers by name, those that have gone too, of whose entries some are pending.
-        self._pending_of: dict[str, list[Producer]] = {}
+        self._publishing = TopicPublishing(
+            log=log,
+            budget=self.budget,
+            max_message_bytes=settings.max_message_size,
+            clock=clock,
+            counters=self.counters,
+            broker_counters=counters,
+            record_stored=self._names.record_stored,
+        )
+        # By name, producers that have left and whose entries are not all decided.
+        self._undecided: dict[str, list[Producer]] = {}
         self._closing: asyncio.Task[None] | None = None
-        # What producers were told that the topic waits for.
+        # What `report_waiting` reported last.
         self._reported_waiting = ""
         log.on_appended = subscriptions.appended
         log.on_lost = self._lost
         cursors.on_lost = self._lost
 
-    # ── producers ──
+    # Producers.
 
     def producers(self) -> list[Producer]:
-        """Those that are connected."""
+        """Return the connected producers."""
         return list(self._names.live.values())
 
     def undecided_producers(self) -> list[Producer]:
@@ -118,7 +126,7 @@ class Topic:
 
         The simulation compares their entries with the topic's bound.
         """
-        left = [one for several in self._pending_of.values() for one in several]
+        left = [one for several in self._undecided.values() for one in several]
         return list(dict.fromkeys([*self.producers(), *left]))
 
     @property
@@ -126,49 +134,42 @@ class Topic:
         return bool(self._names.live) or self.subscriptions.consumers > 0
 
     def waiting_for(self) -> str:
-        """Why publishing waits; empty: it does not."""
+        """Return why publishing waits; empty: it does not."""
         return self.log.waiting_for
 
     def report_waiting(self) -> None:
-        """Tell producers why publishing waits, if that has changed. Housekeeping calls this every second or so."""
+        """Report to producers why publishing waits, if that has changed. Housekeeping calls it about every second."""
         waiting_for = self.log.waiting_for
         if waiting_for != self._reported_waiting:
             self._reported_waiting = waiting_for
             for producer in self.producers():
                 producer.report_waiting(waiting_for)
 
-    async def open_producer(self, asked: OpenProducer, sink: ProducerSink, address: str = "") -> Producer:
+    async def open_producer(self, opening: OpenProducer, sink: ProducerSink, address: str = "") -> Producer:
         """Open a producer with a name that no other producer of the topic has.
 
         When this returns, all entries of the previous producer with that name are decided. Until then only
         `report_waiting` of the sink is called. Raises `BrokerError`. If it is cancelled, no producer is open.
         """
         self._check_served()
-        _check_asked(asked)
+        _check_request(opening)
         limit = self._settings.max_producers_per_topic
-        name = asked.producer_name or self._made_up_name()
+        name = opening.producer_name or self._generate_name()
         if limit and len(self._names.live) >= limit and name not in self._names.live:
             raise BrokerError(
                 ErrorCode.PRODUCER_BUSY,
                 f"{self.name} has {limit} producers, its maximum (max_producers_per_topic)",
             )
-        producer = Producer(
-            asked.producer_id,
-            name,
-            asked.instance,
-            asked.connection_epoch,
-            dict(asked.properties),
-            address,
-            sink,
-            self.log,
-            self.budget,
-            self._settings.max_message_size,
-            self._clock,
-            self.counters,
-            self._all_counters,
-            self._names.record_stored,
+        identity = ProducerIdentity(
+            producer_id=opening.producer_id,
+            name=name,
+            instance=opening.instance,
+            epoch=opening.connection_epoch,
+            properties=dict(opening.properties),
+            address=address,
         )
-        evicted = self._names.claim(name, asked.instance, asked.connection_epoch, producer)
+        producer = Producer(identity, self._publishing, sink)
+        evicted = self._names.claim(name, opening.instance, opening.connection_epoch, producer)
         if evicted is not None:
             evicted.end(
                 BrokerError(
@@ -176,61 +177,62 @@ class Topic:
                     f"producer {name!r} has reconnected: messages of its former connection are not accepted any more",
                 )
             )
-            self._keep_while_pending(evicted)
+            self._record_undecided(evicted)
         if self._reported_waiting:
             producer.report_waiting(self._reported_waiting)
         try:
-            while before := self._pending_of.get(name):
+            while before := self._undecided.get(name):
                 await before[0].settled()
-            if producer.error is not None:  # evicted, or the topic given up, while it waited
+            if producer.error is not None:  # it was evicted, or the topic was closed, while it waited
                 raise producer.error.again()
             self._check_served()
         except BaseException:
             self._names.release(name, producer)
             raise
-        producer.opened = True
+        producer.is_opened = True
         return producer
 
     def last_sequence_id(self, producer: Producer) -> int:
         return self._names.last_sequence_id(producer.producer_name)
 
     def leave(self, producer: Producer, error: BrokerError) -> None:
-        """It takes nothing more, and its name is free; what is pending is decided all the same."""
-        producer.end(error, tell=False)
+        """End a producer and release its name. Its pending entries are still decided."""
+        producer.end(error, report=False)
         self._names.release(producer.producer_name, producer)
-        self._keep_while_pending(producer)
+        self._record_undecided(producer)
 
-    def _keep_while_pending(self, producer: Producer) -> None:
+    def _record_undecided(self, producer: Producer) -> None:
+        """Record a producer that has left until all its entries are decided."""
         if not producer.pending:
             return
-        pending = self._pending_of.setdefault(producer.producer_name, [])
-        if producer in pending:
+        undecided = self._undecided.setdefault(producer.producer_name, [])
+        if producer in undecided:
             return
-        pending.append(producer)
+        undecided.append(producer)
 
-        def settled() -> None:
-            pending.remove(producer)
-            if not pending and self._pending_of.get(producer.producer_name) is pending:
-                del self._pending_of[producer.producer_name]
+        def forget() -> None:
+            undecided.remove(producer)
+            if not undecided and self._undecided.get(producer.producer_name) is undecided:
+                del self._undecided[producer.producer_name]
 
-        producer.on_settled = settled
+        producer.on_settled = forget
 
-    def _made_up_name(self) -> str:
+    def _generate_name(self) -> str:
         while True:
             name = f"magnetar-{self._randomness.token(_NAME_BYTES).hex()}"
             if name not in self._names.live:
                 return name
 
-    # ── its end ──
+    # Closing.
 
     def _lost(self, error: BrokerError) -> None:
-        """Its log or its cursors are another broker's, or nobody can say whose."""
+        """Another broker owns the log or the cursors, or it is unknown which."""
         if self.ended is None:
             _log.warning("Closing %s: %s", self.name, error)
-            self.give_up(error)
+            self.abort(error)
 
-    def give_up(self, error: BrokerError) -> None:
-        """At once, also where it is being closed in peace. Whoever has it in `on_lost` closes it."""
+    def abort(self, error: BrokerError) -> None:
+        """End the topic at once, also if it is being closed gracefully. `on_lost` closes it."""
         if self.ended is None:
             self._end(error)
             self.on_lost(self, error)
@@ -243,7 +245,7 @@ class Topic:
             producer.end(error)
 
     async def close_consumers(self, problem: BrokerError) -> None:
-        """Ends all consumers and saves their cursors, within a bounded time. Producers go on, until `close`."""
+        """Close all consumers and save their cursors, within a bounded time. Producers may publish until `close`."""
         if self.ended is None:
             closing = asyncio.get_running_loop().create_task(self._close_consumers(problem))
             closing.add_done_callback(partial(self._log_failure, "not all cursors were saved"))
@@ -255,10 +257,10 @@ class Topic:
         await self.cursors.close()
 
     async def close(self, problem: BrokerError) -> None:
-        """In peace, within a bounded time; at once, where it was given up."""
+        """Close the topic gracefully, within a bounded time; at once, if it was aborted."""
         lost = self.ended is not None
         self.ended = self.ended or problem
-        closing = asyncio.get_running_loop().create_task(self._close(self.ended, in_peace=not lost))
+        closing = asyncio.get_running_loop().create_task(self._close(self.ended, is_graceful=not lost))
         closing.add_done_callback(partial(self._log_failure, "it was not closed gracefully"))
         self._closing = closing
         try:
@@ -271,12 +273,12 @@ class Topic:
             )
 
     def _log_failure(self, failure: str, closing: asyncio.Task[None]) -> None:
-        """Logs the error of a task that closes the topic, whether or not somebody still waits for the task."""
+        """Log the error of a task that closes the topic, also if its caller was cancelled."""
         if not closing.cancelled() and (error := closing.exception()) is not None:
             _log.warning("%s: %s: %s: %s", self.name, failure, type(error).__name__, error)
 
     async def _wait_closed(self, closing: asyncio.Task[None]) -> None:
-        """Cancels it where it takes too long."""
+        """Wait for the task, and cancel it if it takes too long."""
         try:
             await asyncio.wait([closing], timeout=self._settings.topic_close_timeout_seconds)
         finally:
@@ -284,29 +286,29 @@ class Topic:
                 closing.cancel()
                 await asyncio.wait([closing])
 
-    async def _close(self, problem: BrokerError, *, in_peace: bool) -> None:
+    async def _close(self, problem: BrokerError, *, is_graceful: bool) -> None:
         producers = self.producers()
         for producer in producers:
             producer.stop()
         for producer in producers:
-            if in_peace:
+            if is_graceful:
                 await producer.settled()
             producer.end(problem)
-        if in_peace:
+        if is_graceful:
             await self.cursors.flush()
         await self.subscriptions.close(problem)
-        if in_peace:
+        if is_graceful:
             async with OrderedTaskGroup() as tasks:
                 tasks.create_task(self.cursors.close())
                 tasks.create_task(self.log.close())
 
     def abandon(self, error: BrokerError) -> None:
-        """At once, and nobody else is told: it was not opened whole."""
+        """Release a topic that could not be opened completely, without a call of `on_lost`."""
         self.ended = self.ended or error
         self._abandon()
 
     def _abandon(self) -> None:
-        """What is closed takes no notice. A close that was broken off has not told the consumers yet."""
+        """Release everything that is not closed. After a close that was cancelled, consumers are not closed yet."""
         problem = self.ended or BrokerError(ErrorCode.SERVICE_NOT_READY, f"{self.name} was closed")
         self._end(problem)
         self.subscriptions.end(problem)
@@ -318,11 +320,12 @@ class Topic:
             raise self.ended.again()
 
 
-def _check_asked(asked: OpenProducer) -> None:
+def _check_request(opening: OpenProducer) -> None:
+    properties_size = sum(len(key) + len(value) for key, value in opening.properties.items())
     for what, size, limit in (
-        ("the producer's name", len(asked.producer_name), _MAX_NAME_LENGTH),
-        ("the producer's instance", len(asked.instance), _MAX_INSTANCE_BYTES),
-        ("the producer's properties", sum(len(k) + len(v) for k, v in asked.properties.items()), _MAX_PROPERTIES_BYTES),
+        ("the producer's name", len(opening.producer_name), _MAX_NAME_LENGTH),
+        ("the producer's instance", len(opening.instance), _MAX_INSTANCE_BYTES),
+        ("the producer's properties", properties_size, _MAX_PROPERTIES_BYTES),
     ):
         if size > limit:
             raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"{what} has {size} characters, above the limit of {limit}")

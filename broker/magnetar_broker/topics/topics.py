@@ -1,13 +1,13 @@
-"""The topics that this broker serves: opened once however many ask, closed, deleted, looked after.
+"""The topics that this broker serves: opened once for all requests, closed and deleted.
 
-A name is in one of three states besides "not here", and goes through them in this order: being opened, loaded, ending.
-Whoever asks for a topic that is being opened waits for the same opening, and takes nothing from the others by going
-away; whoever asks for one that is ending waits until it has ended, and has it opened anew. So there are never two lives
-of a topic in one process. Producers are served as soon as the topic's log is open, while its cursors are still being
-opened (`to_publish`); if those can't be opened, or the opening is cancelled, the producers are ended.
+A topic that is not loaded goes through three states: opening, loaded, ending. All requests for an opening topic wait
+for the same opening, which goes on if one of them is cancelled. Requests for an ending topic wait until it has ended,
+and reopen it. So a process never has two `Topic` objects of one name in use. Producers connect as soon as the topic's
+log is open, while its cursors are being opened (`to_publish`). If those can't be opened, or the opening is cancelled,
+the producers are closed.
 
-`TopicStorage` makes and deletes what is stored, `TopicCatalog` says which topics there may be, and `Ownership` which of
-them may be open here: that is looked at before one is opened and after, since its bundle may have gone meanwhile.
+`TopicStorage` opens and deletes stored topics, `TopicCatalog` checks whether a topic may exist, and `Ownership` whether
+this broker may open it. Ownership is checked before and after the opening, as the bundle may be released in between.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from magnetar_broker.errors import BrokerError, RequestNotStarted, TopicUnloaded
 from magnetar_broker.ownership.interface import Ownership
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.system_topics import heartbeat_broker
-from magnetar_broker.topics.loading_queue import LoadingQueue
 from magnetar_broker.topics.topic import Topic
+from magnetar_broker.topics.topic_load_queue import TopicLoadQueue
 from magnetar_broker.topics.topics_by_hash import TopicsByHash
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -36,12 +36,12 @@ from magnetar_wire.topic_name import NamespaceName, TopicName
 __all__ = ["TopicCatalog", "TopicStorage", "Topics"]
 
 _log = logging.getLogger(__name__)
-_NOT_MADE: Final = (ErrorCode.TOPIC_NOT_FOUND, ErrorCode.NOT_ALLOWED)
+_NOT_CREATED: Final = (ErrorCode.TOPIC_NOT_FOUND, ErrorCode.NOT_ALLOWED)
 
 
 class TopicStorage(Protocol):
     async def prefetch(self, name: TopicName) -> Any:
-        """What `open` can go by, read ahead. Raises `BrokerError`."""
+        """Read ahead what `open` needs. Raises `BrokerError`."""
 
     async def open(
         self,
@@ -53,11 +53,11 @@ class TopicStorage(Protocol):
         prefetched: Any = None,
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
-        """`along`: what the metadata store has to agree with if the topic is made. `policies` hold in its namespace.
-        `log_opened` is called with the topic as soon as it takes messages; where the rest of it can't be opened, it is
+        """Open the topic. `along`: checks of the metadata store if the topic is created. `policies`: its namespace's.
+        `log_opened` is called with the topic as soon as it accepts messages; if its cursors can't be opened, it is
         abandoned.
 
-        Raises `BrokerError`, TOPIC_NOT_FOUND among them. Whoever is cancelled leaves nothing open.
+        Raises `BrokerError`, TOPIC_NOT_FOUND among them. If it is cancelled, nothing stays open.
         """
 
     async def claim(self, name: TopicName) -> bytes:
@@ -65,14 +65,13 @@ class TopicStorage(Protocol):
         Raises `BrokerError`, TOPIC_NOT_FOUND among them."""
 
     async def delete(self, name: TopicName, owner_epoch: bytes | None = None, incarnation: str = "") -> None:
-        """With its ledgers and cursors; with `owner_epoch` only while the topic has it: else `RequestNotStarted`. With
-        `incarnation` nothing is done to a later topic of that name. Raises `BrokerError`; may be repeated."""
+        """Delete the topic with its ledgers and cursors. `owner_epoch`: raise `RequestNotStarted` if the topic has
+        another one. `incarnation`: leave a later topic of that name alone. Raises `BrokerError`; may be repeated."""
 
 
 class TopicCatalog(Protocol):
     async def check_topic(self, name: TopicName) -> Policies:
-        """What holds in its namespace. Raises `BrokerError` where there can be no such topic: no such tenant, no such
-        namespace."""
+        """Return the policies of its namespace. Raises `BrokerError` if the tenant or namespace does not exist."""
 
     async def prepare_creation(self, name: TopicName, *, explicit: bool = False) -> Sequence[Change]:
         """Return the checks of the transaction that creates the topic. `explicit`: a request creates it; else it is
@@ -82,7 +81,7 @@ class TopicCatalog(Protocol):
 @dataclass(slots=True, eq=False)
 class _Opening:
     task: asyncio.Task[Topic]
-    # The topic, as soon as it takes messages.
+    # The topic, as soon as it accepts messages.
     log_opened: asyncio.Future[Topic]
     create: bool
     explicit: bool
@@ -105,17 +104,17 @@ class Topics:
         self._counters = counters or BrokerCounters()
         self._loaded: dict[TopicName, Topic] = {}
         self._opening: dict[TopicName, _Opening] = {}
-        # What ends them. One task at a time for a name.
+        # Tasks that close or delete topics, at most one for each name.
         self._ending: dict[TopicName, asyncio.Task[None]] = {}
-        # Those among them that were loaded: they may have to be given up before they have ended in peace.
-        self._leaving: dict[TopicName, Topic] = {}
-        # What deletes what is stored of them.
+        # Topics that are being closed: they may have to be aborted before that is finished.
+        self._closing: dict[TopicName, Topic] = {}
+        # Tasks that delete stored topics.
         self._deleting: dict[asyncio.Task[None], None] = {}
-        self._given_up = False
-        # All that are in one of these states.
+        self._is_aborted = False
+        # The names in any of these states.
         self._by_hash = TopicsByHash()
-        self._loading = LoadingQueue(settings, clock)
-        # Why nothing is opened any more.
+        self._loading = TopicLoadQueue(settings, clock)
+        # Why no topic is opened any more.
         self._closed: BrokerError | None = None
 
     def loaded(self) -> list[Topic]:
@@ -145,7 +144,7 @@ class Topics:
                 continue
             opening = self._opening.get(name)
             if opening is None:
-                if not self._may_be_here(name):
+                if not self._is_owned(name):
                     await self._ownership.ensure_owned(name)
                     continue
                 task = asyncio.get_running_loop().create_task(self._open(name, create, explicit))
@@ -153,7 +152,7 @@ class Topics:
                 opening = self._opening[name] = _Opening(task, log_opened, create, explicit)
                 self._by_hash.add(name)
                 task.add_done_callback(lambda done: self._opened(name, done))
-            if to_publish and (topic := await _log_of(opening)) is not None:
+            if to_publish and (topic := await _wait_log_opened(opening)) is not None:
                 return topic
             await asyncio.wait([opening.task])
             if opening.task.cancelled():
@@ -161,12 +160,13 @@ class Topics:
             error = opening.task.exception()
             if error is None:
                 return opening.task.result()
-            if (create, explicit) > (opening.create, opening.explicit) and _code(error) in _NOT_MADE:
-                continue  # whoever began the opening may not have it made, or did not want it
-            raise _told(name, error)
+            if (create, explicit) > (opening.create, opening.explicit) and _code(error) in _NOT_CREATED:
+                continue  # the request that began the opening did not create the topic
+            raise _to_broker_error(name, error)
 
     async def find(self, name: TopicName, incarnation: str, create: bool, *, to_publish: bool = False) -> Topic:
-        """For a producer or consumer: the topic, in the incarnation that it knows if it knows one (TOP-7)."""
+        """Return the topic for a producer or consumer. Raises `BrokerError` if it has another incarnation than the
+        client knows (TOP-7); empty: the client knows none."""
         topic = await self.get(name, create=create and not incarnation, to_publish=to_publish)
         if incarnation and topic.log.incarnation != incarnation:
             raise BrokerError(
@@ -178,7 +178,7 @@ class Topics:
         return topic
 
     async def unload(self, name: TopicName, problem: BrokerError | None = None) -> None:
-        """Ends the topic's life here, if it has one. Whoever asks for it next has it opened again."""
+        """Close the topic if it is loaded. The next request reopens it."""
         problem = problem or TopicUnloaded(f"{name} was unloaded: look it up again")
         while (opening := self._opening.get(name)) is not None:
             await asyncio.wait([opening.task])
@@ -191,13 +191,14 @@ class Topics:
     async def delete(
         self, name: TopicName, *, force: bool, only_if: Callable[[Topic | None], bool] | None = None
     ) -> None:
-        """Deletes the topic with all that it has; `only_if` says at the last moment whether it may go, of the topic as
-        it is loaded. Raises `BrokerError`: NOT_ALLOWED while somebody is connected to it, unless by `force`;
-        `RequestNotStarted` where it may not go, or is another broker's.
+        """Delete the topic with its ledgers and cursors. `only_if` is called at the last moment with the loaded topic,
+        and returns whether to delete it. Raises `BrokerError`: NOT_ALLOWED if clients are connected, unless `force`;
+        `RequestNotStarted` if `only_if` returns False, or another broker owns the topic.
 
-        Whose it is is read afresh: a broker that has lost it, and not noticed, knows nothing of who is connected.
+        The owner is read from the metadata store: a broker that has lost the topic, and does not know yet, does not
+        know which clients are connected.
         """
-        # The topic as it was loaded when that was read; so it is from before.
+        # The topic that was loaded when the owner was read.
         confirmed: object = self
         try:
             while True:
@@ -207,15 +208,15 @@ class Topics:
                     await asyncio.wait([opening.task])
                 elif (ending := self._ending.get(name)) is not None:
                     await asyncio.wait([ending])
-                elif not self._may_be_here(name):
+                elif not self._is_owned(name):
                     await self._ownership.ensure_owned(name)
                 elif (topic := self._loaded.get(name)) is not confirmed:
                     await self._ownership.verify_owned(name)
                     confirmed = topic
                 else:
                     break
-        except TopicUnloaded as elsewhere:
-            raise RequestNotStarted(str(elsewhere)) from elsewhere
+        except TopicUnloaded as not_owned:
+            raise RequestNotStarted(str(not_owned)) from not_owned
         if only_if is not None and not only_if(topic):
             raise RequestNotStarted(f"{name} was not deleted: it was used or closed in the meantime")
         if topic is not None and topic.in_use and not force:
@@ -229,49 +230,49 @@ class Topics:
         if deleting.cancelled():
             raise TopicUnloaded(f"unknown whether {name} was deleted: try again")
         if (error := deleting.exception()) is not None:
-            raise _told(name, error)
+            raise _to_broker_error(name, error)
 
     async def unload_bundle_topics(self, namespace: NamespaceName, bundle: BundleRange, problem: BrokerError) -> None:
-        """Closes those of one bundle gracefully, each within a bounded time; returns when none is open, being opened or
-        being deleted any more. `Ownership` lets none be opened meanwhile.
+        """Close the topics of a bundle gracefully, each within a bounded time. Return when none is open, being opened
+        or being deleted. `Ownership` lets none be opened in the meantime.
 
-        Producers go on until the cursors of all are saved, which takes most of the time: another broker serves no
-        topic of the bundle before the last one is closed.
+        Producers go on until all cursors are saved, which takes most of the time: another broker serves no topic of
+        the bundle before the last one is closed.
         """
-        self._break_off(namespace, bundle)
-        await asyncio.gather(*(topic.close_consumers(problem) for topic in self._loaded_within(namespace, bundle)))
-        for topic in self._loaded_within(namespace, bundle):
+        self._cancel_openings(namespace, bundle)
+        await asyncio.gather(*(topic.close_consumers(problem) for topic in self._find_loaded(namespace, bundle)))
+        for topic in self._find_loaded(namespace, bundle):
             self._end(topic, topic.close(problem))
-        while tasks := self._under_way_within(namespace, bundle):
+        while tasks := self._find_tasks(namespace, bundle):
             await asyncio.wait(tasks)
 
     def abort_bundle_topics(self, namespace: NamespaceName, bundle: BundleRange, problem: BrokerError) -> None:
-        """Those of one bundle, at once: somebody else may have them already."""
-        self._break_off(namespace, bundle)
-        for name in self._within(namespace, bundle):
-            if (topic := self._loaded.get(name) or self._leaving.get(name)) is not None:
-                topic.give_up(problem)
+        """Close the topics of a bundle at once: another broker may have opened them already."""
+        self._cancel_openings(namespace, bundle)
+        for name in self._find_names(namespace, bundle):
+            if (topic := self._loaded.get(name) or self._closing.get(name)) is not None:
+                topic.abort(problem)
 
-    def _break_off(self, namespace: NamespaceName, bundle: BundleRange) -> None:
-        for name in self._within(namespace, bundle):
+    def _cancel_openings(self, namespace: NamespaceName, bundle: BundleRange) -> None:
+        for name in self._find_names(namespace, bundle):
             if (opening := self._opening.get(name)) is not None:
                 opening.task.cancel()
 
-    def _loaded_within(self, namespace: NamespaceName, bundle: BundleRange) -> list[Topic]:
-        return [self._loaded[name] for name in self._within(namespace, bundle) if name in self._loaded]
+    def _find_loaded(self, namespace: NamespaceName, bundle: BundleRange) -> list[Topic]:
+        return [self._loaded[name] for name in self._find_names(namespace, bundle) if name in self._loaded]
 
-    def _under_way_within(self, namespace: NamespaceName, bundle: BundleRange) -> list[asyncio.Task[Any]]:
-        names = self._within(namespace, bundle)
+    def _find_tasks(self, namespace: NamespaceName, bundle: BundleRange) -> list[asyncio.Task[Any]]:
+        names = self._find_names(namespace, bundle)
         opening = [self._opening[name].task for name in names if name in self._opening]
         return opening + [self._ending[name] for name in names if name in self._ending]
 
-    def _within(self, namespace: NamespaceName, bundle: BundleRange) -> list[TopicName]:
-        """A broker's heartbeat is that broker's, whoever has its bundle."""
+    def _find_names(self, namespace: NamespaceName, bundle: BundleRange) -> list[TopicName]:
+        """Return the names of a bundle's topics. The broker's heartbeat topic does not move with its bundle."""
         names = self._by_hash.find_in_bundle(namespace.tenant, namespace.namespace, bundle)
         return [name for name in names if heartbeat_broker(name) is None]
 
     async def close(self, problem: BrokerError) -> None:
-        """All of them, in peace, each within a bounded time."""
+        """Close all topics gracefully, each within a bounded time."""
         self._closed = problem
         for opening in list(self._opening.values()):
             opening.task.cancel()
@@ -279,40 +280,40 @@ class Topics:
             self._end(topic, topic.close(problem))
         await self.wait_ended()
 
-    def give_up(self, problem: BrokerError) -> None:
-        """All of them, at once: nobody can say any more whose they are. Deletions are broken off. As after a kill, the
-        next deletion or opening of the topic goes on with them, by this broker's next session or another broker."""
-        self._closed, self._given_up = problem, True
+    def abort(self, problem: BrokerError) -> None:
+        """Close all topics at once, because their owner is unknown. Deletions are cancelled. As after a crash, the next
+        deletion or opening of the topic finishes them, in this broker's next session or at another broker."""
+        self._closed, self._is_aborted = problem, True
         for deleting in list(self._deleting):
             deleting.cancel()
         for opening in list(self._opening.values()):
             opening.task.cancel()
-        for topic in [*self.loaded(), *self._leaving.values()]:
-            topic.give_up(problem)
+        for topic in [*self.loaded(), *self._closing.values()]:
+            topic.abort(problem)
 
     async def wait_ended(self) -> None:
-        """Returns when nothing is being opened, closed or deleted any more."""
+        """Return when no topic is being opened, closed or deleted."""
         while tasks := [one.task for one in self._opening.values()] + list(self._ending.values()):
             await asyncio.wait(tasks)
 
-    # ── a life's beginning and end ──
+    # Opening and ending.
 
     def _opened(self, name: TopicName, task: asyncio.Task[Topic]) -> None:
-        """Also where it was cancelled before it began."""
+        """The opening has ended, or was cancelled before it began."""
         del self._opening[name]
-        self._may_be_gone(name)
-        _seen(task)
+        self._discard_ended(name)
+        _retrieve_error(task)
 
-    def _may_be_gone(self, name: TopicName) -> None:
+    def _discard_ended(self, name: TopicName) -> None:
         if name not in self._loaded and name not in self._opening and name not in self._ending:
             self._by_hash.discard(name)
 
     async def _open(self, name: TopicName, create: bool, explicit: bool) -> Topic:
         try:
-            async with self._loading.place(name):
+            async with self._loading.slot(name):
                 began = self._clock.monotonic()
                 topic = await self._open_stored(name, create, explicit)
-            if (problem := self._closed or self._why_not_here(name)) is not None:
+            if (problem := self._closed or self._find_ownership_error(name)) is not None:
                 await topic.close(problem)
                 raise problem.again()
             self._counters.load_seconds.observe(self._clock.monotonic() - began)
@@ -331,10 +332,10 @@ class Topics:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED, f"{name}: non-persistent topics are not supported yet: use a persistent topic"
             )
-        # Nothing is done before the catalog has agreed; what is read meanwhile may be stale, as any read may be.
+        # Nothing is changed before the catalog has agreed. What is prefetched may be stale, as any read may be.
         policies, prefetched = await asyncio.gather(self._catalog.check_topic(name), self._storage.prefetch(name))
         try:
-            # Nearly always there is one: whether is not asked apart.
+            # Without a separate check: the topic nearly always exists.
             return await self._storage.open(
                 name, create=False, along=(), policies=policies, prefetched=prefetched, log_opened=self._log_opened
             )
@@ -345,17 +346,17 @@ class Topics:
         return await self._storage.open(name, create=True, along=along, policies=policies, log_opened=self._log_opened)
 
     def _log_opened(self, topic: Topic) -> None:
-        if self._closed is None and self._may_be_here(topic.name):
+        if self._closed is None and self._is_owned(topic.name):
             opening = self._opening[topic.name]
             if opening.log_opened.done():
                 # The first attempt failed after its log was open, and its topic is abandoned.
                 opening.log_opened = asyncio.get_running_loop().create_future()
             opening.log_opened.set_result(topic)
 
-    def _may_be_here(self, name: TopicName) -> bool:
-        return self._why_not_here(name) is None
+    def _is_owned(self, name: TopicName) -> bool:
+        return self._find_ownership_error(name) is None
 
-    def _why_not_here(self, name: TopicName) -> BrokerError | None:
+    def _find_ownership_error(self, name: TopicName) -> BrokerError | None:
         try:
             self._ownership.check_owned(name)
         except TopicUnloaded as error:
@@ -368,32 +369,32 @@ class Topics:
 
     def _end(self, topic: Topic, work: Coroutine[Any, Any, None]) -> None:
         if self._loaded.get(topic.name) is not topic:
-            work.close()  # it is ending already
+            work.close()  # the topic is ending already
             return
         self._begin_ending(topic.name, work)
 
     def _begin_ending(self, name: TopicName, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         if (topic := self._loaded.pop(name, None)) is not None:
             self._counters.unloads += 1
-            self._leaving[name] = topic
+            self._closing[name] = topic
         task = self._ending[name] = asyncio.get_running_loop().create_task(work)
         self._by_hash.add(name)
 
         def ended(task: asyncio.Task[None]) -> None:
             del self._ending[name]
-            self._leaving.pop(name, None)
-            self._may_be_gone(name)
-            _seen(task)
+            self._closing.pop(name, None)
+            self._discard_ended(name)
+            _retrieve_error(task)
 
         task.add_done_callback(ended)
         return task
 
     async def _delete(self, name: TopicName, topic: Topic | None, force: bool) -> None:
-        """That nobody uses it is known of its life here. It is the topic's from before it was confirmed whose the topic
-        is until the deletion is begun; so nobody opened it elsewhere meanwhile."""
+        """Close and delete the topic. It was loaded from before its ownership was verified until its deletion begins,
+        so no other broker has opened it, and no client is connected to it elsewhere."""
         if topic is not None:
             await topic.close(BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was deleted"))
-        if self._given_up:
+        if self._is_aborted:
             raise TopicUnloaded(f"unknown whether {name} was deleted: try again")
         deleting = asyncio.get_running_loop().create_task(self._delete_stored(name, topic, force))
         self._deleting[deleting] = None
@@ -414,11 +415,11 @@ class Topics:
             except BrokerError as error:
                 if error.code != ErrorCode.TOPIC_NOT_FOUND:
                     raise
-                return  # whoever deleted it before has not finished, or was faster
+                return  # another deletion was not finished, or was faster
             try:
                 await self._ownership.verify_owned(name)
-            except TopicUnloaded as elsewhere:
-                raise RequestNotStarted(str(elsewhere)) from elsewhere
+            except TopicUnloaded as not_owned:
+                raise RequestNotStarted(str(not_owned)) from not_owned
         try:
             await self._storage.delete(name, None if force else owner_epoch, incarnation)
         except RequestNotStarted:
@@ -426,16 +427,16 @@ class Topics:
             raise
 
 
-async def _log_of(opening: _Opening) -> Topic | None:
-    """The topic, once its log is open; None: wait for the end of the opening."""
+async def _wait_log_opened(opening: _Opening) -> Topic | None:
+    """Return the topic when its log is open. None: wait for the end of the opening."""
     await asyncio.wait([opening.log_opened, opening.task], return_when=asyncio.FIRST_COMPLETED)
     if opening.task.done() or opening.log_opened.result().ended is not None:
         return None
     return opening.log_opened.result()
 
 
-def _seen(task: asyncio.Task[Any]) -> None:
-    """Its error is known to whoever waited, if anybody did."""
+def _retrieve_error(task: asyncio.Task[Any]) -> None:
+    """Let asyncio not log the error: the requests that wait for the task raise it."""
     if not task.cancelled():
         task.exception()
 
@@ -444,7 +445,7 @@ def _code(error: BaseException) -> int:
     return error.code if isinstance(error, BrokerError) else ErrorCode.UNKNOWN_ERROR
 
 
-def _told(name: TopicName, error: BaseException) -> BrokerError:
+def _to_broker_error(name: TopicName, error: BaseException) -> BrokerError:
     if isinstance(error, BrokerError):
         return error.again()
     _log.error("%s: %s", name, error, exc_info=error)

@@ -28,6 +28,8 @@ __all__ = ["Unfit", "cut_records", "find_records_by_tail", "guess_payload_size"]
 
 _SIZE: Final = struct.Struct(">I")
 _TAG: Final = PAYLOAD_SIZE_TAG[0]
+# How many records are found between two checks of the limit on their metadata.
+_RECORDS_PER_CHECK: Final = 4_096
 _MIN_RECORD_BYTES: Final = 6  # its size, and a payload size
 
 
@@ -76,19 +78,24 @@ def find_records_by_tail(batch: bytes, count: int, tail: int) -> tuple[list[int]
     # How far before the metadata's end are the payload size's last bytes, and the tag before them.
     one, two, three, four = range(tail + 1, tail + 5)
     at = 0
-    for _ in range(count):
-        (metadata_bytes,) = size_at(batch, at)
-        at += 4
-        add_start(at)
-        end = at + metadata_bytes
-        add_end(end)
-        if batch[end - two] == _TAG:
-            at = end + batch[end - one]
-        elif batch[end - three] == _TAG:
-            at = end + (batch[end - two] & 0x7F | batch[end - one] << 7)
-        elif batch[end - four] == _TAG:
-            at = end + (batch[end - three] & 0x7F | (batch[end - two] & 0x7F) << 7 | batch[end - one] << 14)
-        else:
+    left = MAX_BATCH_METADATA_BYTES
+    for begin in range(0, count, _RECORDS_PER_CHECK):
+        for _ in range(min(_RECORDS_PER_CHECK, count - begin)):
+            (metadata_bytes,) = size_at(batch, at)
+            at += 4
+            add_start(at)
+            end = at + metadata_bytes
+            add_end(end)
+            if batch[end - two] == _TAG:
+                at = end + batch[end - one]
+            elif batch[end - three] == _TAG:
+                at = end + (batch[end - two] & 0x7F | batch[end - one] << 7)
+            elif batch[end - four] == _TAG:
+                at = end + (batch[end - three] & 0x7F | (batch[end - two] & 0x7F) << 7 | batch[end - one] << 14)
+            else:
+                raise Unfit
+        left -= sum(ends[begin:]) - sum(starts[begin:]) + 4 * (len(starts) - begin)
+        if left < 0:
             raise Unfit
     if at != len(batch):
         raise Unfit
@@ -124,8 +131,6 @@ def _cut_equal(batch: bytes, count: int, size: int) -> tuple[list[bytes], list[b
 
 def _cut_by_tail(batch: bytes, count: int, tail: int) -> tuple[list[bytes], list[bytes], list[int]]:
     starts, ends = find_records_by_tail(batch, count, tail)
-    if sum(ends) - sum(starts) + 4 * count > MAX_BATCH_METADATA_BYTES:
-        raise Unfit
     metadata = [batch[start:end] for start, end in zip(starts, ends, strict=True)]
     starts.append(len(batch) + 4)
     payloads = [batch[end : after - 4] for end, after in zip(ends, islice(starts, 1, None), strict=True)]

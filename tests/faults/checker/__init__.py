@@ -1,9 +1,6 @@
-"""The judge: reads the history of one run (history.md), and says what of it must not be.
+"""The checker: read the history of one torture run (history.md) and report each violation of the guarantees.
 
-It is written apart from what it judges, and imports nothing of it. Each of its rules is one file in `rules/`, and is
-found by being there.
-
-    python -m tests.faults.checker FOLDER
+It imports nothing of the product. Each rule is a file in `rules/`, which is found by its folder.
 """
 
 from tests.faults.checker.history import BrokenHistory

@@ -1,6 +1,6 @@
-"""`python -m tests.faults.checker FOLDER`: judges a history, also one of a run of long ago.
+"""`python -m tests.faults.checker FOLDER`: check a history, of this run or of an earlier one.
 
-Exit status: 0 clean, 1 not, 2 it can't be judged.
+Exit status: 0 clean, 1 findings, 2 the history can't be checked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.faults.checker import LIMIT_S, BrokenHistory, judge
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.checker", description="Judges the history of a run.")
     parser.add_argument("folder", type=Path, help="with the history's files, *.jsonl")
-    parser.add_argument("--no-times", action="store_true", help="tell how long everything took, and don't judge it")
+    parser.add_argument("--no-times", action="store_true", help="report how long everything took, without limits")
     parser.add_argument("--limit", type=float, default=LIMIT_S, metavar="SECONDS", help="what is too long: %(default)s")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     given = parser.parse_args(arguments)

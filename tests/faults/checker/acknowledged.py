@@ -1,8 +1,4 @@
-"""What of one place one subscription's consumers acknowledged: announced, and with a receipt, since when each.
-
-The acknowledgement of a whole entry (batch index -1) is one of all messages in it; one up to an id is one of all that
-is not above it.
-"""
+"""When one subscription's consumers acknowledged the messages of one partition: announced, and with a receipt."""
 
 from __future__ import annotations
 
@@ -12,13 +8,13 @@ from typing import Final
 
 from tests.faults.checker.ids import end_of_entry, is_whole_entry
 
-__all__ = ["NEVER", "Acknowledged", "Told"]
+__all__ = ["NEVER", "Acknowledged", "FirstTimes"]
 
 NEVER: Final = float("inf")
 
 
-class Told:
-    """Since when it was told of each message."""
+class FirstTimes:
+    """The time of the first line about each message."""
 
     def __init__(self) -> None:
         self._slots = array("d")
@@ -50,5 +46,5 @@ class Told:
 
 class Acknowledged:
     def __init__(self) -> None:
-        self.announced = Told()
-        self.receipts = Told()
+        self.announced = FirstTimes()
+        self.receipts = FirstTimes()

@@ -1,8 +1,8 @@
-"""What administrators did, and what that explains.
+"""Administrators' operations, and the findings that they explain.
 
-An act is told of when it is over, and explains what was seen since it began: so what looks wrong is kept, and asked
-about in the end. One whose result is unknown may be done at any time after it began; one that was refused explains
-nothing.
+The history has an operation once it has ended, and it explains what happened since it began. So a rule collects its
+findings and filters them at the end. An operation with an unknown result can take effect at any time after it began; a
+refused one explains nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Acts:
         )
 
     def moved(self, subscription: str, got_at: float) -> bool:
-        """It may have been set to another place before that time."""
+        """It may have been moved to another position before that time."""
         return any(act.act in _REPEATING and act.begun <= got_at for act in self._of.get(subscription, ()))
 
     def touched(self, subscription: str, topic: str, begin: float, end: float) -> bool:

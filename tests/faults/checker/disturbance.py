@@ -1,10 +1,9 @@
-"""When a run was disturbed by faults, and when it was not: in between, what takes long is nobody's fault but the
-system's.
+"""Find the calms of a run: the intervals without a fault, in which a long wait is a finding.
 
-A fault disturbs everything from when it begins until it is healed, or for ever. One exception: a broker's fault, in the
-course of which the broker's session came to an end, disturbs until that end only, since others serve in its stead; and
-again from when the broker is seen with another session, if that is before it is healed. A session whose end no fault
-explains disturbs at that moment.
+A fault disturbs everything from its beginning until it is healed, or to the end. One exception: if a broker's session
+ended during a fault of that broker, the fault disturbs until the session's end only, since other brokers take over; and
+again from the broker's next session, if that begins before the fault is healed. A session whose end no fault explains
+disturbs at that moment.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What all rules go by: who and what there is, and which message and which id each line is about.
+"""The state that all rules share: topics, producers, consumers, and the message and id that each line is about.
 
-Lines come in the order of their times, so what could be seen has been announced by then. `take` does a line before the
-rules see it. What a history says of somebody it never told of makes it a broken one; but what an observer saw that it
-should not have seen is for the rules to find.
+Lines come in the order of their times, so everything observed was announced before. `take` handles a line before the
+rules see it. A line that names an unknown producer, consumer or subscription makes the history a broken one; an
+observation that should be impossible is for the rules to report.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.faults.checker.things import (
     NOBODYS,
     NOTHING,
     Consumer,
-    Place,
+    Partition,
     Producer,
     Scan,
     Subscription,
@@ -39,8 +39,8 @@ class Facts:
         self.now = 0.0
         self.ended: float | None = None
         self.topics: dict[str, Topic] = {}
-        self.places: dict[str, Place] = {}
-        self.place_list: list[Place] = []
+        self.partitions: dict[str, Partition] = {}
+        self.partition_list: list[Partition] = []
         self.producers: dict[str, Producer] = {}
         self.producer_list: list[Producer] = []
         self.subscriptions: dict[str, Subscription] = {}
@@ -65,16 +65,16 @@ class Facts:
 
     # ── for the rules ──
 
-    def place(self, name: str) -> Place:
-        place = self.places.get(name)
-        if place is None:
-            place = self.places[name] = Place(name, len(self.place_list))
-            self.place_list.append(place)
-        return place
+    def partition(self, name: str) -> Partition:
+        partition = self.partitions.get(name)
+        if partition is None:
+            partition = self.partitions[name] = Partition(name, len(self.partition_list))
+            self.partition_list.append(partition)
+        return partition
 
-    def topic_of(self, place: str) -> Topic | None:
-        topic = self.topics.get(place) or self.topics.get(place.rpartition("-partition-")[0])
-        return topic if topic and topic.has(place) else None
+    def topic_of(self, partition: str) -> Topic | None:
+        topic = self.topics.get(partition) or self.topics.get(partition.rpartition("-partition-")[0])
+        return topic if topic and topic.has(partition) else None
 
     def key(self, text: str | None) -> int:
         index = self.keys.get(text)
@@ -99,16 +99,16 @@ class Facts:
             return "nothing"
         return f"message {number_of(message)} of {self.producer_of(message).name}"
 
-    def where(self, place: Place, slot: int) -> str:
-        return f"{id_text(place.ids[slot])} in {place.name}"
+    def where(self, partition: Partition, slot: int) -> str:
+        return f"{id_text(partition.ids[slot])} in {partition.name}"
 
-    def announced_at(self, subscription: Subscription, place: Place, packed: int, slot: int) -> float:
+    def announced_at(self, subscription: Subscription, partition: Partition, packed: int, slot: int) -> float:
         """When somebody began to acknowledge it; infinity: nobody did."""
-        found = subscription.acknowledged.get(place.index)
-        return NEVER if found is None else found.announced.at(packed, slot, place.slots.get(whole_entry(packed)))
+        found = subscription.acknowledged.get(partition.index)
+        return NEVER if found is None else found.announced.at(packed, slot, partition.slots.get(whole_entry(packed)))
 
-    def is_announced(self, subscription: Subscription, place: Place, packed: int, slot: int) -> bool:
-        return self.announced_at(subscription, place, packed, slot) < NEVER
+    def is_announced(self, subscription: Subscription, partition: Partition, packed: int, slot: int) -> bool:
+        return self.announced_at(subscription, partition, packed, slot) < NEVER
 
     def with_receipts(self, topic: Topic) -> Iterator[tuple[Producer, int]]:
         """Producer and number of each message that has one."""
@@ -121,12 +121,12 @@ class Facts:
     def complete_scans(self) -> list[Scan]:
         return [scan for scan in self.scans.values() if scan.complete]
 
-    def is_known(self, place: Place) -> bool:
+    def is_known(self, partition: Partition) -> bool:
         """The whole log of it: somebody read it, or a subscription that was there before anything was sent was handed
         all of it and was drained, without an administrator's doing."""
-        if any(scan.place is place for scan in self.complete_scans()):
+        if any(scan.partition is partition for scan in self.complete_scans()):
             return True
-        topic = self.topic_of(place.name)
+        topic = self.topic_of(partition.name)
         return any(
             subscription.topic is topic
             and subscription.durable
@@ -152,7 +152,7 @@ class Facts:
     def _take_subscription(self, line: Line, fields: dict[str, Any]) -> None:
         topic = self.topics.get(fields["topic"])
         if topic is None:
-            raise line.broken(f"names the topic {fields['topic']!r}, of which nothing was told")
+            raise line.broken(f"names the topic {fields['topic']!r}, which no earlier line creates")
         name = fields["subscription"]
         if name not in self.subscriptions:
             self.subscriptions[name] = Subscription(name, topic, fields["type"], fields["durable"], line.at)
@@ -177,7 +177,7 @@ class Facts:
     def _take_scanned(self, line: Line, fields: dict[str, Any]) -> None:
         scan = self._scan(fields["reader"], fields["place"], line.at)
         if len(scan.slots) != fields["messages"]:
-            raise line.broken(f"says {fields['messages']} messages; {len(scan.slots)} are in the history")
+            raise line.broken(f"has {fields['messages']} messages; {len(scan.slots)} are in the history")
         scan.at = line.at
         scan.complete = True
 
@@ -190,7 +190,7 @@ class Facts:
         name = fields["producer"]
         topic = self.topics.get(fields["topic"])
         if topic is None:
-            raise line.broken(f"names the topic {fields['topic']!r}, of which nothing was told")
+            raise line.broken(f"names the topic {fields['topic']!r}, which no earlier line creates")
         if name in self.producers:
             raise line.broken(f"opens the producer {name!r} again; each has a name of its own")
         self.producers[name] = Producer(name, len(self.producer_list), topic, line.writer, fields.get("library", ""))
@@ -209,22 +209,22 @@ class Facts:
         except (ValueError, OverflowError) as error:
             raise line.broken(f"has a digest that is not eight hex digits: {error}") from error
         producer.keys.extend([self.key(key) for _, _, key in items])
-        producer.places.extend([NOTHING] * len(items))
+        producer.partitions.extend([NOTHING] * len(items))
         producer.slots.extend([NOTHING] * len(items))
         producer.receipts_at.extend([0.0] * len(items))
         self.counts["messages announced"] += len(items)
 
     def _take_receipt(self, line: Line, fields: dict[str, Any]) -> None:
-        producer, place = self._producer(line), self.place(fields["place"])
+        producer, partition = self._producer(line), self.partition(fields["place"])
         for number, ledger, entry, index in fields["items"]:
             self._own_number(line, producer, number)
             line.messages.append(message(producer.index, number))
-            slot = ALREADY if ledger == -1 else self._slot(line, place, ledger, entry, index)
+            slot = ALREADY if ledger == -1 else self._slot(line, partition, ledger, entry, index)
             line.slots.append(slot)
             if producer.has_receipt(number):
                 continue  # the first counts; the rule on receipts looks at the others
             producer.slots[number] = slot
-            producer.places[number] = place.index
+            producer.partitions[number] = partition.index
             producer.receipts_at[number] = line.at
             self.counts["messages with a receipt"] += 1
 
@@ -233,14 +233,14 @@ class Facts:
         for number in fields["numbers"]:
             self._own_number(line, producer, number)
             producer.refused.add(number)
-            producer.given_up.setdefault(number, line.at)
+            producer.unanswered_at.setdefault(number, line.at)
         self.counts["messages refused"] += len(fields["numbers"])
 
     def _take_unknown(self, line: Line, fields: dict[str, Any]) -> None:
         producer = self._producer(line)
         for number in fields["numbers"]:
             self._own_number(line, producer, number)
-            producer.given_up.setdefault(number, line.at)
+            producer.unanswered_at.setdefault(number, line.at)
         self.counts["messages unknown"] += len(fields["numbers"])
 
     def _take_producer_closed(self, line: Line, fields: dict[str, Any]) -> None:
@@ -251,7 +251,7 @@ class Facts:
     def _take_opening(self, line: Line, fields: dict[str, Any]) -> None:
         name = fields["consumer"]
         if name in self.consumers:
-            raise line.broken(f"opens the consumer {name!r} again; each life has a name of its own")
+            raise line.broken(f"opens the consumer {name!r} again; each opening has a name of its own")
         self.consumers[name] = Consumer(name, self._subscription(line), line.writer, line.at)
         self.counts["consumers"] += 1
 
@@ -270,7 +270,7 @@ class Facts:
 
     def _take_got(self, line: Line, fields: dict[str, Any]) -> None:
         subscription = self.consumer(line).subscription
-        self._observe(line, self.place(fields["place"]))
+        self._observe(line, self.partition(fields["place"]))
         add = subscription.handed.add
         line.new = [one >= 0 and add(one) for one in line.messages]
         self.counts["messages handed over"] += len(line.messages)
@@ -278,7 +278,7 @@ class Facts:
 
     def _take_scan(self, line: Line, fields: dict[str, Any]) -> None:
         scan = self._scan(fields["reader"], fields["place"], line.at)
-        self._observe(line, scan.place)
+        self._observe(line, scan.partition)
         scan.slots.extend(line.slots)
         scan.messages.extend(line.messages)
         self.counts["messages scanned"] += len(line.slots)
@@ -314,49 +314,49 @@ class Facts:
     def consumer(self, line: Line) -> Consumer:
         found = self.consumers.get(line.fields["consumer"])
         if found is None:
-            raise line.broken(f"names the consumer {line.fields['consumer']!r}, of which nothing was told")
+            raise line.broken(f"names the consumer {line.fields['consumer']!r}, which no earlier line opens")
         return found
 
     def _producer(self, line: Line) -> Producer:
         found = self.producers.get(line.fields["producer"])
         if found is None:
-            raise line.broken(f"names the producer {line.fields['producer']!r}, of which nothing was told")
+            raise line.broken(f"names the producer {line.fields['producer']!r}, which no earlier line opens")
         return found
 
     def _subscription(self, line: Line) -> Subscription:
         found = self.subscriptions.get(line.fields["subscription"])
         if found is None:
-            raise line.broken(f"names the subscription {line.fields['subscription']!r}, of which nothing was told")
+            raise line.broken(f"names the subscription {line.fields['subscription']!r}, which no earlier line creates")
         return found
 
     def _scan(self, reader: str, name: str, at: float) -> Scan:
         found = self.scans.get((reader, name))
         if found is None:
-            found = self.scans[reader, name] = Scan(reader, self.place(name), at)
+            found = self.scans[reader, name] = Scan(reader, self.partition(name), at)
         return found
 
     def _own_number(self, line: Line, producer: Producer, number: int) -> None:
         if not 0 <= number < producer.announced:
             raise line.broken(f"names number {number}, which {producer.name} has not announced")
 
-    def _slot(self, line: Line, place: Place, ledger: int, entry: int, index: int) -> int:
+    def _slot(self, line: Line, partition: Partition, ledger: int, entry: int, index: int) -> int:
         try:
-            return place.slot(pack(ledger, entry, index))
+            return partition.slot(pack(ledger, entry, index))
         except ValueError as error:
             raise line.broken(f"has an id that can't be: {error}") from error
 
     def _acknowledging(self, line: Line, *more: list[int]) -> Acknowledged:
         """What the subscription has acknowledged there; and the line's ids are worked out."""
-        subscription, place = self.consumer(line).subscription, self.place(line.fields["place"])
+        subscription, partition = self.consumer(line).subscription, self.partition(line.fields["place"])
         for one in line.fields.get("ids", more):
-            slot = self._slot(line, place, *one)
+            slot = self._slot(line, partition, *one)
             line.slots.append(slot)
-            line.ids.append(place.ids[slot])
-        return subscription.acknowledged_in(place)
+            line.ids.append(partition.ids[slot])
+        return subscription.acknowledged_in(partition)
 
-    def _observe(self, line: Line, place: Place) -> None:
+    def _observe(self, line: Line, partition: Partition) -> None:
         """Millions of items come by here."""
-        producers, slots, content, ids = self.producers, place.slots, place.content, place.ids
+        producers, slots, content, ids = self.producers, partition.slots, partition.content, partition.ids
         for item in line.fields["items"]:
             producer, number, ledger, entry, index = item[0], item[1], item[4], item[5], item[6]
             sender = producers.get(producer)
@@ -367,12 +367,12 @@ class Facts:
                 raise line.broken(f"has an id that can't be: {error}") from error
             slot = slots.get(packed)
             if slot is None:
-                slot = place.slot(packed)
+                slot = partition.slot(packed)
             if content[slot] != one and one != NOBODYS:
                 if content[slot] in (NOTHING, NOBODYS):
                     content[slot] = one
                 else:
-                    place.disputed.add(slot)
+                    partition.disputed.add(slot)
             elif content[slot] == NOTHING:
                 content[slot] = NOBODYS
             line.messages.append(one)

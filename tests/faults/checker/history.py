@@ -1,7 +1,7 @@
-"""Reads a history (history.md): all lines of all files of a folder, in the order of their times, each checked.
+"""Read a history (history.md): the lines of all files in a folder, checked, in the order of their times.
 
-Lines are read while they are wanted, not all at once: a history may be larger than memory. A file is opened when the
-first of its lines has its turn: a long run has more files, of processes long dead, than may be open at a time.
+Lines are read on demand, since a history may be larger than memory. A file is opened when its first line is due: a long
+run has files of more processes than may be open at a time.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ class BrokenHistory(Exception):
 
 
 class Line:
-    """`known`: its kind is one of history.md's, and it is as that says. What items, ids and id name is worked out once,
-    by facts.py, for all rules: messages, packed ids and slots stand in the order of the items. `new`: those of `got`
-    that nobody of the subscription was handed before.
+    """One line. `known`: its kind is one of history.md's, and it has that kind's fields. What items, ids and id name is
+    worked out once,
     """
 
     __slots__ = ("at", "fields", "file", "ids", "known", "messages", "new", "number", "slots", "what", "writer")

@@ -1,7 +1,4 @@
-"""An id in a place as one number, ordered as ids are: `ledger`, then `entry`, then `batch index` (-1 comes first).
-
-A whole entry (batch index -1) is below its messages; `end_of_entry` is above them all.
-"""
+"""Pack an id within a partition into one number with the same order: `ledger`, `entry`, `batch index` (-1 first)."""
 
 from __future__ import annotations
 

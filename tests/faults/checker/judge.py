@@ -1,4 +1,4 @@
-"""Judges a history: one pass over its lines, of which facts are gathered and rules see each."""
+"""Check a history in one pass: each line updates the facts and goes to the rules that want its kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT_S: Final = 10.0
 
 
 def judge(folder: Path, *, times: bool = True, limit_s: float = LIMIT_S) -> Verdict:
-    """Raises `BrokenHistory` for one that can't be judged. Without `times` what takes long is told, and not judged."""
+    """Raises `BrokenHistory` if it can't be checked. Without `times`, long waits are reported, but are no findings."""
     verdict, facts = Verdict(), Facts()
     judges = [rule(facts, verdict, times=times, limit_s=limit_s) for rule in rules.all()]
     seeing: dict[str, list[Callable[[Line], None]]] = {}
@@ -32,7 +32,7 @@ def judge(folder: Path, *, times: bool = True, limit_s: float = LIMIT_S) -> Verd
         lines += 1
         if not line.known and line.what not in seeing:
             strange[line.what] += 1
-        _count_told(verdict, line)
+        _count_writer_errors(verdict, line)
         facts.take(line)
         for handler in seeing.get(line.what, ()):
             handler(line)
@@ -44,7 +44,7 @@ def judge(folder: Path, *, times: bool = True, limit_s: float = LIMIT_S) -> Verd
     return verdict
 
 
-def _count_told(verdict: Verdict, line: Line) -> None:
+def _count_writer_errors(verdict: Verdict, line: Line) -> None:
     if line.what in ("error", "unknown", "refused", "ack_unknown"):
         verdict.error(line.what, line.fields["why"])
     elif line.what == "act" and line.fields["result"] != "done":
@@ -59,11 +59,11 @@ def _open_questions(verdict: Verdict, facts: Facts) -> None:
         for name, subscription in sorted(facts.subscriptions.items())
         if name not in facts.drained and subscription.type != "Reader"
     ]
-    scanned = {scan.place.name for scan in facts.complete_scans()}
+    scanned = {scan.partition.name for scan in facts.complete_scans()}
     verdict.not_judged += [
-        f"{'lost' if facts.is_known(place) else 'lost and order'} in {place.name}, of which nothing was scanned"
-        for place in sorted(facts.place_list, key=lambda one: one.name)
-        if place.name not in scanned
+        f"{'lost' if facts.is_known(partition) else 'lost and order'} in {partition.name}, of which nothing was scanned"
+        for partition in sorted(facts.partition_list, key=lambda one: one.name)
+        if partition.name not in scanned
     ]
 
 
@@ -71,7 +71,7 @@ def _figures(verdict: Verdict, facts: Facts, lines: int, strange: Counter[str]) 
     verdict.figures["seconds"] = facts.now - (facts.began or 0.0)
     verdict.figures["lines"] = lines
     verdict.figures["topics"] = len(facts.topics)
-    verdict.figures["places"] = len(facts.place_list)
+    verdict.figures["places"] = len(facts.partition_list)
     verdict.figures["subscriptions"] = len(facts.subscriptions)
     verdict.figures["producers"] = len(facts.producers)
     verdict.figures |= dict(sorted(facts.counts.items()))

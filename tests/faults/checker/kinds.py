@@ -1,4 +1,4 @@
-"""The kinds of lines that there are, and what of a line must be of which type: history.md's tables, for the reader.
+"""The kinds of lines and the types of their fields: the tables of history.md as code.
 
 A field `a|b` is one of two, of which a line has exactly one. A field `a?` is optional.
 """
@@ -127,9 +127,7 @@ def mistake(kind: dict[str, Check], fields: dict[str, Any]) -> str:
         if len(given) != 1:
             return f"has {len(given)} of the field {name!r}, and must have one"
         if not check(fields[given[0]]):
-            return (
-                f"has a field {given[0]!r} of another type or value than history.md says: {str(fields[given[0]])[:80]}"
-            )
+            return f"has a field {given[0]!r} of another type or value than in history.md: {str(fields[given[0]])[:80]}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Sets of many small numbers that mostly lie near each other: a byte for each, in pieces."""
+"""A set of small numbers that mostly lie near each other: a byte for each, in chunks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Writes a history (history.md): one file of one writer, each line handed to the operating system before `say` returns.
+"""Write a history (history.md): one file of one writer. `say` returns when the operating system has the line.
 
-What was said is there after kill -9 of the process. Lines may come from any thread.
+So the line survives a kill -9 of the process. Lines may come from any thread.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from typing import Final
 
 from tests.faults.checker.facts import Facts
 from tests.faults.checker.ids import whole_entry
-from tests.faults.checker.things import ALREADY, NOBODYS, NOTHING, Place, Producer, message, number_of, producer_of
+from tests.faults.checker.things import ALREADY, NOBODYS, NOTHING, Partition, Producer, message, number_of, producer_of
 
 __all__ = ["LIBRARY", "withdraw_receipts"]
 
@@ -39,7 +39,7 @@ def withdraw_receipts(facts: Facts) -> None:
         if producer.library == LIBRARY:
             for number in list(_find_misattributed(facts, producer)):
                 producer.slots[number] = NOTHING
-                producer.given_up.setdefault(number, producer.receipts_at[number])
+                producer.unanswered_at.setdefault(number, producer.receipts_at[number])
                 facts.counts["messages with a receipt"] -= 1
                 facts.counts["messages with the receipt of an earlier one, by reused sequence ids"] += 1
 
@@ -48,9 +48,9 @@ def _find_misattributed(facts: Facts, producer: Producer) -> Iterator[int]:
     numbers: dict[int, list[int]] = defaultdict(list)
     for number, slot in enumerate(producer.slots):
         if slot != NOTHING:
-            numbers[producer.places[number]].append(number)
+            numbers[producer.partitions[number]].append(number)
     for index, of_log in numbers.items():
-        log = facts.place_list[index]
+        log = facts.partition_list[index]
         for number in of_log:
             slot = producer.slots[number]
             if slot == ALREADY or log.content[slot] == message(producer.index, number):
@@ -63,7 +63,7 @@ def _find_misattributed(facts: Facts, producer: Producer) -> Iterator[int]:
             yield number
 
 
-def _first_of_entry(log: Place, slot: int) -> int:
+def _first_of_entry(log: Partition, slot: int) -> int:
     """The message at the entry's first batch index, or the only one of an entry that is no batch."""
     entry = whole_entry(log.ids[slot])
     found = (log.slots.get(packed) for packed in (entry, entry + 1))
@@ -74,11 +74,11 @@ def _is_earlier_unknown(producer: Producer, number: int, other: int) -> bool:
     if other == NOBODYS or producer_of(other) != producer.index:
         return False
     earlier = number_of(other)
-    is_unknown = earlier in producer.given_up and earlier not in producer.refused
+    is_unknown = earlier in producer.unanswered_at and earlier not in producer.refused
     return earlier < number and is_unknown and not producer.has_receipt(earlier)
 
 
-def _may_be_there(producer: Producer, number: int, log: Place, slot: int) -> bool:
+def _may_be_there(producer: Producer, number: int, log: Partition, slot: int) -> bool:
     """A longer batch names indexes beyond the end of the earlier one, where nothing is stored."""
     there = log.content[slot]
     return there == NOTHING or _is_earlier_unknown(producer, number, there)

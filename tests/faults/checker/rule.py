@@ -1,9 +1,8 @@
-"""What a rule is: it sees a history's lines in the order of their times, and says what of them must not be.
+"""The base class of rules. A rule sees a history's lines in the order of their times, and reports violations.
 
-A rule is one file in `rules/`, which names it `RULE`, and is found by being there. It has a method `on_KIND(line)` for
-each kind of lines that it wants to see, kinds that no other rule knows among them, and an `end`. What an
-administrator's act may explain is asked about in the end (acts.py). A rule is right rather than sharp: what could have
-happened to a system that keeps its promises is no finding, however odd it looks.
+A rule is a file in `rules/` that names its class `RULE`. It has a method `on_KIND(line)` for each kind of line that it
+wants to see, and an `end`. Findings that an administrator's operation may explain are filtered at the end (acts.py). A
+rule prefers precision to sharpness: what a correct system could have done is no finding, however odd it looks.
 """
 
 from __future__ import annotations

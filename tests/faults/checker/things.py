@@ -1,7 +1,9 @@
-"""What a history tells of: topics, places, producers, subscriptions, consumers. Kept small, for millions of messages.
+"""The objects of a history: topics, partitions, producers, subscriptions, consumers, in arrays for millions of
+messages.
 
-A message is one number, its producer's in the upper half (`message`, `producer_of`, `number_of`). What is stored at an
-id of a place has a **slot** there, counted as ids become known, so that whatever is known of ids stands in arrays.
+A topic without partitions counts as one partition, as in history.md. A message is one number, its producer's in the
+upper half (`message`, `producer_of`, `number_of`). Each id of a partition has a **slot**, in the order in which ids
+become known, and data about ids are arrays by slot.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ __all__ = [
     "NOBODYS",
     "NOTHING",
     "Consumer",
-    "Place",
+    "Partition",
     "Producer",
     "Scan",
     "Subscription",
@@ -30,11 +32,11 @@ __all__ = [
 ]
 
 _NUMBER_BITS: Final = 32
-# In place of a message: what no producer has announced.
+# Instead of a message: one that no producer has announced.
 NOBODYS: Final = -1
-# In place of a message: nobody has told yet what is there. In place of a slot: there is no receipt.
+# Instead of a message: nobody has seen this id. Instead of a slot: there is no receipt.
 NOTHING: Final = -2
-# In place of a slot: the receipt said that it was stored already.
+# Instead of a slot: the receipt was for a message that is stored already.
 ALREADY: Final = -3
 
 
@@ -55,24 +57,24 @@ class Topic:
     name: str
     order: str
     deduplicated: bool
-    # When it was said how many partitions it has, or is to have.
+    # The times at which the number of partitions was set, and the numbers.
     partitions: list[tuple[float, int]]
 
-    def has(self, place: str) -> bool:
+    def has(self, partition: str) -> bool:
         most = max(partitions for _, partitions in self.partitions)
         if not most:
-            return place == self.name
-        head, _, number = place.rpartition("-partition-")
+            return partition == self.name
+        head, _, number = partition.rpartition("-partition-")
         return head == self.name and number.isdecimal() and int(number) < most
 
     @property
-    def only_place(self) -> str:
+    def only_partition(self) -> str:
         """Where alone its messages can be; empty: there are several."""
         return "" if any(partitions for _, partitions in self.partitions) else self.name
 
 
 @dataclass(slots=True)
-class Place:
+class Partition:
     name: str
     index: int
     slots: dict[int, int] = field(default_factory=dict)
@@ -102,16 +104,16 @@ class Producer:
     # By number: CRC-32, and the key's index.
     digests: array[int] = field(default_factory=lambda: array("I"))
     keys: array[int] = field(default_factory=lambda: array("i"))
-    # By number: where it was told to be stored, and when.
-    places: array[int] = field(default_factory=lambda: array("i"))
+    # By number: the partition and slot in its receipt, and the receipt's time.
+    partitions: array[int] = field(default_factory=lambda: array("i"))
     slots: array[int] = field(default_factory=lambda: array("q"))
     receipts_at: array[float] = field(default_factory=lambda: array("d"))
     # The first number of each announcement, and when it was.
     starts: array[int] = field(default_factory=lambda: array("q"))
     starts_at: array[float] = field(default_factory=lambda: array("d"))
     refused: set[int] = field(default_factory=set)
-    # When it was told that these were refused, or gave them up as unknown.
-    given_up: dict[int, float] = field(default_factory=dict)
+    # When these were refused, or failed with an unknown result.
+    unanswered_at: dict[int, float] = field(default_factory=dict)
     # When it was closed, or killed.
     ended_at: float | None = None
 
@@ -138,10 +140,10 @@ class Subscription:
     handed: Marks = field(default_factory=Marks)
     acknowledged: dict[int, Acknowledged] = field(default_factory=dict)
 
-    def acknowledged_in(self, place: Place) -> Acknowledged:
-        found = self.acknowledged.get(place.index)
+    def acknowledged_in(self, partition: Partition) -> Acknowledged:
+        found = self.acknowledged.get(partition.index)
         if found is None:
-            found = self.acknowledged[place.index] = Acknowledged()
+            found = self.acknowledged[partition.index] = Acknowledged()
         return found
 
 
@@ -159,7 +161,7 @@ class Consumer:
 @dataclass(slots=True, eq=False)
 class Scan:
     reader: str
-    place: Place
+    partition: Partition
     at: float
     # By rank: at which ids it found which messages.
     slots: array[int] = field(default_factory=lambda: array("q"))

@@ -1,4 +1,4 @@
-"""What the judge says of a history."""
+"""The result of checking a history: findings by rule, figures, and what was not checked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Verdict:
     counts: Counter[str] = field(default_factory=Counter)
     not_judged: list[str] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
-    # What writers were told, digits aside.
+    # The errors that writers recorded, with digits masked.
     errors: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -62,7 +62,7 @@ class Verdict:
                 lines.append(f"  and {count - len(shown)} more")
         lines += [f"not judged: {text}" for text in self.not_judged]
         lines += [f"{name}: {_figure(value)}" for name, value in self.figures.items()]
-        lines += [f"told {count} times: {text}" for text, count in self.errors.most_common(_ERRORS_SHOWN)]
+        lines += [f"{count} times: {text}" for text, count in self.errors.most_common(_ERRORS_SHOWN)]
         lines.append("clean" if self.clean else f"NOT CLEAN: {self.counts.total()} findings")
         return "\n".join(lines)
 

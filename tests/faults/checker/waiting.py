@@ -1,8 +1,8 @@
-"""How long somebody waited in vain, at one place, while nothing disturbed it.
+"""Find how long a partition's clients waited in vain in each calm.
 
-What was waited for is told as **turns**, in the order of their times: at `at` what had been wanted since `since` was
-served, or was wanted no more. Nobody is served between two turns that serve: the wait is from the later one of the turn
-before and of the earliest wish that was still open, to the turn, or to the end of the calm.
+Waits are computed from **turns**, in the order of their times: at `at` a request that had been open since `since` was
+served, or withdrawn. Nothing is served between two turns that serve: the wait is from the later one of the previous
+turn and of the earliest request that was still open, to the turn, or to the end of the calm.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Wait:
         return self.end - self.begin
 
 
-def waits(turns: Sequence[Turn], calms: Sequence[Calm], asked_since: Callable[[float], float]) -> Iterator[Wait]:
-    """The longest wait before each turn that serves. `asked_since`: since when somebody was there to be served who was
-    there at this time still; infinity: nobody was.
+def waits(turns: Sequence[Turn], calms: Sequence[Calm], open_since: Callable[[float], float]) -> Iterator[Wait]:
+    """Yield the longest wait before each turn that serves. `open_since`: since when a client has been waiting that is
+    still open at that time; infinity: none.
     """
     turns = sorted(turns)
     earliest = _earliest_wishes(turns)
@@ -44,13 +44,13 @@ def waits(turns: Sequence[Turn], calms: Sequence[Calm], asked_since: Callable[[f
         served, longest = calm.begin, Wait(calm.begin, calm.begin, calm.after)
         at = bisect_left(turns, (calm.begin,))
         while at < len(turns) and turns[at].at <= calm.end:
-            longest = _longer(longest, max(served, earliest[at], asked_since(turns[at].at)), turns[at].at, calm)
+            longest = _longer(longest, max(served, earliest[at], open_since(turns[at].at)), turns[at].at, calm)
             if turns[at].serves:
                 yield longest
                 served, longest = turns[at].at, Wait(calm.begin, calm.begin, calm.after)
             at += 1
         if at < len(turns):
-            longest = _longer(longest, max(served, earliest[at], asked_since(calm.end)), calm.end, calm)
+            longest = _longer(longest, max(served, earliest[at], open_since(calm.end)), calm.end, calm)
         yield longest
 
 

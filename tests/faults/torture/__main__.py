@@ -1,9 +1,9 @@
-"""`magnetar-torture`: a whole system and its clients are struck by seed, and a judge says whether anything was lost.
+"""`magnetar-torture`: inject faults into a whole system under load by seed, and check that nothing is lost.
 
     python -m tests.faults.torture --minutes 5 --seed 7
 
 Standard output has a line for each thing that happens, and a report. Exit status: 0 clean, 1 not, 2 it could not be
-run. The folder with the history and what processes said stays if anything was wrong, and is named. The history can be
+run. The folder with the history and the processes' output stays if anything was wrong. The history can be
 judged again: `python -m tests.faults.checker FOLDER/histories`. A run is not replayed exactly by its seed, since
 processes are as fast as they are.
 """
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{folder} has something in it: a run needs a folder of its own\n")
         return 2
     folder.mkdir(parents=True, exist_ok=True)
-    # Libraries tell of every connection that breaks, and many are broken here.
+    # Libraries log every connection that breaks, and many are broken here.
     logging.basicConfig(filename=folder / "rig.log")
     _say(f"seed {chosen.seed}, in {folder}")
 
@@ -94,7 +94,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--minutes",
         type=_above_zero(float),
         default=1.0,
-        help="of strikes and calm, which may take a round longer; the end takes one more or so",
+        help="of rounds and calm, which may take a round longer; the end takes one more or so",
     )
     parser.add_argument("--seed", default=str(time.time_ns() % 1_000_000), help="of all that is drawn; default: any")
     parser.add_argument("--brokers", type=_above_zero(int), default=3, help="as it begins; default: %(default)s")
@@ -103,10 +103,10 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--standalone", action="store_true", help="one process instead of a cluster")
     parser.add_argument("--workloads", type=_workloads, default=workloads.all(), metavar="NAME,…", help="default: all")
     parser.add_argument(
-        "--faults", type=_faults, default=faults.all(), metavar="KIND,…", help="default: all; none: nothing is struck"
+        "--faults", type=_faults, default=faults.all(), metavar="KIND,…", help="default: all; none: no faults"
     )
     parser.add_argument("--sorts", type=_sorts, default=SORTS, metavar="SORT,…", help="of rounds")
-    parser.add_argument("--no-times", dest="times", action="store_false", help="tell times, and don't judge them")
+    parser.add_argument("--no-times", dest="times", action="store_false", help="report times without limits")
     parser.add_argument("--no-spark", dest="spark", action="store_false", help="don't read the log through Spark")
     parser.add_argument("--keep", action="store_true", help="keep the folder in any case")
     parser.add_argument("--folder", type=Path, help="for all that is written; default: a new one")

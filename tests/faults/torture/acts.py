@@ -1,5 +1,6 @@
-"""Acts of an administrator, written down as the history has them. Whether they could be done or not: nobody is promised
-that while other things are struck."""
+"""An administrator's operations, recorded in the history. Their result is open: no operation is sure to succeed during
+faults.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +23,18 @@ from tests.faults.torture.system import System
 
 __all__ = ["administer", "say_act"]
 
-_ASKED_S: Final = 10
-_SAYS_NOTHING: Final = (ConnectError, Interrupted, NotConnected, ReadError, Timeout, UnknownError)
+_TIMEOUT_S: Final = 10
+_RESULT_UNKNOWN: Final = (ConnectError, Interrupted, NotConnected, ReadError, Timeout, UnknownError)
 
 
 async def administer(system: System, act: str, target: str, do: Callable[[AsyncAdmin], Awaitable[object]]) -> None:
     """Asks brokers, not by way of proxies."""
     begun = time.monotonic()
     try:
-        async with AsyncAdmin(system.direct_url, operation_timeout_seconds=_ASKED_S) as admin:
+        async with AsyncAdmin(system.direct_url, operation_timeout_seconds=_TIMEOUT_S) as admin:
             await do(admin)
     except MagnetarException as error:
-        result = "unknown" if isinstance(error, _SAYS_NOTHING) else "refused"
+        result = "unknown" if isinstance(error, _RESULT_UNKNOWN) else "refused"
         say_act(system.recorder, act, target, begun, result, f"{type(error).__name__}: {error}")
     else:
         say_act(system.recorder, act, target, begun)

@@ -1,4 +1,4 @@
-"""Tells the judge under which addresses clients may reach each broker, whenever these are others."""
+"""Record the addresses at which clients may reach each broker, whenever they change."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Final
 from tests.faults.torture.beside import OnFailure, going_on
 from tests.faults.torture.system import System
 
-__all__ = ["telling_addresses"]
+__all__ = ["recording_addresses"]
 
 _AGAIN_S: Final = 0.3
 
 
 @contextlib.asynccontextmanager
-async def telling_addresses(system: System, failed: OnFailure) -> AsyncIterator[None]:
-    said: dict[str, list[str]] = {}
+async def recording_addresses(system: System, failed: OnFailure) -> AsyncIterator[None]:
+    recorded: dict[str, list[str]] = {}
 
-    def tell() -> None:
+    def record() -> None:
         for broker, addresses in system.broker_addresses().items():
-            if said.get(broker) != addresses:
-                said[broker] = addresses
+            if recorded.get(broker) != addresses:
+                recorded[broker] = addresses
                 system.recorder.say("broker", broker=broker, addresses=addresses)
 
-    async def tell_on() -> None:
+    async def record_changes() -> None:
         while True:
             await asyncio.sleep(_AGAIN_S)
-            tell()
+            record()
 
-    tell()
-    async with going_on("brokers' addresses are told", tell_on, failed):
+    record()
+    async with going_on("brokers' addresses are recorded", record_changes, failed):
         yield

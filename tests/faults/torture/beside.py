@@ -1,5 +1,6 @@
-"""What goes on beside a run for as long as it lasts. Without it the history would lack something and nobody would
-know: so if it ends by an error, whoever runs it is told at once."""
+"""Background tasks of a run, such as recorders. If one fails, the history would lack lines without notice: so its error
+is reported to the run at once.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ async def going_on(what: str, act: Callable[[], Awaitable[None]], failed: OnFail
     async def watched() -> None:
         try:
             await act()
-        except Exception as error:  # noqa: BLE001 (whatever it is, it is told)
+        except Exception as error:  # noqa: BLE001 (any error is reported)
             failed(what, error)
 
     task = asyncio.create_task(watched())

@@ -1,9 +1,9 @@
-"""One life of a client process: `python -m tests.faults.torture.client_process URL PULSAR_URL LISTENER HISTORIES SEED
-ROLE LIFE WORKLOADS`.
+"""One run of a client process: `python -m tests.faults.torture.client_process URL PULSAR_URL LISTENER HISTORIES SEED
+ROLE RUN WORKLOADS`.
 
-Its role says which workers of the workloads run in it. It says `begun` on standard output when they do. Told `stop` on
-standard input, producers end, and it says `stopped` when they have; told `quit`, all end, and it says `ended`. A worker
-that fails for a reason of its own makes it `broken`, and the traceback is in standard error.
+Its role determines which workers of the workloads run in it. It prints `begun` when they run. After `stop` on standard
+input its producers end, and it prints `stopped`; after `quit` all end, and it prints `ended`. A worker that fails for a
+reason of its own makes it print `broken`, and the traceback is in standard error.
 
 The role `keep` is for the end: it reads the subscriptions that nobody has read so far.
 """
@@ -23,7 +23,7 @@ from tests.faults.torture.consumers import consumer, cumulatively
 from tests.faults.torture.workload import Subscription, Worker, Workload
 from tests.faults.workload_processes import die_with_parent
 
-__all__ = ["CONSUMING", "KEEP", "PUBLISHING", "ROLES", "dealt", "kept"]
+__all__ = ["CONSUMING", "KEEP", "PUBLISHING", "ROLES", "assign_workers", "keep_subscriptions"]
 
 PUBLISHING: Final = ("publish-1", "publish-2")
 CONSUMING: Final = ("consume-1", "consume-2")
@@ -33,16 +33,20 @@ KEEP: Final = "keep"
 Run = Callable[[Clients], None]
 
 
-def kept(workloads: Sequence[Workload]) -> tuple[Subscription, ...]:
-    """On each topic one that is there from the beginning, and is not read before the end: so nothing is trimmed, and
-    whoever reads it at last sees all that there is."""
+def keep_subscriptions(workloads: Sequence[Workload]) -> tuple[Subscription, ...]:
+    """On each topic a subscription from the beginning that is not read before the end: so nothing is trimmed, and its
+    reader gets everything.
+    """
     return tuple(Subscription(topic.name, KEEP, "Exclusive") for workload in workloads for topic in workload.topics)
 
 
-def dealt(workloads: Sequence[Workload], role: str) -> tuple[list[Run], list[Run]]:
-    """The role's producers and consumers. Workers are dealt to the processes of their kind, in turn."""
+def assign_workers(workloads: Sequence[Workload], role: str) -> tuple[list[Run], list[Run]]:
+    """The role's producers and consumers. Workers are assigned to the processes of their kind in turn."""
     if role == KEEP:
-        return [], [consumer(one.topic, KEEP, "Exclusive", KEEP, cumulatively, most=1000) for one in kept(workloads)]
+        return [], [
+            consumer(one.topic, KEEP, "Exclusive", KEEP, cumulatively, most=1000)
+            for one in keep_subscriptions(workloads)
+        ]
     producers = [worker for workload in workloads for worker in workload.producers]
     consumers = [worker for workload in workloads for worker in workload.consumers]
     return _share(producers, PUBLISHING, role), _share(consumers, CONSUMING, role)
@@ -69,7 +73,7 @@ class _Workers:
     def _guarded(self, run: Run) -> None:
         try:
             run(self._clients)
-        except BaseException as error:  # whatever it is, the rig is told
+        except BaseException as error:  # any error is reported to the rig
             self.broken.append(error)
             raise
 
@@ -81,12 +85,12 @@ class _Workers:
 
 
 def main(
-    url: str, pulsar_url: str, listener: str, histories: str, seed: str, role: str, life: str, workloads: str
+    url: str, pulsar_url: str, listener: str, histories: str, seed: str, role: str, run: str, workloads: str
 ) -> None:
-    writer = f"{role}-{life}"
+    writer = f"{role}-{run}"
     recorder = Recorder(Path(histories), writer)
     clients = Clients(url, pulsar_url, listener or None, Path(histories), seed, writer, recorder)
-    producers, consumers = dealt(registered.named(workloads.split(",")), role)
+    producers, consumers = assign_workers(registered.named(workloads.split(",")), role)
     if role == KEEP:
         clients.stopping.set()
     workers = _Workers(clients)
@@ -109,9 +113,9 @@ def _say(line: str) -> None:
 
 
 def _wait_for(command: str) -> None:
-    said = sys.stdin.readline().strip()
-    if said != command:
-        raise SystemExit(f"it was to be told {command!r}, and was told {said!r}")
+    line = sys.stdin.readline().strip()
+    if line != command:
+        raise SystemExit(f"expected {command!r} on standard input, and read {line!r}")
 
 
 if __name__ == "__main__":

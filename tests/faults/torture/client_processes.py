@@ -1,6 +1,6 @@
-"""The processes in which clients run, as the rig sees them: one for each role, of which each may have several lives.
+"""The client processes as the rig sees them: one for each role, each of which may have several runs.
 
-They die with the thread that starts them. What a life wrote on standard error is in a file of its own.
+They end with the thread that starts them. The standard error of each run is in a file of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ClientProcesses(Protocol):
 
 
 class Processes:
-    """The present one of each role. A client that fails for a reason of its own fails whoever waits for its answer."""
+    """The running process of each role. A client that fails for a reason of its own fails the waiting caller."""
 
     # Those that work all the time. Besides, there is `keep`, which is for the end (client_process.py).
     roles: tuple[str, ...] = ROLES
@@ -48,30 +48,30 @@ class Processes:
         self, folder: Path, histories: Path, seed: str, recorder: Recorder, workloads: Sequence[Workload]
     ) -> None:
         """`folder` is for what they write on standard error, and `recorder` the rig's."""
-        # Where the next lives find the system; and by which of its listeners.
+        # Where the next runs find the system; and by which of its listeners.
         self.url = ""
         self.pulsar_url = ""
         self.listener_name: str | None = None
         self._names = ",".join(workload.name for workload in workloads)
         self._folder, self._histories, self._seed, self._recorder = folder, histories, seed, recorder
         self._present: dict[str, _Process] = {}
-        self._lives: dict[str, int] = defaultdict(int)
+        self._run_numbers: dict[str, int] = defaultdict(int)
         folder.mkdir(parents=True, exist_ok=True)
 
     async def begin(self, role: str) -> None:
-        """Its next life, if it has none; returns when it says that it has begun."""
+        """Start the role's next run, if none is running, and wait until it reports that it has begun."""
         if role in self._present:
             return
-        self._lives[role] += 1
-        life = str(self._lives[role])
+        self._run_numbers[role] += 1
+        run_number = str(self._run_numbers[role])
         where = [self.url, self.pulsar_url, self.listener_name or "", str(self._histories)]
-        words = [*where, self._seed, role, life, self._names]
-        process = self._present[role] = _Process(f"{role}-{life}", words, self._folder)
-        await process.says("begun")
+        words = [*where, self._seed, role, run_number, self._names]
+        process = self._present[role] = _Process(f"{role}-{run_number}", words, self._folder)
+        await process.wait_for_answer("begun")
 
     @property
     def writers(self) -> list[str]:
-        """Of the present lives."""
+        """Of the running processes."""
         return [process.writer for process in self._present.values()]
 
     def running(self, role: str) -> bool:
@@ -97,13 +97,13 @@ class Processes:
     async def stop(self) -> None:
         """All producers end what they are about; returns when they have: what is pending has a receipt by then.
         Consumers acknowledge all that they get from now on."""
-        await self._tell([role for role in self._present if role != KEEP], "stop", "stopped")
+        await self._send_command([role for role in self._present if role != KEEP], "stop", "stopped")
 
     async def quit(self) -> None:
-        """All end, and their processes with them. They have been told to stop before."""
+        """End all clients and their processes. They have been stopped before."""
         if KEEP in self._present:
-            await self._tell([KEEP], "stop", "stopped")
-        await self._tell(list(self._present), "quit", "ended")
+            await self._send_command([KEEP], "stop", "stopped")
+        await self._send_command(list(self._present), "quit", "ended")
         for role in list(self._present):
             await asyncio.to_thread(self._present.pop(role).wait)
 
@@ -113,17 +113,17 @@ class Processes:
             process.kill()
         self._present.clear()
 
-    async def _tell(self, roles: Sequence[str], command: str, answer: str) -> None:
+    async def _send_command(self, roles: Sequence[str], command: str, answer: str) -> None:
         """All of them, and waits until each has answered."""
         chosen = [self._present[role] for role in roles]
         for process in chosen:
-            process.tell(command)
+            process.send(command)
         for process in chosen:
-            await process.says(answer)
+            await process.wait_for_answer(answer)
 
 
 class _Process:
-    """One life of one role."""
+    """One run of one role."""
 
     def __init__(self, writer: str, words: Sequence[str], folder: Path) -> None:
         self.writer = writer
@@ -154,17 +154,17 @@ class _Process:
             assert pipe is not None
             pipe.close()
 
-    def tell(self, command: str) -> None:
+    def send(self, command: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{command}\n".encode())
         self._process.stdin.flush()
 
-    async def says(self, answer: str) -> None:
-        """Returns when it has said this."""
+    async def wait_for_answer(self, answer: str) -> None:
+        """Wait for this answer."""
         assert self._process.stdout is not None
         async with asyncio.timeout(_ANSWER_S):
             found = (await asyncio.to_thread(self._process.stdout.readline)).decode().strip()
-        assert found == answer, f"{self.writer} said {found!r}, and not {answer!r}: see {self._log}"
+        assert found == answer, f"{self.writer} answered {found!r} instead of {answer!r}: see {self._log}"
 
 
 def _surroundings() -> dict[str, str]:

@@ -23,11 +23,11 @@ from magnetar import aio
 from tests.faults.checker.recorder import Recorder
 from tests.faults.torture.connections import Connections
 
-__all__ = ["CLIENT_ERRORS", "Clients", "place"]
+__all__ = ["CLIENT_ERRORS", "Clients", "partition_name"]
 
 # What the libraries of clients raise.
 CLIENT_ERRORS: Final[tuple[type[Exception], ...]] = (magnetar.MagnetarException, pulsar.PulsarException)
-# Opening and closing, by Pulsar's library: what is not answered by then is tried anew.
+# Opening and closing, by Pulsar's library: what is not answered by then is retried.
 _STOCK_PATIENCE_S: Final = 10
 
 
@@ -36,11 +36,11 @@ class Clients:
     url: str
     # Where clients of Pulsar's own protocol find it.
     pulsar_url: str
-    # By which brokers tell them of proxies.
+    # By which brokers advertise their proxies.
     listener_name: str | None
     histories: Path
     seed: str
-    # Role and life: `consume-1-3`. It is the history's writer, and part of the name of everything that is opened here.
+    # Role and run: `consume-1-3`. It is the history's writer, and part of the name of everything that is opened here.
     writer: str
     recorder: Recorder
     # Producers are to end; and all are.
@@ -49,7 +49,7 @@ class Clients:
     _making: threading.RLock = field(default_factory=threading.RLock)
 
     def chance(self, name: str) -> random.Random:
-        """That of whatever is called so here."""
+        """The randomness for this name."""
         return random.Random(f"{self.seed} {self.writer} {name}")
 
     @cached_property
@@ -116,6 +116,6 @@ class Clients:
         self.recorder.close()
 
 
-def place(topic: str, partition: int) -> str:
+def partition_name(topic: str, partition: int) -> str:
     """Of the topic's short name."""
     return topic if partition < 0 else f"{topic}-partition-{partition}"

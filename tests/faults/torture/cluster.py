@@ -1,13 +1,13 @@
-"""The cluster that is tortured: the launcher's processes, with a proxy on every way that faults strike at.
+"""The cluster that is tortured: the launcher's processes, with a proxy on every connection that faults disturb.
 
     clients ──▶ proxy ──▶ broker ──▶ proxy ──▶ bookie
                             └──▶ proxies ◀──┘
                                     └──▶ ZooKeeper's servers, one proxy for each and each caller
 
-A broker has two proxies, for the SDK's clients and for those of Pulsar's protocol, and tells clients their addresses,
-where they name the listener `external`, and others its own. A bookie tells everybody that of its proxy. Both are told
-of the metadata store by their environment, which goes before their files. Bookies run with a shim that makes their
-disks fail.
+A broker has two proxies, for the SDK's clients and for those of Pulsar's protocol, and advertises their addresses to
+clients that name the listener `external`, and its own to others. A bookie advertises its proxy. Both get the address of
+the metadata store from their environment, which overrides their files. Bookies run with a shim that makes their disks
+fail.
 
 Who is added gets a name that nobody had. Who is removed leaves the lists when it is out.
 """
@@ -46,7 +46,7 @@ _LISTENER: Final = "external"
 _READY_S: Final = 120.0
 # As many of each kind come besides those of the beginning.
 _MOST_ADDED: Final = 2
-# An entry is kept by three.
+# An entry has three copies.
 _FEWEST_BOOKIES: Final = 3
 _FEWEST_BROKERS: Final = 2
 _AGAIN_S: Final = 0.5
@@ -81,7 +81,7 @@ class Cluster(System):
         self._numbers = {"broker": itertools.count(brokers + 1), "bookie": itertools.count(bookies + 1)}
         self._added = {"broker": 0, "bookie": 0}
         self._leaving: set[str] = set()
-        # So many acts are about to start it: it doesn't run yet, and has not ended by itself.
+        # The number of acts that are about to start it: it doesn't run yet, and has not ended by itself.
         self._starting: Counter[str] = Counter()
         # As they were last seen: the launcher forgets who is taken out before it leaves the lists here.
         self._addresses: dict[str, str] = {}
@@ -152,11 +152,11 @@ class Cluster(System):
         return self.launcher.running(name)
 
     async def kill(self, *names: str) -> None:
-        self._struck_down.update(names)
+        self._down_by_fault.update(names)
         await self.launcher.kill(*names)
 
     async def stop(self, name: str) -> None:
-        self._struck_down.add(name)
+        self._down_by_fault.add(name)
         await self.launcher.stop(name)
 
     async def pause(self, *names: str) -> None:
@@ -167,7 +167,7 @@ class Cluster(System):
 
     async def start(self, *names: str, timeout_s: float = START_S) -> str:
         there = [name for name in names if name in self.names]
-        self._struck_down.difference_update(there)
+        self._down_by_fault.difference_update(there)
         self._starting.update(there)
         try:
             why = await self.launcher.start(*there, timeout_s=timeout_s) if there else ""
@@ -180,7 +180,7 @@ class Cluster(System):
     async def ready(self, name: str) -> str:
         if name not in self.names or name in self._leaving:
             return ""
-        if name in self._struck_down:
+        if name in self._down_by_fault:
             return f"{name} is down"
         if self._starting[name]:
             return f"{name} is being started"
@@ -206,7 +206,7 @@ class Cluster(System):
             return flip_bit(bookie.data_folder, chance)
 
         self.damaged = name
-        self._struck_down.add(name)
+        self._down_by_fault.add(name)
         return await self.launcher.do(flip)
 
     # ── members ──
@@ -263,7 +263,7 @@ class Cluster(System):
         return ""
 
     async def _taken_out(self, name: str, timeout_s: float) -> str:
-        """Why not; empty: it is out. The metadata store may be struck meanwhile: then it is asked for again."""
+        """Why it isn't decommissioned; empty: it is. A fault may affect the metadata store: then this is retried."""
         now = asyncio.get_running_loop().time
         deadline = now() + timeout_s
         while True:
@@ -280,7 +280,7 @@ class Cluster(System):
                 return ""
 
     async def _stays(self, bookie: str) -> bool:
-        """It is not marked as leaving any more, or else it would be emptied yet. False: it is struck off, for good."""
+        """Cancel its decommission, which would go on otherwise. False: it was removed for good."""
         while True:
             try:
                 async with open_ledger_client(shorten_connect_timeout(self.metadata)) as client:

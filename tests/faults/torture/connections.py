@@ -1,9 +1,9 @@
-"""Says which connections consumers have, as far as this process knows: the lines `connected` of its history.
+"""Record which connections consumers have, as far as this process knows: the lines `connected` of its history.
 
-The SDK has no such question, so its insides are looked at (magnetar/_partition_consumer.py): a part has a link and an
-id on it, both of which are others each time it was opened. It is looked often, and said when something has changed;
-else a few times a second, and around each line `got`, so that whoever reads the history knows over which connection
-messages can have come.
+The SDK has no API for that, so this reads its private state (magnetar/_partition_consumer.py): a part has a link and an
+id on it, and both change whenever it is reopened. It is read often, and recorded when it has changed; else a few times
+a second, and around each line `got`, so that a reader of the history knows over which connection messages can have
+come.
 """
 
 from __future__ import annotations
@@ -32,26 +32,27 @@ def short_name(topic: str) -> str:
 
 
 class _Watched:
-    """One place of one consumer."""
+    """One partition of one consumer."""
 
     def __init__(self, consumer: str, part: Any) -> None:
         self.consumer = consumer
-        self.place = short_name(part.topic)
+        self.partition = short_name(part.topic)
         self.part = part
-        # What it was connected by, the link being kept so that no other is taken for it; None: by nothing.
+        # Its connection. The link is referenced, so that no other gets its id; None: not connected.
         self.by: tuple[Any, int] | None = None
         self.number = 0
         self.broker = ""
-        self.said_at = 0.0
+        self.recorded_at = 0.0
 
     def look(self) -> bool:
-        """Whether something has changed. The SDK's loop goes on meanwhile: what was seen in pieces is looked at
-        again."""
+        """Whether something has changed. The SDK's loop goes on in the meantime: a state that was read in pieces is
+        read again.
+        """
         while True:
             seen = self._seen()
             if seen == self._seen():
                 break
-        if seen == self.by and self.said_at:
+        if seen == self.by and self.recorded_at:
             return False
         self.by = seen
         self.number += 1
@@ -63,8 +64,10 @@ class _Watched:
         return connection
 
     def say(self, recorder: Recorder) -> None:
-        self.said_at = time.monotonic()
-        recorder.say("connected", consumer=self.consumer, place=self.place, broker=self.broker, connection=self.number)
+        self.recorded_at = time.monotonic()
+        recorder.say(
+            "connected", consumer=self.consumer, place=self.partition, broker=self.broker, connection=self.number
+        )
 
 
 class Connections:
@@ -83,12 +86,12 @@ class Connections:
             self._look(consumer, _SAY_S)
 
     def closing(self, consumer: str) -> None:
-        """Nothing more is said of it."""
+        """Record nothing more of it."""
         with self._lock:
             self._open.pop(consumer, None)
 
     def look(self, consumer: str, at_least_every_s: float = _SAY_S) -> None:
-        """Says what has changed, and what was not said for so long."""
+        """Record changed connections, and those not recorded for this long."""
         with self._lock:
             self._look(consumer, at_least_every_s)
 
@@ -99,12 +102,12 @@ class Connections:
     def _look(self, consumer: str, at_least_every_s: float) -> None:
         if consumer not in self._open:
             return
-        front, places = self._open[consumer]
+        front, partition_names = self._open[consumer]
         for part in list(front._core.partitions):  # it grows with its topic
-            if part not in places:
-                places[part] = _Watched(consumer, part)
-            watched = places[part]
-            if watched.look() or time.monotonic() - watched.said_at >= at_least_every_s:
+            if part not in partition_names:
+                partition_names[part] = _Watched(consumer, part)
+            watched = partition_names[part]
+            if watched.look() or time.monotonic() - watched.recorded_at >= at_least_every_s:
                 watched.say(self._recorder)
 
     def _watch(self) -> None:

@@ -1,6 +1,6 @@
-"""Kinds of consumers: what a `Worker` of a workload runs until it is told to quit.
+"""Kinds of consumers: the functions that a workload's `Worker` runs until `quit`.
 
-How one acknowledges is a function that is given what came (`Act`). Those of asyncio have one of their own.
+How a consumer acknowledges is a function of the messages that it got (`Act`). Those of asyncio have one of their own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import magnetar
 from magnetar.exceptions import Timeout
 from tests.faults.torture.clients import CLIENT_ERRORS, Clients
 from tests.faults.torture.consuming import ConsumerLog, Kind, options
-from tests.faults.torture.producing import AGAIN_S, told
+from tests.faults.torture.producing import AGAIN_S, error_text
 
 __all__ = [
     "async_consumer",
@@ -47,7 +47,7 @@ R = TypeVar("R")
 
 
 def cumulatively(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any]) -> None:
-    """All up to the last one of each place."""
+    """All up to the last one of each partition."""
     for last in {one.topic_name(): one for one in found}.values():
         with log.acknowledging_up_to(last):
             consumer.acknowledge_cumulative(last, receipt=True)
@@ -63,7 +63,7 @@ def some_each(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any
 
 
 def stubbornly(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any]) -> None:
-    """Some of them one by one; the others are left to whoever comes next."""
+    """Acknowledge some of them one by one; the others are left to the next consumer."""
     _acknowledge_some(log, consumer, found)
 
 
@@ -100,7 +100,7 @@ def _refused(log: ConsumerLog, found: Sequence[Any], chosen: Sequence[Any]) -> l
 
 
 def consumer(topic: str, subscription: str, kind: Kind, worker: str, act: Act, *, most: int = 40, **more: Any) -> Run:
-    """One message at a time, of which up to `most` are dealt with together."""
+    """One message at a time, of which up to `most` are handled together."""
 
     def receive(log: ConsumerLog, consumer: magnetar.Consumer) -> list[Any]:
         return received(lambda: consumer.receive(_IDLE_MS), 1 + log.chance.randrange(most))
@@ -124,7 +124,7 @@ def listening_consumer(topic: str, subscription: str, kind: Kind, worker: str, a
     def consume(clients: Clients) -> None:
         log = ConsumerLog(clients, topic, subscription, worker)
         while not clients.quitting.is_set():
-            with log.life():
+            with log.opening():
                 _listen(log, act, options(kind, **more))
 
     return consume
@@ -150,19 +150,19 @@ def async_consumer(
     def consume(clients: Clients) -> None:
         log = ConsumerLog(clients, topic, subscription, worker)
         while not clients.quitting.is_set():
-            with log.life():
+            with log.opening():
                 clients.on_the_loop(live(log))
 
     return consume
 
 
 def reader(topic: str, worker: str) -> Run:
-    """From the first message on, over all that befalls the system. It has a subscription of its own."""
+    """From the first message on, through all faults. It has a subscription of its own."""
 
     def read(clients: Clients) -> None:
         log = ConsumerLog(clients, topic, f"{worker}~{clients.writer}", worker)
         clients.recorder.say("subscription", subscription=log.subscription, topic=topic, type="Reader", durable=False)
-        with log.life():
+        with log.opening():
             opened = patiently(log, lambda: clients.client.create_reader(topic, magnetar.MessageId.earliest))
             if opened is None:
                 return
@@ -206,16 +206,16 @@ def _synchronous(
     def consume(clients: Clients) -> None:
         log = ConsumerLog(clients, topic, subscription, worker)
         while not clients.quitting.is_set():
-            with log.life():
+            with log.opening():
                 live(log)
 
     return consume
 
 
 def _listen(log: ConsumerLog, act: Act, given: dict[str, Any]) -> None:
-    # A call may be under way, or begin, when the consumer is to be closed: then nothing is got by it any more.
+    # A call may be in flight, or begin, when the consumer is closed: from then on it gets nothing.
     calling = threading.Lock()
-    # What a call has met ends this life, as it does where there is no listener.
+    # An error of a call ends this opening, as it does where there is no listener.
     met: list[magnetar.MagnetarException] = []
     closing = threading.Event()
     since = [time.monotonic()]
@@ -232,7 +232,7 @@ def _listen(log: ConsumerLog, act: Act, given: dict[str, Any]) -> None:
                 met.append(error)
                 closing.set()
 
-    with calling:  # the first call waits until it is said to be open
+    with calling:  # the first call waits until the line `opened`
         consumer = log.clients.client.subscribe(
             log.topic, log.subscription.removeprefix(f"{log.topic}."), message_listener=listener, **given
         )
@@ -251,7 +251,7 @@ def _listen(log: ConsumerLog, act: Act, given: dict[str, Any]) -> None:
 
 
 def received(receive: Callable[[], Any], most: int) -> list[Any]:
-    """Up to so many; what trickles in does not wait for long until it is dealt with."""
+    """At most this many; a slow trickle of messages is handled without a long wait."""
     found: list[Any] = []
     until = time.monotonic() + _GATHER_S
     with suppress(Timeout, pulsar.Timeout):
@@ -275,6 +275,6 @@ def patiently(log: ConsumerLog, make: Callable[[], R]) -> R | None:
         try:
             return make()
         except CLIENT_ERRORS as error:
-            log.clients.recorder.say("error", consumer=log.name, why=told(error))
+            log.clients.recorder.say("error", consumer=log.name, why=error_text(error))
             log.clients.quitting.wait(AGAIN_S)
     return None

@@ -1,9 +1,9 @@
-"""Consumers, and what they write down.
+"""Consumers of the torture, and the lines that they record.
 
-A consumer lives for some seconds, and is then closed and subscribed anew: what it has not acknowledged is to come
-again. Once producers were told to stop the next life stays until the end, and acknowledges whatever it gets, so that
-nothing is left. Whatever its library raises is written down, and ends a life. One that `stays` lives as long as its
-process, if nothing is raised: so what it is not given any more, whatever it has lived through, is missed in the end.
+A consumer is open for some seconds, and is then closed and opened again: its unacknowledged messages are to be
+redelivered. After producers were stopped, the next opening stays until the end and acknowledges everything, so that
+nothing is left. Errors of its library are recorded, and end an opening. One that `stays` is open as long as its
+process, unless an error is raised: so a message that it doesn't get is found missing at the end.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import magnetar
 from tests.faults.torture.clients import CLIENT_ERRORS, Clients
 from tests.faults.torture.connections import HasParts, short_name
 from tests.faults.torture.messages import Unreadable, read_message
-from tests.faults.torture.producing import AGAIN_S, AnyId, told
+from tests.faults.torture.producing import AGAIN_S, AnyId, error_text
 
-__all__ = ["KINDS", "ConsumerLog", "Id", "Kind", "by_place", "id_of", "options"]
+__all__ = ["KINDS", "ConsumerLog", "Id", "Kind", "by_partition", "id_of", "options"]
 
 _RENEW_S: Final = 5.0
 # So much of what could be acknowledged is, until it draws to the end.
@@ -65,24 +65,24 @@ class ConsumerLog:
         self._stays = stays
         self._worker = f"{clients.writer}.{worker}"
         self.chance = clients.chance(f"{self.subscription} {worker}")
-        self._life = 0
+        self._openings = 0
         self.name = ""
         self._until = 0.0
-        # It was opened when producers had been told to stop.
+        # It was opened after producers had been stopped.
         self.last = False
 
     @contextlib.contextmanager
-    def life(self) -> Iterator[None]:
+    def opening(self) -> Iterator[None]:
         """From the announcement of a consumer to its end. What its library raises ends it."""
-        self._life += 1
-        self.name = f"{self.subscription}#{self._worker}.{self._life}"
+        self._openings += 1
+        self.name = f"{self.subscription}#{self._worker}.{self._openings}"
         self._until = time.monotonic() + _RENEW_S * (0.5 + self.chance.random())
         self.last = self.clients.stopping.is_set()
         self._say("opening", subscription=self.subscription)
         try:
             yield
         except CLIENT_ERRORS as error:
-            self._say("error", why=told(error))
+            self._say("error", why=error_text(error))
             self.clients.quitting.wait(AGAIN_S)
 
     def opened(self, front: HasParts | None) -> None:
@@ -110,12 +110,12 @@ class ConsumerLog:
         return [one for one in messages if all_of_them or self.chance.random() < _CHOSEN]
 
     def waiting(self) -> float:
-        """Before messages are asked for: since when those are handed out that come now."""
+        """Call it before a receive: the time since which the messages that come now are delivered."""
         self.clients.connections.look(self.name)
         return time.monotonic()
 
     def got(self, messages: Sequence[Any], since: float) -> None:
-        for where, found in by_place(messages).items():
+        for where, found in by_partition(messages).items():
             items = []
             for one in found:
                 try:
@@ -133,10 +133,10 @@ class ConsumerLog:
     @contextlib.contextmanager
     def acknowledging(self, messages: Sequence[Any]) -> Iterator[None]:
         """What is done in between acknowledges them, with a receipt."""
-        ids = {where: [id_of(one) for one in found] for where, found in by_place(messages).items()}
+        ids = {where: [id_of(one) for one in found] for where, found in by_partition(messages).items()}
         for where, found in ids.items():
             self._say("acking", place=where, ids=found)
-        with self._told_if_it_fails():
+        with self._recording_failure():
             yield
         for where, found in ids.items():
             self._say("acked", place=where, ids=found)
@@ -145,36 +145,36 @@ class ConsumerLog:
     def acknowledging_up_to(self, last: Any) -> Iterator[None]:
         fields = {"place": short_name(last.topic_name()), "id": id_of(last)}
         self._say("acking_up_to", **fields)
-        with self._told_if_it_fails():
+        with self._recording_failure():
             yield
         self._say("acked_up_to", **fields)
 
     def acknowledging_unheard(self, messages: Sequence[Any]) -> None:
         """They are about to be acknowledged, and nobody will say whether they were."""
-        for where, found in by_place(messages).items():
+        for where, found in by_partition(messages).items():
             self._say("acking", place=where, ids=[id_of(one) for one in found])
 
     def acknowledging_up_to_unheard(self, last: Any) -> None:
         self._say("acking_up_to", place=short_name(last.topic_name()), id=id_of(last))
 
     def nacking(self, messages: Sequence[Any]) -> None:
-        for where, found in by_place(messages).items():
+        for where, found in by_partition(messages).items():
             self._say("nacked", place=where, ids=[id_of(one) for one in found])
 
     @contextlib.contextmanager
-    def _told_if_it_fails(self) -> Iterator[None]:
+    def _recording_failure(self) -> Iterator[None]:
         try:
             yield
         except magnetar.MagnetarException as error:
-            self._say("ack_unknown", why=told(error))
+            self._say("ack_unknown", why=error_text(error))
             raise
 
     def _say(self, what: str, **fields: Any) -> None:
         self.clients.recorder.say(what, consumer=self.name, **fields)
 
 
-def by_place(messages: Sequence[Any]) -> dict[str, list[Any]]:
-    """In the order in which each place's came."""
+def by_partition(messages: Sequence[Any]) -> dict[str, list[Any]]:
+    """In the order in which each partition's came."""
     found: dict[str, list[Any]] = defaultdict(list)
     for one in messages:
         found[short_name(one.topic_name())].append(one)

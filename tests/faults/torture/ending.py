@@ -1,14 +1,14 @@
 """The end of a run: all that it takes to know what became of every message.
 
-    each place takes messages again
+    each partition takes messages again
     producers end: what was pending has its receipt
     consumers acknowledge all that there is, until no subscription has a backlog
-    the whole log is read once more through Spark, by another way than consumers go
+    the whole log is read again through Spark, by another path than consumers
     the subscriptions `keep`, which nobody has read so far, are read, and drained
     brokers stop, and each ledger that is left has an owner, and all of its replicas
 
 Each is waited for until a generous bound, and what is not done by then is a problem by itself. What comes behind it is
-tried all the same. Spark takes its time to load, and does while faults are struck.
+tried all the same. Spark takes its time to load, so it is started during the rounds.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from magnetar.exceptions import MagnetarException
 from tests.faults.checker.recorder import Recorder
 from tests.faults.torture.client_process import KEEP
 from tests.faults.torture.client_processes import Processes
+from tests.faults.torture.fault_injector import STUCK_S
 from tests.faults.torture.inspection import inspect
-from tests.faults.torture.preparation import backlogs, places_now, subscriptions_of
+from tests.faults.torture.preparation import backlogs, current_partition_names, subscriptions_of
 from tests.faults.torture.report import Report
 from tests.faults.torture.spark_process import SparkProcess, WithoutSpark
-from tests.faults.torture.strikes import STUCK_S
 from tests.faults.torture.system import System
 from tests.faults.torture.workload import Subscription, Workload
 from tests.running import until
@@ -59,7 +59,7 @@ class Ending:
         self._spark_wanted = spark
         self._spark: SparkProcess | None = None
         # By topic.
-        self._places: dict[str, tuple[str, ...]] = {}
+        self._partition_names: dict[str, tuple[str, ...]] = {}
 
     def begin(self) -> None:
         """Called long before `run`."""
@@ -71,9 +71,9 @@ class Ending:
             self._spark.close()
 
     async def run(self, all_go_on: Callable[[str], Awaitable[None]]) -> None:
-        await self._step("each place takes messages", all_go_on("after all has healed"))
+        await self._step("each partition takes messages", all_go_on("after all has healed"))
         await self._step("producers have ended", self._clients.stop())
-        self._places = await asyncio.to_thread(self._ask_places)
+        self._partition_names = await asyncio.to_thread(self._list_partition_names)
         subscriptions = subscriptions_of(self._workloads)
         worked = [one for one in subscriptions if one.name != KEEP]
         await self._step("no subscription has a backlog", self._drain(worked))
@@ -131,7 +131,10 @@ class Ending:
 
     async def _read_through(self, spark: SparkProcess) -> None:
         try:
-            await spark.read(self._system.direct_url, [place for places in self._places.values() for place in places])
+            await spark.read(
+                self._system.direct_url,
+                [partition for partition_names in self._partition_names.values() for partition in partition_names],
+            )
         except WithoutSpark as why:
             self._report.not_done.append(f"nothing was read through Spark: {why}")
 
@@ -143,14 +146,14 @@ class Ending:
             raise AssertionError(f"{STUCK_S:.0f} s after the brokers have ended {left}")
         self._report.ledgers = ledgers
 
-    def _ask_places(self) -> dict[str, tuple[str, ...]]:
+    def _list_partition_names(self) -> dict[str, tuple[str, ...]]:
         with Admin(self._system.direct_url) as admin:
-            return places_now(admin, self._workloads)
+            return current_partition_names(admin, self._workloads)
 
     def _ask_backlogs(self, subscriptions: Sequence[Subscription]) -> dict[str, int] | None:
         """Return the subscriptions with a backlog, and how many messages it has; None: no broker answers now."""
         try:
             with Admin(self._system.direct_url) as admin:
-                return backlogs(admin, self._places, subscriptions)
+                return backlogs(admin, self._partition_names, subscriptions)
         except MagnetarException:
             return None

@@ -1,11 +1,10 @@
-"""What can befall a system: each kind of fault is registered by a file in `faults/`, and is found by being there.
+"""The base class of faults. Each kind is registered by a file in `faults/`, which is found by its folder.
 
     FAULTS = (Kill("KILL", "broker", weight=6, longest_s=10.0), Kill("KILL", "bookie", weight=6, longest_s=10.0))
 
-A fault strikes one target, which it names itself from what there is; it begins, lasts for as long as the schedule says,
-and is healed. When `heal` has returned whoever was struck is there again and ready, or is being started: it is over
-when all of `waits_for` are ready. Faults are struck from one coroutine each, several at a time; one target is struck by
-one at a time.
+A fault has one target, which it chooses itself; it begins, lasts for as long as the schedule says, and is healed. When
+`heal` has returned, the target is ready again, or is being started: the fault is over when all of `waits_for` are
+ready. Each fault has a coroutine of its own, several at a time; a target has one fault at a time.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = ["Bears", "Fault", "members"]
 class Bears(enum.Enum):
     """What a system goes on in spite of."""
 
-    # One part of a group may be struck so, and everybody can go on.
+    # One part of a group may have it, and all clients can go on.
     ONE = "one of its kind at a time"
     # Nobody need go on until it is healed; and nothing may be lost.
     NOT = "not borne"
@@ -35,11 +34,12 @@ class Bears(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class Fault(ABC):
-    # As it stands in the history: KILL, PAUSE … What befalls several groups has one kind, and is a fault for each.
+    # The name in the history: KILL, PAUSE … A fault of several groups has one kind, and one object for each group.
     kind: str
-    # Whoever is struck may end for it, now or later, as it is to do.
+    # The target's process may end because of it, now or later, as it should.
     may_end: ClassVar[bool] = False
-    # What it strikes: broker, bookie, zookeeper, client, place … Of borne faults one group's part is struck at a time.
+    # What its targets are: broker, bookie, zookeeper, client, place (a partition) … Borne rounds have one target per
+    # group.
     group: str
     # How often it comes among all of its group, and how long it lasts.
     weight: int = 1
@@ -50,12 +50,12 @@ class Fault(ABC):
     at_most: int = 0
 
     def targets(self, system: System) -> Sequence[str]:
-        """Whom it could strike now. None: it can't be done to this system."""
+        """The possible targets. None: this system can't have it."""
         return members(system, self.group)
 
     @abstractmethod
     async def begin(self, system: System, target: str, chance: Randomness) -> None:
-        """Whatever is struck may be gone or struck down already: then nothing happens."""
+        """Begin the fault. Nothing happens if the target is down or removed already."""
 
     @abstractmethod
     async def heal(self, system: System, target: str) -> None: ...
@@ -75,5 +75,5 @@ def members(system: System, group: str) -> Sequence[str]:
     if group == "client":
         return system.clients.roles
     if group == "place":
-        return system.places
+        return system.partition_names
     raise ValueError(f"there is no group {group!r}")

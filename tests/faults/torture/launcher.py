@@ -1,8 +1,7 @@
-"""The launcher's cluster, struck from a coroutine. Its acts block, and only one at a time changes a cluster: so they
-are done by one thread, in the order in which they were asked for. What takes long and waits for others is done by
-further ones, and so is looking.
+"""Control the launcher's cluster from a coroutine. Its acts block, and only one at a time may change a cluster: so one
+thread does them, in the order of the requests. Further threads do what takes long, and what only reads.
 
-Whoever is struck may be gone, down or paused already: then nothing happens.
+A target may be down, removed or paused already: then nothing happens.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = ["START_S", "Launcher"]
 
 T = TypeVar("T")
 
-# Other acts wait meanwhile: nobody waits for one that starts until it has to be there.
+# Other acts wait for these: a process that starts is awaited only where it must be ready.
 START_S: Final = 0.2
 _END_S: Final = 10.0
 _LOOKERS: Final = 8
@@ -48,14 +47,14 @@ class Launcher:
 
     async def close(self) -> None:
         try:
-            # All that is to be seen was seen: nobody waits for them to end in peace.
+            # Everything to be checked was checked: no graceful end is needed.
             await self._if_there(lambda: self.local.down(timeout_s=0))
         finally:
             self._thread.shutdown()
             self._aside.shutdown()
 
     async def kill(self, *names: str) -> None:
-        """At one stroke: whoever comes later does nothing any more that those before could have to do with."""
+        """Signal all at once, so that later ones do nothing any more that depends on earlier ones."""
         await self._at_once(names, signal.SIGKILL, self.local.kill)
 
     async def stop(self, name: str, timeout_s: float = _END_S) -> None:
@@ -126,13 +125,13 @@ class Launcher:
     async def _at_once(self, names: Sequence[str], number: signal.Signals, act: Callable[[str], None]) -> None:
         """All signals, and then what is to be done and written down about each: with no other act in between."""
 
-        def struck() -> None:
+        def send_and_record() -> None:
             if len(names) > 1:
                 self._signal(names, number)
             for name in names:
                 self._tried(partial(act, name))
 
-        await self.do(struck)
+        await self.do(send_and_record)
 
     def _signal(self, names: Sequence[str], number: signal.Signals) -> None:
         """To brokers and bookies: ZooKeeper's servers have their turn afterwards."""
@@ -145,6 +144,6 @@ class Launcher:
         await self.do(partial(self._tried, act))
 
     def _tried(self, act: Callable[[], object]) -> None:
-        # Another strike was faster, or it has ended by itself, or was taken out.
+        # Another fault was faster, or it has ended by itself, or was removed.
         with contextlib.suppress(NotThere, NoCluster, NoSuchName):
             act()

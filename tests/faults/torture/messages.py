@@ -1,8 +1,8 @@
-"""Messages of which each is unlike all others, and tells who sent it, which of his it is, and whether it is whole.
+"""The torture's messages: each is unique, and shows its producer, its number, and whether it is whole.
 
-A payload is `producer number body crc`: the last eight bytes are the checksum of those before them, in hex. One that is
-empty or null has the like among its properties. What else a message has (key, properties, event time) is held against
-what was sent by the `digest`, which is computed from what came.
+A payload is `producer number body crc`: the last eight bytes are the checksum of those before them, in hex. An empty or
+null one has the same in its properties. The rest of a message (key, properties, event time) is compared with what was
+sent by the `digest`, which is computed from the received message.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def read(payload: bytes | None, key: str | None, properties: Mapping[str, str], 
         producer, number = whole.decode("latin-1").split(" ", 2)[:2]
         return Received(producer, int(number), digest(payload, key, properties, event_ms), key)
     except ValueError as error:
-        raise Unreadable(f"{len(payload or b'')} bytes that don't tell whose they are: {error}") from error
+        raise Unreadable(f"{len(payload or b'')} bytes without a producer and number: {error}") from error
 
 
 def read_message(message: Message) -> Received:

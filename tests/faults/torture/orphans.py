@@ -43,18 +43,18 @@ async def ledgers_of(folder: Path) -> Ledgers:
 async def ledgers_in(store: MetadataStore) -> Ledgers:
     """While nobody makes any."""
     ledgers = LedgerMetadataStore(store, SystemClock(), SystemRandomness())
-    living = [one async for one in ledgers.ledger_ids() if await _lives(ledgers, one)]
+    living = [one async for one in ledgers.ledger_ids() if await _is_retained(ledgers, one)]
     named = set(await ledgers.list_ledger_ids(INTENTS))
     async for topic in _topics(store):
         named.update(await _named_by(store, topic))
-    for name in await store.children(paths.REMAINS):
-        remains = await compare_and_set.read(store, f"{paths.REMAINS}/{name}")
+    for name in await store.children(paths.LEASED_LEDGERS):
+        remains = await compare_and_set.read(store, f"{paths.LEASED_LEDGERS}/{name}")
         assert remains is not None
         named.update(LeasedRemains.FromString(remains.payload).ledger_ids)
     return Ledgers(living, named, await ledgers.last_ledger_id())
 
 
-async def _lives(ledgers: LedgerMetadataStore, ledger_id: int) -> bool:
+async def _is_retained(ledgers: LedgerMetadataStore, ledger_id: int) -> bool:
     try:
         return (await ledgers.read_metadata(ledger_id)).state is not LedgerState.TOMBSTONE
     except NoSuchLedger:  # bookies are done with it by now

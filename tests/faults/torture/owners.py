@@ -1,8 +1,7 @@
-"""Who owns places, as the metadata store says, looked at from outside: by a session of its own, which is opened anew
-when it was lost. What is seen is written into the history, a few times a second.
+"""Record the owners of partitions, as the metadata store has them, by a session of its own, a few times a second.
 
-Places of a bundle have one owner; and a session is over when neither the broker's registration nor any of the places'
-bundles goes with it any more.
+The session is reopened when it was lost. Partitions of a bundle have one owner; a broker's session is over when neither
+its registration nor any of the partitions' bundles has it any more.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _AGAIN_S: Final = 0.1
 @dataclass(frozen=True, slots=True)
 class Owner:
     broker: str
-    # That it holds the place by.
+    # That it holds the partition by.
     session: int
 
 
@@ -46,11 +45,11 @@ class Owners:
     """`async with`: looks all the time."""
 
     def __init__(
-        self, location: str, recorder: Recorder, places: Callable[[], Sequence[str]], failed: OnFailure
+        self, location: str, recorder: Recorder, partition_names: Callable[[], Sequence[str]], failed: OnFailure
     ) -> None:
         self._location = location
         self._recorder = recorder
-        self._places = places
+        self._partition_names = partition_names
         self._store: MetadataStore | None = None
         self._failed = failed
         self._exits = AsyncExitStack()
@@ -74,14 +73,14 @@ class Owners:
         since = time.monotonic()
         store = await self._session()
         registered = await _registered(store)
-        found = await _owners(store, self._places())
+        found = await _owners(store, self._partition_names())
         self.now = found
-        said = {place: [owner.broker, owner.session] for place, owner in found.items()}
-        self._recorder.say("owners", since=since, owners=said)
+        recorded = {partition: [owner.broker, owner.session] for partition, owner in found.items()}
+        self._recorder.say("owners", since=since, owners=recorded)
         living = registered | set(found.values())
-        for gone in self._living - living:
-            self._over[gone] = time.monotonic()
-            self._recorder.say("session_over", broker=gone.broker, session=gone.session)
+        for ended in self._living - living:
+            self._over[ended] = time.monotonic()
+            self._recorder.say("session_over", broker=ended.broker, session=ended.session)
         self._living = living
         return found
 
@@ -95,7 +94,7 @@ class Owners:
         while True:
             try:
                 await self.look()
-            except MetadataError:  # nobody can be asked now: nothing is said of this moment
+            except MetadataError:  # unavailable: this moment is not recorded
                 await asyncio.sleep(_AGAIN_S)
             await asyncio.sleep(_LOOK_S)
 
@@ -122,12 +121,12 @@ async def _registered(store: MetadataStore) -> set[Owner]:
     return found
 
 
-async def _owners(store: MetadataStore, places: Sequence[str]) -> dict[str, Owner]:
+async def _owners(store: MetadataStore, partition_names: Sequence[str]) -> dict[str, Owner]:
     bundles: dict[str, tuple[BundleRange, ...]] = {}
     owners: dict[str, Owner | None] = {}
     found = {}
-    for place in places:
-        name = TopicName.parse(place)
+    for partition in partition_names:
+        name = TopicName.parse(partition)
         namespace = str(name.namespace_name)
         if namespace not in bundles:
             bundles[namespace] = await _bundles(store, name)
@@ -137,7 +136,7 @@ async def _owners(store: MetadataStore, places: Sequence[str]) -> dict[str, Owne
             owners[path] = None if node is None else Owner(_broker_of(node.value), node.stat.ephemeral_owner)
         owner = owners[path]
         if owner is not None:
-            found[place] = owner
+            found[partition] = owner
     return found
 
 

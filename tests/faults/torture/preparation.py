@@ -1,8 +1,7 @@
-"""Makes what workloads need before anything is struck, and writes it down: topics, and subscriptions at their
-beginnings.
+"""Create the workloads' topics, and subscriptions at their beginnings, before the first fault, and record them.
 
-Each topic has a subscription `keep` besides, which nobody reads until the end: so nothing is deleted, and the whole log
-is there to be read once more.
+Each topic also has a subscription `keep`, which nobody reads until the end: so nothing is deleted, and the whole log
+can be read again.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from collections.abc import Mapping, Sequence
 import magnetar
 from magnetar.admin import Admin
 from tests.faults.checker.recorder import Recorder
-from tests.faults.torture.client_process import kept
+from tests.faults.torture.client_process import keep_subscriptions
 from tests.faults.torture.workload import Subscription, Topic, Workload
 
-__all__ = ["backlogs", "places_now", "prepare", "subscriptions_of"]
+__all__ = ["backlogs", "current_partition_names", "prepare", "subscriptions_of"]
 
 
 def prepare(url: str, workloads: Sequence[Workload], recorder: Recorder) -> None:
@@ -42,16 +41,16 @@ def prepare(url: str, workloads: Sequence[Workload], recorder: Recorder) -> None
 
 def subscriptions_of(workloads: Sequence[Workload]) -> list[Subscription]:
     """All, `keep` included."""
-    return [*kept(workloads), *(one for workload in workloads for one in workload.subscriptions)]
+    return [*keep_subscriptions(workloads), *(one for workload in workloads for one in workload.subscriptions)]
 
 
-def places_now(admin: Admin, workloads: Sequence[Workload]) -> dict[str, tuple[str, ...]]:
+def current_partition_names(admin: Admin, workloads: Sequence[Workload]) -> dict[str, tuple[str, ...]]:
     """By topic, in order. One with partitions may have grown."""
     found = {}
     for workload in workloads:
         for topic in workload.topics:
             partitions = admin.topics.get_partitioned(topic.name).partitions if topic.partitions else 0
-            found[topic.name] = Topic(topic.name, partitions).places
+            found[topic.name] = Topic(topic.name, partitions).partition_names
     return found
 
 
@@ -63,14 +62,14 @@ def _make(admin: Admin, topic: Topic) -> None:
 
 
 def backlogs(
-    admin: Admin, places: Mapping[str, tuple[str, ...]], subscriptions: Sequence[Subscription]
+    admin: Admin, partition_names: Mapping[str, tuple[str, ...]], subscriptions: Sequence[Subscription]
 ) -> dict[str, int]:
-    """Of those that have one: how many entries, over all places."""
+    """Of those that have one: how many entries, over all partitions."""
     wanted = {one.full_name for one in subscriptions}
     found: dict[str, int] = {}
-    for topic, parts in places.items():
-        for place in parts:
-            for one in admin.topics.stats(place).subscriptions:
+    for topic, parts in partition_names.items():
+        for partition in parts:
+            for one in admin.topics.stats(partition).subscriptions:
                 name = f"{topic}.{one.subscription}"
                 if name in wanted and one.backlog_entries:
                     found[name] = found.get(name, 0) + one.backlog_entries

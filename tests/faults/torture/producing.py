@@ -1,10 +1,10 @@
-"""Producers, and what they write down.
+"""Producers of the torture, and the lines that they record.
 
-What is to be sent is announced, a burst at a time. Receipts come on any thread, and are written down in lots: at once
-where none were for a while, else with those that come behind them. What failed for a reason that leaves it open whether
-it is stored is `unknown`; only what the SDK itself, or a broker, would not take at all is `refused`.
+Messages are announced before they are sent, a burst at a time. Receipts come on any thread, and are recorded in lots:
+at once if none came for a while, else with those that follow. A failure that leaves open whether the message is stored
+is `unknown`; only what the SDK itself, or a broker, does not accept at all is `refused`.
 
-A producer is closed now and then, and another opened; and when it is over, whatever ended it.
+A producer is closed now and then and another opened; also after any error.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Any, Final, Protocol
 
 import magnetar
 from magnetar import Result, aio
-from tests.faults.torture.clients import Clients, place
+from tests.faults.torture.clients import Clients, partition_name
 from tests.faults.torture.messages import Outgoing, make_message
 
-__all__ = ["AGAIN_S", "AnyId", "Load", "ProducerLog", "publisher", "send_all", "told"]
+__all__ = ["AGAIN_S", "AnyId", "Load", "ProducerLog", "error_text", "publisher", "send_all"]
 
-_TELL_S: Final = 0.05
+_WRITE_S: Final = 0.05
 AGAIN_S: Final = 0.25
 LAST_CALLS_S: Final = 5.0
-# A producer lives about so long.
+# Roughly how long a producer is open.
 _RENEW_S: Final = 15.0
-# One burst in so many is followed by a long pause, and one in so many by a wait for all receipts.
+# One burst in this many is followed by a long pause, or by a wait for all receipts.
 _LONG_EVERY: Final = 25
 _LONG_PAUSE_S: Final = 1.0
 _FLUSH_EVERY: Final = 8
@@ -43,7 +43,7 @@ _REFUSED: Final[frozenset[object]] = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one producer sends: bursts of up to so many messages, with pauses between them of up to so long."""
+    """The load of one producer: bursts of messages up to a maximum, with pauses up to a maximum."""
 
     burst: int = 60
     pause_s: float = 0.5
@@ -81,7 +81,7 @@ class Sends(Protocol):
 class ProducerLog:
     """One producer."""
 
-    # What the library says of what is stored, and of what never will be.
+    # The library's results for a stored message, and for one that never will be.
     ok: object = Result.Ok
     refused: frozenset[object] = _REFUSED
     # The field `library` of the history.
@@ -95,8 +95,8 @@ class ProducerLog:
         # What has come and was not written down: numbers and where they are, or why not.
         self._receipts: dict[str, list[list[int]]] = defaultdict(list)
         self._failures: dict[tuple[str, str], list[int]] = defaultdict(list)
-        self._told_at = 0.0
-        # How many were announced, and nothing was told of them yet.
+        self._written_at = 0.0
+        # The number of announced messages without a result.
         self._open = 0
         self._say("producer", topic=topic, **self.library)
 
@@ -108,16 +108,16 @@ class ProducerLog:
         return {**defaults, **self.load.options, **drawn}
 
     def closed(self) -> None:
-        """It was closed; what its callbacks are still to be told they are told before long."""
+        """It was closed; its last callbacks come before long."""
         self.wait_for_calls()
-        self.tell()
+        self.write()
         if not self._open:
             self._say("producer_closed")
 
     def wait_for_calls(self) -> None:
         deadline = time.monotonic() + LAST_CALLS_S
         while self._open and time.monotonic() < deadline:
-            time.sleep(_TELL_S)
+            time.sleep(_WRITE_S)
 
     @property
     def goes_on(self) -> bool:
@@ -125,7 +125,7 @@ class ProducerLog:
 
     def burst(self) -> list[Outgoing]:
         """Messages that may be sent from now on."""
-        self.tell()
+        self.write()
         first, self._next = self._next, self._next + 1 + self.chance.randrange(self.load.burst)
         messages = [
             make_message(self.name, number, self.chance, self.load.size(self.chance), self.load.key(self.chance))
@@ -147,19 +147,19 @@ class ProducerLog:
         return not self.chance.randrange(_FLUSH_EVERY)
 
     def receipt(self, number: int, message_id: AnyId) -> None:
-        where = place(self.topic, message_id.partition())
+        where = partition_name(self.topic, message_id.partition())
         with self._lock:
             self._open -= 1
             self._receipts[where].append(
                 [number, message_id.ledger_id(), message_id.entry_id(), message_id.batch_index()]
             )
-        self._tell_soon()
+        self._write_soon()
 
     def failed(self, number: int, result: object, why: str) -> None:
         with self._lock:
             self._open -= 1
             self._failures["refused" if result in self.refused else "unknown", why].append(number)
-        self._tell_soon()
+        self._write_soon()
 
     def callback(self, number: int) -> Callable[[Any, Any], None]:
         def called(result: Any, message_id: Any) -> None:
@@ -171,47 +171,47 @@ class ProducerLog:
         return called
 
     def troubled(self, error: Exception) -> None:
-        self._say("error", why=told(error))
+        self._say("error", why=error_text(error))
 
-    def tell(self) -> None:
+    def write(self) -> None:
         """Writes down what has come."""
         with self._lock:
             receipts, self._receipts = self._receipts, defaultdict(list)
             failures, self._failures = self._failures, defaultdict(list)
-            self._told_at = time.monotonic()
+            self._written_at = time.monotonic()
         for where, items in receipts.items():
             self._say("receipt", place=where, items=items)
         for (what, why), numbers in failures.items():
             self._say(what, numbers=numbers, why=why)
 
-    def _tell_soon(self) -> None:
-        if time.monotonic() > self._told_at + _TELL_S:
-            self.tell()
+    def _write_soon(self) -> None:
+        if time.monotonic() > self._written_at + _WRITE_S:
+            self.write()
 
     def _say(self, what: str, **fields: Any) -> None:
         self.clients.recorder.say(what, producer=self.name, **fields)
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
 def publisher(
     topic: str, worker: str, load: Load | None = None, *, asynchronous: bool = False
 ) -> Callable[[Clients], None]:
-    """What a `Worker` runs: one producer at a time, until it is told to stop."""
+    """What a `Worker` runs: one producer at a time, until producers are stopped."""
 
     def publish(clients: Clients) -> None:
         chance = clients.chance(f"{topic}.{worker}")
-        for life in itertools.count(1):
+        for opening in itertools.count(1):
             if clients.stopping.is_set():
                 return
-            log = ProducerLog(clients, topic, f"{topic}.{worker}~{clients.writer}.{life}", load or Load(), chance)
+            log = ProducerLog(clients, topic, f"{topic}.{worker}~{clients.writer}.{opening}", load or Load(), chance)
             try:
                 if asynchronous:
-                    clients.on_the_loop(_one_life_async(log))
+                    clients.on_the_loop(_run_producer_async(log))
                 else:
-                    _one_life(log)
+                    _run_producer(log)
             except magnetar.MagnetarException as error:
                 log.troubled(error)
                 clients.stopping.wait(AGAIN_S)
@@ -219,7 +219,7 @@ def publisher(
     return publish
 
 
-def _one_life(log: ProducerLog) -> None:
+def _run_producer(log: ProducerLog) -> None:
     producer = log.clients.client.create_producer(log.topic, **log.options)
     try:
         while log.goes_on:
@@ -244,7 +244,7 @@ def send_all(log: ProducerLog, producer: Sends, burst: Sequence[Outgoing]) -> No
                 event_timestamp=one.event_ms or None,
             )
         except magnetar.MagnetarException as error:
-            log.failed(one.number, error.error(), told(error))
+            log.failed(one.number, error.error(), error_text(error))
             if error.error() not in _REFUSED:  # the producer is over
                 for other in burst[handed:]:
                     log.failed(other.number, error.error(), "it was not handed over any more")
@@ -254,11 +254,11 @@ def send_all(log: ProducerLog, producer: Sends, burst: Sequence[Outgoing]) -> No
 def _flush(log: ProducerLog, producer: magnetar.Producer) -> None:
     try:
         producer.flush()
-    except magnetar.exceptions.Timeout as error:  # those of which it is are told of by themselves
+    except magnetar.exceptions.Timeout as error:  # their messages' callbacks report it
         log.troubled(error)
 
 
-async def _one_life_async(log: ProducerLog) -> None:
+async def _run_producer_async(log: ProducerLog) -> None:
     producer = await log.clients.aio_client.create_producer(log.topic, **log.options)
     try:
         while log.goes_on:
@@ -268,10 +268,10 @@ async def _one_life_async(log: ProducerLog) -> None:
                 if isinstance(result, magnetar.MessageId):
                     log.receipt(one.number, result)
                 elif isinstance(result, magnetar.MagnetarException):
-                    log.failed(one.number, result.error(), told(result))
+                    log.failed(one.number, result.error(), error_text(result))
                 else:
                     raise result
-            log.tell()
+            log.write()
             await asyncio.sleep(log.pause_s)
     finally:
         await producer.close()

@@ -1,6 +1,6 @@
-"""What histories say of receipts by now: read on from where it was read before, each time it is asked to.
+"""Read new receipts from the histories while the run goes on, from where it was read before.
 
-Only lines of receipts are looked at. A line that is not whole yet is left for the next time.
+Only lines of receipts are parsed. An incomplete line is left for the next time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _RECEIPT = b'"what":"receipt"'
 class Progress:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        # By place: when receipts came, in order.
+        # By partition: when receipts came, in order.
         self._receipts: dict[str, list[float]] = defaultdict(list)
         self._read: dict[Path, int] = {}
 
@@ -38,12 +38,12 @@ class Progress:
         whole = new.rfind(b"\n") + 1
         for line in new[:whole].splitlines():
             if _RECEIPT in line:
-                told = json.loads(line)
-                if told["what"] == "receipt":
-                    self._receipts[told["place"]].append(told["at"])
+                fields = json.loads(line)
+                if fields["what"] == "receipt":
+                    self._receipts[fields["place"]].append(fields["at"])
         return whole
 
-    def first_receipt_after(self, place: str, at: float) -> float | None:
-        times = self._receipts[place]
+    def first_receipt_after(self, partition: str, at: float) -> float | None:
+        times = self._receipts[partition]
         found = bisect_right(times, at)
         return times[found] if found < len(times) else None

@@ -35,7 +35,7 @@ SMALL_LEDGERS: Final[dict[str, Any]] = {
     "managed_ledger_min_ledger_rollover_time_minutes": 0,
     "managed_ledger_cursor_max_entries_per_ledger": 200,
 }
-# A client of Pulsar's protocol that is cut off, or stands still, is given up while that lasts.
+# A client of Pulsar's protocol that is cut off, or stands still, is disconnected while that lasts.
 QUICK_LISTENERS: Final[dict[str, Any]] = {
     "keep_alive_interval_seconds": 3.0,
     "connection_liveness_check_timeout_millis": 1000.0,

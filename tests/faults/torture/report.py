@@ -1,6 +1,6 @@
-"""What a run came to: what was struck, how long it was calm, what the judge says, and what else was wrong.
+"""The report of a run: its faults, its calms, the checker's verdict, and problems of the run itself.
 
-As text for whoever ran it, and as JSON beside the history.
+As text, and as JSON beside the history. The fields' names are those of the JSON.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ __all__ = ["Report", "Resumption"]
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """Of one broker that was struck alone: seconds from the strike until its session was over, and from then until the
-    last of its places had a new receipt."""
+    """A fault of one broker alone: seconds until its session was over, and from then until the last of its partitions
+    had a new receipt.
+    """
 
     strike: str
     places: int
@@ -31,7 +32,7 @@ class Resumption:
 
     def __str__(self) -> str:
         return (
-            f"{self.strike}: its {self.places} places were free after {self.expired_s:.1f} s, and "
+            f"{self.strike}: its {self.places} partitions were free after {self.expired_s:.1f} s, and "
             f"{self.resumed_s:.1f} s later the last had a receipt"
         )
 
@@ -40,25 +41,25 @@ class Resumption:
 class Report:
     seed: str
     system: str
-    # Of the strikes and of the calm; all in all it took `whole_s`.
+    # Of the rounds and the calms; all in all it took `whole_s`.
     seconds: float = 0.0
     whole_s: float = 0.0
     calm_share: float = 0.0
     calm_stretches_s: list[float] = field(default_factory=list)
     rounds: Counter[str] = field(default_factory=Counter)
-    # By kind and whom it struck; and those that were dealt when there was nobody for them.
+    # By kind and group; and those that were drawn when there was no target.
     faults: Counter[str] = field(default_factory=Counter)
     nobody: Counter[str] = field(default_factory=Counter)
-    # What could have been dealt, and was not.
+    # Possible faults that were not drawn.
     not_struck: list[str] = field(default_factory=list)
-    # Processes that ended without having been struck just then, and were started again.
+    # Processes that ended without a fault of theirs, and were started again.
     ended_by_themselves: Counter[str] = field(default_factory=Counter)
     resumptions: list[Resumption] = field(default_factory=list)
-    # Until each place took messages, all was drained, and each ledger had its replicas.
+    # Until each partition took messages, all was drained, and each ledger had its replicas.
     ending_s: dict[str, float] = field(default_factory=dict)
     # That are left, and are as they should be. None: nobody looked, or they are not.
     ledgers: int | None = None
-    # What processes said of mistakes: one line of each, and how often. Not all follow from faults.
+    # Mistakes in processes' output: one line of each, and how often. Some follow from faults.
     said: dict[str, int] = field(default_factory=dict)
     not_done: list[str] = field(default_factory=list)
     # What the rig itself found wrong.
@@ -85,16 +86,16 @@ class Report:
             f"{self.faults.total()} faults: {_counted(self.faults)}",
         ]
         if self.not_struck:
-            lines.append(f"not struck with: {', '.join(self.not_struck)}")
+            lines.append(f"not injected: {', '.join(self.not_struck)}")
         if self.nobody:
-            lines.append(f"nobody to strike: {_counted(self.nobody)}")
+            lines.append(f"without a target: {_counted(self.nobody)}")
         if self.ended_by_themselves:
             lines.append(f"ended by themselves, and were started again: {_counted(self.ended_by_themselves)}")
         lines += [f"  {one}" for one in self.resumptions]
         whole = "nobody knows of ledgers" if self.ledgers is None else f"{self.ledgers} ledgers are left, all whole"
         lines.append(f"the end: {ending or 'not reached'}; {whole}")
         lines += [f"not done: {why}" for why in self.not_done]
-        lines += [f"  {count} x said: {what}" for what, count in self.said.items()]
+        lines += [f"  {count} x logged: {what}" for what, count in self.said.items()]
         lines.append(f"the judge: {self.verdict}" if self.verdict is not None else "not judged")
         lines += [f"PROBLEM: {one}" for one in self.wrong]
         return "\n".join(lines)

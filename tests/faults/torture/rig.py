@@ -1,12 +1,12 @@
-"""One run: a system and its clients are struck by seed, then all heals and is read, and the judge says what of it.
+"""One run: inject faults by seed into a system under load, heal and read everything, and check the history.
 
-    prepare      topics and subscriptions, clients, and each place has taken a message
-    rounds       of strikes (schedule.py, strikes.py), and calm between them, a quarter of the time
+    prepare      topics and subscriptions, clients, and each partition has taken a message
+    rounds       of faults (schedule.py, fault_injector.py), and calm between them, a quarter of the time
     the end      (ending.py)
-    the verdict  of the judge (checker/), by what was written down
+    the verdict  of the checker (checker/), from the history
 
-What the rig itself sees to be wrong, such as that something is stuck, is told as a problem besides. While all goes on
-it writes down who owns which place, a few times a second (owners.py), where there is a store to be asked.
+What the rig itself sees to be wrong, such as that something is stuck, is reported as a problem. While all goes on
+it writes down who owns which partition, a few times a second (owners.py), if there is a store.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from magnetar_testing.randomness import SeededRandomness
 from tests.faults import checker
 from tests.faults.checker.recorder import Recorder
 from tests.faults.mistakes import mistakes_in
-from tests.faults.torture.addresses import telling_addresses
+from tests.faults.torture.addresses import recording_addresses
 from tests.faults.torture.alone import Alone
 from tests.faults.torture.client_processes import Processes
 from tests.faults.torture.ending import Ending
 from tests.faults.torture.fault import Fault
+from tests.faults.torture.fault_injector import STUCK_S, FaultInjector
 from tests.faults.torture.owners import Owners
 from tests.faults.torture.preparation import prepare
 from tests.faults.torture.progress import Progress
 from tests.faults.torture.report import Report
 from tests.faults.torture.schedule import SORTS, Balance, Round, Schedule, Sort
-from tests.faults.torture.strikes import STUCK_S, Strikes
 from tests.faults.torture.system import System
 from tests.faults.torture.workload import Workload
 from tests.running import until
@@ -48,7 +48,7 @@ class Plan:
     workloads: Sequence[Workload]
     faults: Sequence[Fault]
     sorts: Sequence[Sort] = SORTS
-    # Whether it is judged how long anybody was kept waiting, or only told.
+    # Whether long waits are findings, or are only reported.
     times: bool = True
     spark: bool = True
 
@@ -63,11 +63,11 @@ class Rig:
         self.report = Report(plan.seed, type(system).__name__.lower())
         histories = folder / "histories"
         self._clients = Processes(folder, histories, plan.seed, recorder, plan.workloads)
-        self._strikes = Strikes(system, recorder, SeededRandomness(f"strikes {plan.seed}"))
+        self._injector = FaultInjector(system, recorder, SeededRandomness(f"strikes {plan.seed}"))
         self._schedule = Schedule(SeededRandomness(f"schedule {plan.seed}"), plan.faults, plan.sorts)
         self._balance = Balance(plan.seconds)
         self._progress = Progress(histories)
-        self._alone = Alone(system, self._strikes, self._progress, SeededRandomness(f"alone {plan.seed}"))
+        self._alone = Alone(system, self._injector, self._progress, SeededRandomness(f"alone {plan.seed}"))
         self._began = time.monotonic()
         self._say_line = say
 
@@ -111,18 +111,20 @@ class Rig:
         system, workloads = self._system, self._plan.workloads
         self._say(f"{len(system.names)} processes are ready")
         await asyncio.to_thread(prepare, system.direct_url, workloads, self._recorder)
-        system.places = [place for workload in workloads for topic in workload.topics for place in topic.places]
+        system.partition_names = [
+            partition for workload in workloads for topic in workload.topics for partition in topic.partition_names
+        ]
         system.clients = self._clients
-        await exits.enter_async_context(telling_addresses(system, self._failed))
+        await exits.enter_async_context(recording_addresses(system, self._failed))
         if system.metadata.startswith("zookeeper:"):
-            owners = Owners(system.metadata, self._recorder, lambda: system.places, self._failed)
+            owners = Owners(system.metadata, self._recorder, lambda: system.partition_names, self._failed)
             self._alone.owners = await exits.enter_async_context(owners)
         self._clients.url, self._clients.pulsar_url = system.service_url, system.pulsar_url
         self._clients.listener_name = system.listener_name
         for role in self._clients.roles:
             await self._clients.begin(role)
-        await self._all_go_on("before anything is struck")
-        self._say("each place takes messages")
+        await self._all_go_on("before the first fault")
+        self._say("each partition takes messages")
 
     # ── the rounds ──
 
@@ -130,8 +132,8 @@ class Rig:
         balance = self._balance
         while (left_s := balance.left_s) and not self._problems():
             began = time.monotonic()
-            await self._round(self._schedule.next_round(left_s, self._strikes.possible))
-            balance.struck_s += time.monotonic() - began
+            await self._round(self._schedule.next_round(left_s, self._injector.possible))
+            balance.faulty_s += time.monotonic() - began
             if rest_s := balance.rest_s:
                 self._say(f"calm for {rest_s:.0f} s")
                 began = time.monotonic()
@@ -139,20 +141,20 @@ class Rig:
                 balance.calm.append(time.monotonic() - began)
 
     def _problems(self) -> list[str]:
-        return [*self.report.problems, *self._strikes.problems, *self._alone.problems]
+        return [*self.report.problems, *self._injector.problems, *self._alone.problems]
 
     async def _round(self, one: Round) -> None:
         self.report.rounds[one.sort.value] += 1
         self._say(f"round {self.report.rounds.total()}, {one}")
-        if not one.strikes:
+        if not one.injections:
             await asyncio.sleep(1.0)
         async with asyncio.TaskGroup() as tasks:
-            for strike in one.strikes:
-                act = self._alone.strike if one.sort is Sort.ALONE else self._strikes.strike
-                tasks.create_task(act(strike))
+            for injection in one.injections:
+                act = self._alone.inject if one.sort is Sort.ALONE else self._injector.inject
+                tasks.create_task(act(injection))
         self._say_resumptions()
         for name in self._system.names:
-            await self._strikes.wait_ready(name)
+            await self._injector.wait_ready(name)
         for role in self._clients.roles:
             if not self._clients.running(role):
                 self.report.problems.append(f"the client {role} has ended by itself: see its *.err")
@@ -166,7 +168,7 @@ class Rig:
 
     async def _all_go_on(self, when: str) -> None:
         began = time.monotonic()
-        silent = list(self._system.places)
+        silent = list(self._system.partition_names)
 
         def all_took() -> bool:
             self._progress.read_on()
@@ -174,27 +176,27 @@ class Rig:
             return not silent
 
         try:
-            await until(all_took, "each place takes messages", STUCK_S)
+            await until(all_took, "each partition takes messages", STUCK_S)
         except AssertionError:
             raise AssertionError(f"{STUCK_S:.0f} s {when} these took no messages: {silent}") from None
 
     # ── the report ──
 
     def _count(self) -> None:
-        report, balance, strikes = self.report, self._balance, self._strikes
-        report.seconds = balance.struck_s + balance.calm_s
+        report, balance, injections = self.report, self._balance, self._injector
+        report.seconds = balance.faulty_s + balance.calm_s
         report.whole_s = time.monotonic() - self._began
         report.calm_share, report.calm_stretches_s = balance.share, list(balance.calm)
-        report.faults, report.nobody = strikes.done, strikes.nobody
+        report.faults, report.nobody = injections.done, injections.nobody
         report.problems = self._problems()
         names = dict.fromkeys(f"{one.kind} {one.group}" for one in self._plan.faults)
         report.not_struck = [name for name in names if name not in report.faults]
         report.ended_by_themselves = self._system.ended_by_themselves
         report.problems += [
-            f"{name} ended by itself, and nothing that it was struck with explains it: "
+            f"{name} ended by itself, and none of its faults explains it: "
             + self._system.known_of_ends.get(name, "see its log")
             for name in report.ended_by_themselves
-            if name not in strikes.may_have_ended
+            if name not in injections.may_have_ended
         ]
 
     def _failed(self, what: str, error: Exception) -> None:

@@ -1,19 +1,19 @@
-"""What befalls a system, and when: by seed, and without doing any of it.
+"""Choose the faults of a run and their times by seed, without injecting them.
 
 A run is a row of rounds. In a round a few faults overlap, each of which begins at its time and is healed after its
 length. There are three sorts:
 
-ALONE  one broker is killed, or paused for longer than its session lasts, and nothing else is wrong: told is the time
-       from the end of its session until each of its places has a receipt again
-BORNE  one part of each group is struck at most: everybody can go on
-WILD   anything may be struck, several of a group at once too: nobody need go on, but nothing may be lost
+ALONE  one broker is killed, or paused for longer than its session lasts, and nothing else is wrong: measured is
+       the time from the end of its session until each of its partitions has a receipt again
+BORNE  one part of each group has a fault at most: all clients can go on
+WILD   any faults, several of a group at once too: clients may be stopped, but nothing may be lost
 
-Faults are dealt from a shuffled deck. The first begins with each kind, whomever it strikes, and with those that take no
+Faults are drawn from a shuffled deck. The first deck begins with each kind, for any group, and with those that take no
 time as often as their weight says: a run of some minutes has all of these. Then it has each fault once; and those
 behind it have each as often as its weight says. A card that does not fit into a round waits for one that it fits into.
 
-A quarter of a run is calm: `Balance` says when, and for how long. Since it is told for how long a round really took,
-the share is kept however long healing takes; and calm comes in stretches that are long enough to judge by.
+A quarter of a run is calm: `Balance` says when, and for how long. It gets the real length of each round, so
+the share holds however long healing takes; calms are long enough for the checker.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Final
 from magnetar_wire.randomness import Randomness
 from tests.faults.torture.fault import Bears, Fault
 
-__all__ = ["ALONE_KINDS", "SORTS", "Balance", "Round", "Schedule", "Sort", "Strike"]
+__all__ = ["ALONE_KINDS", "SORTS", "Balance", "Injection", "Round", "Schedule", "Sort"]
 
 
 class Sort(enum.Enum):
@@ -47,7 +47,7 @@ _WILD: Final = (3, 7)
 
 
 @dataclass(frozen=True, slots=True)
-class Strike:
+class Injection:
     fault: Fault
     # Since the round began, and since it did.
     at_s: float
@@ -60,10 +60,10 @@ class Strike:
 @dataclass(frozen=True, slots=True)
 class Round:
     sort: Sort
-    strikes: tuple[Strike, ...]
+    injections: tuple[Injection, ...]
 
     def __str__(self) -> str:
-        return f"{self.sort.value}: {', '.join(map(str, self.strikes)) or 'nothing fits'}"
+        return f"{self.sort.value}: {', '.join(map(str, self.injections)) or 'nothing fits'}"
 
 
 class Schedule:
@@ -74,22 +74,22 @@ class Schedule:
         self._sorts_left: list[Sort] = []
         self._cards: list[Fault] = []
         self._first = True
-        self._dealt: Counter[Fault] = Counter()
+        self._drawn_counts: Counter[Fault] = Counter()
 
     def next_round(self, left_s: float, possible: Callable[[Fault], bool] = lambda _: True) -> Round:
-        """Of what is possible now, and over within `left_s`. No strikes: nothing fits."""
+        """Choose faults that are possible now, and over within `left_s`. No injections: nothing fits."""
         sort = self._next_sort(left_s, possible)
         if sort is Sort.ALONE:
             fault = self._chance.choice([one for one in self._alone() if possible(one)])
-            return Round(sort, (Strike(fault, 0.0, self._between(*_ALONE_S)),))
+            return Round(sort, (Injection(fault, 0.0, self._between(*_ALONE_S)),))
         least, most = _BORNE if sort is Sort.BORNE else _WILD
-        dealt: list[Fault] = []
+        drawn: list[Fault] = []
         for _ in range(least + self._chance.below(most - least + 1)):
-            card = self._deal(lambda one: self._fits(one, sort, dealt, left_s) and possible(one))
+            card = self._deal(lambda one: self._fits(one, sort, drawn, left_s) and possible(one))
             if card is None:
                 break
-            dealt.append(card)
-        return Round(sort, tuple(self._strike(fault, left_s) for fault in dealt))
+            drawn.append(card)
+        return Round(sort, tuple(self._inject_at(fault, left_s) for fault in drawn))
 
     def _next_sort(self, left_s: float, possible: Callable[[Fault], bool]) -> Sort:
         if not self._sorts_left:
@@ -103,12 +103,12 @@ class Schedule:
     def _alone(self) -> list[Fault]:
         return [one for one in self._faults if one.group == "broker" and one.kind in ALONE_KINDS]
 
-    def _fits(self, fault: Fault, sort: Sort, dealt: Sequence[Fault], left_s: float) -> bool:
-        if fault in dealt or fault.shortest_s > left_s:
+    def _fits(self, fault: Fault, sort: Sort, drawn: Sequence[Fault], left_s: float) -> bool:
+        if fault in drawn or fault.shortest_s > left_s:
             return False
-        if fault.at_most and self._dealt[fault] >= fault.at_most:
+        if fault.at_most and self._drawn_counts[fault] >= fault.at_most:
             return False
-        groups = [one.group for one in dealt]
+        groups = [one.group for one in drawn]
         if sort is Sort.WILD:
             return fault.bears is Bears.ONE or fault.group not in groups
         return fault.bears is Bears.ONE and fault.group not in groups
@@ -116,24 +116,24 @@ class Schedule:
     def _deal(self, fits: Callable[[Fault], bool]) -> Fault | None:
         """The first card that fits of those that are left, or else of a new deck, which goes under them."""
         for again in (True, False):
-            for place, fault in enumerate(self._cards):
+            for index, fault in enumerate(self._cards):
                 if fits(fault):
-                    del self._cards[place]
-                    self._dealt[fault] += 1
+                    del self._cards[index]
+                    self._drawn_counts[fault] += 1
                     return fault
             if again:
-                self._cards = [*self._kept(), *self._new_deck()]
+                self._cards = [*self._leftover_cards(), *self._new_deck()]
         return None
 
-    def _kept(self) -> list[Fault]:
+    def _leftover_cards(self) -> list[Fault]:
         """Of what was left because nothing fitted: no more than a deck has, or it would pile up."""
         seen: Counter[Fault] = Counter()
-        kept = []
+        leftover = []
         for fault in self._cards:
             seen[fault] += 1
             if seen[fault] <= fault.weight:
-                kept.append(fault)
-        return kept
+                leftover.append(fault)
+        return leftover
 
     def _new_deck(self) -> list[Fault]:
         first, self._first = self._first, False
@@ -141,9 +141,9 @@ class Schedule:
         self._chance.shuffle(deck)
         return _each_kind_first(deck) if first else deck
 
-    def _strike(self, fault: Fault, left_s: float) -> Strike:
+    def _inject_at(self, fault: Fault, left_s: float) -> Injection:
         for_s = min(self._between(fault.shortest_s, fault.longest_s), max(fault.shortest_s, left_s))
-        return Strike(fault, min(self._between(0.0, _BEGIN_WITHIN_S), max(0.0, left_s - for_s)), for_s)
+        return Injection(fault, min(self._between(0.0, _BEGIN_WITHIN_S), max(0.0, left_s - for_s)), for_s)
 
     def _between(self, least: float, most: float) -> float:
         return least + (most - least) * self._chance.random()
@@ -161,7 +161,7 @@ def _each_kind_first(deck: Sequence[Fault]) -> list[Fault]:
 
 
 class Balance:
-    """Of struck time and calm time in a run."""
+    """The balance between rounds of faults and calms in a run."""
 
     CALM: Final = 0.25
     # A round shorter than this is none.
@@ -170,7 +170,7 @@ class Balance:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.struck_s = 0.0
+        self.faulty_s = 0.0
         # The stretches, in order.
         self.calm: list[float] = []
 
@@ -180,21 +180,21 @@ class Balance:
 
     @property
     def share(self) -> float:
-        """Of what has gone by, so much was calm."""
-        whole_s = self.struck_s + self.calm_s
+        """The share of calm in the time so far."""
+        whole_s = self.faulty_s + self.calm_s
         return self.calm_s / whole_s if whole_s else 0.0
 
     @property
     def left_s(self) -> float:
         """So long the next round may take; 0: there is none."""
-        left_s = self.seconds * (1 - self.CALM) - self.struck_s
+        left_s = self.seconds * (1 - self.CALM) - self.faulty_s
         return left_s if left_s >= min(self._ROUND_S, self.seconds * (1 - self.CALM)) and left_s > 0 else 0.0
 
     @property
     def rest_s(self) -> float:
         """So long it is to be calm now; 0: the next round may begin at once."""
-        owed_s = max(0.0, self.struck_s * self.CALM / (1 - self.CALM) - self.calm_s)
+        owed_s = max(0.0, self.faulty_s * self.CALM / (1 - self.CALM) - self.calm_s)
         if not self.left_s:
-            return max(owed_s, self.seconds - self.struck_s - self.calm_s)
+            return max(owed_s, self.seconds - self.faulty_s - self.calm_s)
         whole_s = self.seconds * self.CALM
         return owed_s if owed_s >= whole_s / max(1, whole_s // self._STRETCH_S) else 0.0

@@ -29,30 +29,30 @@ class SparkProcess:
         words = [sys.executable, "-m", "tests.faults.torture.spark_reading", str(histories)]
         paths = os.pathsep.join(str(_REPOSITORY / root) for root in _ROOTS)
         # What Spark leaves behind when it is ended with the run.
-        remains = log.with_suffix(".remains")
-        remains.mkdir()
+        scratch = log.with_suffix(".scratch")
+        scratch.mkdir()
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 words,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env={**os.environ, "PYTHONPATH": paths, "TMPDIR": str(remains)},
+                env={**os.environ, "PYTHONPATH": paths, "TMPDIR": str(scratch)},
             )
 
-    async def read(self, url: str, places: Sequence[str]) -> None:
+    async def read(self, url: str, partition_names: Sequence[str]) -> None:
         """Returns when all of these are in the history. Raises `WithoutSpark`."""
-        said = await self._said()
-        if said.startswith("without: "):
-            raise WithoutSpark(said.partition(": ")[2])
-        assert said == "ready", f"Spark's reader said {said!r}: see {self._log}"
+        line = await self._read_line()
+        if line.startswith("without: "):
+            raise WithoutSpark(line.partition(": ")[2])
+        assert line == "ready", f"Spark's reader answered {line!r}: see {self._log}"
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{url} {','.join(places)}\n".encode())
+        self._process.stdin.write(f"{url} {','.join(partition_names)}\n".encode())
         self._process.stdin.flush()
-        said = await self._said()
-        assert said == "done", f"Spark's reader said {said!r}: see {self._log}"
+        line = await self._read_line()
+        assert line == "done", f"Spark's reader answered {line!r}: see {self._log}"
 
-    async def _said(self) -> str:
+    async def _read_line(self) -> str:
         assert self._process.stdout is not None
         async with asyncio.timeout(_ANSWER_S):
             return (await asyncio.to_thread(self._process.stdout.readline)).decode().strip()

@@ -1,14 +1,14 @@
-"""Reads all topics of a run through Spark once more, in a process of its own, and writes down what it found.
+"""Read all topics of a run again through Spark, in a process of its own, and record the messages.
 
     python -m tests.faults.torture.spark_reading HISTORIES
 
-It says `ready` when Spark runs. On standard input it is told, in one line, a URL and the places that are to be read,
-with commas between them: then its history has all of their messages in the order of their ids, and how many, and it
-says `done`. Where there is no Java or PySpark it says why, in a line that begins with `without`.
+It prints `ready` when Spark runs. Standard input has, in one line, a URL and the partitions to read, with commas
+between them: then its history gets all of their messages in the order of their ids, and their number, and it prints
+`done`. Without Java or PySpark it prints the reason, in a line that begins with `without`.
 
-Digests are computed where Spark's tasks run, from the columns that the source gives: nothing of the clients' SDK. All
-goes through Arrow: row by row it would take a multiple of the time. A batch in a task has some megabytes at most; what
-comes out of the tasks is as small for a large message as for a small one, and is put in order here.
+Digests are computed in Spark's tasks, from the columns of the source, without the clients' SDK. All goes through Arrow:
+row by row it would take a multiple of the time. A batch in a task has some megabytes at most; the tasks' output is as
+small for a large message as for a small one, and is sorted here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ READER: Final = "spark"
 _LINE_MESSAGES: Final = 500
 _NOBODYS_URL: Final = "magnetar://127.0.0.1:1"
 _BATCH_BYTES: Final = 8 << 20
-# What a task tells of a message.
+# The columns of a task's output for a message.
 _FOUND: Final = "struct<producer: string, number: bigint, digest: string, key: string, why: string>"
 _IN_ORDER: Final = ("topic", "partition", "ledger_id", "entry_id", "batch_index")
 
@@ -46,7 +46,7 @@ class Row(NamedTuple):
     ledger_id: int
     entry_id: int
     batch_index: int
-    # What it says, or else why it says nothing.
+    # The message's digest, or else why it is unreadable.
     producer: str | None
     number: int | None
     digest: str | None
@@ -54,11 +54,11 @@ class Row(NamedTuple):
     why: str | None
 
 
-def whole_log(url: str, places: Sequence[str]) -> Iterator[Row]:
-    """A row for each message, in the order of their ids in each place."""
+def whole_log(url: str, partition_names: Sequence[str]) -> Iterator[Row]:
+    """A row for each message, in the order of their ids in each partition."""
     spark = spark_session()
     spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(_BATCH_BYTES))
-    topics = dict.fromkeys(place.partition("-partition-")[0] for place in places)
+    topics = dict.fromkeys(partition.partition("-partition-")[0] for partition in partition_names)
     frame = read(spark, url, topics=",".join(topics), startingOffsets="earliest")
     found = _by_arrow(identify_all, _FOUND)("value", "key", "properties", "event_time")
     frame = frame.select("topic", "partition", "message_id.*", found.alias("found"))
@@ -100,29 +100,29 @@ def identify(
     return one.producer, one.number, one.digest, one.key, None
 
 
-def write(rows: Iterable[Row], recorder: Recorder, places: Sequence[str]) -> None:
-    """Of a place that has none that is said, too."""
-    counts = dict.fromkeys(places, 0)
+def write(rows: Iterable[Row], recorder: Recorder, partition_names: Sequence[str]) -> None:
+    """Record an empty partition, too."""
+    counts = dict.fromkeys(partition_names, 0)
     items: list[list[Any]] = []
-    place = ""
+    partition = ""
 
-    def tell() -> None:
+    def flush() -> None:
         if items:
-            recorder.say("scan", reader=READER, place=place, items=items)
+            recorder.say("scan", reader=READER, place=partition, items=items)
             items.clear()
 
     for row in rows:
         here = row.topic.rpartition("/")[2] + ("" if row.partition is None else f"-partition-{row.partition}")
-        if here != place or len(items) >= _LINE_MESSAGES:
-            tell()
-        place = here
-        counts[place] = counts.get(place, 0) + 1
+        if here != partition or len(items) >= _LINE_MESSAGES:
+            flush()
+        partition = here
+        counts[partition] = counts.get(partition, 0) + 1
         id_ = [row.ledger_id, row.entry_id, row.batch_index]
         if row.why is not None:
-            recorder.say("unreadable", reader=READER, place=place, id=id_, why=row.why)
+            recorder.say("unreadable", reader=READER, place=partition, id=id_, why=row.why)
         else:
             items.append([row.producer, row.number, row.digest, row.key, *id_])
-    tell()
+    flush()
     for name, count in counts.items():
         recorder.say("scanned", reader=READER, place=name, messages=count)
 
@@ -142,9 +142,9 @@ def main(histories: str) -> None:
         return
     _say("ready")
     url, _, listed = sys.stdin.readline().strip().partition(" ")
-    places = listed.split(",")
+    partition_names = listed.split(",")
     with Recorder(Path(histories), READER) as recorder:
-        write(whole_log(url, places), recorder, places)
+        write(whole_log(url, partition_names), recorder, partition_names)
     _say("done")
 
 

@@ -1,8 +1,8 @@
-"""The standalone that is tortured: one process with everything in it, and a proxy between it and its clients.
+"""The standalone of a torture: one process with everything in it, and a proxy between it and its clients.
 
-It has one broker, neither bookies nor a ZooKeeper, and it can't be joined or left.
+It has one broker, neither bookies nor a ZooKeeper, and no brokers can be added or removed.
 
-Its ports are chosen before it listens at them, and another process may take one meanwhile, or while it is down. A
+Its ports are chosen before it listens at them, and another process may take one in between, or while it is down. A
 standalone that refuses to start is started again with other ports; the proxies lead clients there.
 """
 
@@ -49,15 +49,15 @@ class Standalone(System):
         self.server = StandaloneProcess(folder / "data")
         self.server.python_options = ("-W", "error")
         self._choose_ports()
-        # Which process was told to end last: whoever starts it meanwhile does not know that it is about to.
-        self._told_to_end = 0
+        # The process that got the last signal: a concurrent start does not know that it is about to end.
+        self._signalled_pid = 0
 
     async def __aenter__(self) -> Self:
         proxies = [await one.__aenter__() for one in (self.proxies[_NAME], self.pulsar_proxies[_NAME])]
         try:
             grpc, pulsar = [proxy.address for proxy in proxies]
-            told = {"advertised_address": grpc, "pulsar_advertised_address": pulsar}
-            self.server.settings = {**SMALL_LEDGERS, **QUICK_LISTENERS, **told}
+            addresses = {"advertised_address": grpc, "pulsar_advertised_address": pulsar}
+            self.server.settings = {**SMALL_LEDGERS, **QUICK_LISTENERS, **addresses}
             for _ in range(_STARTS):
                 why = await self.start(_NAME, timeout_s=_READY_S)
                 if not self._has_refused():
@@ -101,14 +101,14 @@ class Standalone(System):
         return name == _NAME and self.server.process is not None and self.server.process.poll() is None
 
     async def kill(self, *names: str) -> None:
-        self._struck_down.update(names)
+        self._down_by_fault.update(names)
         for name in names:
-            self._tell_to_end(name, signal.SIGKILL)
+            self._send_signal(name, signal.SIGKILL)
         await self._ended()
 
     async def stop(self, name: str) -> None:
-        self._struck_down.add(name)
-        self._tell_to_end(name, signal.SIGTERM)
+        self._down_by_fault.add(name)
+        self._send_signal(name, signal.SIGTERM)
         self._signal(name, signal.SIGCONT)
         if not await self._ended(_END_S):
             await self.kill(name)
@@ -116,7 +116,7 @@ class Standalone(System):
     async def pause(self, *names: str) -> None:
         for name in names:
             self._signal(name, signal.SIGSTOP)
-            # The signal is on its way still.
+            # The signal is in flight still.
             while self.running(name) and psutil.Process(self.server.pid).status() != psutil.STATUS_STOPPED:
                 await asyncio.sleep(0.001)
 
@@ -127,7 +127,7 @@ class Standalone(System):
         """Those that stand still go on, too. Why they are not ready yet; empty: they are. They go on starting."""
         if _NAME not in names:
             return ""
-        self._struck_down.discard(_NAME)
+        self._down_by_fault.discard(_NAME)
         if self.running(_NAME):
             self._signal(_NAME, signal.SIGCONT)
         else:
@@ -145,10 +145,10 @@ class Standalone(System):
     async def ready(self, name: str) -> str:
         if name != _NAME:
             return ""
-        if name in self._struck_down:
+        if name in self._down_by_fault:
             return f"{name} is down"
         if not self.running(name):
-            if self.server.pid != self._told_to_end and not self._has_refused():
+            if self.server.pid != self._signalled_pid and not self._has_refused():
                 self.ended_by_themselves[name] += 1
                 log = self.server.logged.splitlines()[-_LAST_LINES:]
                 self.known_of_ends[name] = "\n".join([f"exit status {self.server.wait()}; its log ends so:", *log])
@@ -176,9 +176,9 @@ class Standalone(System):
             return ""
         return f"{_NAME}: {'it does not answer yet' if status is None else format_reasons(answer)}"
 
-    def _tell_to_end(self, name: str, number: signal.Signals) -> None:
+    def _send_signal(self, name: str, number: signal.Signals) -> None:
         if self.running(name):
-            self._told_to_end = self.server.pid
+            self._signalled_pid = self.server.pid
             self._signal(name, number)
 
     def _signal(self, name: str, number: signal.Signals) -> None:

@@ -1,9 +1,8 @@
-"""Consumers and readers of Pulsar's own library, at the brokers' second door: kinds of them, as consumers.py has the
-SDK's.
+"""Consumers and readers of Pulsar's own library, at the brokers' Pulsar listener; consumers.py has the SDK's.
 
-The library has no receipts for acknowledgements, nor does it say over which connection a message came. It gathers
-acknowledgements, and loses them with a connection: what they were for comes again. So each is announced, and none is
-told to be done; and nothing is judged of these consumers that takes to know their connections.
+The library has no receipts for acknowledgements, nor does it show over which connection a message came. It groups
+acknowledgements, and loses them with a connection: then their messages are redelivered. So each acknowledgement is
+announced, and none has a receipt; and rules that need connections skip these consumers.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class StockMessage:
 
 
 def stock_cumulatively(log: ConsumerLog, consumer: Any, found: Sequence[StockMessage]) -> None:
-    """All up to the last one of each place."""
+    """All up to the last one of each partition."""
     for last in {one.topic_name(): one for one in found}.values():
         log.acknowledging_up_to_unheard(last)
         consumer.acknowledge_cumulative(last.message)
@@ -71,7 +70,7 @@ def stock_some_each(log: ConsumerLog, consumer: Any, found: Sequence[StockMessag
 def stock_consumer(
     topic: str, subscription: str, kind: Kind, worker: str, act: Act, *, stays: bool = False, **more: Any
 ) -> Run:
-    """One message at a time, of which some are dealt with together."""
+    """One message at a time, of which some are handled together."""
     options = {
         "consumer_type": _KINDS[kind],
         "initial_position": pulsar.InitialPosition.Earliest,
@@ -98,19 +97,19 @@ def stock_consumer(
     def consume(clients: Clients) -> None:
         log = ConsumerLog(clients, topic, subscription, worker, stays=stays)
         while not clients.quitting.is_set():
-            with log.life():
+            with log.opening():
                 live(log)
 
     return consume
 
 
 def stock_reader(topic: str, worker: str) -> Run:
-    """From the first message on, over all that befalls the system."""
+    """From the first message on, through all faults."""
 
     def read(clients: Clients) -> None:
         log = ConsumerLog(clients, topic, f"{worker}~{clients.writer}", worker)
         clients.recorder.say("subscription", subscription=log.subscription, topic=topic, type="Reader", durable=False)
-        with log.life():
+        with log.opening():
             client = clients.stock_client
             opened = patiently(log, lambda: client.create_reader(topic, pulsar.MessageId.earliest))
             if opened is None:

@@ -1,8 +1,8 @@
-"""Producers of Pulsar's own library, at the brokers' second door. They write down what the SDK's do (producing.py).
+"""Producers of Pulsar's own library, at the brokers' Pulsar listener. They record the same lines as producing.py.
 
-The library sends again by itself what has no receipt when it is connected anew, in its order, and tells each message's
-fate once. A failure leaves it open whether the message is stored, but where the message never left the library. A
-producer that could not be closed in time keeps to itself what became of the rest: that is given up.
+After a reconnection the library resends messages without a receipt by itself, in order, and reports each message's
+result once. A failure leaves open whether the message is stored, unless the message never left the library. A producer
+that could not be closed in time doesn't report the results of the rest: they are abandoned.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class StockProducerLog(ProducerLog):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self._untold: set[int] = set()
-        self._telling = threading.Lock()
+        self._pending: set[int] = set()
+        self._pending_lock = threading.Lock()
 
     def burst(self) -> list[Outgoing]:
         burst = super().burst()
-        with self._telling:
-            self._untold.update(one.number for one in burst)
+        with self._pending_lock:
+            self._pending.update(one.number for one in burst)
         return burst
 
     def callback(self, number: int) -> Callable[[Any, Any], None]:
@@ -56,35 +56,35 @@ class StockProducerLog(ProducerLog):
 
         return called_first
 
-    def give_up(self) -> None:
-        """What the library has told nothing of when closing is over it may never tell of."""
+    def abandon_pending(self) -> None:
+        """After closing, record the results that the library did not report, and may never report, as unknown."""
         self.wait_for_calls()
-        with self._telling:
-            untold = sorted(self._untold)
-        for number in untold:
+        with self._pending_lock:
+            pending = sorted(self._pending)
+        for number in pending:
             if self._is_first(number):
-                self.failed(number, None, "its producer was to be closed, and nothing was told of it")
-        self.tell()
+                self.failed(number, None, "its producer was to be closed, without a result")
+        self.write()
 
     def _is_first(self, number: int) -> bool:
-        with self._telling:
-            there = number in self._untold
-            self._untold.discard(number)
+        with self._pending_lock:
+            there = number in self._pending
+            self._pending.discard(number)
         return there
 
 
 def stock_publisher(topic: str, worker: str, load: Load | None = None) -> Callable[[Clients], None]:
-    """What a `Worker` runs: one producer at a time, until it is told to stop."""
+    """What a `Worker` runs: one producer at a time, until producers are stopped."""
 
     def publish(clients: Clients) -> None:
         chance = clients.chance(f"{topic}.{worker}")
-        for life in itertools.count(1):
+        for opening in itertools.count(1):
             if clients.stopping.is_set():
                 return
-            name = f"{topic}.{worker}~{clients.writer}.{life}"
+            name = f"{topic}.{worker}~{clients.writer}.{opening}"
             log = StockProducerLog(clients, topic, name, load or Load(), chance)
             try:
-                _one_life(log)
+                _run_producer(log)
             except CLIENT_ERRORS as error:
                 log.troubled(error)
                 clients.stopping.wait(AGAIN_S)
@@ -92,7 +92,7 @@ def stock_publisher(topic: str, worker: str, load: Load | None = None) -> Callab
     return publish
 
 
-def _one_life(log: StockProducerLog) -> None:
+def _run_producer(log: StockProducerLog) -> None:
     producer = log.clients.stock_client.create_producer(log.topic, **log.options)
     try:
         while log.goes_on:
@@ -105,12 +105,12 @@ def _one_life(log: StockProducerLog) -> None:
         try:
             producer.close()
         finally:
-            log.give_up()
+            log.abandon_pending()
         log.closed()
 
 
 def _send_all(log: StockProducerLog, producer: Any, burst: Sequence[Outgoing]) -> None:
-    """Whatever is wrong with one the callback is told."""
+    """Errors of a message go to its callback."""
     for one in burst:
         producer.send_async(
             one.payload,
@@ -124,5 +124,5 @@ def _send_all(log: StockProducerLog, producer: Any, burst: Sequence[Outgoing]) -
 def _flush(log: StockProducerLog, producer: Any) -> None:
     try:
         producer.flush()
-    except pulsar.Timeout as error:  # those of which it is are told of by themselves
+    except pulsar.Timeout as error:  # their messages' callbacks report it
         log.troubled(error)

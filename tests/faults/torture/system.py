@@ -1,10 +1,10 @@
-"""What is tortured, as faults and the rig see it: processes, disks and connections, by name.
+"""The interface of a system under torture for faults and the rig: processes, disks and connections, by name.
 
-Two there are: a cluster of processes (cluster.py) and a standalone (standalone.py). What one of them hasn't got it has
-none of: a standalone has one broker, and neither bookies nor a ZooKeeper.
+There are two: a cluster of processes (cluster.py) and a standalone (standalone.py). A part that one of them lacks is an
+empty list: a standalone has one broker, and neither bookies nor a ZooKeeper.
 
-All methods are called on the rig's loop, and whatever blocks is done elsewhere. Who is struck may be gone, down or
-paused already: then nothing happens.
+All methods are called on the rig's loop, and blocking work is done elsewhere. A target may be down, removed or paused
+already: then nothing happens.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class System(ABC):
     brokers: list[str]
     bookies: list[str]
     zookeepers: list[str]
-    # Set by the rig before anything is struck: all places of the workloads, and the processes of clients.
-    places: Sequence[str]
+    # Set by the rig before the first fault: all partitions of the workloads, and the processes of clients.
+    partition_names: Sequence[str]
     clients: ClientProcesses
     # By which name clients ask brokers for addresses that lead through proxies; None: they need none.
     listener_name: str | None = None
     # The bookie whose stored bytes were damaged; empty: none's were. There is never another.
     damaged: str = ""
 
-    # By who is at the far end, between it and whoever calls it: a broker and its clients (other brokers and the rig go
-    # straight), a bookie and everybody.
+    # By process, between it and its callers: a broker and its clients (other brokers and the rig connect directly), a
+    # bookie and all its callers.
     proxies: dict[str, Proxy]
     # By broker, between it and its clients of Pulsar's protocol.
     pulsar_proxies: dict[str, Proxy]
@@ -53,7 +53,7 @@ class System(ABC):
         self.ended_by_themselves: Counter[str] = Counter()
         self.known_of_ends: dict[str, str] = {}
         # Who was killed or stopped, and is to stay down until `start`.
-        self._struck_down: set[str] = set()
+        self._down_by_fault: set[str] = set()
 
     @property
     def names(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What clients do while a system is tortured: each workload is one file in `workloads/`, and is found by being there.
+"""The base of workloads, which clients run during a torture. Each is a file in `workloads/`, found by its folder.
 
     WORKLOAD = Workload(
         name="shared",
@@ -9,9 +9,9 @@
     )
 
 The rig makes the topics and subscriptions, and starts client processes, publishing and consuming ones. Every `Worker`
-is a function that runs in a thread of its own in as many of these as it says, until it is told to stop (producers) or
-to quit (consumers). It gets a `Clients`, which has what all workers of a process share, and writes down what happens
-(checker/history.md). A process may be killed at any moment: its next life has other names for what it opens.
+is a function that runs in a thread of its own in as many of these as it says, until `stop` (producers) or
+`quit` (consumers). It gets a `Clients`, which has what all workers of a process share, and writes down what happens
+(checker/history.md). A process may be killed at any moment: its next run has other names for what it opens.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Topic:
     deduplicated: bool = False
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def partition_names(self) -> tuple[str, ...]:
         """The topics that are stored: itself, or the partitions that it has at first."""
         if not self.partitions:
             return (self.name,)
@@ -57,7 +57,7 @@ class Subscription:
 @dataclass(frozen=True, slots=True)
 class Worker:
     run: Callable[[Clients], None]
-    # In so many processes of its kind it runs.
+    # The number of processes of its kind in which it runs.
     processes: int = 1
 
 

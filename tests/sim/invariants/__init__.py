@@ -21,7 +21,7 @@ __all__ = ["CLAIMED", "SEEN_THROUGH", "Checker", "Violation", "never_looked_at"]
 CLAIMED: Final = [str(item) for item in (*range(1, 14), *range(15, 19), *range(20, 24), *range(26, 30), 58, 62, 66)]
 SEEN_THROUGH: Final = {
     "14": "1, 2 and 3: keeping an entry on one positive answer is a choice, which must lose and bring back nothing",
-    "19": "18, 2 and 3: whoever completes too early has a fragment begin at the wrong entry, or too few copies",
+    "19": "18, 2 and 3: a writer that completes too early begins a fragment at the wrong entry, or too few copies",
 }
 
 

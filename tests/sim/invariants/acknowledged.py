@@ -1,6 +1,6 @@
-"""Acknowledged entries: they stay in the ledger (1), where the metadata says (2, 3, 13, 14, 62), in their chain (5).
+"""Acknowledged entries stay in the ledger (1), where the metadata name them (2, 3, 13, 14, 62), and in their chain (5).
 
-Looked at whenever a writer is told that an entry completed, and whenever a ledger's metadata changes.
+This is checked whenever an entry is acknowledged to its writer, and whenever a ledger's metadata change.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["check_acked", "check_acked_unlisted", "check_held", "check_last_entr
 
 
 def check_acked(history: History, ledger: Ledger, entry_id: int) -> None:
-    """A writer was just told that this entry completed."""
+    """This entry was just acknowledged to its writer."""
     check_acked_unlisted(history, ledger, entry_id)
     history.look("5")
     if ledger.may_go:
@@ -24,7 +24,7 @@ def check_acked(history: History, ledger: Ledger, entry_id: int) -> None:
     listed, metadata = history.chains[ledger.chain].ledgers, ledger.metadata
     if metadata is None or ledger.ledger_id not in listed:
         raise Violation("5", f"ledger {ledger.ledger_id}: entry {entry_id} completed, and {ledger.chain} lost it")
-    # One that is closed already is told late; item 1 says that the entry is in it.
+    # One in a closed ledger is reported late; item 1 requires that the entry is in it.
     if listed[-1] != ledger.ledger_id and metadata.state != ledger_pb2.CLOSED:
         raise Violation(
             "5", f"ledger {ledger.ledger_id}: entry {entry_id} completed, and {ledger.chain} lists {listed}"
@@ -64,6 +64,6 @@ def check_held(history: History, ledger: Ledger, entry_ids: Iterable[int]) -> No
         if holders < quorum:
             raise Violation(
                 "2, 3",
-                f"ledger {ledger_id}: entry {entry_id} was acknowledged or kept, and of {named}, which are named, "
+                f"ledger {ledger_id}: entry {entry_id} was acknowledged or recovered, and of {named}, which are named, "
                 f"{[bookie for bookie in named if disks[bookie].has(ledger_id, entry_id)]} hold it: {quorum} must",
             )

@@ -22,7 +22,7 @@ from tests.sim.invariants.history import Disk, History, Violation
 __all__ = ["Answers"]
 
 _OK: Final = ledger_pb2.OK
-# Of requests that were never answered so many are remembered.
+# The number of unanswered requests that are remembered.
 _MOST_REQUESTS: Final = 4096
 
 
@@ -91,26 +91,26 @@ class Answers:
         _, since, reported, unknown = self._arrived.get(id(request), (request, -1.0, -1, False))
         answer: ledger_pb2.ReadAnswer | ledger_pb2.FenceAnswer | ledger_pb2.LastAddConfirmedAnswer
         fences = method == "fence"
-        asked = self._request(method, request)
+        decoded = self._request(method, request)
         if method == "read":
-            assert isinstance(asked, ledger_pb2.ReadRequest)
+            assert isinstance(decoded, ledger_pb2.ReadRequest)
             answer = ledger_pb2.ReadAnswer.FromString(message)
-            fences = asked.fence
+            fences = decoded.fence
             if answer.status == _OK:
-                self._absent(disk, asked.ledger_id, answer, since)
+                self._absent(disk, decoded.ledger_id, answer, since)
         elif method == "fence":
             answer = ledger_pb2.FenceAnswer.FromString(message)
             # The first read of a recovery comes with the fence.
             if answer.status == _OK and answer.read.status == _OK:
-                self._absent(disk, asked.ledger_id, answer.read, since)
-                self._last_add_confirmed(disk, asked.ledger_id, answer.read.last_add_confirmed, reported)
+                self._absent(disk, decoded.ledger_id, answer.read, since)
+                self._last_add_confirmed(disk, decoded.ledger_id, answer.read.last_add_confirmed, reported)
         else:
             answer = ledger_pb2.LastAddConfirmedAnswer.FromString(message)
         if answer.status != _OK:
             return
         if fences:
-            self._fenced(disk, asked.ledger_id, "9, 10" if unknown else "8, 10" if method == "read" else "10")
-        self._last_add_confirmed(disk, asked.ledger_id, answer.last_add_confirmed, reported)
+            self._fenced(disk, decoded.ledger_id, "9, 10" if unknown else "8, 10" if method == "read" else "10")
+        self._last_add_confirmed(disk, decoded.ledger_id, answer.last_add_confirmed, reported)
 
     def _request(
         self, method: str, request: bytes
@@ -134,21 +134,21 @@ class Answers:
         self._history.look(items)
         durable = disk.disk.durable_ledger(ledger_id)
         if durable is None or not durable.fenced:
-            raise Violation(items, f"{disk.bookie_id} says that ledger {ledger_id} is fenced, and its disk does not")
+            raise Violation(items, f"{disk.bookie_id} reports ledger {ledger_id} as fenced, and its disk does not")
         disk.fenced.add(ledger_id)
 
     def _confirmed(self, disk: Disk, request: bytes, message: bytes) -> None:
         if ledger_pb2.ConfirmAnswer.FromString(message).status != _OK:
             return
-        asked = ledger_pb2.ConfirmRequest.FromString(request)
+        decoded = ledger_pb2.ConfirmRequest.FromString(request)
         self._history.look("6")
-        durable = disk.disk.durable_ledger(asked.ledger_id)
-        if self._history.ledger(asked.ledger_id).may_go:
+        durable = disk.disk.durable_ledger(decoded.ledger_id)
+        if self._history.ledger(decoded.ledger_id).may_go:
             return
-        if durable is None or durable.last_add_confirmed < asked.last_add_confirmed:
+        if durable is None or durable.last_add_confirmed < decoded.last_add_confirmed:
             raise Violation(
                 "6",
-                f"{disk.bookie_id} confirms {asked.last_add_confirmed} of ledger {asked.ledger_id}, and has on its "
+                f"{disk.bookie_id} confirms {decoded.last_add_confirmed} of ledger {decoded.ledger_id}, and has on its "
                 f"disk {durable}",
             )
 
@@ -163,7 +163,7 @@ class Answers:
         if ledger.may_go:
             return
         reported_now = disk.reported_lac.get(ledger_id, -1)
-        # A fault may have struck since the request arrived.
+        # A fault may have occurred since the request arrived.
         reported = min(reported, reported_now)
         if value < reported:
             raise Violation(
@@ -192,6 +192,6 @@ class Answers:
             if disk.bookie_id in ledger.where(entry_id):
                 raise Violation(
                     "15, 22",
-                    f"{disk.bookie_id} says that it never got entry {entry_id} of ledger {ledger_id}, which it "
+                    f"{disk.bookie_id} reports as absent entry {entry_id} of ledger {ledger_id}, which it "
                     f"answered OK at {promised[entry_id]:.3f} s",
                 )

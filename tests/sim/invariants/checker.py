@@ -49,20 +49,20 @@ class Checker:
         self.history = History(now)
         self._answers = Answers(self.history)
         self._recoveries = Recoveries(self.history)
-        # Told at once: what is reported from within the production's code may be caught there, and taken for a fault.
+        # Reported at once: a violation raised within production code may be caught there, and be taken for a fault.
         self.on_violation: Callable[[Violation], object] = lambda violation: None
         for name in _REPORTS:
-            setattr(self, name, self._telling(getattr(self, name)))
+            setattr(self, name, self._reporting(getattr(self, name)))
 
-    def _telling(self, report: Callable[..., None]) -> Callable[..., None]:
-        def told(*arguments: Any, **named: Any) -> None:
+    def _reporting(self, report: Callable[..., None]) -> Callable[..., None]:
+        def checked(*arguments: Any, **named: Any) -> None:
             try:
                 report(*arguments, **named)
             except Violation as violation:
                 self.on_violation(violation)
                 raise
 
-        return told
+        return checked
 
     # ── the disks ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -177,9 +177,9 @@ class Checker:
     # ── the metadata ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def metadata_forget(self, ledger_id: int) -> None:
-        """The node is gone, and will be back as it was: nobody asked for it. Bookies keep what they hold.
+        """The node is missing, and will be restored as it was: nobody deleted it. Bookies retain their entries.
 
-        One that leaves limbo meanwhile finds nothing to make good of this ledger, and stays in limbo for it.
+        A bookie that leaves limbo in the meantime finds nothing to repair in this ledger, and stays in limbo for it.
         """
         self.history.forgotten.add(ledger_id)
         for disk in self.history.disks.values():

@@ -20,7 +20,7 @@ __all__ = ["check_chain_entries", "unrest"]
 
 def unrest(history: History, metadata: SimulatedMetadata, serving: Sequence[str]) -> tuple[str, str] | None:
     """What is not at rest yet: item and words. None: everything is as it should be."""
-    gone = [bookie for bookie in history.disks if bookie not in serving]
+    lost = [bookie for bookie in history.disks if bookie not in serving]
     if intents := metadata.names("/ledger-intents"):
         return "58", f"there are intents still: {intents}"
     for item in ("26", "29"):
@@ -35,11 +35,11 @@ def unrest(history: History, metadata: SimulatedMetadata, serving: Sequence[str]
                 raise Violation("58", f"ledger {ledger_id} is in {ledger.chain}, and was deleted")
             if state.state != ledger_pb2.CLOSED:
                 return "29", f"ledger {ledger_id} is in {ledger.chain} and not closed"
-            if missing := _missing(history, ledger, state, gone):
+            if missing := _missing(history, ledger, state, lost):
                 return "28", missing
             for bookie in ledger.names():
                 if bookie not in stays and len(stays) >= state.ensemble_size:
-                    return "28", f"ledger {ledger_id} names {bookie}, which is gone or leaving, and {stays} are there"
+                    return "28", f"ledger {ledger_id} names {bookie}, which is lost or leaving, and {stays} are there"
                 known = history.disks[bookie]
                 in_limbo = bookie in serving and ledger_id in known.owes and _in_limbo(known.disk, ledger_id)
                 if in_limbo and not history.lost_of(ledger_id):
@@ -49,7 +49,7 @@ def unrest(history: History, metadata: SimulatedMetadata, serving: Sequence[str]
                 deleting = [ledger_id for chain in history.chains.values() for ledger_id in chain.deleting]
                 if ledger_id not in deleting:
                     return "58", f"ledger {ledger_id} is in no chain ({ledger.chain or 'never was'}), and is there"
-            elif any(holder not in gone for holder in state.holders) or not state.holders:
+            elif any(holder not in lost for holder in state.holders) or not state.holders:
                 return "26", f"ledger {ledger_id} is a tombstone still, and waits for {list(state.holders)}"
     for ledger_id, task in history.tasks.items():
         if not task.stuck:
@@ -62,7 +62,7 @@ def unrest(history: History, metadata: SimulatedMetadata, serving: Sequence[str]
             return "29", f"ledger {ledger_id} is whole, and its repair is stuck: {task.stuck}"
     for bookie in serving:
         if bookie in members and (left := _left_over(history, history.disks[bookie])):
-            return "26", f"{bookie} holds entries of ledgers {left}, which are gone from the metadata"
+            return "26", f"{bookie} holds entries of ledgers {left}, which the metadata don't have"
     return None
 
 
@@ -86,15 +86,15 @@ def _left_over(history: History, known: Disk) -> list[int]:
     ]
 
 
-def _missing(history: History, ledger: Ledger, state: ledger_pb2.LedgerMetadata, gone: Sequence[str]) -> str:
-    """The first replica that is not whole; one on a bookie that is gone for ever can't be, if nobody can replace it."""
-    spare = len(history.disks) - len(gone) >= state.ensemble_size
+def _missing(history: History, ledger: Ledger, state: ledger_pb2.LedgerMetadata, lost: Sequence[str]) -> str:
+    """The first incomplete replica; one on a lost bookie must be incomplete if no other bookie can replace it."""
+    spare = len(history.disks) - len(lost) >= state.ensemble_size
     for entry_id in range(state.last_entry_id + 1):
         if (ledger.ledger_id, entry_id) in history.destroyed:
             continue
         history.look("28")
         for bookie in ledger.where(entry_id):
-            if bookie in gone and not spare:
+            if bookie in lost and not spare:
                 continue
             # While the metadata store has forgotten a ledger, a bookie may leave its limbo without repairing it.
             # The weekly check of the auditor finds what is missing.

@@ -86,9 +86,9 @@ class Ledger:
     metadata: ledger_pb2.LedgerMetadata | None = None
     # The payload of each entry, as its writer appended it.
     payloads: list[bytes] = field(default_factory=list)
-    # The highest entry of which the writer was told that it completed; all below have too.
+    # The highest entry that was acknowledged to the writer; all below were, too.
     acked: int = -1
-    # What the disks hold: entry → record. One, wherever it lies.
+    # The disks' content: entry → record. There is one for all replicas.
     records: dict[int, bytes] = field(default_factory=dict)
     # The process that made it, which alone writes it.
     maker: Process | None = None
@@ -96,7 +96,7 @@ class Ledger:
     buried: bool = False
     # The chain that lists it, or has.
     chain: str = ""
-    # Why it may be deleted; empty: it may not.
+    # Why its deletion is allowed; empty: it isn't.
     may_go: str = ""
 
     def names(self) -> list[str]:
@@ -114,7 +114,7 @@ class Ledger:
                 break
             bookies = fragment.bookies
         names, size = list(bookies), metadata.ensemble_size
-        return [names[(entry_id + place) % size] for place in range(metadata.write_quorum)] if names else []
+        return [names[(entry_id + offset) % size] for offset in range(metadata.write_quorum)] if names else []
 
 
 @dataclass(slots=True)
@@ -125,19 +125,19 @@ class Disk:
     disk: SimulatedDisk
     # Ledger → entry → when it was first answered OK.
     promised: dict[int, dict[int, float]] = field(default_factory=dict)
-    # Ledger → entries which a fault of the disk took away or damaged after they were durable, until the bookie answers
-    # OK for them anew; and whether somebody has sent them again since.
+    # Ledger → entries which a disk fault removed or damaged after they were durable, until the bookie answers OK for
+    # them again; and whether they have been resent since.
     lost: dict[int, dict[int, bool]] = field(default_factory=dict)
     # Ledgers of which a fence was answered OK.
     fenced: set[int] = field(default_factory=set)
-    # Ledger → entries that were asked for with the recovery flag.
+    # Ledger → entries that were read with the recovery flag.
     recovered: dict[int, set[int]] = field(default_factory=dict)
     # Ledger → the highest LAC that the bookie reported and its disk still proves: it must not report a lower one.
     reported_lac: dict[int, int] = field(default_factory=dict)
     # Ledgers that have named it since before it last lost something: it is to make good what it lost of them. One that
     # comes to name it later is given all it should hold before, and may stay in limbo.
     owes: dict[int, None] = field(default_factory=dict)
-    # Ledgers whose tombstone a fault of the disk took away: nobody can tell it that they were deleted.
+    # Ledgers whose tombstone a disk fault removed: the bookie can't know that they were deleted.
     revived: set[int] = field(default_factory=set)
     # Its disk was wiped: it must not serve.
     wiped: bool = False

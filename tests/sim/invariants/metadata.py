@@ -1,10 +1,9 @@
-"""Changes of the metadata: what may follow what.
+"""Changes of the metadata: which may follow which.
 
-A ledger's life goes forward only, its end is decided once (1), the last fragment of an open one is its writer's alone
-(62), that of one that is being recovered stays (16), a writer's new fragment begins behind what it acknowledged (18),
-and it is deleted on purpose only (26, 58). No ledger comes to name a bookie that is being decommissioned (STO-2), and
-that is not struck off before it is empty (28).
-A chain's list grows at its end and shrinks at its head (5).
+A ledger's state goes forward only, its end is decided once (1), only its writer changes the last fragment of an open
+one (62), that of one in recovery stays (16), a writer's new fragment begins behind what it acknowledged (18), and it is
+deleted on purpose only (26, 58). No ledger comes to name a bookie that is being decommissioned (STO-2), and that one is
+not removed before it is empty (28). A chain's list grows at its end and shrinks at its head (5).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _CLOSED, _TOMBSTONE = ledger_pb2.CLOSED, ledger_pb2.TOMBSTONE
 
 
 def metadata_changed(history: History, path: str, value: bytes | None, by: Process) -> None:
-    """A node has this value now, or is gone: a session of this process did it."""
+    """A session of this process has set or deleted (None) this node."""
     if path.startswith(LEDGERS):
         ledger = history.ledger(int(path.removeprefix(LEDGERS).replace("/", ""), 16))
         _ledger_changed(history, ledger, value, by)
@@ -53,7 +52,7 @@ def metadata_changed(history: History, path: str, value: bytes | None, by: Proce
     elif path.startswith(LEAVING):
         _leaving_changed(history, path.removeprefix(LEAVING), value)
     elif path.startswith(COOKIES) and value is None:
-        _struck_off(history, path.removeprefix(COOKIES))
+        _decommissioned(history, path.removeprefix(COOKIES))
 
 
 def _ledger_changed(history: History, ledger: Ledger, value: bytes | None, by: Process) -> None:
@@ -61,7 +60,7 @@ def _ledger_changed(history: History, ledger: Ledger, value: bytes | None, by: P
     new = None if value is None else ledger_pb2.LedgerMetadata.FromString(stored_payload(value))
     ledger.metadata = new
     if new is None:
-        _gone(history, ledger, old)
+        _removed(history, ledger, old)
         return
     _names_none_that_leaves(history, ledger, old, new)
     if old is None:
@@ -76,7 +75,7 @@ def _ledger_changed(history: History, ledger: Ledger, value: bytes | None, by: P
         return
     check_last_entry(history, ledger)
     if new.state == _CLOSED != old.state:
-        # What a recovery has kept counts as well, from now on.
+        # Entries that a recovery has restored count as well, from now on.
         check_held(history, ledger, range(new.last_entry_id + 1))
     else:
         check_held(history, ledger, _moved(old, new, max(ledger.acked, new.last_entry_id)))
@@ -111,7 +110,7 @@ def _state_changed(
     if new.state == _TOMBSTONE:
         history.look("26")
         if not ledger.may_go:
-            raise Violation("26", f"{name} was deleted, and nobody asked for it")
+            raise Violation("26", f"{name} was deleted, without a request")
         return
     if old.state == _CLOSED:
         history.look("1")
@@ -158,19 +157,19 @@ def _moved(old: ledger_pb2.LedgerMetadata, new: ledger_pb2.LedgerMetadata, acked
     return moved
 
 
-def _gone(history: History, ledger: Ledger, old: ledger_pb2.LedgerMetadata | None) -> None:
+def _removed(history: History, ledger: Ledger, old: ledger_pb2.LedgerMetadata | None) -> None:
     if old is None:
         return
     name = f"ledger {ledger.ledger_id}"
     history.look("26")
     if old.state != _TOMBSTONE or not ledger.may_go:
-        raise Violation("26", f"{name} is gone from the metadata, and was in state {old.state}")
+        raise Violation("26", f"{name} is missing in the metadata, and was in state {old.state}")
     if ledger.may_go != TOPIC_GOES and any(ledger.ledger_id in chain.ledgers for chain in history.chains.values()):
-        raise Violation("58", f"{name} is gone, and a chain lists it")
+        raise Violation("58", f"{name} is deleted, and a chain lists it")
 
 
 def _names_changed(history: History, ledger: Ledger) -> None:
-    """What is asked of a bookie on account of a ledger ends when the ledger does not name it any more."""
+    """A bookie's requests for a ledger end when the ledger does not name it any more."""
     ledger_id = ledger.ledger_id
     named: list[str] | None = None
     for disk in history.disks.values():
@@ -189,10 +188,10 @@ def _leaving_changed(history: History, bookie: str, value: bytes | None) -> None
         history.leaving[bookie] = None
 
 
-def _struck_off(history: History, bookie: str) -> None:
+def _decommissioned(history: History, bookie: str) -> None:
     history.look("28")
     if left := list(history.naming(bookie)):
-        raise Violation("28", f"{bookie} is struck off, and ledgers {left} name it")
+        raise Violation("28", f"{bookie} is decommissioned, and ledgers {left} name it")
 
 
 def _intent_changed(history: History, ledger_id: int, value: bytes | None) -> None:
@@ -213,9 +212,9 @@ def change_chain(history: History, name: str, new: Chain) -> None:
     old = history.chains.get(name, Chain())
     history.chains[name] = new
     history.look("5")
-    kept = [ledger_id for ledger_id in new.ledgers if ledger_id in old.ledgers]
+    retained = [ledger_id for ledger_id in new.ledgers if ledger_id in old.ledgers]
     added = [ledger_id for ledger_id in new.ledgers if ledger_id not in old.ledgers]
-    if new.ledgers != kept + added or kept != old.ledgers[len(old.ledgers) - len(kept) :] or len(added) > 1:
+    if new.ledgers != retained + added or retained != old.ledgers[len(old.ledgers) - len(retained) :] or len(added) > 1:
         raise Violation("5", f"{name} listed {old.ledgers}, and now {new.ledgers}")
     for ledger_id in added:
         ledger = history.ledger(ledger_id)
@@ -226,5 +225,5 @@ def change_chain(history: History, name: str, new: Chain) -> None:
             earlier = history.ledger(before).metadata
             if earlier is None or earlier.state != _CLOSED:
                 raise Violation("5", f"{name} lists ledger {ledger_id} behind ledger {before}, which is not closed")
-    for ledger_id in old.ledgers[: len(old.ledgers) - len(kept)]:
+    for ledger_id in old.ledgers[: len(old.ledgers) - len(retained)]:
         history.ledger(ledger_id).may_go = "it was taken off its chain"

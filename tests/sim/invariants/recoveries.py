@@ -1,13 +1,13 @@
-"""What each recoverer relies on, held against what it was told (7, 8, 12, 13, 16).
+"""Check each recovery against the answers that it got (7, 8, 12, 13, 16).
 
-A process reads towards a ledger's end when it has heard of enough fences (7), but for what comes with the answers to
-them, from the bookies that the last fragment names while it is being recovered (16), and reads nothing that the LACs
-which came with them, or the beginning of the last fragment, show to be confirmed (12). When it closes the ledger, so
-many bookies of the write set of the entry behind the end must have said that they never got that entry (7, 13), and
-each of them was fenced before (8).
+A process reads towards a ledger's end when it has got enough answers to fences (7), except for the read within the
+fence; it reads from the bookies that the last fragment names while it is being recovered (16), and no entry that is
+confirmed by the LACs in those answers, or by the beginning of the last fragment (12). When it closes the ledger, enough
+bookies of the write set of the entry behind the end have reported that entry as absent (7, 13), and each of them was
+fenced before (8).
 
-One process may recover a ledger several times, at once too, and which answers belong together can't be seen from
-outside. So it is held against the least that any of its attempts can have heard.
+One process may recover a ledger several times, also at once, and it is not visible which answers belong together. So
+the check takes the least that any of its attempts can have got.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = ["Recoveries"]
 class _Heard:
     """By one process, of one ledger."""
 
-    # Bookie → the lowest LAC with which it said that it is fenced.
+    # Bookie → the lowest LAC in its answers to fences.
     fences: dict[str, int] = field(default_factory=dict)
-    # Entry → bookies that never got it → whether they were fenced when they said so.
+    # Entry → bookies that reported it as absent → whether they were fenced by then.
     absent: dict[int, dict[str, bool]] = field(default_factory=dict)
 
 
@@ -53,14 +53,14 @@ class Recoveries:
             fenced_there = ledger_id in self._history.disks[bookie.name].fenced
             heard = self._of(asker, ledger_id)
             for entry_id in answer.absent:
-                said = heard.absent.setdefault(entry_id, {})
-                said[bookie.name] = fenced_there or said.get(bookie.name, False)
+                absent = heard.absent.setdefault(entry_id, {})
+                absent[bookie.name] = fenced_there or absent.get(bookie.name, False)
 
     def read_arrived(self, asker: Process, bookie: Process, request: bytes) -> None:
-        asked = ledger_pb2.ReadRequest.FromString(request)
-        if not asked.fence:
+        read = ledger_pb2.ReadRequest.FromString(request)
+        if not read.fence:
             return
-        ledger = self._history.ledger(asked.ledger_id)
+        ledger = self._history.ledger(read.ledger_id)
         metadata = ledger.metadata
         if metadata is None or metadata.state != ledger_pb2.IN_RECOVERY:
             return
@@ -69,31 +69,30 @@ class Recoveries:
         if bookie.name not in last.bookies:
             raise Violation(
                 "16",
-                f"{asker.name} recovers ledger {asked.ledger_id}, and reads from {bookie.name}: the last fragment is "
+                f"{asker.name} recovers ledger {read.ledger_id}, and reads from {bookie.name}: the last fragment is "
                 f"{list(last.bookies)}",
             )
         self._history.look("12")
-        if asked.first_entry_id < last.first_entry_id:
+        if read.first_entry_id < last.first_entry_id:
             raise Violation(
                 "12",
-                f"recovery of ledger {asked.ledger_id} reads entry {asked.first_entry_id}, and the last fragment "
+                f"recovery of ledger {read.ledger_id} reads entry {read.first_entry_id}, and the last fragment "
                 f"begins at {last.first_entry_id}",
             )
         enough = metadata.ensemble_size - metadata.ack_quorum + 1
-        heard = self._of(asker, asked.ledger_id).fences
-        told = sorted(heard[bookie] for bookie in last.bookies if bookie in heard)
+        heard = self._of(asker, read.ledger_id).fences
+        lacs = sorted(heard[bookie] for bookie in last.bookies if bookie in heard)
         self._history.look("7")
-        if len(told) < enough:
+        if len(lacs) < enough:
             raise Violation(
                 "7",
-                f"{asker.name} recovers ledger {asked.ledger_id}, and has heard of fences from {list(heard)} only: "
+                f"{asker.name} recovers ledger {read.ledger_id}, and has heard of fences from {list(heard)} only: "
                 f"{enough} of {list(last.bookies)} it takes",
             )
-        if asked.first_entry_id <= told[enough - 1]:
+        if read.first_entry_id <= lacs[enough - 1]:
             raise Violation(
                 "12",
-                f"{asker.name} reads entry {asked.first_entry_id} of ledger {asked.ledger_id}, and was told of the "
-                f"LACs {heard}",
+                f"{asker.name} reads entry {read.first_entry_id} of ledger {read.ledger_id}, and got the LACs {heard}",
             )
 
     def metadata_changes(self, path: str, value: bytes | None, by: Process) -> None:
@@ -112,14 +111,14 @@ class Recoveries:
         self._history.look("8")
         self._history.look("7, 13")
         write_set = ledger.where(beyond)
-        said = self._of(by, ledger.ledger_id).absent.get(beyond, {})
-        no = [bookie for bookie in write_set if bookie in said]
+        absent = self._of(by, ledger.ledger_id).absent.get(beyond, {})
+        no = [bookie for bookie in write_set if bookie in absent]
         enough = before.write_quorum - before.ack_quorum + 1
         what = f"{by.name} closes ledger {ledger.ledger_id} below entry {beyond}"
         if len(no) < enough:
-            raise Violation("7, 13", f"{what}, and of {write_set} {no} said that they never got it: {enough} must")
-        if len([bookie for bookie in no if said[bookie]]) < enough:
-            raise Violation("8", f"{what}, and of {no}, which never got it, not all were fenced: {said}")
+            raise Violation("7, 13", f"{what}, and of {write_set} {no} reported it as absent: {enough} must")
+        if len([bookie for bookie in no if absent[bookie]]) < enough:
+            raise Violation("8", f"{what}, and of {no}, which reported it as absent, not all were fenced: {absent}")
 
     def _of(self, process: Process, ledger_id: int) -> _Heard:
         key = (process, ledger_id)

@@ -1,6 +1,6 @@
-"""Saturation: whatever the disks do, ledgers are not created again and again, and memory stays bounded (66).
+"""Saturation: for any behaviour of the disks, ledgers are not created again and again, and memory stays bounded (66).
 
-That adds are acknowledged again once the disks answer is looked at in the end of each world.
+The end of each world checks that adds are acknowledged again once the disks answer.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from tests.sim.process import Process
 
 __all__ = ["check_unanswered", "ledger_created", "ledger_listed", "topic_opened"]
 
-# Windows in seconds, and the most ledgers that one process may list for one log, or create for one cursor, within each.
-# Only a ledger that follows a failed one counts. Failed is one without an acknowledged entry, or with entries that its
-# writer added and that were not acknowledged. The number of stored entries does not matter. A log or cursor that stays
-# open gets 10 within 5 s and 33 within 60 s. Each one that is opened again begins without a pause: 20 and 60 leave room
-# for a few openings, and those that the process is seen to make within the window add 4 each.
+# Windows in seconds, and the maximum number of ledgers that one process may list for one log, or create for one cursor,
+# within each. Only a ledger that follows a failed one counts. Failed is one without an acknowledged entry, or with
+# entries that its writer added and that were not acknowledged. The number of stored entries does not matter. A log or
+# cursor that stays open gets 10 within 5 s and 33 within 60 s. Each reopened one begins without a pause: 20 and 60
+# allow for a few openings, and those that the process makes within the window add 4 each.
 _MOST_FAILURES: Final = {5.0: 20, 60.0: 60}
 _MORE_FOR_AN_OPENING: Final = 4
 # The intent of a cursor's ledger begins so.

@@ -1,4 +1,4 @@
-"""Each check fires on a small history made by hand in which what it forbids has happened, and not on one without it."""
+"""Each check reports a small constructed history with its violation, and accepts one without it."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ class Scene:
 
     def reads(self, number: int, *, fence: bool = False, first: int = 0, **answer: object) -> None:
         request = ledger_pb2.ReadRequest(ledger_id=LEDGER, first_entry_id=first, last_entry_id=1, fence=fence)
-        said = ledger_pb2.ReadAnswer(status=ledger_pb2.OK, **{"last_add_confirmed": -1, **answer})  # type: ignore[arg-type]
-        self.answers(number, "read", request.SerializeToString(), said.SerializeToString())
+        sent = ledger_pb2.ReadAnswer(status=ledger_pb2.OK, **{"last_add_confirmed": -1, **answer})  # type: ignore[arg-type]
+        self.answers(number, "read", request.SerializeToString(), sent.SerializeToString())
 
     def confirms(self, number: int, last_add_confirmed: int) -> None:
         """Store this explicit LAC on the bookie's disk, durably."""
@@ -129,13 +129,13 @@ class Scene:
             remembered = self.disks[number].disk.durable_ledger(LEDGER) or LedgerData(b"k")
             self.writes(number, ledgers={LEDGER: replace(remembered, fenced=True)})
         request = ledger_pb2.FenceRequest(ledger_id=LEDGER, read_entries=8 if read else 0)
-        said = ledger_pb2.FenceAnswer(status=ledger_pb2.OK, last_add_confirmed=last_add_confirmed, read=read)
-        self.answers(number, "fence", request.SerializeToString(), said.SerializeToString())
+        answer = ledger_pb2.FenceAnswer(status=ledger_pb2.OK, last_add_confirmed=last_add_confirmed, read=read)
+        self.answers(number, "fence", request.SerializeToString(), answer.SerializeToString())
 
     def reports_lac(self, number: int, last_add_confirmed: int) -> None:
         request = ledger_pb2.LastAddConfirmedRequest(ledger_id=LEDGER)
-        said = ledger_pb2.LastAddConfirmedAnswer(status=ledger_pb2.OK, last_add_confirmed=last_add_confirmed)
-        self.answers(number, "last_add_confirmed", request.SerializeToString(), said.SerializeToString())
+        answer = ledger_pb2.LastAddConfirmedAnswer(status=ledger_pb2.OK, last_add_confirmed=last_add_confirmed)
+        self.answers(number, "last_add_confirmed", request.SerializeToString(), answer.SerializeToString())
 
     def finds_the_end(self, beyond: int = 2) -> None:
         """As much as a recovery needs to close: two are fenced, and have nothing behind the end."""
@@ -158,7 +158,7 @@ class Scene:
 
 
 def well(scene: Scene) -> None:
-    """A whole life in which nothing is wrong."""
+    """A whole run without violations."""
     scene.answers_adds(0, 1)
     scene.reads(0, records=[record(0, b"p0")], next_entry_id=2)
     scene.reads(2, absent=[0, 1], next_entry_id=2)
@@ -206,7 +206,7 @@ def replaced_by_one_without_the_entries(scene: Scene) -> None:
     scene.metadata_is(CLOSED, (0, "b3 b1 b2"), last=1, length=4)
 
 
-def kept_on_one(scene: Scene) -> None:
+def stored_on_one_bookie(scene: Scene) -> None:
     scene.checker.appended(LEDGER, 2, b"p2")
     scene.writes(0, {(LEDGER, 2): record(2, b"p2")})
     scene.finds_the_end(3)
@@ -297,7 +297,7 @@ def recovery_without_the_fences(scene: Scene) -> None:
     scene.reads(1, fence=True, first=2)
 
 
-def recovery_below_what_it_was_told(scene: Scene) -> None:
+def recovery_below_reported_lac(scene: Scene) -> None:
     scene.metadata_is(RECOVERING)
     for number, last_add_confirmed in ((1, 0), (2, 1), (0, 0)):
         scene.confirms(number, last_add_confirmed)
@@ -337,7 +337,7 @@ def open_ledger_closed_by_another(scene: Scene) -> None:
     scene.metadata_is(CLOSED, last=1, length=4, by=scene.b[3])
 
 
-def struck_off_before_it_is_empty(scene: Scene) -> None:
+def decommissioned_before_it_is_empty(scene: Scene) -> None:
     mark = ledger_pb2.Decommission(asked_ms=1).SerializeToString()
     scene.checker.metadata_changed("/bookies/leaving/b2", stored(mark), scene.client)
     scene.checker.metadata_changed("/bookies/cookies/b2", None, scene.b[0])
@@ -404,15 +404,15 @@ def answer_of_a_wiped_bookie(scene: Scene) -> None:
     scene.answers_adds(0, 1)
 
 
-def dropped_though_nobody_asked(scene: Scene) -> None:
+def dropped_without_request(scene: Scene) -> None:
     scene.writes(0, dropped=[LEDGER])
 
 
-def tombstone_though_nobody_asked(scene: Scene) -> None:
+def tombstone_without_request(scene: Scene) -> None:
     scene.metadata_is(TOMBSTONE)
 
 
-def node_gone_without_a_tombstone(scene: Scene) -> None:
+def node_missing_without_a_tombstone(scene: Scene) -> None:
     scene.chain_is([])
     scene.checker.metadata_changed(PATH, None, scene.client)
 
@@ -435,7 +435,7 @@ CASES: list[tuple[str, Callable[[Scene], None]]] = [
     ("2, 3", acked_on_one),
     ("2, 3", acked_on_a_bookie_not_named),
     ("2, 3", replaced_by_one_without_the_entries),
-    ("2, 3", kept_on_one),
+    ("2, 3", stored_on_one_bookie),
     ("4", two_payloads),
     ("4", written_over_a_held_record),
     ("4", added_by_a_call_ahead_of_a_frame),
@@ -456,7 +456,7 @@ CASES: list[tuple[str, Callable[[Scene], None]]] = [
     ("10", fence_that_is_forgotten),
     ("11, 17", add_behind_a_fence),
     ("12", recovery_below_the_fragment),
-    ("12", recovery_below_what_it_was_told),
+    ("12", recovery_below_reported_lac),
     ("15, 22", absent_though_promised),
     ("15, 22", absent_in_the_read_of_a_fence_though_promised),
     ("15, 22", absent_though_promised_and_lost),
@@ -467,13 +467,13 @@ CASES: list[tuple[str, Callable[[Scene], None]]] = [
     ("23", answer_of_a_wiped_bookie),
     ("21", ok_for_what_was_damaged_and_sent_again),
     ("26", dropped_though_there_is_no_tombstone),
-    ("28", struck_off_before_it_is_empty),
+    ("28", decommissioned_before_it_is_empty),
     ("STO-2", made_on_a_bookie_that_leaves),
     ("62", last_fragment_changed_by_a_repair),
     ("62", open_ledger_closed_by_another),
-    ("26", dropped_though_nobody_asked),
-    ("26", tombstone_though_nobody_asked),
-    ("26", node_gone_without_a_tombstone),
+    ("26", dropped_without_request),
+    ("26", tombstone_without_request),
+    ("26", node_missing_without_a_tombstone),
     ("27", write_behind_a_tombstone),
     ("58", swept_though_claimed),
 ]
@@ -512,7 +512,7 @@ def test_the_end_is_not_at_rest_while_something_is_missing() -> None:
     scene.history.tasks[LEDGER].stuck = "there is a reason"
     assert wrong() == "29"  # and nothing is missing
     metadata.table.put("/bookies/leaving/b2", Record())
-    assert wrong() == "28"  # b3 could take the place of b2
+    assert wrong() == "28"  # b3 could replace b2
     metadata.table.delete("/bookies/cookies/b3")
     assert wrong() == ""  # it could not: there is the reason
     metadata.table.put("/bookies/cookies/b3", Record())

@@ -111,8 +111,8 @@ def test_lac_may_fall_once_to_the_undamaged_records(during_a_request: bool) -> N
         scene.checker.request_arrived(scene.client, scene.b[0], "last_add_confirmed", request)
     scene.checker.disk_loses("b0", lambda: scene.disks[0].disk.damage(LEDGER, 3))
     if during_a_request:
-        said = ledger_pb2.LastAddConfirmedAnswer(status=ledger_pb2.OK, last_add_confirmed=1).SerializeToString()
-        scene.checker.answer_sent(scene.b[0], scene.client, "last_add_confirmed", request, said)
+        answer = ledger_pb2.LastAddConfirmedAnswer(status=ledger_pb2.OK, last_add_confirmed=1).SerializeToString()
+        scene.checker.answer_sent(scene.b[0], scene.client, "last_add_confirmed", request, answer)
     else:
         scene.reports_lac(0, 2)
         scene.reports_lac(0, 1)

@@ -1,7 +1,7 @@
-"""Adds that a broker hands to the bookie of its own process by calls, shown to those who watch the network.
+"""Show the adds that a broker makes by calls to the bookie of its own process to the taps of the network.
 
-A call is no message, so nobody would see what is added and answered. Each run and each answer is told as the message
-that would say the same. A call must not overtake a frame: that is checked here.
+A call is no message, so its adds and answers would be invisible. Each run and each answer is reported as the equivalent
+message. A call must not overtake a frame: that is checked here.
 """
 
 from __future__ import annotations

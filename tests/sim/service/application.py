@@ -1,7 +1,7 @@
 """An application: one client of the production's SDK, with producers, consumers and readers, in one process.
 
-What it is told and given it reports to the judge at once. Killed, it reports no more; its next life does the same work
-with other objects.
+It reports its results and messages to the checker at once. A killed one reports no more; its next run does the same
+work with other objects.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Application(Host):
         super().__init__(world, name)
         self._works = works
         self._made = 0
-        # Of this life: sends that are not decided, and consumers that are open.
+        # Of this run: sends that are not decided, and consumers that are open.
         self.pending = 0
         self.consumers: dict[ConsumerSeen, None] = {}
 
@@ -41,13 +41,13 @@ class Application(Host):
     def kill(self) -> None:
         super().kill()
         for consumer in self.consumers:
-            self.world.judged(self.world.history.consumer_gone, consumer)
+            self.world.judged(self.world.history.consumer_ended, consumer)
         self.consumers.clear()
 
     def new_name(self) -> str:
         """Of a producer or consumer, unique in the run."""
         self._made += 1
-        return f"{self.name}.{self.lives}.{self._made}"
+        return f"{self.name}.{self.runs_started}.{self._made}"
 
     def spawn(self, work: Coroutine[Any, Any, object]) -> None:
         assert self.process is not None
@@ -64,7 +64,7 @@ class Application(Host):
     async def main(self) -> None:
         client = client_of(self)
         for number, work in enumerate(self._works):
-            chance = self.world.chance.stream(self.name, self.lives, "work", number)
+            chance = self.world.chance.stream(self.name, self.runs_started, "work", number)
             if isinstance(work, ProducerPlan):
                 self.spawn(produce(self, client, work, chance))
             else:

@@ -83,23 +83,23 @@ class BrokerHost(Host):
         await broker.start()
         await asyncio.get_running_loop().create_future()
 
-    def begins(self, life: BrokerSession) -> None:
-        self.world.count("lives of brokers")
-        watch_ledgers(life.client, self.world)
-        self.adds = AddsWatch(life.client, self.world.checker)
+    def begins(self, session: BrokerSession) -> None:
+        self.world.count("broker sessions")
+        watch_ledgers(session.client, self.world)
+        self.adds = AddsWatch(session.client, self.world.checker)
         if self.world.service.everybody_owns:
             # Ownership is a hint: where it is wrong the ledgers' fences decide.
             everything = FakeOwnership.of_everything([("internal", self.address)], self.name)
             for name in ("find_owner", "check_owned", "ensure_owned", "verify_owned", "reverify"):
-                setattr(life.ownership, name, getattr(everything, name))
+                setattr(session.ownership, name, getattr(everything, name))
 
     def stop(self) -> None:
         """As SIGTERM does. Where it takes too long somebody kills it."""
         if self.serves and self.process is not None and self.broker is not None:
-            self.world.trace.line(self.name, "is to end in peace")
+            self.world.trace.line(self.name, "is to end gracefully")
             self.process.spawn(self._leave(self.broker), name=f"{self.name} leaves")
 
     async def _leave(self, broker: Broker) -> None:
         await broker.close()
-        self.world.count("a broker ended in peace")
+        self.world.count("a broker ended gracefully")
         self.kill()

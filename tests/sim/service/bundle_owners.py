@@ -1,5 +1,6 @@
-"""Who owns the bundles of a namespace: as they stand, no two ranges have a hash in common (OWN-1). A broker takes what
-another one that lives has only after that one's address has refused it (OWN-2)."""
+"""Check the owners of a namespace's bundles: at no time have two ranges a hash in common (OWN-1). A broker takes over
+the bundle of a live broker only after that one's address has refused it (OWN-2).
+"""
 
 from __future__ import annotations
 
@@ -27,6 +28,6 @@ def check_bundles(names: Sequence[str], look: Callable[[str], None]) -> None:
 def check_taken(path: str, owner: Process, by: Process, refused: bool, look: Callable[[str], None]) -> None:
     """`by` has deleted or replaced an ephemeral node of `owner`; `refused`: that one's address has refused it."""
     look("OWN-2")
-    # A broker may do so to its own former self.
+    # A broker may do so to its own stale session.
     if not (refused or owner.dead or owner.name == by.name):
-        raise Violation("OWN-2", f"{by.name} took {path} from {owner.name}, which lives and has not refused it")
+        raise Violation("OWN-2", f"{by.name} took {path} from {owner.name}, which is alive and has not refused it")

@@ -1,5 +1,6 @@
-"""A consumer or reader of an application: it receives, acknowledges in all the ways that there are, refuses, seeks,
-breaks off, closes and begins anew."""
+"""A consumer or reader of an application: it receives, acknowledges in all ways, nacks, seeks, breaks off, closes and
+reopens.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from magnetar import ConsumerType, InitialPosition, Message, MessageId, aio
 from magnetar.exceptions import MagnetarException, Timeout
 from magnetar_testing.randomness import SeededRandomness
-from tests.sim.service.errors import told
+from tests.sim.service.errors import check_error
 from tests.sim.service.history import ConsumerSeen
 from tests.sim.service.plan import ConsumerPlan
 from tests.sim.world.host import Host
@@ -18,7 +19,7 @@ from tests.sim.world.host import Host
 if TYPE_CHECKING:
     from tests.sim.service.application import Application
 
-__all__ = ["TYPES", "any_place", "consume"]
+__all__ = ["TYPES", "consume", "random_start"]
 
 TYPES: Final = {
     "EXCLUSIVE": ConsumerType.Exclusive,
@@ -62,7 +63,7 @@ async def consume(host: Application, client: aio.Client, plan: ConsumerPlan, cha
                 )
         except MagnetarException as error:
             host.trace(f"no consumer of {plan.topic.name} {plan.subscription}: {type(error).__name__}: {error}")
-            told(world, "no consumer", error, seen)
+            check_error(world, "no consumer", error, seen)
             await host.clock.sleep(0.2 + chance.random())
             continue
         host.trace(f"has consumer {name} of {plan.topic.name} {plan.subscription}")
@@ -72,17 +73,17 @@ async def consume(host: Application, client: aio.Client, plan: ConsumerPlan, cha
             await _Consuming(host, consumer, plan, seen, chance).run()
         finally:
             if host.consumers.pop(seen, seen) is None:
-                world.judged(world.history.consumer_gone, seen)
+                world.judged(world.history.consumer_ended, seen)
 
 
-def any_place(host: Host, chance: SeededRandomness) -> MessageId | int:
+def random_start(host: Host, chance: SeededRandomness) -> MessageId | int:
     """Where a subscription may be moved to: the ends, or a time not long ago."""
-    places: tuple[MessageId | int, ...] = (
+    positions: tuple[MessageId | int, ...] = (
         MessageId.earliest,
         MessageId.latest,
         host.clock.time_ms() - int(5_000 * chance.random()),
     )
-    return chance.choice(places)
+    return chance.choice(positions)
 
 
 class _Consuming:
@@ -101,7 +102,7 @@ class _Consuming:
         self._seen = seen
         self._chance = chance
         # Received, and neither acknowledged nor refused.
-        self._kept: list[MessageId] = []
+        self._unacknowledged: list[MessageId] = []
 
     async def run(self) -> None:
         host, chance = self._host, self._chance
@@ -117,11 +118,11 @@ class _Consuming:
                     await host.clock.sleep(chance.random() * self._plan.longest_pause_s)
         except MagnetarException as error:
             host.trace(f"consumer {self._seen.name} ends: {type(error).__name__}: {error}")
-            told(self._world, "consumer ended", error, self._seen)
+            check_error(self._world, "consumer ended", error, self._seen)
         try:
             await self._consumer.close()
         except MagnetarException as error:
-            told(self._world, "consumer not closed", error, self._seen)
+            check_error(self._world, "consumer not closed", error, self._seen)
 
     async def _receive(self) -> Message | None:
         if self._plan.cancels and self._chance.random() < self._plan.cancels:
@@ -139,7 +140,7 @@ class _Consuming:
         work: Coroutine[Any, Any, Message]
         work = consumer.read_next() if isinstance(consumer, aio.Reader) else consumer.receive()
         task = asyncio.get_running_loop().create_task(work)
-        # What it was given is told at once.
+        # Its messages are reported at once.
         await asyncio.wait([task], timeout=self._chance.random() * self._chance.choice((0.0, 0.01, 0.3)))
         task.cancel()
         await asyncio.wait([task])
@@ -165,13 +166,13 @@ class _Consuming:
         elif draw < plan.refuses + plan.seeks:
             await self._seek(message_id)
         elif draw < plan.refuses + plan.seeks + plan.keeps:
-            self._kept.append(message_id)
+            self._unacknowledged.append(message_id)
         elif chance.random() < plan.cumulative:
-            self._kept.clear()
+            self._unacknowledged.clear()
             await self._acknowledge([message_id], cumulative=True)
         else:
-            also = [] if chance.random() < 0.7 else self._kept[-1 - chance.below(5) :]
-            del self._kept[len(self._kept) - len(also) :]
+            also = [] if chance.random() < 0.7 else self._unacknowledged[-1 - chance.below(5) :]
+            del self._unacknowledged[len(self._unacknowledged) - len(also) :]
             await self._acknowledge([*also, message_id], cumulative=False)
 
     async def _acknowledge(self, message_ids: Sequence[MessageId], *, cumulative: bool) -> None:
@@ -193,7 +194,7 @@ class _Consuming:
                 await consumer.acknowledge(list(message_ids), receipt=receipt)
         except MagnetarException as error:
             self._host.trace(f"{seen.name} could not acknowledge: {type(error).__name__}: {error}")
-            told(world, "acknowledging failed", error, seen)
+            check_error(world, "acknowledging failed", error, seen)
             world.judged(history.acknowledge_failed, seen, message_ids, error, cumulative=cumulative)
             return
         if receipt:
@@ -207,16 +208,16 @@ class _Consuming:
         if received is not None and not self._seen.partitioned and self._chance.random() < 0.6:
             to = received
         else:
-            to = any_place(self._host, self._chance)
+            to = random_start(self._host, self._chance)
         world, seen = self._world, self._seen
-        self._kept.clear()
+        self._unacknowledged.clear()
         self._host.trace(f"{seen.name} seeks {to}")
         number = world.judged(world.history.moving, seen.topic, seen.subscription, to) or 0
         try:
             await self._consumer.seek(to)
         except MagnetarException as error:
             self._host.trace(f"{seen.name} could not seek: {type(error).__name__}: {error}")
-            told(world, "seek failed", error, seen)
+            check_error(world, "seek failed", error, seen)
             world.judged(world.history.move_failed, number, error)
         else:
             world.count("seeks")

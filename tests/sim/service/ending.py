@@ -1,5 +1,6 @@
-"""The quiet end: all heals, what was sent is decided, one last application reads every topic and drains every durable
-subscription, the brokers end in peace, and the cluster comes to rest."""
+"""The quiet end: all faults heal, every send is decided, a last application reads every topic and drains every durable
+subscription, the brokers end gracefully, and the cluster comes to rest.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from tests.sim.service.application import Application, client_of
 from tests.sim.service.consuming import TYPES
 from tests.sim.service.history import ConsumerSeen, Found
 from tests.sim.service.operator import admin_of, mend
-from tests.sim.service.topic_lives import of_application
+from tests.sim.service.topic_incarnations import of_application
 
 if TYPE_CHECKING:
     from tests.sim.service.world import ServiceWorld
@@ -29,7 +30,7 @@ T = TypeVar("T")
 _LIVENESS_S: Final = 90.0
 _REST_S: Final = 240.0
 _LOOK_S: Final = 0.25
-# By then whatever still comes has come.
+# By then all late messages have come.
 _NOTHING_MORE_MS: Final = 1_000
 
 
@@ -69,11 +70,11 @@ class LastApplication(Application):
                 await self.clock.sleep(0.5)
 
     async def _read(self, client: aio.Client, topic: str) -> None:
-        """Whole: what went meanwhile, as it was done with, would be missed in the middle."""
-        lives = self.world.history.lives
+        """Read the whole topic: a ledger that was trimmed during the read would be missing in the middle."""
+        incarnations = self.world.history.incarnations
         ledgers = None
-        while ledgers is None or ledgers != lives.listed(topic):
-            ledgers = lives.listed(topic)
+        while ledgers is None or ledgers != incarnations.listed(topic):
+            ledgers = incarnations.listed(topic)
             found = await self._found(client, topic)
         self.trace(f"found {len(found)} messages in {topic}")
         self.world.count("found at the end", len(found))
@@ -131,7 +132,7 @@ class LastApplication(Application):
         finally:
             await consumer.close()
             self.consumers.pop(seen)
-            judged(history.consumer_gone, seen)
+            judged(history.consumer_ended, seen)
 
 
 async def end(world: ServiceWorld) -> None:
@@ -148,7 +149,7 @@ async def end(world: ServiceWorld) -> None:
     # Who drains a subscription acknowledges nothing before it has everything.
     unbounded = {"max_unacked_messages_per_consumer": 0, "max_unacked_messages_per_subscription": 0}
     world.service.options = type(world.service.options)(**{**world.service.options.model_dump(), **unbounded})
-    # Whoever does not know that it has lost a topic goes on with it as it was. Where nobody tells it, it is left out.
+    # A broker that does not know that it has lost a topic goes on with it. Where nothing notifies it, it is left out.
     world.staying = world.brokers[:1] if world.service.everybody_owns else world.brokers
     await _until(world, lambda: all(broker.serves for broker in world.staying), lambda: ("OWN-2", "a broker is away"))
     last = LastApplication(world, "last")
@@ -158,13 +159,16 @@ async def end(world: ServiceWorld) -> None:
     world.judged(world.history.check_end)
     await _until(
         world,
-        lambda: not world.metadata.names(paths.REMAINS),
-        lambda: ("SPK-5", f"what deleted topics left to readers is there still: {world.metadata.names(paths.REMAINS)}"),
+        lambda: not world.metadata.names(paths.LEASED_LEDGERS),
+        lambda: (
+            "SPK-5",
+            f"leased ledgers of deleted topics are left: {world.metadata.names(paths.LEASED_LEDGERS)}",
+        ),
     )
     await _until(
         world,
         lambda: not _lapsed(world),
-        lambda: ("SPK-5", f"nobody removes the leases of {_lapsed(world)}, whose readers are gone"),
+        lambda: ("SPK-5", f"nobody removes the leases of {_lapsed(world)}, whose readers have ended"),
     )
     world.over = True
     for broker in world.brokers:
@@ -199,7 +203,7 @@ def _pending(world: ServiceWorld) -> int:
 async def _until(
     world: ServiceWorld,
     condition: Callable[[], bool],
-    said: Callable[[], tuple[str, str]],
+    describe: Callable[[], tuple[str, str]],
     longest_s: float = _LIVENESS_S,
 ) -> None:
     clock, waited_s = world.bookies[0].disk.clock, 0.0
@@ -213,5 +217,5 @@ async def _until(
             if not (broker.runs or world.over):
                 broker.start()
         if waited_s > longest_s:
-            item, words = said()
+            item, words = describe()
             raise Violation(item, f"{waited_s:.0f} s after all has healed: {words}")

@@ -1,8 +1,7 @@
-"""What an application may be told went wrong.
+"""The errors that an application may get.
 
-Whatever brokers, bookies and the metadata store go through, that is a trouble of the moment, or the outcome of what
-somebody did on purpose: never an error that nobody can name, and never one that blames the application for what it did
-not do.
+For all faults of brokers, bookies and the metadata store, an error is transient, or results from an operation of
+somebody: it is never an unknown one, and never one that blames the application for what it did not do.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 from magnetar import exceptions
 from magnetar.exceptions import MagnetarException
 from tests.sim.invariants.history import Violation
-from tests.sim.service.topic_lives import of_application
+from tests.sim.service.topic_incarnations import of_application
 
 if TYPE_CHECKING:
     from tests.sim.service.history import ConsumerSeen
     from tests.sim.service.world import ServiceWorld
 
-__all__ = ["is_damaged", "told"]
+__all__ = ["check_error", "is_damaged"]
 
 _NEVER: Final = (
     exceptions.UnknownError,
@@ -32,7 +31,7 @@ _NEVER: Final = (
 )
 
 
-def told(world: ServiceWorld, call: str, error: MagnetarException, consumer: ConsumerSeen | None = None) -> None:
+def check_error(world: ServiceWorld, call: str, error: MagnetarException, consumer: ConsumerSeen | None = None) -> None:
     """A call to a producer or consumer, or for one, raised the error."""
     world.count(f"{call}: {type(error).__name__}")
     # A broker that can't know that it has lost a topic speaks of that topic as it was.

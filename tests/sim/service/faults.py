@@ -90,7 +90,7 @@ class _Trap:
 
 
 class _PlanTrap(_Trap):
-    """Springs once, when a broker is asked for a plan, or answers. A `Tap`."""
+    """Fires once, when a broker gets a plan request, or answers one. A `Tap`."""
 
     def __init__(self, answered: bool, springs: Callable[[Process, Process], object]) -> None:
         super().__init__("", False, springs)
@@ -120,7 +120,7 @@ class ServiceFaults(ServiceStriker):
         return self._pause(self._broker(), 0.3, 1.5, 3.0, 6.0, 12.0)
 
     def stop_broker(self) -> bool:
-        """As an upgrade does: it is told to end, and started again."""
+        """Restart it as an upgrade does: with SIGTERM, and a new start."""
         broker = self._broker()
         if broker is None or not broker.serves:
             return False
@@ -144,8 +144,9 @@ class ServiceFaults(ServiceStriker):
         return broker is not None and self._isolate(broker)
 
     def refuse_a_broker(self) -> bool:
-        """Its address refuses some of the other brokers, or all, though it lives and clients reach it; sometimes they
-        refuse it, too."""
+        """Its address refuses some of the other brokers, or all, though it is alive and clients reach it; sometimes
+        they refuse it, too.
+        """
         broker = self._broker()
         others = [host for host in self._world.brokers if host is not broker]
         if broker is None or not others:
@@ -180,7 +181,7 @@ class ServiceFaults(ServiceStriker):
         return True
 
     def break_at_the_client(self) -> bool:
-        """An application connects again, and brokers have not noticed: what it sent before is on its way still."""
+        """An application reconnects before brokers have noticed: what it sent before is still in flight."""
         application = self._application()
         if application is None or application.process is None:
             return False
@@ -228,35 +229,35 @@ class ServiceFaults(ServiceStriker):
         return True
 
     def strike_a_change_of_a_topic(self) -> bool:
-        """What befalls the very request with which somebody makes, opens, changes or gives up something."""
+        """Inject a fault into the very request that creates, opens, changes or closes something."""
         world, draw = self._world, self._draw
         below = draw.choice((TOPICS, TOPICS, paths.INTENTS, paths.INTENTS, paths.LEDGERS, OWNERS, NAMESPACES))
-        struck = False
+        injected = False
         for broker in world.brokers:
             store = broker.store
             if not broker.runs or store is None or draw.random() < 0.3:
                 continue
             fault = draw.choice((Fault.LOSE_ANSWER, Fault.LOSE_ANSWER, Fault.HOLD_REQUEST, Fault.LOSE_REQUEST))
             then = draw.choice((self._comes_back, self._stays_away, self._loses_its_session, self._dies))
-            world.metadata.strike_change(store, below, fault, partial(then, broker, store))
-            struck = True
-        return struck
+            world.metadata.fail_change(store, below, fault, partial(then, broker, store))
+            injected = True
+        return injected
 
     def _comes_back(self, host: BrokerHost, store: MemoryStore) -> None:
-        self._world.count("struck a change")
+        self._world.count("a fault hit a change")
 
     def _stays_away(self, host: BrokerHost, store: MemoryStore) -> None:
-        self._world.count("struck a change, and kept the session away")
+        self._world.count("a fault hit a change, and kept the session away")
         down = self._world.faults.metadata.down
         down[host.name] = None
         self._later(6.0 * self._draw.random(), lambda: down.pop(host.name, None))
 
     def _loses_its_session(self, host: BrokerHost, store: MemoryStore) -> None:
-        self._world.count("struck a change, and ended the session")
+        self._world.count("a fault hit a change, and ended the session")
         self._world.metadata.expire(store)
 
     def _dies(self, host: BrokerHost, store: MemoryStore) -> None:
-        self._world.count("struck a change, and killed the broker")
+        self._world.count("a fault hit a change, and killed the broker")
         self._later(0.0, lambda: None if self._world.quiet else self._kill(host))
 
     # ── administrators ──
@@ -310,7 +311,7 @@ class ServiceFaults(ServiceStriker):
         return True
 
     def _when_planned(self, springs: Callable[[BrokerHost], object], *, answered: bool) -> bool:
-        """Calls it with the broker that is asked for a plan, or has answered."""
+        """Call it with the broker that got a plan request, or has answered one."""
         world = self._world
 
         def sprung(source: Process, target: Process) -> None:
@@ -328,13 +329,13 @@ class ServiceFaults(ServiceStriker):
         """Or end its session, so that another broker has the topic soon."""
         ends = self._draw.random() < 0.6
 
-        def strike(broker: BrokerHost) -> None:
+        def inject(broker: BrokerHost) -> None:
             if ends and broker.runs and broker.store is not None:
                 self._world.metadata.expire(broker.store, notify=True)
             elif broker.runs:
                 self._kill(broker)
 
-        return self._when_planned(strike, answered=True)
+        return self._when_planned(inject, answered=True)
 
     def truncate_during_a_plan(self) -> bool:
         return self._when_planned(lambda broker: self._order("truncate"), answered=self._draw.random() < 0.5)
@@ -342,7 +343,7 @@ class ServiceFaults(ServiceStriker):
     def take_over_from_a_paused(self) -> bool:
         """The owner stands still with requests before it, loses its session, and goes on when another has the topic."""
 
-        def strike(broker: BrokerHost, client: str) -> None:
+        def inject(broker: BrokerHost, client: str) -> None:
             if broker.runs:
                 if broker.store is not None and self._draw.random() < 0.7:
                     self._world.metadata.expire(broker.store, notify=False)
@@ -350,17 +351,17 @@ class ServiceFaults(ServiceStriker):
                     self._cut(broker.name, client, both_ways=True)
                 self._pause(broker, 0.3, 1.0, 3.0, 6.0)
 
-        return self._when(self._draw.choice(("produce", "produce", "consume")), strike)
+        return self._when(self._draw.choice(("produce", "produce", "consume")), inject)
 
     def break_after_the_entry(self) -> bool:
         """The client's stream breaks between an entry and its receipt."""
 
-        def strike(broker: BrokerHost, client: str) -> None:
+        def inject(broker: BrokerHost, client: str) -> None:
             network = self._world.network
             network.cut(broker.name, client, both_ways=False)
             self._later(0.3 * self._draw.random(), partial(network.heal, broker.name, client))
 
-        return self._when(self._draw.choice(("produce", "produce", "consume")), strike)
+        return self._when(self._draw.choice(("produce", "produce", "consume")), inject)
 
     def kill_after_the_entry(self) -> bool:
         return self._when("produce", lambda broker, client: self._kill(broker) if broker.runs else None)
@@ -374,7 +375,7 @@ class ServiceFaults(ServiceStriker):
         return self._when("consume", lambda broker, client: self._order(what), served=True)
 
     def late_acknowledgements(self) -> bool:
-        """They are on their way to a broker when a subscription is moved."""
+        """They are in flight to a broker when a subscription is moved."""
         broker, application = self._broker(), self._application()
         if broker is None or application is None:
             return False
@@ -395,7 +396,7 @@ class ServiceFaults(ServiceStriker):
         return self._isolate(application)
 
     def late_entries(self) -> bool:
-        """They are on their way to a broker when their stream breaks, and their client comes with another one."""
+        """They are in flight to a broker when their stream breaks, and their client comes with another one."""
         broker, application = self._broker(), self._application()
         if broker is None or application is None:
             return False
@@ -408,12 +409,12 @@ class ServiceFaults(ServiceStriker):
         return True
 
     def kill_during_acknowledgements(self) -> bool:
-        def strike(broker: BrokerHost, client: str) -> None:
+        def inject(broker: BrokerHost, client: str) -> None:
             victim = broker if self._draw.random() < 0.6 else self._application()
             if victim is not None and victim.runs:
                 self._kill(victim)
 
-        return self._when("consume", strike)
+        return self._when("consume", inject)
 
     def change_as_consumers_change(self) -> bool:
         """In one turn of a broker's loop. An application's streams break, so that its consumers come back."""

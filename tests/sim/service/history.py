@@ -1,17 +1,17 @@
-"""What applications sent, were told, were given and acknowledged, and what must hold of it.
+"""The history of what applications sent, received and acknowledged, and the checks of it.
 
-The hosts of the simulated world report here, at the boundary of the SDK: what an application knows. Nothing of the
-production code's rules is used. Each call may raise `Violation`; the world ends the run then. What must hold is told at
-the heads of `published.py` (messages), `subscribed.py` (subscriptions), `topic_lives.py` (who owns a topic), `wire.py`
-(streams; it is a tap of the network) and `sessions.py` (brokers without a session).
+The hosts of the simulated world report here, at the boundary of the SDK: what an application knows. No rules of the
+production code are used. Each call may raise `Violation`; the world ends the run then. The checks are described at the
+heads of `published.py` (messages), `subscribed.py` (subscriptions), `topic_incarnations.py` (owners of a topic),
+`wire.py` (streams; it is a tap of the network) and `sessions.py` (brokers without a session).
 
 **A message** is known by its payload, which is unique in a run: `topic|producer|number|filling`, where the topic is the
 name that the application used (a partitioned topic's without the partition), the producer is unique to one producer
-object, and the numbers of one producer grow by one in the order in which it sent. Where it lies is its MessageId: its
-ledger id leads to the topic, or partition, and its incarnation, by the topics' nodes, whose changes come here, too.
+object, and the numbers of one producer grow by one in the order of sending. Its position is its MessageId: its ledger
+id leads to the topic, or partition, and its incarnation, by the topics' nodes, whose changes are reported here, too.
 
-**A call that has no answer yet**, or failed, may have been done or not, then or later: each call that changes something
-is reported before it is made, and once more with its outcome, if it had one. A host that is killed reports no more.
+**A call without an answer**, or that failed, may have been done or not, then or later: each call that changes something
+is reported before it is made, and again with its outcome, if it had one. A killed host reports no more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.sim.process import Process
 from tests.sim.service.published import Published, position_of
 from tests.sim.service.sessions import Sessions
 from tests.sim.service.subscribed import Subscribed
-from tests.sim.service.topic_lives import TopicLives
+from tests.sim.service.topic_incarnations import TopicIncarnations
 from tests.sim.service.wire import Wire
 
 __all__ = ["ConsumerSeen", "Found", "MessageHistory", "ProducerSeen"]
@@ -40,7 +40,7 @@ class ProducerSeen:
     # As the application named it: of a partitioned topic without the partition.
     topic: str
     partitioned: bool = False
-    # Its sends may wait for room: such a one is of no topic yet.
+    # Its sends may wait for capacity: such a send belongs to no topic yet.
     may_wait: bool = False
 
 
@@ -70,7 +70,7 @@ class Found:
 
     message_id: MessageId
     payload: bytes
-    # The topic's index of the message; None: it was not asked for.
+    # The topic's index of the message; None: it was not requested.
     index: int | None = None
 
 
@@ -81,11 +81,13 @@ class MessageHistory:
         self.looked: dict[str, int] = {}
         # Reports, by which all is in order.
         self._ticks = 0
-        self.lives = TopicLives(self.tick, self.look)
-        self.published = Published(self.lives, self.tick, self.look)
-        self.subscribed = Subscribed(self.lives, self.published, self.tick, self.look)
+        self.incarnations = TopicIncarnations(self.tick, self.look)
+        self.published = Published(self.incarnations, self.tick, self.look)
+        self.subscribed = Subscribed(self.incarnations, self.published, self.tick, self.look)
         subscribed = self.subscribed
-        self.wire = Wire(self.lives, subscribed.is_kept, subscribed.may_be_skipped, self.tick, self.look, now)
+        self.wire = Wire(
+            self.incarnations, subscribed.is_unchanged, subscribed.may_be_skipped, self.tick, self.look, now
+        )
         self.sessions = Sessions(self.look, now)
 
     def tick(self) -> int:
@@ -99,7 +101,7 @@ class MessageHistory:
 
     def topic_changed(self, topic: str, node: managed_ledger_pb2.ManagedLedgerNode | None, by: Process) -> None:
         """The full name of a topic or partition, and its ledgers; `by`, the process whose session did it."""
-        self.lives.changed(topic, node, by)
+        self.incarnations.changed(topic, node, by)
 
     def cursor_changed(self, topic: str, subscription: str, node: cursor_pb2.CursorNode | None, by: Process) -> None:
         """Likewise."""
@@ -115,27 +117,27 @@ class MessageHistory:
         self.published.sending(producer, payload)
 
     def stored(self, producer: ProducerSeen, payload: bytes, message_id: MessageId) -> None:
-        """The producer was told that it is durable there."""
+        """The message is durable there: the producer has its receipt."""
         self.published.stored(producer, payload, message_id)
 
     def send_failed(self, producer: ProducerSeen, payload: bytes, error: Exception) -> None:
-        """It may be stored, or be stored later, unless the error says that it never will be."""
+        """It may be stored, or be stored later, unless the error excludes that."""
         self.published.failed(payload, error)
 
     # ── consumers and readers ──
 
     def consumer_opened(self, consumer: ConsumerSeen) -> None: ...
 
-    def consumer_gone(self, consumer: ConsumerSeen) -> None:
+    def consumer_ended(self, consumer: ConsumerSeen) -> None:
         """It was closed, or its process was killed: it is given nothing any more, and what it had sent may still come
         through."""
 
     def delivered(self, consumer: ConsumerSeen, payload: bytes, message_id: MessageId, redelivery_count: int) -> None:
-        """The application is given the message: it is told of in the moment in which it is."""
+        """The application gets the message at this moment."""
         self.subscribed.delivered(consumer, payload, message_id)
-        life = self.lives.of_ledger(message_id.ledger_id())
-        if life is not None:
-            self.wire.handed_out(consumer, life.topic, position_of(message_id))
+        incarnation = self.incarnations.of_ledger(message_id.ledger_id())
+        if incarnation is not None:
+            self.wire.handed_out(consumer, incarnation.topic, position_of(message_id))
 
     def acknowledging(
         self, consumer: ConsumerSeen, message_ids: Sequence[MessageId], *, cumulative: bool, receipt: bool
@@ -161,8 +163,9 @@ class MessageHistory:
         self, topic: str, subscription: str, to: MessageId | int, *, inclusive: bool = False, voids: bool = True
     ) -> int:
         """A seek, reset, skip or clear begins; `to`: an id (earliest and latest, too), behind which it will go on, with
-        `inclusive` with it, or a time in ms. `voids`: what was delivered before may not be acknowledged after it.
-        Returns the number by which its outcome is told."""
+        `inclusive` with it, or a time in ms. `voids`: messages that were delivered before may not be acknowledged after
+        it. Return the number for the report of its outcome.
+        """
         return self.subscribed.moving(topic, subscription, to, inclusive=inclusive, voids=voids)
 
     def moved(self, number: int) -> None:
@@ -191,11 +194,11 @@ class MessageHistory:
         self.subscribed.truncated(topic)
 
     def deleting(self, topic: str) -> None:
-        """From now on this topic, as it is now, may vanish, with its subscriptions, whatever was sent to it."""
-        self.lives.deleting(topic)
+        """From now on this topic, as it is now, may vanish, with its subscriptions and all of its messages."""
+        self.incarnations.deleting(topic)
 
     def deleted(self, topic: str) -> None:
-        """It has vanished: whatever is under this name from now on is another topic."""
+        """It has vanished: from now on this name is another topic."""
 
     # ── the end: all has healed, nobody sends, moves or deletes any more ──
 
@@ -203,7 +206,7 @@ class MessageHistory:
         """A topic or partition by its full name, read from earliest to its end by a reader. `destroyed`: the entries
         of it that no bookie has any more."""
         self.subscribed.found(topic, [position_of(one.message_id) for one in messages])
-        self.published.found(topic, messages, self.subscribed.may_be_gone, destroyed)
+        self.published.found(topic, messages, self.subscribed.may_be_trimmed, destroyed)
 
     def drained(self, consumer: ConsumerSeen, topic: str) -> None:
         """The last consumer of a durable subscription, alone at it, which acknowledges nothing until it is drained: it
@@ -211,4 +214,4 @@ class MessageHistory:
         self.subscribed.drained(consumer, topic)
 
     def check_end(self) -> None:
-        """Whatever only the whole shows."""
+        """The checks that need the whole history."""

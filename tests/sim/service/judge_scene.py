@@ -1,4 +1,4 @@
-"""What the judge of messages is told, in a small world made by hand."""
+"""A small constructed world for tests of the checks of messages."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def at(entry_id: int, ledger_id: int = 7) -> MessageId:
 
 
 class Scene:
-    """Topic t, owned by b0: ledger 7 of three messages that p sent and was told of; subscription s, which has had
-    none of them yet; and stream 1 from client c to b0 with consumer 1 of it."""
+    """Topic t, owned by b0: ledger 7 with three messages for which p has receipts; subscription s, which has got none
+    of them yet; and stream 1 from client c to b0 with its consumer 1.
+    """
 
     def __init__(self) -> None:
         self.loop = new_loop()
@@ -72,14 +73,14 @@ class Scene:
         self.history.sending(self.producer, MESSAGES[number])
 
     def given(self, number: int, consumer: ConsumerSeen | None = None, where: int | None = None) -> None:
-        place = at(number if where is None else where)
-        self.history.delivered(consumer or self.consumer, MESSAGES[number], place, 0)
+        position = at(number if where is None else where)
+        self.history.delivered(consumer or self.consumer, MESSAGES[number], position, 0)
 
     def acknowledges(self, *entries: int, cumulative: bool = False, receipt: bool = True) -> None:
-        places = [at(entry_id) for entry_id in entries]
-        self.history.acknowledging(self.consumer, places, cumulative=cumulative, receipt=True)
+        positions = [at(entry_id) for entry_id in entries]
+        self.history.acknowledging(self.consumer, positions, cumulative=cumulative, receipt=True)
         if receipt:
-            self.history.acknowledged(self.consumer, places, cumulative=cumulative)
+            self.history.acknowledged(self.consumer, positions, cumulative=cumulative)
 
     def moves(self, to: MessageId) -> None:
         self.history.moved(self.history.moving("t", "s", to))
@@ -104,7 +105,7 @@ class Scene:
         self.history.wire.sent(stream, self.client, self.b[broker], "consume", message, served=False)
         self.history.wire.arrived(stream, self.client, self.b[broker], "consume", message, served=False)
 
-    def says(self, broker: int = 0, stream: int = 1, **parts: object) -> None:
+    def sends_answer(self, broker: int = 0, stream: int = 1, **parts: object) -> None:
         message = ConsumeAnswer(**parts).SerializeToString()  # type: ignore[arg-type]
         self.history.wire.sent(stream, self.b[broker], self.client, "consume", message, served=True)
         self.history.wire.taken(stream, self.client, "consume", message, served=True)
@@ -112,14 +113,16 @@ class Scene:
     def opens(
         self, broker: int = 0, stream: int = 1, name: str = "k", kind: SubscriptionType = SubscriptionType.EXCLUSIVE
     ) -> None:
-        asked = OpenConsumer(consumer_id=1, topic=TOPIC, subscription="s", type=kind, consumer_name=name, durable=True)
-        self.asks(broker, stream, open=[asked])
-        self.says(broker, stream, opened=[ConsumerOpened(consumer_id=1, epoch=1, active=True)])
+        request = OpenConsumer(
+            consumer_id=1, topic=TOPIC, subscription="s", type=kind, consumer_name=name, durable=True
+        )
+        self.asks(broker, stream, open=[request])
+        self.sends_answer(broker, stream, opened=[ConsumerOpened(consumer_id=1, epoch=1, active=True)])
 
     def delivers(self, *entries: int, broker: int = 0, stream: int = 1, epoch: int = 1) -> None:
         runs = [Run(channel=1, first=0, count=1) for _ in entries]
         deliveries = [Delivery(ledger_id=7, first_entry_id=entry_id, epoch=epoch) for entry_id in entries]
-        self.says(broker, stream, frame=Frame(runs=runs), deliveries=deliveries)
+        self.sends_answer(broker, stream, frame=Frame(runs=runs), deliveries=deliveries)
 
     def asks_receipt(self, entry_id: int, broker: int = 0, stream: int = 1, epoch: int = 1, request: int = 1) -> None:
         run = EntryRange(ledger_id=7, first_entry_id=entry_id, last_entry_id=entry_id)
@@ -127,4 +130,4 @@ class Scene:
         self.asks(broker, stream, acknowledge=[ack])
 
     def gives_receipt(self, broker: int = 0, stream: int = 1, request: int = 1, problem: Problem | None = None) -> None:
-        self.says(broker, stream, done=[Done(consumer_id=1, request_id=request, problem=problem)])
+        self.sends_answer(broker, stream, done=[Done(consumer_id=1, request_id=request, problem=problem)])

@@ -1,7 +1,7 @@
-"""Watches how many undecided entries brokers hold, against the bounds of their options (66).
+"""Check the number of undecided entries that brokers hold against the bounds of their options (66).
 
-Nothing of the production's own counting is used: the entries themselves are counted, as they wait in the streams'
-channels, with the topics' producers and in the logs' queues. An entry counts as `magnetar_wire.entry_memory` says.
+The production's own counters are not used: the entries themselves are counted, as they wait in the streams' channels,
+with the topics' producers and in the logs' queues. An entry counts as `magnetar_wire.entry_memory` defines.
 
 - **A stream** takes its next message only while its undecided entries are less than
   `max_pending_publish_bytes_per_connection`.
@@ -88,10 +88,10 @@ class MemoryWatch:
             for run in decode_frame(ProduceRequest.FromString(message).frame, max_entry_bytes=MAX_TRANSPORT_BYTES)
             for entry in run.entries
         ]
-        life = next((host.session for host in self._world.brokers if host.process is by), None)
-        if life is not None:
+        broker_session = next((host.session for host in self._world.brokers if host.process is by), None)
+        if broker_session is not None:
             try:
-                self.check_broker(life)
+                self.check_broker(broker_session)
                 if (session := self._world.sessions.producing.get(stream)) is not None:
                     self._check_session(stream, session)
             except Violation as violation:
@@ -104,10 +104,10 @@ class MemoryWatch:
         bound_bytes = self._world.service.options.max_pending_publish_bytes_per_connection
         check_stream(stream, _memory(session.undecided_sizes()), bound_bytes)
 
-    def check_broker(self, life: BrokerSession) -> None:
+    def check_broker(self, session: BrokerSession) -> None:
         """Check all topics of a broker. Raises `Violation`."""
         options = self._world.service.options
-        for topic in life.topics.loaded():
+        for topic in session.topics.loaded():
             self._look("66")
             name = str(topic.name)
             undecided = _memory(size for one in topic.undecided_producers() for size in one.pending_sizes())

@@ -1,4 +1,4 @@
-"""An administrator's process: it does what it is told, through the production's client, and tells the judge."""
+"""An administrator's process: it runs operations through the production's client, and reports them to the checks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from magnetar.admin import AsyncAdmin
 from magnetar.exceptions import AlreadyExists, MagnetarException
 from magnetar_testing.randomness import SeededRandomness
 from tests.sim.invariants.history import Violation
-from tests.sim.service.consuming import any_place
+from tests.sim.service.consuming import random_start
 from tests.sim.service.errors import is_damaged
 from tests.sim.service.plan import TopicPlan
 from tests.sim.world.host import Host
@@ -118,7 +118,7 @@ class Operator(Host):
         self.world.judged(self.world.history.truncated, topic)
 
     async def _delete(self, admin: AsyncAdmin, topic: TopicPlan) -> None:
-        """It is made again by whoever uses it next."""
+        """Its next user creates it again."""
         if topic.partitions:
             return
         self.world.judged(self.world.history.deleting, topic.name)
@@ -133,7 +133,7 @@ class Operator(Host):
             self.world.judged(self.world.history.unsubscribed, topic.name, subscription)
 
     async def _reset(self, admin: AsyncAdmin, topic: TopicPlan) -> None:
-        to = any_place(self, self.chance)
+        to = random_start(self, self.chance)
         await self._move(topic, to, lambda subscription: admin.subscriptions.reset(topic.name, subscription, to))
 
     async def _mend(self, admin: AsyncAdmin, topic: TopicPlan) -> None:
@@ -182,5 +182,5 @@ def check_destroyed(world: ServiceWorld, topic: str, subscription: str) -> None:
     world.checker.history.look("67")
     if not is_damaged(world, topic, subscription):
         raise Violation(
-            "67", f"subscription {subscription} of {topic} is said to be damaged, and no record of it was destroyed"
+            "67", f"subscription {subscription} of {topic} is reported as damaged, and no record of it was destroyed"
         )

@@ -93,12 +93,12 @@ class ConsumerPlan:
 class ServicePlan:
     brokers: int
     topics: list[TopicPlan]
-    # Of each application: what it does, in all its lives.
+    # Of each application: its work, in all its runs.
     applications: list[list[ProducerPlan | ConsumerPlan]]
     messages: int
     # How many read plans past the brokers.
     plan_readers: int
-    # Between two bursts of a producer, so that the messages last as long as faults strike.
+    # Between two bursts of a producer, so that the messages last as long as the faults.
     pause_s: float
     # Ownership is only a hint: it may be wrong.
     everybody_owns: bool
@@ -117,7 +117,7 @@ class ServicePlan:
 
 
 def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
-    """Changes the other plan, too: other faults strike."""
+    """Change the other plan, too: other faults are injected."""
     draw = chance.stream("service")
     topics = [_topic(draw, f"t{number}") for number in range(draw.choice((1, 1, 2, 3)))]
     applications: list[list[ProducerPlan | ConsumerPlan]] = [[] for _ in range(draw.choice((2, 2, 3, 4)))]
@@ -201,7 +201,7 @@ def _producer(draw: SeededRandomness, topic: TopicPlan, number: int) -> Producer
 
 
 def _consumer(draw: SeededRandomness, topic: TopicPlan, subscription: str, kind: str) -> ConsumerPlan:
-    # 0: one at a time, when it is asked for; not of several partitions.
+    # 0: one at a time, on request; not of several partitions.
     least = 1 if topic.partitions else 0
     options: dict[str, Any] = {"receiver_queue_size": draw.choice((least, 1, 3, 20, 1_000))}
     if kind != "READER":

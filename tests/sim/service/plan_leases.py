@@ -1,7 +1,7 @@
-"""What plans with leases promised to readers past the broker, and what must hold of it (SPK-5).
+"""Check the leases of readers that read from bookies (SPK-5).
 
-As long as a lease holds, by the reader's own clock and counted from when it asked, no ledger that its plan names is
-deleted, whatever becomes of the topic and whichever broker owns it. Afterwards nothing is kept by it: see `ending.py`.
+As long as a lease holds, by the reader's own clock and counted from its request, no ledger that its plan names is
+deleted, for any change of the topic and its owner. After that the lease retains nothing: see `ending.py`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class PlanLeases:
         self._look = look
         self._grants: list[PlanGrant] = []
 
-    def granted(self, topic: str, ledger_ids: Iterable[int], asked_at: float, lease_ms: int) -> PlanGrant:
+    def granted(self, topic: str, ledger_ids: Iterable[int], requested_at: float, lease_ms: int) -> PlanGrant:
         now = self._now()
-        grant = PlanGrant(topic, tuple(ledger_ids), asked_at + lease_ms / 2000)
+        grant = PlanGrant(topic, tuple(ledger_ids), requested_at + lease_ms / 2000)
         self._grants = [one for one in self._grants if now < one.until] + [grant]
         return grant
 
-    def let_go(self, grant: PlanGrant) -> None:
+    def release(self, grant: PlanGrant) -> None:
         """The reader ends the lease, or is about to move it on."""
         grant.until = self._now()
 

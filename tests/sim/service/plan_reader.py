@@ -55,8 +55,8 @@ class PlanReader(Host):
         grant: PlanGrant | None = None
         for _ in range(1 + chance.below(4)):
             if grant is not None:
-                leases.let_go(grant)  # the lease moves on, whether that is answered or not
-            asked_at = self.clock.monotonic()
+                leases.release(grant)  # the lease moves on, whether that is answered or not
+            requested_at = self.clock.monotonic()
             plan = await admin.reading.plan(
                 name,
                 incarnation=incarnation,
@@ -70,7 +70,7 @@ class PlanReader(Host):
             if plan.other_incarnation:
                 return
             self.world.count("plans with leases")
-            grant = leases.granted(name, (piece.ledger_id for piece in plan.pieces), asked_at, lease_ms)
+            grant = leases.granted(name, (piece.ledger_id for piece in plan.pieces), requested_at, lease_ms)
             await self._use(admin, plan, grant, name, lease_id, read_id, lease_ms)
             start, incarnation = plan.stop, plan.incarnation
             if read_id and chance.random() < 0.3:
@@ -78,7 +78,7 @@ class PlanReader(Host):
                 await admin.reading.finish_part(name, lease_id, read_id, 0, 1)
                 self.world.count("reads of a shared lease finished")
         if chance.random() < 0.3:
-            leases.let_go(grant) if grant is not None else None
+            leases.release(grant) if grant is not None else None
             await admin.reading.end_lease(name, lease_id, read_id=read_id)
 
     async def _use(
@@ -89,9 +89,9 @@ class PlanReader(Host):
         for _ in range(1 + chance.below(5)):
             await self.clock.sleep(chance.random() * chance.choice((0.05, 0.5, 1.5)))
             if chance.random() < 0.5:
-                asked_at = self.clock.monotonic()
+                requested_at = self.clock.monotonic()
                 await admin.reading.renew_lease(name, plan.incarnation, lease_id, lease_ms, read_id=read_id)
-                grant.until = max(grant.until, asked_at + lease_ms / 2000)
+                grant.until = max(grant.until, requested_at + lease_ms / 2000)
                 self.world.count("leases of plans renewed")
             if not plan.pieces or not leases.holds(grant):
                 continue

@@ -1,4 +1,4 @@
-"""A producer of an application: it sends in bursts, hears what became of each message, and begins anew now and then."""
+"""A producer of an application: it sends in bursts, gets the result of each message, and reopens now and then."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from magnetar import aio
 from magnetar.exceptions import MagnetarException
 from magnetar_testing.randomness import SeededRandomness
-from tests.sim.service.errors import told
+from tests.sim.service.errors import check_error
 from tests.sim.service.history import ProducerSeen
 from tests.sim.service.plan import ProducerPlan
 
@@ -28,7 +28,7 @@ async def produce(host: Application, client: aio.Client, plan: ProducerPlan, cha
             producer = await client.create_producer(plan.topic.name, **_options(plan))
         except MagnetarException as error:
             host.trace(f"no producer on {plan.topic.name}: {type(error).__name__}: {error}")
-            told(world, "no producer", error)
+            check_error(world, "no producer", error)
             await host.clock.sleep(0.2 + chance.random())
             continue
         await _Producing(host, producer, plan, chance).run()
@@ -53,7 +53,7 @@ class _Producing:
         )
         self._number = 0
         self._pending = 0
-        # It told that it is over.
+        # It has reported its end.
         self._over = False
 
     async def run(self) -> None:
@@ -86,7 +86,7 @@ class _Producing:
             message_id = await self._producer.send(payload, partition_key=key)
         except MagnetarException as error:
             host.trace(f"{payload!r} failed: {type(error).__name__}: {error}")
-            told(world, "send failed", error)
+            check_error(world, "send failed", error)
             self._over = not self._producer.is_connected()
             world.judged(world.history.send_failed, seen, payload, error)
         else:
@@ -101,4 +101,4 @@ class _Producing:
         try:
             await self._producer.flush()
         except MagnetarException as error:
-            told(self._world, "flush failed", error)
+            check_error(self._world, "flush failed", error)

@@ -1,10 +1,10 @@
-"""What a topic without a durable subscription retains, and what must hold of it (RET-1).
+"""What a topic without a durable subscription retains (RET-1).
 
 - While an incarnation of a topic never had a durable cursor, a ledger with entries leaves its list only after the
-  ledger was closed for the time of retention, by the clock of the broker that takes it off.
-- When it has had one, this holds for the ledgers up to the mark in its node, whoever owns the topic by then.
+  ledger was closed for the time of retention, by the clock of the broker that removes it.
+- When it has had one, this holds for the ledgers up to the mark in its node, for each owner of the topic.
 
-Both are judged at the change of the topic's node. A topic that somebody has truncated is not judged.
+Both are checked at the change of the topic's node. A truncated topic is not checked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from magnetar_protos import cursor_pb2, ledger_pb2
 from magnetar_protos import managed_ledger_pb2 as pb
 from tests.sim.invariants.history import Violation
 from tests.sim.process import Process
-from tests.sim.service.topic_lives import of_application
+from tests.sim.service.topic_incarnations import of_application
 
 __all__ = ["Retained"]
 

@@ -1,11 +1,11 @@
-"""Brokers whose metadata session is over, and who serve all the same (40).
+"""Check that brokers stop serving when their metadata session is over (40).
 
-A broker that was told stops at once. One that nobody tells stops before the store gives the session up, having heard
+A broker that is notified stops at once. One that isn't stops before the store ends the session, when it has heard
 nothing for the time-out: so when the store does, nothing is opened, delivered or stored there any more, until the
-broker has another session; it has given up its life with that one. What it had to say may be on its way for a moment,
-and one that stood still needs a moment to see that time has passed.
+broker has another session; it has closed its former one. Its last answers may be in flight for a moment, and a broker
+that stood still needs a moment to see that time has passed.
 
-A session that a fault ends at the store, though its owner is heard, says nothing until the owner is told.
+A session that a fault ends at the store, though its owner is heard, is not checked until the owner is notified.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.sim.service.world import ServiceWorld
     from tests.sim.world.metadata import SimulatedMetadata
 
-__all__ = ["Sessions", "watch_lives"]
+__all__ = ["Sessions", "watch_session_ends"]
 
 _MOMENT_S: Final = 1.0
 
@@ -63,14 +63,14 @@ class Sessions:
 
 def _served(method: str, message: bytes) -> str:
     if method == "produce":
-        told = ProduceAnswer.FromString(message)
-        return "opens a producer" if told.opened else "stores entries" if told.receipts else ""
+        produced = ProduceAnswer.FromString(message)
+        return "opens a producer" if produced.opened else "stores entries" if produced.receipts else ""
     answer = ConsumeAnswer.FromString(message)
     return "opens a consumer" if answer.opened else "delivers entries" if answer.deliveries else ""
 
 
-def watch_lives(world: ServiceWorld) -> None:
-    """Looks a moment after each session's end whether a broker's life with it is over."""
+def watch_session_ends(world: ServiceWorld) -> None:
+    """Check a moment after each session's end that the broker's use of it is over."""
 
     def over(process: Process, store: MemoryStore) -> None:
         world.metadata_later(_MOMENT_S, partial(look, process, store))
@@ -83,8 +83,8 @@ def watch_lives(world: ServiceWorld) -> None:
             world.metadata_later(_MOMENT_S, partial(look, process, store))
             return
         world.history.look("40")
-        life = host.broker.session
-        if life is not None and life.store is store:
+        session = host.broker.session
+        if session is not None and session.store is store:
             world.history.sessions.on_violation(
                 Violation("40", f"{host.name} serves, and its metadata session was over {_MOMENT_S} s ago and more")
             )

@@ -75,17 +75,17 @@ class StorageFaults(ServiceStriker):
         ledger = history.ledger(ledgers[-1] if draw.random() < 0.5 else draw.choice(ledgers))
         if ledger.acked < 0:
             return ""
-        place = ledger.ledger_id, draw.choice((0, ledger.acked))
+        entry = ledger.ledger_id, draw.choice((0, ledger.acked))
         losers = [world.bookies[number] for number in world.plan.losers]
         if losers and draw.random() < 0.5:
             bookie = draw.choice(losers)
-            world.checker.disk_loses(bookie.name, partial(bookie.disk.damage, *place))
+            world.checker.disk_loses(bookie.name, partial(bookie.disk.damage, *entry))
             where = "on one bookie"
-        elif world.checker.entry_destroyed(*place):
+        elif world.checker.entry_destroyed(*entry):
             where = "everywhere"
         else:
             return ""
-        world.trace.line("world", f"entry {place} rots {where}")
+        world.trace.line("world", f"entry {entry} rots {where}")
         world.count(f"{'cursor' if cursors else 'entry'} rotten {where}")
         if draw.random() < 0.5:
             self._kill(self._broker())

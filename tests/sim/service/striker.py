@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.sim.world.faults.striker import Striker
+from tests.sim.world.faults.injector import FaultGroup
 from tests.sim.world.host import Host
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["ServiceStriker"]
 
 
-class ServiceStriker(Striker):
+class ServiceStriker(FaultGroup):
     _world: ServiceWorld
 
     def _one(self, hosts: list[BrokerHost]) -> BrokerHost | None:

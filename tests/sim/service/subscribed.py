@@ -1,15 +1,15 @@
-"""What subscriptions gave to applications, what these acknowledged, and what must hold of it.
+"""What subscriptions delivered to applications, the acknowledgements, and the checks of both.
 
-- What is not acknowledged comes again (54, SUB-7), and all comes again to which the subscription was moved back (52,
-  SUB-9), whatever was acknowledged of it before: whoever drains a subscription in the end is given it.
-- What was delivered before a seek is not acknowledged after it (52), and what is of a topic that is gone never is (57).
+- An unacknowledged message is redelivered (54, SUB-7), and so are all messages behind the position to which the
+  subscription was moved (52, SUB-9), regardless of acknowledgements: the last drain of a subscription gets them.
+- A message delivered before a seek is not acknowledged after it (52), and one of a deleted topic never is (57).
 - A reader goes forward (5).
-- A change is made to the subscription that is in use (69). What a reset leads back to is given to its consumers before
-  it counts as acknowledged, also to one that joined as it was made; and nobody is given what was published after the
-  subscription was deleted.
+- A change is made to the subscription that is in use (69). The messages behind a reset are delivered to its consumers
+  before they count as acknowledged, also to one that joined during the reset; and no consumer gets a message that was
+  published after the subscription was deleted.
 
-A call that failed, or had no answer, may have been done or not: nothing is asserted that depends on it. A subscription
-exists from the cursor's node to its end, in one incarnation of the topic.
+A call that failed, or had no answer, may have been done or not: no check depends on it. A subscription exists from the
+cursor's node to its end, in one incarnation of the topic.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final
 from magnetar_protos.cursor_pb2 import CursorNode
 from magnetar_wire.message_id import MessageId
 from tests.sim.invariants.history import Violation
-from tests.sim.service.published import Place, Published, Sent, position_of
-from tests.sim.service.topic_lives import Incarnation, TopicLives, of_application, short
+from tests.sim.service.published import Position, Published, Sent, position_of
+from tests.sim.service.topic_incarnations import Incarnation, TopicIncarnations, of_application, short
 
 if TYPE_CHECKING:
     from tests.sim.service.history import ConsumerSeen
@@ -37,10 +37,10 @@ _COMES, _PASSED, _UNKNOWN = "comes", "is passed", "may come"
 class _Ack:
     called: int
     consumer: ConsumerSeen
-    place: Place
+    position: Position
     cumulative: bool
-    # When the receipt came; 0: none did. It says nothing where a consumer that acknowledges whole batches alone has
-    # spoken of a part of one.
+    # When the receipt came; 0: none did. It does not count where a consumer that acknowledges whole batches alone has
+    # acknowledged a part of one.
     done: int = 0
     counts: bool = True
 
@@ -64,16 +64,16 @@ class _Subscription:
     # Likewise: since when it does not exist.
     deleted: dict[str, int] = field(default_factory=dict)
     # When a message was given to one of its consumers last.
-    given: dict[Place, int] = field(default_factory=dict)
-    acks: dict[Place, list[_Ack]] = field(default_factory=dict)
+    given: dict[Position, int] = field(default_factory=dict)
+    acks: dict[Position, list[_Ack]] = field(default_factory=dict)
     # By topic or partition.
     cumulative: dict[str, list[_Ack]] = field(default_factory=dict)
     moves: list[_Move] = field(default_factory=list)
 
-    def covering(self, topic: str, place: Place) -> Iterator[_Ack]:
-        yield from self.acks.get(place, ())
+    def covering(self, topic: str, position: Position) -> Iterator[_Ack]:
+        yield from self.acks.get(position, ())
         for ack in self.cumulative.get(topic, ()):
-            if ack.place >= place:
+            if ack.position >= position:
                 yield ack
 
     def moved_since(self, tick: int) -> bool:
@@ -84,30 +84,34 @@ class _Subscription:
 @dataclass(slots=True)
 class _Consumer:
     # When it was given them last.
-    given: dict[Place, int] = field(default_factory=dict)
-    # Of a reader: the last place, and when.
-    last: dict[str, tuple[Place, int]] = field(default_factory=dict)
+    given: dict[Position, int] = field(default_factory=dict)
+    # Of a reader: the last position, and when.
+    last: dict[str, tuple[Position, int]] = field(default_factory=dict)
 
 
 class Subscribed:
     def __init__(
-        self, lives: TopicLives, published: Published, tick: Callable[[], int], look: Callable[[str], None]
+        self,
+        incarnations: TopicIncarnations,
+        published: Published,
+        tick: Callable[[], int],
+        look: Callable[[str], None],
     ) -> None:
-        self._lives = lives
+        self._incarnations = incarnations
         self._published = published
         self._tick = tick
         self._look = look
         self._subscriptions: dict[tuple[str, str], _Subscription] = {}
         self._consumers: dict[str, _Consumer] = {}
-        # Called and not answered: by consumer, kind and places.
-        self._calls: dict[tuple[str, bool, tuple[Place, ...]], list[list[_Ack]]] = {}
+        # Called and not answered: by consumer, kind and positions.
+        self._calls: dict[tuple[str, bool, tuple[Position, ...]], list[list[_Ack]]] = {}
         self._moves: list[tuple[_Subscription, _Move]] = []
         # When the last truncation that is over was over.
         self._truncated: dict[str, int] = {}
         # Truncations that were begun, and may be done still.
         self._truncating: dict[str, int] = {}
         # What was found, by topic or partition.
-        self._found: dict[str, dict[Place, None]] = {}
+        self._found: dict[str, dict[Position, None]] = {}
 
     def _of(self, topic: str, name: str) -> _Subscription:
         key = of_application(topic), name
@@ -130,50 +134,51 @@ class Subscribed:
 
     def _exists_since(self, subscription: _Subscription, topic: str) -> int | None:
         """In the topic as it is now."""
-        life, known = self._lives.now(topic), subscription.since.get(topic)
-        return known[0] if life is not None and known is not None and known[1] == life.name else None
+        incarnation, known = self._incarnations.now(topic), subscription.since.get(topic)
+        return known[0] if incarnation is not None and known is not None and known[1] == incarnation.name else None
 
     # ── deliveries ──
 
     def delivered(self, consumer: ConsumerSeen, payload: bytes, message_id: MessageId) -> None:
-        place, seen, tick = position_of(message_id), self._consumer(consumer), self._tick()
-        sent, life = self._published.sent(payload), self._lives.of_ledger(place[0])
-        if sent is None or life is None or of_application(life.topic) != of_application(consumer.topic):
-            raise Violation("2", f"{consumer.name} was given {payload!r} at {place}, which nobody sent there")
-        told = self._published.at(place)
-        if told is not None and told is not sent:
-            raise Violation("2", f"{consumer.name} was given {sent} at {place}, and {told} is there")
+        position, seen, tick = position_of(message_id), self._consumer(consumer), self._tick()
+        sent, incarnation = self._published.sent(payload), self._incarnations.of_ledger(position[0])
+        if sent is None or incarnation is None or of_application(incarnation.topic) != of_application(consumer.topic):
+            raise Violation("2", f"{consumer.name} was given {payload!r} at {position}, which nobody sent there")
+        other = self._published.at(position)
+        if other is not None and other is not sent:
+            raise Violation("2", f"{consumer.name} was given {sent} at {position}, and {other} is there")
         if consumer.is_reader:
-            self._goes_forward(consumer, seen, life.topic, place)
+            self._goes_forward(consumer, seen, incarnation.topic, position)
         if consumer.durable:
-            self._is_not_deleted(consumer, sent, life.topic, place)
-            self._of(consumer.topic, consumer.subscription).given[place] = tick
-        seen.given[place] = tick
-        seen.last[life.topic] = place, tick
+            self._is_not_deleted(consumer, sent, incarnation.topic, position)
+            self._of(consumer.topic, consumer.subscription).given[position] = tick
+        seen.given[position] = tick
+        seen.last[incarnation.topic] = position, tick
 
-    def _goes_forward(self, consumer: ConsumerSeen, seen: _Consumer, topic: str, place: Place) -> None:
+    def _goes_forward(self, consumer: ConsumerSeen, seen: _Consumer, topic: str, position: Position) -> None:
         self._look("5")
         before, when = seen.last.get(topic, ((-1, -1, -1), 0))
-        if place <= before and not self._of(consumer.topic, consumer.subscription).moved_since(when):
-            raise Violation("5", f"reader {consumer.name} was given {place} after {before}")
+        if position <= before and not self._of(consumer.topic, consumer.subscription).moved_since(when):
+            raise Violation("5", f"reader {consumer.name} was given {position} after {before}")
 
     def may_be_skipped(self, topic: str, name: str) -> bool:
         """Of a topic or partition: an administrator may have acknowledged messages of the subscription."""
         moves = self._of(topic, name).moves
         return of_application(topic) in self._truncating or any(not move.voids for move in moves)
 
-    def _is_not_deleted(self, consumer: ConsumerSeen, sent: Sent, topic: str, place: Place) -> None:
-        """One that was sent before the deletion may have been on its way."""
+    def _is_not_deleted(self, consumer: ConsumerSeen, sent: Sent, topic: str, position: Position) -> None:
+        """One that was sent before the deletion may have been in flight."""
         self._look("69")
         deleted = self._of(consumer.topic, consumer.subscription).deleted.get(topic)
         if deleted is not None and deleted < sent.at:
             raise Violation(
                 "69",
-                f"{consumer.name} was given {sent} at {place} of {topic}, and {consumer.subscription} had been deleted "
+                f"{consumer.name} was given {sent} at {position} of {topic}, and {consumer.subscription} had been "
+                f"deleted "
                 "before it was sent",
             )
 
-    def is_kept(self, topic: str, name: str, tick: int) -> bool:
+    def is_unchanged(self, topic: str, name: str, tick: int) -> bool:
         """Of a topic or partition: nothing has moved the subscription since, nor deleted it."""
         subscription = self._of(topic, name)
         since = self._exists_since(subscription, topic)
@@ -192,9 +197,9 @@ class Subscribed:
             if not consumer.by_message and message_id.batch_size() > 1:
                 ack.counts = False
             if not cumulative:
-                subscription.acks.setdefault(ack.place, []).append(ack)
-            elif (life := self._lives.of_ledger(ack.place[0])) is not None:
-                subscription.cumulative.setdefault(life.topic, []).append(ack)
+                subscription.acks.setdefault(ack.position, []).append(ack)
+            elif (incarnation := self._incarnations.of_ledger(ack.position[0])) is not None:
+                subscription.cumulative.setdefault(incarnation.topic, []).append(ack)
         if receipt:
             self._calls.setdefault(_key(consumer, message_ids, cumulative), []).append(called)
 
@@ -202,23 +207,27 @@ class Subscribed:
         tick = self._tick()
         for ack in self._answered(consumer, message_ids, cumulative):
             ack.done = tick
-            life = self._lives.of_ledger(ack.place[0])
+            incarnation = self._incarnations.of_ledger(ack.position[0])
             self._look("57")
-            late = life is not None and 0 < life.gone < ack.called
-            if late and life is not None and ack.counts and not self._was_told(ack, life):
+            late = incarnation is not None and 0 < incarnation.deleted_at < ack.called
+            if late and incarnation is not None and ack.counts and not self._had_receipt(ack, incarnation):
                 raise Violation(
-                    "57", f"{consumer.name} had a receipt for {ack.place}, which is of {life}, and that was gone before"
+                    "57",
+                    f"{consumer.name} had a receipt for {ack.position}, which is of {incarnation}, and that was "
+                    f"deleted before",
                 )
-            if ack.counts and life is not None:
-                self._was_not_late(consumer, ack, life.topic)
+            if ack.counts and incarnation is not None:
+                self._was_not_late(consumer, ack, incarnation.topic)
 
-    def _was_told(self, ack: _Ack, life: Incarnation) -> bool:
+    def _had_receipt(self, ack: _Ack, incarnation: Incarnation) -> bool:
         """A receipt for it was given while its topic was there: for another one nothing has to be written."""
         subscription = self._of(ack.consumer.topic, ack.consumer.subscription)
-        return any(0 < other.done < life.gone for other in subscription.covering(life.topic, ack.place))
+        return any(
+            0 < other.done < incarnation.deleted_at for other in subscription.covering(incarnation.topic, ack.position)
+        )
 
     def _was_not_late(self, consumer: ConsumerSeen, ack: _Ack, topic: str) -> None:
-        given = self._consumer(consumer).given.get(ack.place)
+        given = self._consumer(consumer).given.get(ack.position)
         if given is None:
             return
         for move in self._of(consumer.topic, consumer.subscription).moves:
@@ -227,7 +236,7 @@ class Subscribed:
             if move.voids and move.done and in_between and self._concerns(move, topic):
                 raise Violation(
                     "52",
-                    f"{consumer.name} had a receipt for {ack.place}, which it was given before its subscription was "
+                    f"{consumer.name} had a receipt for {ack.position}, which it was given before its subscription was "
                     f"moved to {move.to}, and acknowledged after it",
                 )
 
@@ -270,10 +279,10 @@ class Subscribed:
             return True
         if move.to in (MessageId.earliest, MessageId.latest):
             return True
-        life = self._lives.of_ledger(move.to.ledger_id())
-        return life is not None and life.topic == topic
+        incarnation = self._incarnations.of_ledger(move.to.ledger_id())
+        return incarnation is not None and incarnation.topic == topic
 
-    def _leads(self, move: _Move, topic: str, place: Place, sent: Sent) -> str:
+    def _leads(self, move: _Move, topic: str, position: Position, sent: Sent) -> str:
         """Whether the message comes after it."""
         if isinstance(move.to, int) or not move.done:
             return _UNKNOWN
@@ -286,65 +295,65 @@ class Subscribed:
         at = position_of(move.to)
         if move.to.batch_index() < 0 and not move.inclusive:
             at = (*at[:2], _ALL)
-        return _COMES if place > at or (move.inclusive and place == at) else _PASSED
+        return _COMES if position > at or (move.inclusive and position == at) else _PASSED
 
     # ── the end ──
 
-    def found(self, topic: str, places: Sequence[Place]) -> None:
-        self._found[short(topic)] = dict.fromkeys(places)
+    def found(self, topic: str, positions: Sequence[Position]) -> None:
+        self._found[short(topic)] = dict.fromkeys(positions)
 
-    def may_be_gone(self, sent: Sent, place: Place) -> bool:
+    def may_be_trimmed(self, sent: Sent, position: Position) -> bool:
         """All durable subscriptions that there were when it was sent are done with it."""
-        life = self._lives.of_ledger(place[0])
-        if life is None or self._may_be_truncated(life.topic, sent):
+        incarnation = self._incarnations.of_ledger(position[0])
+        if incarnation is None or self._may_be_truncated(incarnation.topic, sent):
             return True
         for subscription in self._subscriptions.values():
-            if subscription.topic != of_application(life.topic):
+            if subscription.topic != of_application(incarnation.topic):
                 continue
-            since = self._exists_since(subscription, life.topic)
+            since = self._exists_since(subscription, incarnation.topic)
             if since is None or since > sent.at:
                 continue
-            if any(subscription.covering(life.topic, place)):
+            if any(subscription.covering(incarnation.topic, position)):
                 continue
-            if all(self._leads(move, life.topic, place, sent) == _COMES for move in subscription.moves):
+            if all(self._leads(move, incarnation.topic, position, sent) == _COMES for move in subscription.moves):
                 return False
         return True
 
     def drained(self, consumer: ConsumerSeen, topic: str) -> None:
         """It was given all that is not acknowledged, and has acknowledged nothing so far."""
         topic, subscription = short(topic), self._of(consumer.topic, consumer.subscription)
-        life, since = self._lives.now(topic), self._exists_since(subscription, topic)
+        incarnation, since = self._incarnations.now(topic), self._exists_since(subscription, topic)
         given = self._consumer(consumer).given
-        for place, sent in self._published.all_told(topic):
-            if since is None or self._lives.of_ledger(place[0]) is not life:
+        for position, sent in self._published.all_stored(topic):
+            if since is None or self._incarnations.of_ledger(position[0]) is not incarnation:
                 continue
-            item = self._must_come(subscription, topic, place, sent, since)
+            item = self._must_come(subscription, topic, position, sent, since)
             if not item:
                 continue
             self._look(item)
-            if place not in given:
+            if position not in given:
                 raise Violation(
                     item,
-                    f"{sent} is at {place} of {topic}, is still to come to {subscription.name}, and did not: "
+                    f"{sent} is at {position} of {topic}, is still to come to {subscription.name}, and did not: "
                     f"{len(given)} others did",
                 )
 
-    def _must_come(self, subscription: _Subscription, topic: str, place: Place, sent: Sent, since: int) -> str:
+    def _must_come(self, subscription: _Subscription, topic: str, position: Position, sent: Sent, since: int) -> str:
         """Under which item; empty: it need not."""
         found = self._found.get(topic)
-        if found is not None and place not in found:
-            return ""  # whether it may be gone was asked there
+        if found is not None and position not in found:
+            return ""  # whether it may be trimmed was checked there
         if sent.at < since or self._may_be_truncated(topic, sent):
             return ""
         if not subscription.moves:
-            return "" if any(subscription.covering(topic, place)) else "54, SUB-7"
+            return "" if any(subscription.covering(topic, position)) else "54, SUB-7"
         last = subscription.moves[-1]
         overlapping = any(not move.done or move.done > last.began for move in subscription.moves[:-1])
-        if overlapping or self._leads(last, topic, place, sent) != _COMES:
+        if overlapping or self._leads(last, topic, position, sent) != _COMES:
             return ""
-        acks = list(subscription.covering(topic, place))
+        acks = list(subscription.covering(topic, position))
         acknowledged_since = any(ack.called > last.began for ack in acks)
-        if acknowledged_since and subscription.given.get(place, 0) > last.began:
+        if acknowledged_since and subscription.given.get(position, 0) > last.began:
             return ""
         if acks and found is None:
             return ""
@@ -353,5 +362,5 @@ class Subscribed:
 
 def _key(
     consumer: ConsumerSeen, message_ids: Sequence[MessageId], cumulative: bool
-) -> tuple[str, bool, tuple[Place, ...]]:
+) -> tuple[str, bool, tuple[Position, ...]]:
     return consumer.name, cumulative, tuple(map(position_of, message_ids))

@@ -9,7 +9,7 @@ import pytest
 
 from magnetar.exceptions import ChecksumError
 from tests.sim.invariants.history import History, Violation
-from tests.sim.service.errors import is_damaged, told
+from tests.sim.service.errors import check_error, is_damaged
 from tests.sim.service.history import ConsumerSeen, Found
 from tests.sim.service.judge_scene import MESSAGES, TOPIC, Scene, at
 from tests.sim.service.operator import check_destroyed
@@ -52,15 +52,17 @@ def test_only_the_subscription_with_a_destroyed_record_may_be_damaged() -> None:
     world = _world()
     assert is_damaged(world, "t", "s")
     check_destroyed(world, "t", "s")
-    told(world, "no consumer", ChecksumError("damaged"), ConsumerSeen("k", "t", "s", "SHARED"))
+    check_error(world, "no consumer", ChecksumError("damaged"), ConsumerSeen("k", "t", "s", "SHARED"))
     for topic, subscription in (("t", "other"), ("other", "s")):
         assert not is_damaged(world, topic, subscription)
         with pytest.raises(Violation):
             check_destroyed(world, topic, subscription)
         with pytest.raises(Violation):
-            told(world, "no consumer", ChecksumError("damaged"), ConsumerSeen("k", topic, subscription, "SHARED"))
+            check_error(
+                world, "no consumer", ChecksumError("damaged"), ConsumerSeen("k", topic, subscription, "SHARED")
+            )
     with pytest.raises(Violation):
-        told(world, "send failed", ChecksumError("damaged"))
+        check_error(world, "send failed", ChecksumError("damaged"))
 
 
 def test_destroyed_entries_are_those_of_one_log() -> None:

@@ -1,5 +1,4 @@
-"""Each check of messages fires on a small history made by hand in which what it forbids has happened, and not on one
-without it."""
+"""Each check of messages reports a small constructed history with its violation, and accepts one without it."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ from tests.sim.world.metadata import SimulatedMetadata
 
 
 def well(scene: Scene) -> None:
-    """A whole life in which nothing is wrong."""
+    """A whole run without violations."""
     scene.opens()
     scene.delivers(0, 1, 2)
     for number in range(3):
@@ -41,7 +40,7 @@ def well(scene: Scene) -> None:
     scene.asks_receipt(0)
     scene.gives_receipt()
     scene.acknowledges(0)
-    scene.says(epochs=[EpochBegan(consumer_id=1, epoch=2, acknowledged_from=2)])
+    scene.sends_answer(epochs=[EpochBegan(consumer_id=1, epoch=2, acknowledged_from=2)])
     scene.asks_receipt(1, request=2)
     scene.gives_receipt(request=2, problem=Problem())
     scene.history.acknowledging(scene.consumer, [at(1)], cumulative=False, receipt=True)
@@ -74,21 +73,21 @@ def lost_behind_the_beginning(scene: Scene) -> None:
     scene.found(0, 2, indexes=(0, 1))
 
 
-def gone_before_it_was_done_with(scene: Scene) -> None:
+def trimmed_before_it_was_acknowledged(scene: Scene) -> None:
     scene.found(1, 2)
 
 
-def told_twice_of_one_place(scene: Scene) -> None:
+def two_receipts_for_one_position(scene: Scene) -> None:
     scene.sends(3)
     scene.history.stored(scene.producer, MESSAGES[3], at(2))
 
 
-def told_of_a_place_in_no_topic(scene: Scene) -> None:
+def receipt_outside_of_the_topic(scene: Scene) -> None:
     scene.sends(3)
     scene.history.stored(scene.producer, MESSAGES[3], at(0, 99))
 
 
-def told_behind_what_was_sent_later(scene: Scene) -> None:
+def receipts_out_of_order(scene: Scene) -> None:
     for payload in (b"first", b"second"):
         scene.history.sending(scene.producer, payload)
     scene.history.stored(scene.producer, b"second", at(3))
@@ -102,7 +101,7 @@ def found_behind_what_was_sent_later(scene: Scene) -> None:
     scene.history.found(TOPIC, [Found(at(number), payload, number) for number, payload in enumerate(found)])
 
 
-def once_more_behind_its_receipt(scene: Scene) -> None:
+def stored_again_after_its_receipt(scene: Scene) -> None:
     found = [*MESSAGES[:3], MESSAGES[1]]
     scene.history.found(TOPIC, [Found(at(number), payload, number) for number, payload in enumerate(found)])
 
@@ -174,7 +173,7 @@ def a_late_acknowledgement_has_its_receipt(scene: Scene) -> None:
     scene.acknowledges(1)
 
 
-def an_acknowledgement_of_a_topic_that_is_gone(scene: Scene) -> None:
+def acknowledgement_of_a_deleted_topic(scene: Scene) -> None:
     scene.given(1)
     scene.owned(0, state=DELETING)
     scene.owned(1, 8, incarnation="j")
@@ -224,7 +223,7 @@ def a_zombie_gives_receipts(scene: Scene) -> None:
 def a_receipt_in_an_old_epoch(scene: Scene) -> None:
     scene.opens()
     scene.delivers(0)
-    scene.says(epochs=[EpochBegan(consumer_id=1, epoch=2, acknowledged_from=2)])
+    scene.sends_answer(epochs=[EpochBegan(consumer_id=1, epoch=2, acknowledged_from=2)])
     scene.asks_receipt(0)
     scene.gives_receipt()
 
@@ -232,7 +231,7 @@ def a_receipt_in_an_old_epoch(scene: Scene) -> None:
 def a_receipt_for_one_that_is_not_served(scene: Scene) -> None:
     scene.opens(kind=FAILOVER)
     scene.delivers(0)
-    scene.says(active=[ActiveChanged(consumer_id=1, active=False)])
+    scene.sends_answer(active=[ActiveChanged(consumer_id=1, active=False)])
     scene.asks_receipt(0)
     scene.gives_receipt()
 
@@ -257,7 +256,7 @@ def handed_out_from_an_old_epoch(scene: Scene) -> None:
     scene.delivers(0, 1)
     scene.given(0)
     scene.loop.now += 1
-    scene.says(epochs=[EpochBegan(consumer_id=1, epoch=2, acknowledged_from=1)])
+    scene.sends_answer(epochs=[EpochBegan(consumer_id=1, epoch=2, acknowledged_from=1)])
     scene.loop.now += 1
     scene.given(1)
 
@@ -280,12 +279,12 @@ def two_owners_of_one_hash(scene: Scene) -> None:
 WRONG: list[tuple[str, Callable[[Scene], None]]] = [
     ("2", never_sent),
     ("2", lost_behind_the_beginning),
-    ("2", gone_before_it_was_done_with),
-    ("2", told_twice_of_one_place),
-    ("2", told_of_a_place_in_no_topic),
-    ("33", told_behind_what_was_sent_later),
+    ("2", trimmed_before_it_was_acknowledged),
+    ("2", two_receipts_for_one_position),
+    ("2", receipt_outside_of_the_topic),
+    ("33", receipts_out_of_order),
     ("33", found_behind_what_was_sent_later),
-    ("33", once_more_behind_its_receipt),
+    ("33", stored_again_after_its_receipt),
     ("MSG-5", an_index_with_a_gap),
     ("2", refused_and_found),
     ("OWN-2", two_writers),
@@ -296,7 +295,7 @@ WRONG: list[tuple[str, Callable[[Scene], None]]] = [
     ("69", a_reset_is_undone),
     ("69", a_deleted_subscription_is_read_on),
     ("52", a_late_acknowledgement_has_its_receipt),
-    ("57", an_acknowledgement_of_a_topic_that_is_gone),
+    ("57", acknowledgement_of_a_deleted_topic),
     ("2", another_message_than_the_one_that_is_there),
     ("5", a_reader_goes_back),
     ("34", comes_again_after_its_receipt),
@@ -335,12 +334,12 @@ def test_a_check_can_fail(item: str, happens: Callable[[Scene], None]) -> None:
 def test_abandoned_opening_may_be_answered_late() -> None:
     """CHK-52: the client has left the first broker before that answered, and takes messages from the second."""
     scene = Scene()
-    asked = OpenConsumer(consumer_id=1, topic=TOPIC, subscription="s", consumer_name="k", durable=True)
-    scene.asks(broker=1, open=[asked])
+    request = OpenConsumer(consumer_id=1, topic=TOPIC, subscription="s", consumer_name="k", durable=True)
+    scene.asks(broker=1, open=[request])
     scene.opens(stream=2)
     scene.delivers(0, stream=2)
     scene.loop.now += 1
-    scene.says(broker=1, opened=[ConsumerOpened(consumer_id=1, epoch=1, active=True)])
+    scene.sends_answer(broker=1, opened=[ConsumerOpened(consumer_id=1, epoch=1, active=True)])
     scene.loop.now += 1
     scene.given(0)
     with pytest.raises(Violation, match="was not delivered in its epoch"):
@@ -348,8 +347,9 @@ def test_abandoned_opening_may_be_answered_late() -> None:
 
 
 def test_seek_or_recreation_allows_redelivery() -> None:
-    """A seek, and a subscription that is made anew, void what was acknowledged before; and of a message that waits for
-    room when its topic goes nobody knows to which incarnation it goes."""
+    """A seek, and a subscription that is created again, void earlier acknowledgements; and of a message that waits for
+    capacity when its topic is deleted nobody knows to which incarnation it goes.
+    """
     scene = Scene()
     scene.opens()
     scene.delivers(0)
@@ -357,7 +357,7 @@ def test_seek_or_recreation_allows_redelivery() -> None:
     scene.gives_receipt()
     scene.acknowledges(0)
     scene.moves(MessageId.earliest)
-    scene.says(epochs=[EpochBegan(consumer_id=1, epoch=2, acknowledged_from=2)])
+    scene.sends_answer(epochs=[EpochBegan(consumer_id=1, epoch=2, acknowledged_from=2)])
     scene.delivers(0, epoch=2)
     scene.given(0)
     scene.asks_receipt(0, epoch=2)
@@ -378,8 +378,9 @@ def test_seek_or_recreation_allows_redelivery() -> None:
 
 @pytest.mark.parametrize("failed", [True, False])
 def test_a_message_that_has_failed_is_not_sent_again_with_those_before_it(failed: bool) -> None:
-    """CHK-33: first copies of both messages are trimmed, and the second one was given up before the first was sent
-    again. One that was not given up is sent again behind it."""
+    """CHK-33: first copies of both messages are trimmed, and the second message failed before the first was resent. One
+    that has not failed is resent behind it.
+    """
     scene = Scene()
     for number in range(3):
         scene.given(number)

@@ -75,13 +75,13 @@ def test_with_a_subscription_the_mark_decides() -> None:
         assert scene.looked == bool(mark)
 
 
-@pytest.mark.parametrize("how", ["deleted", "gone", "another", "truncated", "empty"])
+@pytest.mark.parametrize("how", ["deleted", "missing", "another", "truncated", "empty"])
 def test_deletion_for_other_reasons_is_not_checked(how: str) -> None:
     scene = Scene(None)
     left: Sequence[int] = (9,)
     if how == "deleted":
         scene.listed(state=DELETING)
-    elif how == "gone":
+    elif how == "missing":
         scene.retained.topic_changed(_TOPIC, None, scene.broker)
     elif how == "truncated":
         scene.retained.truncating("t")

@@ -1,8 +1,8 @@
 """An ambush: a subscription is changed, its last consumer leaves and another one joins, in one turn of the event loop.
 
-It waits for a broker to take a client's request to open a consumer, of a subscription whose consumers are all on other
-streams. The broker's next turn is then: an administrator's change is asked for, those streams break, the new consumer
-joins. What the change does beyond its first step comes after all of that.
+It waits for a broker to take a client's request to open a consumer of a subscription whose consumers are all on other
+streams. In the broker's next turn an administrator's change begins, those streams break, and the new consumer joins.
+All later steps of the change come after that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["TurnAmbush"]
 
 
 class TurnAmbush:
-    """A `StreamTap`, which strikes once."""
+    """A `StreamTap` that fires once."""
 
     def __init__(self, world: ServiceWorld, change: str) -> None:
         self._world = world

@@ -7,6 +7,7 @@ of entries of those nothing is asserted about lists.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from magnetar_bookie.errors import AddFailed
@@ -41,8 +42,9 @@ def watch_ledgers(client: LedgerClient, world: ServiceWorld) -> None:
 def _watch(writer: LedgerWriter, ledger_id: int, world: ServiceWorld, *, listed: bool) -> None:
     append, checker = writer.append_entries, world.checker
 
-    def watched(entries: Sequence[bytes], done: AppendCallback) -> int:
-        def told(result: int | AddFailed, count: int) -> None:
+    @lru_cache(maxsize=4)  # the writer joins consecutive adds with the same callback
+    def watch(done: AppendCallback) -> AppendCallback:
+        def report(result: int | AddFailed, count: int) -> None:
             if isinstance(result, int):
                 for entry_id in range(result, result + count):
                     world.count("entries acknowledged")
@@ -52,9 +54,12 @@ def _watch(writer: LedgerWriter, ledger_id: int, world: ServiceWorld, *, listed:
                         checker.acked_unlisted(ledger_id, entry_id)
             done(result, count)
 
-        first = append(entries, told)
+        return report
+
+    def watched(entries: Sequence[bytes], done: AppendCallback) -> int:
+        first = append(entries, watch(done))
         for entry_id, entry in enumerate(entries, first):
             checker.appended(ledger_id, entry_id, entry)
         return first
 
-    writer.append_entries = watched  # type: ignore[method-assign]
+    writer.append_entries = watched  # type: ignore[assignment]

@@ -1,13 +1,13 @@
-"""What brokers and clients say to each other on the `consume` streams, and what must hold of it.
+"""What brokers and clients send on the `consume` streams, and the checks of it.
 
-- **Kept** (34, CON-3): what was acknowledged with a receipt is not delivered by the topic's owner to whoever was opened
-  after the receipt, nor on the same stream behind it.
+- **Acknowledged** (34, CON-3): an entry whose acknowledgement has a receipt is not delivered by the topic's owner to a
+  consumer that was opened after the receipt, nor on the same stream behind it.
 - **One owner of acknowledgements** (OWN-2): once the owner has opened a consumer of a subscription, no other broker
-  gives a receipt for anything new that comes to it later.
-- **Epochs**: an acknowledgement of an epoch that was ended before it came gets no receipt (52), nor does one of a
-  Failover consumer that was told that it is not served (SUB-3). Within an epoch deliveries go forward (SUB-3). What the
-  client hands out was delivered in the present epoch (52).
-- **Shared** (SUB-4): one broker delivers an entry to nobody while somebody else has it.
+  gives a receipt for any new acknowledgement that arrives later.
+- **Epochs**: an acknowledgement of an epoch that ended before it arrived gets no receipt (52), nor does one of a
+  Failover consumer that was notified that it is inactive (SUB-3). Within an epoch deliveries go forward (SUB-3). The
+  client hands out only what was delivered in the present epoch (52).
+- **Shared** (SUB-4): one broker delivers an entry to no consumer while another one has it.
 
 A client's ids are taken from `ConsumerSeen.name`, which it opens its consumers with. Positions are ledger and entry;
 messages of a batch are bits.
@@ -29,9 +29,9 @@ from magnetar_protos.broker_pb2 import (
 )
 from tests.sim.invariants.history import Violation
 from tests.sim.process import Process
-from tests.sim.service.kept_acks import Entry, KeptAcks, WireAck
-from tests.sim.service.published import Place
-from tests.sim.service.topic_lives import TopicLives, short
+from tests.sim.service.published import Position
+from tests.sim.service.subscription_acks import Entry, SubscriptionAcks, WireAck
+from tests.sim.service.topic_incarnations import TopicIncarnations, short
 
 if TYPE_CHECKING:
     from tests.sim.service.history import ConsumerSeen
@@ -45,34 +45,34 @@ class _Opening:
 
     stream: int
     server: Process
-    asked: OpenConsumer
+    request: OpenConsumer
     topic: str
     at: int
     claimed: int
     opened: int = 0
     acknowledged_from: int = 0
-    # Of Failover: what it was told last.
+    # Of Failover: the last state that it was notified of.
     active: bool = True
     # The last entry that was delivered, and in which epoch.
     last: tuple[int, Entry] = (0, (-1, -1))
     # Of Shared: what it has.
     has: dict[Entry, None] = field(default_factory=dict)
     # Acknowledgements that a receipt is wanted for; and whether they came too late.
-    asked_receipts: dict[int, tuple[WireAck, str]] = field(default_factory=dict)
+    pending_receipts: dict[int, tuple[WireAck, str]] = field(default_factory=dict)
 
     @property
     def subscription(self) -> tuple[str, str]:
-        return self.topic, self.asked.subscription
+        return self.topic, self.request.subscription
 
     def __str__(self) -> str:
-        return f"{self.asked.consumer_name} at {self.server.name}"
+        return f"{self.request.consumer_name} at {self.server.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Name:
-    """A consumer that a client asked a broker to open."""
+    """A consumer that a client requested a broker to open."""
 
-    asked: int
+    requested_at: int
     name: str
     topic: str
     durable: bool
@@ -82,7 +82,7 @@ class _Name:
 class _Handing:
     """Of one consumer, by its name, and topic: what its client has taken in this epoch, and when the epoch began."""
 
-    asked: int
+    requested_at: int
     stream: int
     consumer_id: int
     epoch: int
@@ -97,17 +97,17 @@ class Wire:
 
     def __init__(
         self,
-        lives: TopicLives,
-        is_kept: Callable[[str, str, int], bool],
+        incarnations: TopicIncarnations,
+        is_unchanged: Callable[[str, str, int], bool],
         may_be_skipped: Callable[[str, str], bool],
         tick: Callable[[], int],
         look: Callable[[str], None],
         now: Callable[[], float],
     ) -> None:
         self.on_violation: Callable[[Violation], object] = lambda violation: None
-        self._lives = lives
+        self._incarnations = incarnations
         # Nothing has moved or deleted this subscription since.
-        self._is_kept = is_kept
+        self._is_unchanged = is_unchanged
         # Nor has an administrator acknowledged anything of it.
         self._may_be_skipped = may_be_skipped
         self._tick = tick
@@ -116,14 +116,14 @@ class Wire:
         # By stream and consumer id.
         self._openings: dict[tuple[int, int], _Opening] = {}
         self._of_subscription: dict[tuple[str, str], list[_Opening]] = {}
-        self._kept: dict[tuple[str, str], KeptAcks] = {}
+        self._acks: dict[tuple[str, str], SubscriptionAcks] = {}
         # When the owner has opened a consumer first since it owns the topic.
         self._served: dict[tuple[str, str], tuple[Process, int]] = {}
         # By consumer name and topic; and by stream and consumer id.
         self._handing: dict[tuple[str, str], _Handing] = {}
         self._names: dict[tuple[int, int], _Name] = {}
 
-    # ── as the network tells it ──
+    # ── the tap of the network ──
 
     def sent(self, stream: int, source: Process, target: Process, method: str, message: bytes, *, served: bool) -> None:
         if method == "consume":
@@ -164,11 +164,11 @@ class Wire:
 
     def _requests(self, stream: int, server: Process, request: ConsumeRequest) -> None:
         tick = self._tick()
-        for asked in request.open:
-            life = self._lives.now(asked.topic)
-            claimed = 0 if life is None else life.claimed
-            opening = _Opening(stream, server, asked, short(asked.topic), tick, claimed)
-            self._openings[stream, asked.consumer_id] = opening
+        for wanted in request.open:
+            incarnation = self._incarnations.now(wanted.topic)
+            claimed = 0 if incarnation is None else incarnation.claimed
+            opening = _Opening(stream, server, wanted, short(wanted.topic), tick, claimed)
+            self._openings[stream, wanted.consumer_id] = opening
             self._of_subscription.setdefault(opening.subscription, []).append(opening)
         for acknowledge in request.acknowledge:
             opening_of = self._openings.get((stream, acknowledge.consumer_id))
@@ -193,11 +193,11 @@ class Wire:
             opening.has.clear()
 
     def _acknowledges(self, opening: _Opening, request: Acknowledge, tick: int) -> None:
-        kept = self._kept.setdefault(opening.subscription, KeptAcks())
-        ack = kept.came(request, tick)
-        if opening.asked.durable and request.request_id:
-            opening.asked_receipts[request.request_id] = ack, self._too_late(opening, request, ack, tick)
-        for other in self._of_subscription[opening.subscription] if opening.asked.type == SHARED else ():
+        acks = self._acks.setdefault(opening.subscription, SubscriptionAcks())
+        ack = acks.came(request, tick)
+        if opening.request.durable and request.request_id:
+            opening.pending_receipts[request.request_id] = ack, self._too_late(opening, request, ack, tick)
+        for other in self._of_subscription[opening.subscription] if opening.request.type == SHARED else ():
             for entry in ack.whole:
                 other.has.pop(entry, None)
 
@@ -205,29 +205,29 @@ class Wire:
         """Why it must get no receipt, behind the item; empty: it may."""
         self._look("52")
         if opening.opened and request.epoch < opening.acknowledged_from:
-            return f"52: {opening} was told that acknowledgements count from epoch {opening.acknowledged_from} on"
-        if opening.asked.type == FAILOVER:
+            return f"52: {opening} was notified that acknowledgements count from epoch {opening.acknowledged_from} on"
+        if opening.request.type == FAILOVER:
             self._look("SUB-3")
             if opening.opened and not opening.active:
-                return f"SUB-3: {opening} was told that it is not served"
-        life = self._lives.now(opening.topic)
+                return f"SUB-3: {opening} was notified that it is inactive"
+        incarnation = self._incarnations.now(opening.topic)
         owner, since = self._served.get(opening.subscription, (None, 0))
-        says_something_new = ack.says_something_new and not self._may_be_skipped(*opening.subscription)
-        if life is not None and owner is life.owner and since > life.claimed and says_something_new:
+        is_new = ack.is_new and not self._may_be_skipped(*opening.subscription)
+        if incarnation is not None and owner is incarnation.owner and since > incarnation.claimed and is_new:
             self._look("OWN-2")
             if owner is not opening.server:
                 return f"OWN-2: {owner} owns the topic, and had opened a consumer of the subscription before"
         return ""
 
-    # ── what a broker says ──
+    # ── a broker's answers ──
 
     def _answers(self, stream: int, answer: ConsumeAnswer) -> None:
         tick = self._tick()
-        for told in answer.opened:
-            opening = self._openings.get((stream, told.consumer_id))
+        for opened in answer.opened:
+            opening = self._openings.get((stream, opened.consumer_id))
             if opening is not None:
                 self._opened(opening, tick)
-                opening.active = told.active
+                opening.active = opened.active
         for epoch in answer.epochs:
             if (opening := self._openings.get((stream, epoch.consumer_id))) is not None:
                 opening.acknowledged_from = max(opening.acknowledged_from, epoch.acknowledged_from)
@@ -241,32 +241,32 @@ class Wire:
                     self._delivers(opening, epoch_number, entry, bits)
         for done in answer.done:
             opening = self._openings.get((stream, done.consumer_id))
-            asked = None if opening is None else opening.asked_receipts.pop(done.request_id, None)
-            if opening is None or asked is None or done.HasField("problem"):
+            pending = None if opening is None else opening.pending_receipts.pop(done.request_id, None)
+            if opening is None or pending is None or done.HasField("problem"):
                 continue
-            ack, too_late = asked
+            ack, too_late = pending
             if too_late:
                 item, _, why = too_late.partition(": ")
                 raise Violation(item, f"{opening} of {opening.subscription} had a receipt for {ack}, though {why}")
-            self._kept[opening.subscription].receipted(ack, tick, stream)
+            self._acks[opening.subscription].receipted(ack, tick, stream)
         for ended in answer.ended:
             self._leaves((stream, ended.consumer_id))
 
     def _opened(self, opening: _Opening, tick: int) -> None:
         opening.opened = tick
-        life = self._lives.now(opening.topic)
-        if life is None or life.owner is not opening.server:
+        incarnation = self._incarnations.now(opening.topic)
+        if incarnation is None or incarnation.owner is not opening.server:
             return
-        opening.claimed = life.claimed
+        opening.claimed = incarnation.claimed
         owner, since = self._served.get(opening.subscription, (None, 0))
-        if owner is not opening.server or since < life.claimed:
+        if owner is not opening.server or since < incarnation.claimed:
             self._served[opening.subscription] = opening.server, tick
 
     def _delivers(self, opening: _Opening, epoch: int, entry: Entry, bits: int) -> None:
-        if opening.asked.durable:
+        if opening.request.durable:
             self._look("34, CON-3")
             self._not_done(opening, entry, bits)
-        if opening.asked.type == SHARED:
+        if opening.request.type == SHARED:
             self._nobody_has(opening, entry)
             return
         self._look("SUB-3")
@@ -275,13 +275,13 @@ class Wire:
         opening.last = epoch, entry
 
     def _not_done(self, opening: _Opening, entry: Entry, bits: int) -> None:
-        life = self._lives.now(opening.topic)
-        if life is None or life.owner is not opening.server or opening.claimed != life.claimed:
+        incarnation = self._incarnations.now(opening.topic)
+        if incarnation is None or incarnation.owner is not opening.server or opening.claimed != incarnation.claimed:
             return  # it may not know yet
-        for ack in self._kept.get(opening.subscription, KeptAcks()).covering(entry, bits):
+        for ack in self._acks.get(opening.subscription, SubscriptionAcks()).covering(entry, bits):
             if not (ack.done < opening.at or ack.stream == opening.stream):
                 continue
-            if self._is_kept(*opening.subscription, ack.came):
+            if self._is_unchanged(*opening.subscription, ack.came):
                 raise Violation(
                     "34, CON-3", f"{opening} is delivered {entry} of {opening.subscription}: {ack} had a receipt before"
                 )
@@ -302,10 +302,10 @@ class Wire:
         for opened in answer.opened:
             if known := self._names.get((stream, opened.consumer_id)):
                 present = self._handing.get((known.name, known.topic))
-                if present is not None and present.asked > known.asked:
+                if present is not None and present.requested_at > known.requested_at:
                     continue  # the client gave this opening up, and opened the consumer elsewhere
                 self._handing[known.name, known.topic] = _Handing(
-                    known.asked, stream, opened.consumer_id, opened.epoch, known.durable, self._now()
+                    known.requested_at, stream, opened.consumer_id, opened.epoch, known.durable, self._now()
                 )
         for epoch in answer.epochs:
             if (now := self._handing_of(stream, epoch.consumer_id)) is not None:
@@ -320,17 +320,18 @@ class Wire:
         now = None if known is None else self._handing.get((known.name, known.topic))
         return now if now is not None and (now.stream, now.consumer_id) == (stream, consumer_id) else None
 
-    def handed_out(self, consumer: ConsumerSeen, topic: str, place: Place) -> None:
+    def handed_out(self, consumer: ConsumerSeen, topic: str, position: Position) -> None:
         """The application is given a message of the topic or partition."""
         now = self._handing.get((consumer.name, topic))
         if now is None or not now.durable:
             return  # what is not durable keeps what it has over a reconnect
         self._look("52")
-        entry = place[:2]
+        entry = position[:2]
         # Who waited for it may get it in the same moment in which an epoch begins.
         if entry not in now.taken and not (now.began_s == self._now() and entry in now.before):
             raise Violation(
-                "52", f"{consumer.name} was given {place} of {topic}, which was not delivered in its epoch {now.epoch}"
+                "52",
+                f"{consumer.name} was given {position} of {topic}, which was not delivered in its epoch {now.epoch}",
             )
 
 

@@ -3,7 +3,7 @@
 All that is asserted of ledgers is asserted here, too; of each topic's list, and each cursor's, what is asserted of a
 chain; and of messages and acknowledgements `history.py`.
 
-active   applications publish and consume, faults strike
+active   applications publish and consume during faults
 quiet    `ending.py`
 """
 
@@ -36,7 +36,7 @@ from tests.sim.service.plan_leases import PlanLeases
 from tests.sim.service.plan_reader import PlanReader
 from tests.sim.service.retained import Retained
 from tests.sim.service.served_sessions import ServedSessions
-from tests.sim.service.sessions import watch_lives
+from tests.sim.service.sessions import watch_session_ends
 from tests.sim.service.storage_faults import StorageFaults
 from tests.sim.topics.history import chain_of
 from tests.sim.world.plan import fill_up
@@ -52,7 +52,7 @@ _LOOK_S: Final = 0.05
 
 class ServiceWorld(World):
     def __init__(self, seed: int, write: Callable[[str], object] | None = None, faults: Sequence[str] = ()) -> None:
-        """`faults`: nothing but these strikes, and often."""
+        """`faults`: only these, and often."""
         super().__init__(seed, write)
         self.service = service_plan(self.chance, self.plan)
         if faults:
@@ -63,7 +63,7 @@ class ServiceWorld(World):
         self.metadata.on_taken = self._owner_replaced
         self.history = MessageHistory(lambda: self.loop.elapsed_s)
         self.history.sessions.metadata = self.metadata
-        watch_lives(self)
+        watch_session_ends(self)
         self.sessions = ServedSessions()
         self.memory = MemoryWatch(self, self.history.look)
         for tap in (self.history.wire, self.history.sessions, self.memory):
@@ -115,7 +115,7 @@ class ServiceWorld(World):
         return {**self.checker.history.looked, **self.history.looked}
 
     def judged(self, check: Callable[..., T], *arguments: Any, **named: Any) -> T | None:
-        """A violation ends the run, wherever it is found."""
+        """A violation ends the run, from any check."""
         try:
             return check(*arguments, **named)
         except Violation as violation:
@@ -141,7 +141,7 @@ class ServiceWorld(World):
             self.count("an owner's node was replaced" if path.startswith(paths.OWNERS) else "a broker was unregistered")
             refused = (by.name, owner.name) in self.network.probes_refused
             if refused and not owner.dead:
-                self.count("a broker that lives was taken for gone")
+                self.count("a live broker was taken for dead")
             self.judged(check_taken, path, owner, by, refused, self.history.look)
 
     def _metadata_changed(self, path: str, value: bytes | None, by: Process) -> None:
@@ -241,5 +241,5 @@ class ServiceWorld(World):
         self.loop.outside.spawn(self.watch_unanswered())
         self.loop.outside.spawn(self._watch_memory())
         await clock.sleep(0.5)
-        await self.faults.strike(self.plan.active_s)
+        await self.faults.inject_all(self.plan.active_s)
         await end(self)

@@ -1,6 +1,6 @@
-"""What was told of each topic's appends, and what must hold of the log that is left.
+"""The results of each topic's appends, and the checks of the log at the end.
 
-By a topic's incarnation: the same name made again is another topic.
+Topics are known by their incarnations: the same name created again is another topic.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def chain_of(node: pb.ManagedLedgerNode) -> Chain:
 
 @dataclass
 class TopicHistory:
-    # What each owner appended, and where it was told that it is stored; by payload.
+    # The appends of each owner, and the positions that it was acknowledged, by payload.
     appended: dict[bytes, None] = field(default_factory=dict)
     acknowledged: dict[bytes, Position] = field(default_factory=dict)
     last_acknowledged: dict[bytes, Position] = field(default_factory=dict)
@@ -47,13 +47,13 @@ class TopicHistory:
     ) -> None:
         """1, 2, 5: all that was acknowledged and not trimmed is there once, in order; indexes have no gaps, but where
         every replica of an entry was destroyed, and never fall."""
-        places: dict[bytes, Position] = {}
+        positions: dict[bytes, Position] = {}
         numbers: dict[bytes, int] = {}
         last_index: int | None = None
         last = before_first
         for position, payload, index in found:
-            if payload in places:
-                raise Violation("5", f"{payload!r} stands at {places[payload]} and at {position}")
+            if payload in positions:
+                raise Violation("5", f"{payload!r} stands at {positions[payload]} and at {position}")
             if payload not in self.appended:
                 raise Violation("5", f"{payload!r} at {position} was never appended here")
             gap = last_index is not None and index != last_index + 1
@@ -64,11 +64,11 @@ class TopicHistory:
             owner, number = payload.split(b" ")[:2]
             if int(number) <= numbers.get(owner, -1):
                 raise Violation("5", f"{payload!r} stands behind number {numbers[owner]} of its owner")
-            places[payload], numbers[owner], last_index, last = position, int(number), index, position
+            positions[payload], numbers[owner], last_index, last = position, int(number), index, position
         for payload, position in self.acknowledged.items():
-            lost = tuple(position) in destroyed and payload not in places
-            if position > before_first and places.get(payload) != position and not lost:
-                raise Violation("2", f"{payload!r} was acknowledged at {position}, and is at {places.get(payload)}")
+            lost = tuple(position) in destroyed and payload not in positions
+            if position > before_first and positions.get(payload) != position and not lost:
+                raise Violation("2", f"{payload!r} was acknowledged at {position}, and is at {positions.get(payload)}")
 
 
 def _lost_between(destroyed: Collection[tuple[int, int]], after: Position, before: Position) -> bool:

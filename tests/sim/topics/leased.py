@@ -1,7 +1,7 @@
-"""What readers past the broker were promised, and what must hold of it (SPK-5): as long as a lease lasts, none of the
-ledgers that were on the list when it was answered is deleted, whatever becomes of the topic and whoever has it.
+"""Check the leases of readers that read from bookies (SPK-5): as long as a lease lasts, none of the ledgers that were
+on the list at the time of its answer is deleted, for any change of the topic and its owner.
 
-A reader does not ask again for what it let go of by the same id, as protocol.md says: a lease goes forward only, and an
+A reader does not request again what it released by the same id, as protocol.md says: a lease goes forward only, and an
 ended one is over. A broker that has lost the topic and does not know it would answer that it holds.
 """
 
@@ -32,8 +32,8 @@ class Leased:
         self._now = now
         self._history = history
         self._grants: dict[tuple[str, bytes], Grant] = {}
-        # The ledger that a reader asked for last, whether that was answered or not.
-        self._asked_from: dict[tuple[str, bytes], int] = {}
+        # The ledger of a reader's last request, answered or not.
+        self._requested_from: dict[tuple[str, bytes], int] = {}
         # How many leases of a reader have been ended.
         self._ended: dict[tuple[str, int], int] = {}
 
@@ -48,12 +48,12 @@ class Leased:
         """Of the reader's present lease: another one after each that was ended."""
         return bytes((reader, self._ended.get((incarnation, reader), 0))) * 8
 
-    def asked_from(self, incarnation: str, lease_id: bytes) -> int:
-        return self._asked_from.get((incarnation, lease_id), 0)
+    def requested_from(self, incarnation: str, lease_id: bytes) -> int:
+        return self._requested_from.get((incarnation, lease_id), 0)
 
     def asking(self, incarnation: str, lease_id: bytes, from_ledger_id: int) -> None:
         """The lease moves on, whether that is answered or not."""
-        self._asked_from[incarnation, lease_id] = from_ledger_id
+        self._requested_from[incarnation, lease_id] = from_ledger_id
         self._grants.pop((incarnation, lease_id), None)
 
     def granted(
@@ -78,7 +78,7 @@ class Leased:
         if metadata is not None and metadata.state != ledger_pb2.TOMBSTONE:
             return
         self._history.look("SPK-5")
-        self.refused(ledger_id, "was deleted" if metadata is not None else "is gone")
+        self.refused(ledger_id, "was deleted" if metadata is not None else "is missing")
 
     def refused(self, ledger_id: int, how: str) -> None:
         grant = self.holds(ledger_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from magnetar_bookie.errors import AddFailed
@@ -41,7 +41,7 @@ _METADATA = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
 
 
 class _WatchedClient(LedgerClient):
-    """Tells the checker what is appended to which ledger, and what was acknowledged."""
+    """Report to the checker which ledger is appended to, and what was acknowledged."""
 
     checker: Checker
 
@@ -56,19 +56,23 @@ class _WatchedClient(LedgerClient):
         made, writer = await super().create(striping, purpose, properties, explicit_lac=explicit_lac)
         append, checker = writer.append_entries, self.checker
 
-        def watched(entries: Sequence[bytes], done: AppendCallback) -> int:
-            def told(result: int | AddFailed, count: int) -> None:
+        @lru_cache(maxsize=4)  # the writer joins consecutive adds with the same callback
+        def watch(done: AppendCallback) -> AppendCallback:
+            def report(result: int | AddFailed, count: int) -> None:
                 if isinstance(result, int):
                     for entry_id in range(result, result + count):
                         checker.acked(made.ledger_id, entry_id)
                 done(result, count)
 
-            first = append(entries, told)
+            return report
+
+        def watched(entries: Sequence[bytes], done: AppendCallback) -> int:
+            first = append(entries, watch(done))
             for entry_id, entry in enumerate(entries, first):
                 checker.appended(made.ledger_id, entry_id, entry)
             return first
 
-        writer.append_entries = watched  # type: ignore[method-assign]
+        writer.append_entries = watched  # type: ignore[assignment]
         return made, writer
 
 
@@ -185,18 +189,18 @@ class TopicOwner(ChainWriter):
         world, chance, leased = self.world, self.chance, self.world.leased
         reader, incarnation = chance.choice(world.lease_readers), log.incarnation
         lease_id = leased.lease_id(incarnation, reader)
-        known, asked = leased.get(incarnation, lease_id), chance.random()
-        if known is not None and asked < 0.3:
+        known, drawn = leased.get(incarnation, lease_id), chance.random()
+        if known is not None and drawn < 0.3:
             await log.leases.renew(lease_id, known.lease_ms)
             entries: Mapping[int, int] = known.entries
             world.count("leases renewed")
-        elif known is not None and asked < 0.4:
+        elif known is not None and drawn < 0.4:
             leased.ending(incarnation, reader)
             await log.leases.end(lease_id)
             return
         else:
             first = chance.choice([one.ledger_id for one in log.stats().ledgers] or [log.before_first.ledger_id + 1])
-            first = max(first, leased.asked_from(incarnation, lease_id))
+            first = max(first, leased.requested_from(incarnation, lease_id))
             lease_ms = chance.choice((1_000, 6_000, 30_000))
             if known is not None:
                 lease_ms = max(lease_ms, known.lease_ms)
@@ -211,11 +215,11 @@ class TopicOwner(ChainWriter):
         leased.granted(incarnation, lease_id, known.from_ledger_id, known.lease_ms, entries)
 
     async def _plan(self, log: ManagedLedger) -> None:
-        """What somebody asks for who follows the log: from where the last plan ended, whoever made that."""
+        """Plan as a reader does that follows the log: from the end of the last plan, of any broker."""
         world, chance = self.world, self.chance
         client = self.client
         assert client is not None
-        begin = world.planned.place(log.incarnation)
+        begin = world.planned.position(log.incarnation)
         request = PlanRequest(
             max_messages=chance.choice((0, 1, 5, 30)),
             max_bytes=chance.choice((0, 0, 50, 1_000)),
@@ -227,7 +231,7 @@ class TopicOwner(ChainWriter):
         plans = ReadPlanner(LedgerLocations(client), lambda ids, _: dict.fromkeys(ids, ""))
         plan = await plans.plan(log, request)
         world.count("plans")
-        if world.planned.place(log.incarnation) == begin and not world.checker.history.destroyed_in(str(log.name)):
+        if world.planned.position(log.incarnation) == begin and not world.checker.history.destroyed_in(str(log.name)):
             world.guarded(world.planned.answered, plan, begin, acknowledged)
             world.guarded(world.planned.answered_before, plan, begin)
             world.count("entries planned", plan.messages)
@@ -241,19 +245,19 @@ class TopicOwner(ChainWriter):
         world = self.world
         world.entries_left -= 1
         self.made += 1
-        owner = f"{self.name}.{self.lives}".encode()
+        owner = f"{self.name}.{self.runs_started}".encode()
         payload = b"%s %d %s" % (owner, self.made, b"." * self.chance.below(world.plan.filling_bytes))
         history = world.history(log.incarnation)
         history.appended[payload] = None
         metadata = self._chunk(log) if world.plans and self.chance.random() < 0.3 else _METADATA
         new = NewEntry(encode_entry(metadata, payload), 1, 0, get_chunk(metadata))
-        log.append([new], partial(self._told, log.incarnation, owner, payload, metadata))
+        log.append([new], partial(self._on_appended, log.incarnation, owner, payload, metadata))
 
     def _chunk(self, log: ManagedLedger) -> MessageMetadata:
         """The next one of a message that was begun, or the first one of another."""
         message, number, chunks = self._begun.pop(log, ("", 0, 0))
         if not message:
-            message, number, chunks = f"{self.name}.{self.lives}.{self.made}", 0, 2 + self.chance.below(3)
+            message, number, chunks = f"{self.name}.{self.runs_started}.{self.made}", 0, 2 + self.chance.below(3)
         if number + 1 < chunks:
             self._begun[log] = message, number + 1, chunks
         return MessageMetadata(
@@ -266,7 +270,7 @@ class TopicOwner(ChainWriter):
             total_chunk_msg_size=1,
         )
 
-    def _told(
+    def _on_appended(
         self,
         incarnation: str,
         owner: bytes,
@@ -317,7 +321,7 @@ class LastOwner(TopicOwner):
             while not await self._whole(client, name):
                 await self.clock.sleep(0.5)
         self.doing = "sweeps what deleted topics left"
-        while await store.children(paths.REMAINS):
+        while await store.children(paths.LEASED_LEDGERS):
             await self.clock.sleep(0.5)
         self.done = True
 

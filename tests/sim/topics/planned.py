@@ -1,12 +1,11 @@
-"""What was planned for somebody who follows a topic's log by plans, whoever has the topic; and what must hold of it.
+"""The plans of a reader that follows a topic's log, made by any owner, and the checks of them.
 
-A plan names entries, each of one message here. All that was acknowledged before it between its ends is among them, none
-comes twice, and each is in the log that is left in the end, if it was not trimmed: so nothing was ever planned that was
-not confirmed.
+A plan names entries, each with one message here. All that was acknowledged before it between its ends is among them,
+none comes twice, and each is in the log at the end, unless it was trimmed: so no unconfirmed entry was ever planned.
 
 The follower retains the log from `needed_from` of its last plan on, without a lease. If a chunked message ends in a
 plan and began at most `NEAR_LEDGERS` ledgers in front of it, the plan names all of its chunks, in its range or before
-it. The judge counts these ledgers among those that earlier plans named, not in the broker's list: a ledger that was
+it. The check counts these ledgers among those that earlier plans named, not in the broker's list: a ledger that was
 trimmed since counts like any other, so a message that was out of reach stays out of reach.
 """
 
@@ -30,8 +29,8 @@ NEAR_LEDGERS: Final = BEFORE_LEDGERS - 1
 
 class Planned:
     def __init__(self) -> None:
-        # By incarnation: where the follower has come, and all that it was told of.
-        self.places: dict[str, MessagePosition] = {}
+        # By incarnation: the follower's position, and all entries of its plans.
+        self.positions: dict[str, MessagePosition] = {}
         self._entries: dict[str, dict[Position, None]] = {}
         # Likewise: where the follower began, and from where on it keeps the log.
         self._began: dict[str, MessagePosition] = {}
@@ -42,11 +41,11 @@ class Planned:
     def chunk_stored(self, incarnation: str, message: str, number: int, chunks: int, position: Position) -> None:
         self._chunks.setdefault(incarnation, {}).setdefault(message, (chunks, {}))[1][number] = position
 
-    def place(self, incarnation: str) -> MessagePosition:
-        return self.places.get(incarnation, BEFORE_ALL)
+    def position(self, incarnation: str) -> MessagePosition:
+        return self.positions.get(incarnation, BEFORE_ALL)
 
     def answered(self, plan: PlanAnswer, begin: MessagePosition, acknowledged: Iterable[Position]) -> None:
-        """`acknowledged`: before the plan was asked for."""
+        """`acknowledged`: before the plan was requested."""
         start, stop = (MessagePosition(one.ledger_id, one.entry_id, one.batch_index) for one in (plan.start, plan.stop))
         named = [
             Position(piece.ledger_id, entry_id)
@@ -58,7 +57,7 @@ class Planned:
         end = MessagePosition(plan.end.ledger_id, plan.end.entry_id, plan.end.batch_index)
         if begin > end:
             # The reader takes that for a loss. The broker that answered has lost the topic, and did not make sure.
-            raise Violation("SPK-1", f"a plan is asked for from {begin} on, and the log is said to end at {end}")
+            raise Violation("SPK-1", f"a plan is requested from {begin} on, and the log's reported end is {end}")
         entries = self._entries.setdefault(plan.incarnation, {})
         last = next(reversed(entries), EARLIEST)
         for position in named:
@@ -67,11 +66,11 @@ class Planned:
             last = position
             entries[position] = None
         if plan.messages != len(named):
-            raise Violation("SPK-5", f"a plan of {len(named)} entries is said to have {plan.messages} messages")
+            raise Violation("SPK-5", f"a plan of {len(named)} entries reports {plan.messages} messages")
         for position in acknowledged:
             if start <= MessagePosition(*position) < stop and position not in entries:
                 raise Violation("SPK-5", f"{position} was acknowledged, and the plan from {start} to {stop} lacks it")
-        self.places[plan.incarnation] = stop
+        self.positions[plan.incarnation] = stop
 
     def answered_before(self, plan: PlanAnswer, begin: MessagePosition) -> None:
         """Check the chunks in front of a plan's range. `answered` has recorded the plan already."""
@@ -80,7 +79,7 @@ class Planned:
         )
         began = self._began.setdefault(plan.incarnation, end)
         if needed > end:
-            raise Violation("SPK-5", f"{needed} is said to be needed first, and the log is said to end at {end}")
+            raise Violation("SPK-5", f"{needed} is reported as needed first, and the log's reported end is {end}")
         self.needed[plan.incarnation] = needed
         here, before = (
             {

@@ -1,7 +1,7 @@
-"""The simulated world with brokers in the place of those who write chains of ledgers.
+"""The simulated world with brokers instead of writers of chains.
 
-All that is asserted of ledgers is asserted here, too; of each topic's list what is asserted of a chain; and of what
-topics' owners were told `history.py`.
+All checks of ledgers apply here, too; each topic's list is checked like a chain; and `history.py` checks the results of
+topics' owners.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class TopicWorld(World):
         return self.histories.setdefault(incarnation, TopicHistory())
 
     def guarded(self, check: Callable[..., None], *arguments: object) -> None:
-        """A violation ends the run, wherever it is found."""
+        """A violation ends the run, from any check."""
         try:
             check(*arguments)
         except Violation as violation:
@@ -101,11 +101,11 @@ class TopicWorld(World):
             self.guarded(self._topic_changed, name, value)
 
     def was_lost(self, position: Position) -> None:
-        """A broker says that no bookie has an entry."""
+        """A broker reports that no bookie has an entry."""
         self.count("lost entries read")
         self.checker.history.look("67")
         if tuple(position) not in self.checker.history.destroyed:
-            raise Violation("67", f"entry {position} is said to be lost, and was never destroyed on all bookies")
+            raise Violation("67", f"entry {position} is reported as lost, and was never destroyed on all bookies")
 
     def _topic_changed(self, name: str, value: bytes | None) -> None:
         history = self.checker.history
@@ -138,7 +138,7 @@ class TopicWorld(World):
         await clock.sleep(0.5)
         if self.rots:
             self.loop.outside.spawn(self._let_rot())
-        await self.faults.strike(self.plan.active_s)
+        await self.faults.inject_all(self.plan.active_s)
         self.quiet = True
         self.entries_left = 0
         self.trace.line("world", "all heals")
@@ -167,19 +167,19 @@ class TopicWorld(World):
             ledger = self.checker.history.ledger(chain.ledgers[-1]) if chain is not None and chain.ledgers else None
             if ledger is None or ledger.acked < 0:
                 continue
-            place = ledger.ledger_id, draw.choice((0, ledger.acked))
+            entry = ledger.ledger_id, draw.choice((0, ledger.acked))
             losers = [self.bookies[number] for number in self.plan.losers]
             if not losers or draw.random() < 0.5:
-                if self.checker.entry_destroyed(*place):
-                    self.trace.line("world", f"entry {place} rots everywhere")
+                if self.checker.entry_destroyed(*entry):
+                    self.trace.line("world", f"entry {entry} rots everywhere")
                     self.count("rotten everywhere")
             else:
                 bookie = draw.choice(losers)
-                self.checker.disk_loses(bookie.name, partial(bookie.disk.damage, *place))
+                self.checker.disk_loses(bookie.name, partial(bookie.disk.damage, *entry))
                 self.count("rotten on one bookie")
 
     async def _until(
-        self, condition: Callable[[], bool], said: Callable[[], tuple[str, str]], longest_s: float
+        self, condition: Callable[[], bool], describe: Callable[[], tuple[str, str]], longest_s: float
     ) -> None:
         clock, waited_s = self.bookies[0].disk.clock, 0.0
         while not condition():
@@ -189,5 +189,5 @@ class TopicWorld(World):
                 if not bookie.runs and not bookie.refused:
                     bookie.start()
             if waited_s > longest_s:
-                item, words = said()
+                item, words = describe()
                 raise Violation(item, f"{waited_s:.0f} s after all has healed: {words}")

@@ -51,7 +51,7 @@ class Admin(ChainWriter):
                 self.world.count(f"admin: {type(error).__name__}")
 
     async def _delete_head(self, client: LedgerClient, store: MetadataStore, chain: str) -> None:
-        """First the list, then the ledger; what is to go stays noted until it is gone."""
+        """Delete the list first, then the ledger; what is being deleted stays noted until it is done."""
         taken: int | None = None
 
         def take(payload: bytes | None) -> bytes | compare_and_set.UpdateAction:

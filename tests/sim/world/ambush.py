@@ -1,9 +1,9 @@
-"""An ambush: a writer is caught with adds under way, by several recoveries at once, while messages crawl.
+"""An ambush: a writer with adds in flight meets several recoveries at once, while messages are slow.
 
-Chance alone seldom brings together what the protocol's oldest bugs need: an entry that some bookies have and others do
-not yet, a fence that overtakes it, and recoverers who each hear from other bookies. So they are brought together here.
-Nothing is done that could not happen: the writer appends a burst, messages between it and some bookies are slow or cut
-off, it may die or be paused, and other processes recover its ledger, each with slow or cut lines of its own.
+Chance alone seldom combines what the protocol's oldest bugs need: an entry that some bookies have and others do not
+yet, a fence that overtakes it, and recoverers that hear from different bookies. So the ambush combines them. Nothing is
+done that could not happen: the writer appends a burst, messages between it and some bookies are slow or cut off, it may
+die or be paused, and other processes recover its ledger, each with slow or cut lines of its own.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class BookieHost(Host):
     def stop(self) -> None:
         """As SIGTERM does. It may take long, where the disk or the metadata store does: then somebody kills it."""
         if self.serves and self.process is not None and self.bookie is not None:
-            self.world.trace.line(self.name, "is to end in peace")
+            self.world.trace.line(self.name, "is to end gracefully")
             self.process.spawn(self._leave(self.bookie), name=f"{self.name} leaves")
 
     async def _leave(self, bookie: BookieProcess) -> None:
@@ -79,7 +79,7 @@ class BookieHost(Host):
             await bookie.drain()
         except StorageFailed:
             return  # its process ends by that
-        self.world.count("a bookie left in peace")
+        self.world.count("a bookie ended gracefully")
         self.kill()
 
     def kill(self) -> None:

@@ -1,9 +1,9 @@
-"""A writer process: a small managed ledger over a chain, and honest about it.
+"""A writer process: a small managed ledger over a chain, which logs truthfully.
 
-It takes a chain over: reads the list, finishes what deletions were begun, recovers the last ledger, makes a new one and
-records it behind the others. Then it appends payloads, each of which is unique. When an add fails it does what STO-4
-says: it closes. If the close returns, what failed is sent again in a new ledger. If the close is lost, nobody knows
-what became of it, so it is not sent again, and the chain is given up.
+It takes a chain over: reads the list, finishes deletions that were begun, recovers the last ledger, creates a new one
+and records it behind the others. Then it appends payloads, each of which is unique. When an add fails it does what
+STO-4 says: it closes. If the close returns, what failed is resent in a new ledger. If the close is lost, its result is
+unknown, so nothing is resent, and the chain is abandoned.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from tests.sim.world.lag_watch import AddsWatch
 if TYPE_CHECKING:
     from tests.sim.world.world import World
 
-__all__ = ["ChainOwner", "ChainWriter", "GivenUp"]
+__all__ = ["ChainAbandoned", "ChainOwner", "ChainWriter"]
 
 
-class GivenUp(Exception):
+class ChainAbandoned(Exception):
     """The chain is somebody else's, or will be."""
 
 
 class ChainWriter(Host):
-    """Writes chains as long as there is something to write. One life after another, and one session after another."""
+    """Writes chains as long as there are entries to write: one run after another, and one session after another."""
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
-        # Of the present life.
+        # Of the present run.
         self.client: LedgerClient | None = None
         self.owner: ChainOwner | None = None
         self.writing: LedgerWriter | None = None
@@ -79,15 +79,16 @@ class ChainWriter(Host):
             chain = chance.choice(world.chain_names)
             try:
                 await ChainOwner(self, client, store, chain).own(world.plan.entries)
-            except (LedgerError, GivenUp) as error:
+            except (LedgerError, ChainAbandoned) as error:
                 self.trace(f"gives {chain} up: {type(error).__name__}: {error}")
                 world.count(f"gave up: {type(error).__name__}")
                 await self.clock.sleep(0.1 + chance.random() * chance.choice((0.5, 3.0)))
 
     async def delete(self, client: LedgerClient, ledger_id: int) -> None:
-        """Until it is gone: whoever began it may not have lived to note that, or was slower than another.
+        """Delete the ledger until that is done: the process that began may have died before it noted that, or have been
+        slower.
 
-        What the store has forgotten for a while is not gone, and comes back: then it would be nobody's.
+        A node that the store has forgotten for a while is not deleted, and comes back: then it would have no owner.
         """
         while True:
             try:
@@ -100,7 +101,7 @@ class ChainWriter(Host):
     def payload(self, chain: str) -> bytes:
         self.made += 1
         filling = b"." * self.chance.below(self.world.plan.filling_bytes)
-        return f"{chain} {self.name}.{self.lives} {self.made} ".encode() + filling
+        return f"{chain} {self.name}.{self.runs_started} {self.made} ".encode() + filling
 
     def trace(self, what: str) -> None:
         self.world.trace.line(self.name, what)
@@ -139,7 +140,7 @@ class ChainOwner:
                 host.owner = host.writing = None
                 writer.abandon()
             if host.chance.random() < 0.1:
-                raise GivenUp("enough of it")
+                raise ChainAbandoned("enough of it")
 
     async def _take_over(self) -> None:
         await self._store.sync()
@@ -166,13 +167,15 @@ class ChainOwner:
         self._list = Chain.of(stored.payload)
 
     def _update(self, made: int | None = None, deleted: list[int] | None = None) -> compare_and_set.Update:
-        """Only on top of what this owner knows; but somebody may have taken ledgers off the head meanwhile."""
+        """Change the list only as this owner left it; though others may have removed ledgers from the head."""
         known = self._list
 
         def update(payload: bytes | None) -> bytes:
             current = Chain.of(payload) if payload is not None else Chain()
             if current.ledgers[-1:] != known.ledgers[-1:]:
-                raise GivenUp(f"{self._chain} has other ledgers by now: {current.ledgers}, and not {known.ledgers}")
+                raise ChainAbandoned(
+                    f"{self._chain} has other ledgers by now: {current.ledgers}, and not {known.ledgers}"
+                )
             deleting = [ledger_id for ledger_id in current.deleting if ledger_id not in (deleted or ())]
             return Chain(current.ledgers + ([] if made is None else [made]), deleting).encode()
 
@@ -210,7 +213,7 @@ class ChainOwner:
         return longest_s * chance.random()
 
     async def _write(self, writer: LedgerWriter, count: int) -> int:
-        """Appends so many payloads, in bursts, and returns when all are decided or one has failed."""
+        """Append this many payloads, in bursts, and return when all are decided or one has failed."""
         host, world, chance = self._host, self._world, self._host.chance
         written = 0
         while ((written < count and world.entries_left > 0) or self._again) and not _failed(writer):

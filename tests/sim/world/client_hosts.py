@@ -12,7 +12,7 @@ __all__ = ["ReaderHost"]
 
 
 class ReaderHost(ChainWriter):
-    """Tails and reads ranges of whatever ledger the chains list."""
+    """Tails and reads ranges of any ledger that the chains list."""
 
     async def work(self, client: LedgerClient, store: MetadataStore) -> None:
         chance, world = self.chance, self.world

@@ -12,7 +12,7 @@ from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
 from tests.sim.invariants.ending import unrest
 from tests.sim.invariants.history import Violation
-from tests.sim.world.chain_writer import ChainOwner, ChainWriter, GivenUp
+from tests.sim.world.chain_writer import ChainAbandoned, ChainOwner, ChainWriter
 
 if TYPE_CHECKING:
     from tests.sim.world.world import World
@@ -59,7 +59,7 @@ class _LastWriter(ChainWriter):
         self.was_read = True
 
     async def _read(self, client: LedgerClient, ledger_id: int) -> list[bytes]:
-        """A bookie with few places for reads refuses one while it has not heard yet that others were cancelled."""
+        """A bookie with a small limit of reads refuses one while it has not heard yet that others were cancelled."""
         while True:
             payloads = []
             try:
@@ -81,14 +81,14 @@ class _LastWriter(ChainWriter):
             await _LastOwner(self, client, tails, store, chain).own(3)
             if world.counts.get("entries acknowledged", 0) > before:
                 self.left.pop(0)
-        except (LedgerError, GivenUp) as error:
+        except (LedgerError, ChainAbandoned) as error:
             self.doing = f"writes {chain}, gave up: {type(error).__name__}: {error}"
             self.trace(self.doing)
             await self.clock.sleep(0.5)
 
 
 class _LastOwner(ChainOwner):
-    """Has somebody tail what it writes: whatever is confirmed must be read soon, though nothing follows it (6)."""
+    """Have a process tail its writes: confirmed entries must be readable soon, though nothing follows them (6)."""
 
     def __init__(
         self, host: _LastWriter, client: LedgerClient, tails: LedgerClient, store: MetadataStore, chain: str

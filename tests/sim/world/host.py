@@ -26,11 +26,11 @@ class Host:
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = name
-        self.lives = 0
+        self.runs_started = 0
         self.process: Process | None = None
-        # The session of the present life, the newest one.
+        # The newest session of the present run.
         self.store: MemoryStore | None = None
-        # What watches the adds of the present life, where it writes ledgers.
+        # The watch of the present run's adds, where it writes ledgers.
         self.adds: AddsWatch | None = None
         self.skew_ms = 0
         self._paused_at = 0.0
@@ -52,16 +52,16 @@ class Host:
         return self.process is not None and not self.process.dead
 
     def start(self) -> None:
-        """Starts a new life."""
+        """Start a new run."""
         assert not self.runs
-        self.lives += 1
+        self.runs_started += 1
         self.store = self.adds = None
         self.process = self.world.loop.process(self.name)
         self.process.unit = self._unit
         self.clock = SimulatedClock(self.world.loop, self.skew_ms)
-        self.chance: SeededRandomness = self.world.chance.stream(self.name, self.lives)
+        self.chance: SeededRandomness = self.world.chance.stream(self.name, self.runs_started)
         self.transport: SimulatedTransport = self.world.network.transport(self.process)
-        self.world.trace.line(self.name, f"starts, life {self.lives}")
+        self.world.trace.line(self.name, f"starts, run {self.runs_started}")
         self.process.spawn(self.main(), name=self.name)
         if self.partner is not None:
             self._start_with(self.process, self.partner)

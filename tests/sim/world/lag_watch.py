@@ -1,11 +1,11 @@
-"""Watches what a process sends to bookies, against the lag bound (66).
+"""Check what a process sends to bookies against the lag bound (66).
 
 A ledger is notified if it has unanswered entries there when the bound is passed, or as soon as it sends some. From then
 on it sends no new entry. Pending entries may be resent to a bookie that joins the ensemble. The notification takes some
 turns of the process' event loop, in which entries are still added.
 
-The watch sees which entries of a ledger are unanswered from outside: it stands between the ledgers and the channels of
-their adds, in place of `Bookies.adds`.
+The watch sees the unanswered entries of a ledger from outside: it stands between the ledgers and the channels of their
+adds, instead of `Bookies.adds`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class AddsWatch:
 
 
 class _WatchedChannel:
-    """Stands in the place of the channel's methods."""
+    """Replaces the channel's methods."""
 
     def __init__(self, bookie_id: str, channel: AddChannel, bound_bytes: int, checker: Checker) -> None:
         self._bookie_id = bookie_id
@@ -133,7 +133,7 @@ class _WatchedChannel:
 
 @dataclass(eq=False, slots=True)
 class _WatchedCallbacks:
-    """Notes what a ledger is told of its entries, and tells the ledger."""
+    """Note the results of a ledger's entries, and pass them on to the ledger."""
 
     channel: _WatchedChannel
     ledger_id: int

@@ -1,8 +1,7 @@
 """The metadata server in the simulation: a process of its own, watched by the checker.
 
-The production's `MemoryServer` does the work. Here its clock's timers belong to the server's process, and what it tells
-a session of its own accord runs as the process that owns the session, so that a killed one hears nothing and a paused
-one hears it late.
+The production's `MemoryServer` does the work. Here its clock's timers belong to the server's process, and notifications
+to a session run as the process that owns the session, so that a killed one gets nothing and a paused one gets it late.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Observer = Callable[[str, "bytes | None", Process], object]
 
 
 @dataclass(frozen=True, slots=True)
-class _Strike:
+class _PlannedFault:
     """The first change of a node below this one is befallen by the fault, and `then` is called."""
 
     below: str
@@ -41,7 +40,7 @@ class SimulatedMetadata(MemoryServer):
         super().__init__(ProcessClock(loop, loop.process("metadata")), session_timeout_s=session_timeout_s)
         self._observe = observe
         self._owners: dict[int, Process] = {}
-        self._strikes: dict[int, _Strike] = {}
+        self._planned: dict[int, _PlannedFault] = {}
         # What the server has forgotten for a while.
         self._forgotten: dict[str, Record] = {}
         # Processes whose newest session is over, by their silence or so that they know it, and since when.
@@ -86,33 +85,33 @@ class SimulatedMetadata(MemoryServer):
                 self._observe(change.path, None, owner)
         return applied
 
-    def strike_change(self, store: MemoryStore, below: str, fault: Fault, then: Callable[[], object]) -> None:
+    def fail_change(self, store: MemoryStore, below: str, fault: Fault, then: Callable[[], object]) -> None:
         """Waits for the session's next change of a node below this one, and has the fault befall that very request."""
-        self._strikes[store.session.id] = _Strike(below, fault, then)
+        self._planned[store.session.id] = _PlannedFault(below, fault, then)
 
-    def strike_no_more(self) -> None:
-        self._strikes.clear()
+    def cancel_planned_faults(self) -> None:
+        self._planned.clear()
 
     def receive(self, store: MemoryStore, request: Request) -> None:
-        strike = self._strikes.get(store.session.id) if self._strikes else None
+        planned = self._planned.get(store.session.id) if self._planned else None
         link = self.find_session(store)
         if (
-            strike is None
+            planned is None
             or link is None
             or not (link.alive and link.requests_arrive())
-            or not any(change.path.startswith(strike.below) for change in request.changes)
+            or not any(change.path.startswith(planned.below) for change in request.changes)
         ):
             super().receive(store, request)
             return
-        del self._strikes[store.session.id]
-        link.faults.insert(0, strike.fault)
+        del self._planned[store.session.id]
+        link.faults.insert(0, planned.fault)
         super().receive(store, request)
-        strike.then()
+        planned.then()
 
     def forget(self, path: str) -> bool:
-        """The node is not there any more, as in a store that was restored from yesterday; whether it was there.
+        """The node is missing now, as in a store that was restored from yesterday. Return whether it was there.
 
-        Nobody deleted it, so nobody but those who look for it is told.
+        Nobody deleted it, so no watch is notified.
         """
         record = self.table.get(path)
         if record is None:
@@ -128,7 +127,7 @@ class SimulatedMetadata(MemoryServer):
         """The node is back as it was, with its version."""
         record = self._forgotten.pop(path, None)
         if record is not None:
-            assert self.table.get(path) is None, f"somebody made {path} anew"
+            assert self.table.get(path) is None, f"{path} was created again"
             self.table.put(path, record)
             self.notify_sessions(tree.Applied(changed=[path], children_changed=[parent_of(path)]))
 
@@ -150,9 +149,9 @@ class SimulatedMetadata(MemoryServer):
             self.on_over(process, link.store)
 
     def notify_session_end(self, link: ServerSession) -> None:
-        self._as_owner(link, self._is_told, link)
+        self._as_owner(link, self._notify_owner, link)
 
-    def _is_told(self, link: ServerSession) -> None:
+    def _notify_owner(self, link: ServerSession) -> None:
         if not link.drops_answers:
             self._is_over(link)
         super().notify_session_end(link)

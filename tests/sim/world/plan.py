@@ -79,7 +79,7 @@ FAULTS = {
     "decommission": 2,
     "decommission the dead": 2,
 }
-# Of those: what strikes writers of chains, or what no topic survives.
+# Of those: the faults of writers of chains, and those that no topic survives.
 NOT_OF_TOPICS = (
     "strike a change",
     "recover a ledger",
@@ -144,7 +144,7 @@ class Plan:
     entries: int
     active_s: float
     kind: str
-    # How often a fault strikes, and which ones do.
+    # How often a fault is injected, and which ones are.
     fault_interval_s: float
     faults: list[str]
     # Numbers of bookies that may lose data.
@@ -163,7 +163,7 @@ class Plan:
 
 
 def plan(chance: Chance, only: Sequence[str] = ()) -> Plan:
-    """With `only`, only these faults strike, and often; of those only what the bookies that there are can bear."""
+    """With `only`, only these faults, and often; of those only what the existing bookies can bear."""
     draw = chance.stream("plan")
     striping = Striping(*draw.choice(_STRIPINGS))
     spare = draw.choice((0, 1, 1, 2, 2))
@@ -252,6 +252,6 @@ def fill_up(plan: Plan, draw: SeededRandomness) -> bool:
 
 
 def _some(draw: SeededRandomness, count: int) -> list[str]:
-    """So many kinds of fault, the frequent ones more often."""
+    """Choose this many kinds of fault, the frequent ones more often."""
     weighted = [name for name, weight in FAULTS.items() for _ in range(weight)]
     return [draw.choice(weighted) for _ in range(count)]

@@ -1,6 +1,6 @@
 """The cluster of one seed, and the course of its run: an active time with faults, then a quiet end.
 
-active   writers fight for the chains, readers read, faults strike
+active   writers compete for the chains, readers read, during faults
 quiet    everything heals and starts again; the last writer takes each chain over, writes and closes it; then the
          run waits until the system is whole, and the last checks are made
 """
@@ -34,7 +34,7 @@ _LOOK_S = 0.05
 
 class World:
     def __init__(self, seed: int, write: Callable[[str], object] | None = None, faults: Sequence[str] = ()) -> None:
-        """`faults`: only these strike, and often."""
+        """`faults`: only these, and often."""
         self.seed = seed
         self.chance = Chance(seed)
         self.plan = plan(self.chance, faults)
@@ -98,7 +98,7 @@ class World:
         self.loop.outside.spawn(self._keep_metadata_connected())
         self.loop.outside.spawn(self.watch_unanswered())
         await clock.sleep(0.5)
-        await self.faults.strike(self.plan.active_s)
+        await self.faults.inject_all(self.plan.active_s)
         await end(self)
 
     async def _keep_metadata_connected(self) -> None:
@@ -135,7 +135,7 @@ class World:
 
     def _metadata_changed(self, path: str, value: bytes | None, by: Process) -> None:
         if self.trace.on:
-            shown = "gone" if value is None else f"{len(value)} bytes"
+            shown = "deleted" if value is None else f"{len(value)} bytes"
             self.trace.line("metadata", f"{path} is {shown}, by {by.name}")
         self.checker.metadata_changed(path, value, by)
 

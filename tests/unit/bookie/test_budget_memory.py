@@ -9,6 +9,7 @@ from magnetar_bookie.ledger.replicated_adds import ReplicatedAdds
 from magnetar_bookie.read.record import encode_record
 from magnetar_bookie.read.striping import Fragment, Striping
 from magnetar_bookie.server.group_commit_rules import CommitGroup
+from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_protos.ledger_pb2 import Status
 from tests.running import until
 from tests.traced_memory import traced_memory
@@ -49,7 +50,7 @@ async def test_pending_adds_count_memory_of_small_records() -> None:
         metadata = LedgerMetadata(LedgerState.OPEN, Striping(3, 3, 2), b"k", (fragment,))
         adds = ReplicatedAdds(unused, 1, metadata, fragment, first, unused, recovery=False)
         while adds.pending_bytes < BUDGET:
-            adds.add_records(first, small_records(first, 100), lambda first, records, error: None)
+            adds.append_entries(small_records(first, 100), lambda result, count: None, are_records=True)
             first += 100
         return adds
 
@@ -63,6 +64,8 @@ async def test_pending_adds_count_memory_of_small_records() -> None:
 
 class _Unused:
     """A client, its bookies and their channels, which send nothing."""
+
+    settings = LedgerClientSettings(max_pending_entries=1 << 30, max_pending_bytes=1 << 30)
 
     @property
     def bookies(self) -> _Unused:

@@ -11,7 +11,7 @@ import pytest
 
 from magnetar_bookie.errors import TooManyPending
 from magnetar_bookie.ledger.ensemble_rules import Ensemble
-from magnetar_bookie.ledger.replicated_adds import AddCallback, ReplicatedAdds
+from magnetar_bookie.ledger.replicated_adds import AppendCallback, ReplicatedAdds
 from magnetar_bookie.read.striping import Striping
 from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from tests.unit.bookie.small_cluster import running_small_cluster
@@ -176,13 +176,15 @@ async def test_a_new_ledger_learns_of_the_lag_before_its_first_add() -> None:
 async def test_a_recovery_adds_nothing_while_a_bookie_that_it_needs_lags() -> None:
     """CHK-68: recoveries of many ledgers send a slow bookie no more than its bound, and go on when it catches up."""
     blocked: list[bool] = []
-    add = ReplicatedAdds.add_records
+    append = ReplicatedAdds.append_entries
 
-    def noted(adds: ReplicatedAdds, first_entry_id: int, records: Sequence[bytes], done: AddCallback) -> None:
+    def noted(
+        adds: ReplicatedAdds, entries: Sequence[bytes], done: AppendCallback, *, are_records: bool = False
+    ) -> int:
         blocked.append(adds.is_blocked)
-        add(adds, first_entry_id, records, done)
+        return append(adds, entries, done, are_records=are_records)
 
-    with patch.object(ReplicatedAdds, "add_records", noted):
+    with patch.object(ReplicatedAdds, "append_entries", noted):
         async with running_small_cluster(
             bookies=2,
             settings=LedgerClientSettings(

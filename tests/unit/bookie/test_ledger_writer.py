@@ -628,12 +628,12 @@ async def test_adds_through_a_client_that_is_closed_fail(scene: Scene) -> None:
     for bookie in scene.ensemble(writer):
         bookie.holding = True
     errors: list[object] = []
-    before.add_records(0, [record], lambda _first, _records, error: errors.append(error))
+    before.append_entries([record], lambda result, _count: errors.append(result), are_records=True)
     await scene.idle()
     assert not errors
     await client.close()
     after = adds()
-    after.add_records(0, [record], lambda _first, _records, error: errors.append(error))
+    after.append_entries([record], lambda result, _count: errors.append(result), are_records=True)
     await scene.settled(lambda: len(errors) == 2)
     assert all(isinstance(one, AddFailed) for one in errors)
 

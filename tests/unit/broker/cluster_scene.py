@@ -137,7 +137,7 @@ async def kill(one: OneBroker) -> None:
     for listener in one.broker._listeners:
         await listener.close()
     await session.ownership.close()
-    session.topics.give_up(TopicUnloaded("killed"))
+    session.topics.abort(TopicUnloaded("killed"))
 
 
 @asynccontextmanager

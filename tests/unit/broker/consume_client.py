@@ -11,8 +11,8 @@ from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.server.grpc.consume_stream import ConsumeStream
-from magnetar_broker.server.outbox_budget import OutboxBudget
 from magnetar_broker.settings.delivery import ConsumeSettings
+from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
     Acknowledge,

@@ -1,4 +1,4 @@
-"""Cursors of a plain log, saved on honest bookies, on a manual clock; and what the metadata store has of them."""
+"""Cursors of a fake log in a small cluster with a manual clock, and their nodes in the metadata store."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class CursorScene:
         self._openings = 0
 
     async def client(self, session_timeout_s: float = 10.0) -> LedgerClient:
-        """Another process'."""
+        """Return the ledger client of another process."""
         cluster = self.cluster
-        # With a seed of its own: tokens tell the processes' changes of a node apart.
+        # Each has its own seed: changes of a node by different processes are distinguished by their tokens.
         chance = SeededRandomness(f"client {len(cluster.clients)}")
         store = cluster.server.connect(session_timeout_s)
         client = LedgerClient(store, cluster.transport, cluster.clock, chance, cluster.settings)
@@ -47,7 +47,7 @@ class CursorScene:
         return client
 
     async def open(self, client: LedgerClient | None = None) -> CursorTable:
-        """Another life of the topic."""
+        """Open the cursors as the topic's next owner."""
         self._openings += 1
         await self.make_topic()
         table = await CursorTable.open(
@@ -57,13 +57,13 @@ class CursorScene:
         return table
 
     async def make_topic(self) -> None:
-        """Makes the node of the log's incarnation, unless it is there."""
+        """Create the node of the log's incarnation unless it exists."""
         store, path = self.cluster.server.connect(), self._incarnation_path
         if await store.get(path) is None:
             await store.put(path, b"", ABSENT)
 
     async def delete_topic(self) -> None:
-        """Deletes its cursors and the node of its incarnation, as another broker does."""
+        """Delete the topic's cursors and the node of its incarnation, as another broker does."""
         client = await self.client()
         chance = SeededRandomness(f"deletion of {self.log.incarnation}")
         await delete_cursors(self.log.name, self.log.incarnation, client, self.clock, chance)
@@ -79,18 +79,18 @@ class CursorScene:
         return CursorNode.FromString(stored.payload) if stored else None
 
     async def ledgers(self, but: int = 0) -> list[int]:
-        """Those that are not deleted; `but` is not looked at."""
+        """Return the ledgers that are not deleted, without `but`."""
         ledgers = self.cluster.client.ledgers
-        return [one async for one in ledgers.ledger_ids() if one != but and await self._lives(one)]
+        return [one async for one in ledgers.ledger_ids() if one != but and await self._exists(one)]
 
-    async def _lives(self, ledger_id: int) -> bool:
+    async def _exists(self, ledger_id: int) -> bool:
         return (await self.cluster.client.ledgers.read_metadata(ledger_id)).state is not LedgerState.TOMBSTONE
 
     async def intents(self) -> list[int]:
         return await self.cluster.client.ledgers.list_ledger_ids("/ledger-intents")
 
-    async def left_ledgers_are_deleted(self, table: CursorTable, now: float = 0.0) -> None:
-        """Housekeeping comes by as often as that takes."""
+    async def delete_former_ledgers(self, table: CursorTable, now: float = 0.0) -> None:
+        """Run housekeeping until no former ledger is left."""
         for cursor in table.durable_cursors():
             while (await self.known(cursor.name)).deleting:
                 table.tick(now)
@@ -102,14 +102,14 @@ class CursorScene:
         return node
 
     async def turns(self, count: int = 200) -> None:
-        """Whatever needs no time happens."""
+        """Run all callbacks that need no time."""
         for _ in range(count):
             await asyncio.sleep(0)
 
 
 async def wait_for_first_attempts(table: CursorTable) -> None:
-    """Returns when each cursor is open, or one attempt at it has failed."""
-    while any(unopened.task is not None and unopened.problem is None for unopened in table._opener.unopened()):
+    """Wait until each cursor is open, or one attempt to open it has failed."""
+    while any(unopened.task is not None and unopened.problem is None for unopened in table._opener.unopened_cursors()):
         await asyncio.sleep(0)
 
 

@@ -1,6 +1,6 @@
 """Cursors and cursor tables that store nothing.
 
-`wait_until_saved` returns in the next turn of the event loop, or when `gate` is set, and raises `fails` if that is set.
+A save takes one turn of the event loop, or lasts until `gate` is set, and fails with `fails` if that is set.
 All cursors are open.
 """
 
@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from magnetar_broker.cursors.ack_state import AckState
-from magnetar_broker.cursors.cursor import TransientCursor
+from magnetar_broker.cursors.cursor import SaveDone, TransientCursor
+from magnetar_broker.cursors.cursor_opener import UnopenedCursor
 from magnetar_broker.cursors.cursor_table import CursorTable
-from magnetar_broker.cursors.unopened_cursor import UnopenedCursor
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -34,6 +34,8 @@ class FakeCursor(TransientCursor):
         self.gate: asyncio.Event | None = None
         self.fails: BrokerError | None = None
         self.saves = 0
+        self._waiting: list[SaveDone] = []
+        self._saver: asyncio.Task[None] | None = None
 
     @property
     def acknowledged_entries(self) -> set[Position]:
@@ -43,14 +45,22 @@ class FakeCursor(TransientCursor):
     def partial_batches(self) -> dict[Position, int]:
         return {position: bits for position, bits, _ in self.state.batches()}
 
-    async def wait_until_saved(self) -> None:
-        self.saves += 1
-        if self.gate is not None:
-            await self.gate.wait()
-        else:
-            await asyncio.sleep(0)
-        if self.fails is not None:
-            raise self.fails
+    def call_when_saved(self, done: SaveDone) -> None:
+        self._waiting.append(done)
+        if self._saver is None:
+            self._saver = asyncio.get_running_loop().create_task(self._save())
+
+    async def _save(self) -> None:
+        while self._waiting:
+            group, self._waiting = self._waiting, []
+            self.saves += 1
+            if self.gate is not None:
+                await self.gate.wait()
+            else:
+                await asyncio.sleep(0)
+            for done in group:
+                done(self.fails)
+        self._saver = None
 
     async def move_to(self, position: Position) -> None:
         await self.wait_until_saved()
@@ -65,10 +75,10 @@ class FakeCursorTable(CursorTable):
         self.created = 0
         self.gate: asyncio.Event | None = None
         self.fails: BrokerError | None = None
-        # How often the log said that it was trimmed.
+        # Number of calls of `drop_trimmed_ledgers`.
         self.trimmed = 0
         self.closed = self.abandoned = False
-        # `settle` waits for it.
+        # `flush` waits for it.
         self.settled = asyncio.Event()
         self.settled.set()
         # `close` hangs, and raises this when it is cancelled.
@@ -87,7 +97,7 @@ class FakeCursorTable(CursorTable):
         return []
 
     async def wait_until_open(self, name: str, *, wait_again: bool = True) -> None:
-        """All are."""
+        """All cursors are open."""
 
     async def replace(self, name: str, mark_delete: Position) -> FakeCursor:
         raise AssertionError(f"{name} is open")
@@ -123,7 +133,7 @@ class FakeCursorTable(CursorTable):
         return min((cursor.saved_mark_delete for cursor in self.cursors.values()), default=None)
 
     def tick(self, now: float) -> None:
-        """None of them has a ledger."""
+        """No cursor has a ledger."""
 
     def drop_trimmed_ledgers(self) -> None:
         self.trimmed += 1

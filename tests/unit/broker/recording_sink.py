@@ -1,4 +1,4 @@
-"""A consumer's end that writes down what it is told."""
+"""A `ConsumerSink` that records what it gets, with an outbox of the capacity that the test sets."""
 
 from __future__ import annotations
 
@@ -6,16 +6,34 @@ from collections.abc import Sequence
 
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.topics.consumer import Consumer, DeliveryRun
+from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget, OutboxCapacity
 from magnetar_protos.broker_pb2 import Problem
 
-__all__ = ["RecordingSink"]
+__all__ = ["FakeOutbox", "RecordingSink"]
+
+
+class FakeOutbox(OutboxCapacity):
+    """An outbox with `free` bytes, which deliveries do not use. Consumers that wait are called by `offer`."""
+
+    def __init__(self, free: int = 2**40) -> None:
+        super().__init__(0, OutboxBudget(0), lambda: None)
+        self.free = free
+        # How often a consumer asked.
+        self.asked = 0
+
+    def free_bytes(self) -> int:
+        self.asked += 1
+        return self.free
+
+    def add(self, size_bytes: int) -> None:
+        self.free -= size_bytes
 
 
 class RecordingSink:
     def __init__(self, capacity_bytes: int = 2**40) -> None:
         self.address = "test"
-        self.broken = False
-        self.has_room = capacity_bytes
+        self.is_broken = False
+        self.outbox = FakeOutbox(capacity_bytes)
         # (position, epoch, redelivery count, acknowledged bits), in order.
         self.delivered: list[tuple[Position, int, int, int]] = []
         # (epoch, acknowledged from).
@@ -25,23 +43,17 @@ class RecordingSink:
         self.problems: list[Problem | None] = []
 
     async def check_alive(self) -> bool:
-        return not self.broken
+        return not self.is_broken
 
     @property
     def positions(self) -> list[Position]:
         return [position for position, _, _, _ in self.delivered]
 
     def take(self) -> list[Position]:
-        """What came since the last call."""
+        """Return the entries that were delivered since the last call."""
         positions = self.positions
         self.delivered.clear()
         return positions
-
-    def capacity_bytes(self) -> int:
-        return self.has_room
-
-    def reserve(self, size_bytes: int) -> None:
-        self.has_room -= size_bytes
 
     def opened(self, consumer: Consumer) -> None:
         self.consumer = consumer

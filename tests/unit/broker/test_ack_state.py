@@ -1,4 +1,4 @@
-"""A cursor's state, place by place: what the model of tests/property/test_ack_state.py meets by chance only."""
+"""Cases of a cursor's state that tests/property/test_ack_state.py finds only by chance."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _state(*ledgers: tuple[int, int], is_open: bool = True) -> AckState:
 
 
 def test_mark_delete_advances_over_ledgers_when_holes_are_filled() -> None:
-    """ACK-1: empty ledgers among them."""
+    """ACK-1: also over empty ledgers."""
     state = _state((3, 4), (5, 0), (7, 3))
     state.acknowledge([(7, 0, 1), (3, 1, 3)])
     assert state.mark_delete == at(3, -1)
@@ -35,7 +35,7 @@ def test_mark_delete_advances_over_ledgers_when_holes_are_filled() -> None:
 
 
 def test_mark_delete_advances_from_before_the_first_ledger() -> None:
-    """ACK-1, RET-1: else nothing of the topic would ever be freed."""
+    """ACK-1, RET-1: else the topic would never be trimmed."""
     state = AckState(FakeLogPositions((3, 4), (7, 4)), EARLIEST, durable=True)
     state.acknowledge([(3, 1, 1)])
     assert state.mark_delete == at(3, -1)
@@ -61,7 +61,7 @@ def test_acknowledged_entry_has_no_batch_state() -> None:
     state = _state((3, 10))
     state.acknowledge((), [(at(3, 4), 1, 3), (at(3, 5), 1, 3), (at(3, 8), 1, 3)])
     state.acknowledge([(3, 4, 6)])
-    assert [place for place, _, _ in state.batches()] == [at(3, 8)]
+    assert [position for position, _, _ in state.batches()] == [at(3, 8)]
     state.acknowledge_up_to(at(3, 8))
     assert not state.has_holes
 
@@ -79,16 +79,16 @@ def test_of_two_sizes_of_a_batch_the_first_is_believed() -> None:
         assert error.value.code == ErrorCode.INVALID_ARGUMENT
     with pytest.raises(BrokerError):
         state.acknowledge_up_to(at(3, 4), 1, 5)
-    # And nothing of what was refused counts.
+    # Nothing of a refused acknowledgement counts.
     assert state.mark_delete == at(3, -1)
     assert list(state.batches()) == [(at(3, 4), 1, 4)]
     assert not state.is_acknowledged(at(3, 9))
     assert state.acknowledge((), [(at(3, 5), 1, MAX_BATCH_MESSAGES + 1), (at(3, 5), 1, 0), (at(3, 5), 1, -1)]) == []
-    assert state.batch(at(3, 5)) == (0, 0)
+    assert state.get_batch(at(3, 5)) == (0, 0)
 
 
 def test_batch_acks_above_the_memory_limit_are_refused() -> None:
-    """ACK-1: pushed back, not forgotten; and what was done makes room."""
+    """ACK-1: none is forgotten. Wholly acknowledged batches free memory."""
     state = _state((3, 2000))
     whole = (1 << MAX_BATCH_MESSAGES) - 1
     taken = 0
@@ -108,7 +108,7 @@ def test_batch_acks_above_the_memory_limit_are_refused() -> None:
 
 
 def test_up_to_the_middle_of_a_batch() -> None:
-    """ACK-1: all before it, and those messages in it."""
+    """ACK-1: all entries before it, and the named messages of it."""
     state = _state((3, 10))
     state.acknowledge_up_to(at(3, 4), 0b0111, 5)
     assert state.mark_delete == at(3, 3)
@@ -148,8 +148,8 @@ def test_large_snapshot_is_split_into_several_records() -> None:
     again = _state((3, 200))
     for piece in pieces:
         apply_record(again, piece)
-    again.settle()
-    assert [again.batch(at(3, number)) for number in range(16)] == [((1 << size) - 2, size)] * 15 + [(0, 0)]
+    again.match_log()
+    assert [again.get_batch(at(3, number)) for number in range(16)] == [((1 << size) - 2, size)] * 15 + [(0, 0)]
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,9 @@ def test_invalid_cursor_record_is_refused(payload: bytes) -> None:
 
 
 def test_record_is_clipped_to_entries_of_the_log() -> None:
-    """CHK-34: nothing is said of entries that there are not, nor memory taken for them."""
+    """CHK-34: entries that the log does not have are not acknowledged, and take no memory."""
     far = 2**64 - 1
-    told = [
+    encoded = [
         AcknowledgedEntries(ledger_id=3, first_entry_id=8, runs=[2**32 - 1, 2**32 - 1, 2**32 - 1]),
         AcknowledgedEntries(ledger_id=3, first_entry_id=far, runs=[1]),
         AcknowledgedEntries(ledger_id=far, first_entry_id=0, bits=b"\xff"),
@@ -176,9 +176,9 @@ def test_record_is_clipped_to_entries_of_the_log() -> None:
     ]
     state = _state((3, 10))
     apply_record(
-        state, CursorRecord(mark_delete=CursorPlace(ledger_id=3, entry_id=1), entries=told).SerializeToString()
+        state, CursorRecord(mark_delete=CursorPlace(ledger_id=3, entry_id=1), entries=encoded).SerializeToString()
     )
-    state.settle()
+    state.match_log()
     assert [one for one in range(20) if state.is_acknowledged(at(3, one))] == [0, 1, 5, 6, 7, 8, 9]
     assert state.count_unacknowledged() == 3
 
@@ -187,13 +187,13 @@ def test_position_outside_all_ledgers_settles_at_equivalent_one() -> None:
     """CHK-54."""
     log = FakeLogPositions((3, 4), (7, 4), is_open=False)
 
-    def settled(place: Position) -> Position:
-        state = AckState(log, place)
-        state.settle()
+    def match_log(position: Position) -> Position:
+        state = AckState(log, position)
+        state.match_log()
         return state.mark_delete
 
-    assert settled(EARLIEST) == at(3, -1)
-    assert settled(at(3, 2)) == at(3, 2)
-    assert settled(at(3, 99)) == at(3, 3)
-    assert settled(at(5, 2)) == at(7, -1)
-    assert settled(at(9, 0)) == at(7, 3)
+    assert match_log(EARLIEST) == at(3, -1)
+    assert match_log(at(3, 2)) == at(3, 2)
+    assert match_log(at(3, 99)) == at(3, 3)
+    assert match_log(at(5, 2)) == at(7, -1)
+    assert match_log(at(9, 0)) == at(7, 3)

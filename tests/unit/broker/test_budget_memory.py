@@ -14,7 +14,7 @@ from magnetar_broker.managed_ledger.append_queue import AppendDone, AppendQueue
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
 from magnetar_broker.managed_ledger.log_entry import LogEntry, NewEntry
 from magnetar_broker.managed_ledger.position import Position
-from magnetar_broker.topics.producer import Producer
+from magnetar_broker.topics.producer import Producer, ProducerIdentity, TopicPublishing
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
@@ -38,19 +38,20 @@ class WaitingLog:
         self.queue = AppendQueue(1_000_000, 0, max_bytes)
 
     def append(self, entries: Sequence[NewEntry], done: AppendDone) -> int:
-        return self.queue.append(entries, done, 1_700_000_000_000, "bookies")
+        return self.queue.append(entries, done, 1_700_000_000_000)
 
     def decide_all(self) -> None:
         queue = self.queue
-        while queue.next_waiting() is not None:
-            queue.sent()
-        for number, append in enumerate(queue.confirmed(len(queue))):
+        queue.take_run(1 << 40, 1 << 60, 1 << 60, takes_chunks=True)
+        for number, append in enumerate(queue.confirm(len(queue))[0]):
             append.done([Position(1, number)])
 
 
 def producer_on(log: Any, budget: PublishBudget, sink: FakeProducerSink) -> Producer:
-    counters = (SystemClock(), TopicCounters(), BrokerCounters())
-    return Producer(1, "p", b"", 0, {}, "", sink, log, budget, 1 << 20, *counters, lambda name, sequence_id: None)
+    publishing = TopicPublishing(
+        log, budget, 1 << 20, SystemClock(), TopicCounters(), BrokerCounters(), lambda name, sequence_id: None
+    )
+    return Producer(ProducerIdentity(1, "p", b"", 0, {}, ""), publishing, sink)
 
 
 def small_entries(first: int, count: int) -> list[bytes]:
@@ -70,7 +71,7 @@ def test_topic_budget_bounds_memory_of_small_entries(run: int) -> None:
         log = WaitingLog()
         producer = producer_on(log, budget, sink)
         number = 0
-        while not budget.full:
+        while not budget.is_full:
             producer.publish(number, small_entries(number, run))
             number += run
         return producer, log
@@ -91,7 +92,7 @@ def test_a_logs_bound_on_pending_appends_bounds_their_memory() -> None:
     def fill() -> WaitingLog:
         log = WaitingLog(BUDGET)
         number = 0
-        while not log.queue.full:
+        while log.queue.pending_bytes < BUDGET:
             log.append([NewEntry(one, 1, 0) for one in small_entries(number, 100)], print)
             number += 100
         return log
@@ -109,12 +110,12 @@ def test_producer_releases_its_budget_for_stored_and_refused_entries() -> None:
     for first, run in zip((0, 3, 10), runs, strict=True):
         producer.publish(first, run)
     for append in [*log.queue.take_all()]:
-        append.done(append.refused or [Position(1, 0)])
+        append.done(append.error or [Position(1, 0)])
     assert budget.used_bytes == 0
     assert sink.decided_bytes == sum(map(count_entry_memory, runs))
     late = producer_on(WaitingLog(), budget, sink)
     late.publish(0, small_entries(0, 3))
-    late._decided(TopicUnloaded("it is unloaded"))
+    late._on_decided(TopicUnloaded("it is unloaded"))
     assert budget.used_bytes == 2 * count_entry_memory(small_entries(0, 1))
 
 

@@ -1,4 +1,4 @@
-"""How many ledgers a cursor creates while its ledgers fail, and who does not wait for the pauses between them."""
+"""A cursor whose ledgers fail pauses before it creates the next one. Some calls do not wait for the pauses."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ async def _open_cursor(scene: CursorScene) -> tuple[CursorTable, DurableCursor]:
 
 
 async def _fail_until_it_pauses(scene: CursorScene, cursor: DurableCursor) -> None:
-    """The bookie refuses all adds, until the cursor's pauses are the longest and one has just begun."""
+    """Have the bookie refuse all adds until the cursor's pauses have their full length and one has just begun."""
     (bookie,) = scene.cluster.bookies.values()
     bookie.failing.add("add")
-    cursor._save()
+    cursor._begin_save()
     await scene.clock.sleep(60)
     while cursor._ledger_pause.is_due:
         await scene.clock.sleep(0.05)
@@ -46,7 +46,7 @@ async def _created(scene: CursorScene) -> int:
 
 
 async def test_cursor_creates_few_ledgers_when_all_adds_are_refused() -> None:
-    """CHK-66: at most 9 and one in 2.5 seconds. The acknowledgement waits, and says for which reason."""
+    """CHK-66: at most 9 and one in 2.5 seconds. The acknowledgement waits, and `waiting_for` is the reason."""
 
     async with running_cursor_scene(bookies=1) as scene:
         _, cursor = await _open_cursor(scene)
@@ -68,7 +68,7 @@ async def test_cursor_creates_few_ledgers_when_all_adds_are_refused() -> None:
 
 
 async def test_cursor_creates_few_ledgers_when_each_stores_one_entry() -> None:
-    """CHK-66: a ledger that stored its snapshot before it failed ends no pause."""
+    """CHK-66: a ledger that stored its snapshot before it failed shortens no pause."""
 
     async with running_cursor_scene(bookies=1) as scene:
         _, cursor = await _open_cursor(scene)
@@ -92,7 +92,7 @@ async def _close(table: CursorTable, cursor: DurableCursor) -> None:
     await cursor.close()
 
 
-async def _settle(table: CursorTable, cursor: DurableCursor) -> None:
+async def _flush(table: CursorTable, cursor: DurableCursor) -> None:
     await cursor.flush()
 
 
@@ -104,7 +104,7 @@ async def _delete(table: CursorTable, cursor: DurableCursor) -> None:
     await table.delete("c")
 
 
-@pytest.mark.parametrize("call", [_close, _settle, _reset, _delete])
+@pytest.mark.parametrize("call", [_close, _flush, _reset, _delete])
 @pytest.mark.parametrize("holes", [False, True])
 async def test_closing_resetting_and_deleting_do_not_wait_for_the_pause(
     call: Callable[[CursorTable, DurableCursor], Awaitable[None]], holes: bool
@@ -116,7 +116,7 @@ async def test_closing_resetting_and_deleting_do_not_wait_for_the_pause(
         cursor.acknowledge(entries(5, 2) if holes else entries(5, 0, 1, 2))
         for _ in range(20):
             cursor._ledger_pause.count_failure()
-        cursor._save()
+        cursor._begin_save()
         await scene.turns()
         assert await scene.ledgers() == []
         await call(table, cursor)
@@ -130,7 +130,7 @@ async def test_closing_resetting_and_deleting_do_not_wait_for_the_pause(
             assert again.is_acknowledged(at(5, 7)) == (call is _reset)
 
 
-@pytest.mark.parametrize("call", [_close, _settle, _reset])
+@pytest.mark.parametrize("call", [_close, _flush, _reset])
 async def test_a_cursor_without_holes_is_closed_and_reset_without_a_bookie(
     call: Callable[[CursorTable, DurableCursor], Awaitable[None]],
 ) -> None:
@@ -178,7 +178,7 @@ async def test_reset_pauses_between_failed_writes_of_its_position(monkeypatch: p
             refused += 1
             raise BrokerError(ErrorCode.METADATA_ERROR, "the metadata store is full")
 
-        monkeypatch.setattr(DurableCursor, "_leave_place", refuse)
+        monkeypatch.setattr(DurableCursor, "_save_to_node", refuse)
         resetting = asyncio.ensure_future(cursor.move_to(at(5, 7)))
         await scene.clock.sleep(60)
         assert 0 < refused <= 2 + 60 / 2.5

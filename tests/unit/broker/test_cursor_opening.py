@@ -1,4 +1,4 @@
-"""Cursors whose bookies hang keep no others waiting, and none that waits for a cursor waits for ever."""
+"""Cursors whose bookies hang delay no others, and no caller waits for a cursor for ever."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ async def test_healthy_cursors_open_within_seconds_while_a_bookie_hangs() -> Non
 
 
 class Reads:
-    """Reads on two places that end when they are told."""
+    """Reads in two slots that end when the test ends them."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.places = OpeningSlots(2, self.clock)
+        self.slots = OpeningSlots(2, self.clock)
         self.running: dict[str, asyncio.Future[None]] = {}
 
     async def read(self, name: str) -> str:
@@ -71,7 +71,7 @@ class Reads:
 
     async def begin(self, *names: str, slice_s: float = FIRST_SLICE_S) -> list[asyncio.Task[str]]:
         tasks = [
-            asyncio.create_task(self.places.run_read(lambda name=name: self.read(name), slice_s))  # type: ignore[misc]
+            asyncio.create_task(self.slots.run_read(lambda name=name: self.read(name), slice_s))  # type: ignore[misc]
             for name in names
         ]
         await self.settle()
@@ -94,7 +94,7 @@ async def test_read_past_its_slice_is_cancelled_for_waiting_read() -> None:
     await reads.advance(0.9)
     assert list(reads.running) == ["first", "second"]
     await reads.advance(0.2)
-    # One waits, so one is cancelled.
+    # One read waits, so one is cancelled.
     assert list(reads.running) == ["second", "third"]
     with pytest.raises(TimeoutError):
         await first
@@ -116,7 +116,7 @@ async def test_read_past_its_slice_continues_while_no_read_waits() -> None:
         await first
     third.cancel()
     await reads.settle()
-    # The places of reads that were cancelled, by either side, are free again.
+    # The slots of cancelled reads are free again.
     await reads.begin("fourth")
     assert list(reads.running) == ["second", "fourth"]
 
@@ -124,7 +124,7 @@ async def test_read_past_its_slice_continues_while_no_read_waits() -> None:
 @pytest.mark.parametrize("way", ["closed", "lost"])
 @pytest.mark.parametrize("turns", [0, 200])
 async def test_a_caller_that_waits_for_a_cursor_of_a_closed_table_is_refused(way: str, turns: int) -> None:
-    """CHK-69: a caller that comes after the table's end, in its turn of the event loop or later, does not hang."""
+    """CHK-69: a caller that comes after the table was closed, in the same turn of the event loop or later."""
 
     async with running_cursor_scene() as scene:
         table = await open_without_bookies(scene)
@@ -145,7 +145,7 @@ async def test_a_caller_that_waits_for_a_cursor_of_a_closed_table_is_refused(way
 
 
 async def test_a_cursor_is_waited_for_only_while_the_subscriptions_are_open() -> None:
-    """CHK-69: as a peek does. A caller that waits already is refused when the table is closed."""
+    """CHK-69: as by a peek. A caller that waits is refused when the table is closed."""
 
     async with running_cursor_scene() as scene:
         table = await open_without_bookies(scene)

@@ -1,4 +1,4 @@
-"""Cursors that are saved: what is there when they are opened again, by whom, and what is left behind."""
+"""The durable cursors of a topic: saving and restoring them, changes of the owner, and deletion of their ledgers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.paths import ledger as ledger_path
-from magnetar_broker.cursors import durable_cursor
+from magnetar_broker.cursors import cursor_node_writer
 from magnetar_broker.cursors.cursor_nodes import CursorNodes
 from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.cursors.durable_cursor import DurableCursor
@@ -24,7 +24,7 @@ from tests.unit.broker.cursor_scene import CursorScene, at, entries, running_cur
 
 
 async def test_saved_acknowledgements_are_restored_on_reopen() -> None:
-    """ACK-1, ACK-2: places, holes, and some messages of a batch; one snapshot is read, and what follows."""
+    """ACK-1, ACK-2: positions, holes, and messages of a batch; from one snapshot and the changes after it."""
 
     async with running_cursor_scene() as scene:
         table = await scene.open()
@@ -69,7 +69,7 @@ async def test_acks_during_a_pending_save_share_the_next_record() -> None:
 
 
 async def test_new_owner_fences_the_cursors_of_the_previous_one() -> None:
-    """OWN-2: opening a cursor fences its ledger, so a zombie's acks fail."""
+    """OWN-2: opening a cursor fences its ledger, so acknowledgements of the former owner fail."""
 
     async with running_cursor_scene() as scene:
         zombie = await scene.open()
@@ -104,7 +104,7 @@ async def test_new_owner_fences_the_cursors_of_the_previous_one() -> None:
 
 @pytest.mark.parametrize("what", ["first save", "create", "delete", "next ledger", "close"])
 async def test_replaced_owner_changes_no_cursor_node(what: str) -> None:
-    """OWN-2: where there was no ledger to fence as well."""
+    """OWN-2: also if there is no ledger to fence."""
 
     async with running_cursor_scene(bookies=5) as scene:
         zombie = await scene.open()
@@ -140,7 +140,7 @@ async def test_replaced_owner_changes_no_cursor_node(what: str) -> None:
 
 
 async def test_cursor_in_deleted_ledger_moves_to_the_next_one() -> None:
-    """CHK-54, ACK-2: one in a ledger that was deleted; what was acknowledged there is nobody else's."""
+    """CHK-54, ACK-2: acknowledgements in a deleted ledger are not applied to another ledger."""
 
     async with running_cursor_scene() as scene:
         table = await scene.open()
@@ -161,7 +161,7 @@ async def test_cursor_in_deleted_ledger_moves_to_the_next_one() -> None:
             scene.log.append(1)
             scene.log.ledgers[6] -= 1
             table.abandon()
-        # And so it does where it is seen at once.
+        # The same while the cursor is open.
         table = await scene.open()
         scene.log.roll(9)
         scene.log.append(1)
@@ -174,7 +174,7 @@ async def test_cursor_in_deleted_ledger_moves_to_the_next_one() -> None:
 
 
 async def test_non_durable_cursor_does_not_hold_back_trimming() -> None:
-    """SUB-7: nothing is kept for a reader, wherever it stands; so what trims asks of durable cursors only."""
+    """SUB-7: nothing is retained for a reader; only durable cursors count for trimming."""
 
     async with running_cursor_scene() as scene:
         table = await scene.open()
@@ -188,7 +188,7 @@ async def test_non_durable_cursor_does_not_hold_back_trimming() -> None:
 
 
 async def test_retention_mark_is_recorded_before_the_first_cursor() -> None:
-    """RET-1: and not at all where that fails. A log is told of each first one, and of no other."""
+    """RET-1: if it can't be recorded, no cursor is created. It is recorded for each first cursor, and for no other."""
 
     async with running_cursor_scene() as scene:
         table = await scene.open()
@@ -209,7 +209,7 @@ async def test_retention_mark_is_recorded_before_the_first_cursor() -> None:
 
 
 async def test_a_long_ledger_is_followed_by_one_that_begins_with_a_snapshot() -> None:
-    """ACK-2: so what has to be read at a recovery stays short, and one ledger is left."""
+    """ACK-2: so little has to be read on a recovery, and one ledger is left."""
 
     async with running_cursor_scene() as scene:
         scene.options = CursorSettings(managed_ledger_cursor_max_size_per_ledger_bytes=300)
@@ -219,7 +219,7 @@ async def test_a_long_ledger_is_followed_by_one_that_begins_with_a_snapshot() ->
             cursor.acknowledge(entries(5, entry_id))
             await cursor.wait_until_saved()
         await scene.turns()
-        await scene.left_ledgers_are_deleted(table)
+        await scene.delete_former_ledgers(table)
         node = await scene.known("s")
         assert node.ledger_id > 1
         assert await scene.ledgers() == [node.ledger_id]
@@ -230,8 +230,9 @@ async def test_a_long_ledger_is_followed_by_one_that_begins_with_a_snapshot() ->
 
 
 async def test_a_cursor_of_a_dead_broker_is_opened_with_few_requests() -> None:
-    """OWN-2: after a take-over there are hundreds of them. Each costs two reads and two transactions, a fence at three
-    bookies that tells the end of the ledger, and one read of what is in it. Later changes start from known nodes."""
+    """OWN-2: a take-over opens hundreds of cursors. Each costs two reads and two transactions of the metadata store, a
+    fence at three bookies, which returns the end of the ledger, and one read of its entries. Later changes read no
+    nodes."""
 
     async with running_cursor_scene() as scene:
         table = await scene.open()
@@ -246,40 +247,40 @@ async def test_a_cursor_of_a_dead_broker_is_opened_with_few_requests() -> None:
         for bookie in scene.cluster.bookies.values():
             bookie.reads_with_fences = True
             bookie.calls.clear()
-        store, asked = client.ledgers.store, dict.fromkeys(("get", "transaction", "children", "sync"), 0)
-        for method in asked:
-            setattr(store, method, counted(asked, method, getattr(store, method)))
+        store, requests = client.ledgers.store, dict.fromkeys(("get", "transaction", "children", "sync"), 0)
+        for method in requests:
+            setattr(store, method, counted(requests, method, getattr(store, method)))
         again = await scene.open(client)
         assert [cursor.is_acknowledged(at(5, 5)) for cursor in again.durable_cursors()] == [True] * 4
-        # One more of each for all of them: the table is claimed, and its cursors are listed.
-        assert asked == {"get": 1 + 4 * 2, "transaction": 1 + 4 * 2, "children": 1, "sync": 0}
+        # One more of each for all cursors: the table is claimed, and its cursors are listed.
+        assert requests == {"get": 1 + 4 * 2, "transaction": 1 + 4 * 2, "children": 1, "sync": 0}
         calls = [method for bookie in scene.cluster.bookies.values() for method, _ in bookie.calls if method != "add"]
         assert (calls.count("fence"), len(calls)) == (4 * 3, 4 * 3 + 4)
-        asked.update(get=0, transaction=0)
+        requests.update(get=0, transaction=0)
         for cursor in again.durable_cursors():
             cursor.acknowledge(entries(5, 7))
             await cursor.wait_until_saved()
-        # Each begins a ledger, which takes the next id.
-        assert (asked["get"], asked["transaction"]) == (4, 4 * 3)
+        # Each cursor creates a ledger, which needs an id.
+        assert (requests["get"], requests["transaction"]) == (4, 4 * 3)
         await again.delete("d")
-        # Its two ledgers are read, each by its deletion.
-        assert asked["get"] == 4 + 2
+        # The deletion of each of its two ledgers reads it.
+        assert requests["get"] == 4 + 2
         again.durable_cursors()[0].acknowledge_up_to(at(5, 9))
         await again.close()
-        assert asked["get"] == 4 + 2
+        assert requests["get"] == 4 + 2
 
 
-def counted(asked: dict[str, int], method: str, ask: Callable[..., Any]) -> Callable[..., Any]:
+def counted(requests: dict[str, int], method: str, call: Callable[..., Any]) -> Callable[..., Any]:
     def counting(*arguments: Any, **named: Any) -> Any:
-        asked[method] += 1
-        return ask(*arguments, **named)
+        requests[method] += 1
+        return call(*arguments, **named)
 
     return counting
 
 
 async def test_ledgers_that_are_left_to_delete_have_a_bound_and_hold_up_nobody() -> None:
-    """CHK-58: opening and closing a cursor deletes no ledger, and its node names all that are left, without
-    housekeeping no more than some."""
+    """CHK-58: opening and closing a cursor deletes no ledger. Its node names all former ledgers, also without
+    housekeeping only a few."""
 
     async with running_cursor_scene() as scene:
         scene.options = CursorSettings(managed_ledger_cursor_max_entries_per_ledger=2)
@@ -299,12 +300,12 @@ async def test_ledgers_that_are_left_to_delete_have_a_bound_and_hold_up_nobody()
             assert await scene.ledgers() == sorted([*node.deleting, node.ledger_id]) == there
             await table.close()
         table = await scene.open()
-        await scene.left_ledgers_are_deleted(table)
+        await scene.delete_former_ledgers(table)
         assert await scene.ledgers() == [there[-1]]
 
 
-async def with_left_ledgers(scene: CursorScene, *names: str) -> CursorTable:
-    """Cursors, each with a ledger of a dead broker, which is to be deleted, and one of its own."""
+async def with_former_ledgers(scene: CursorScene, *names: str) -> CursorTable:
+    """Create cursors, each with a former ledger of a dead broker, which is to be deleted, and a current one."""
     table = await scene.open()
     for name in names:
         cursor = await table.create(name, at(5, -1), {})
@@ -321,7 +322,7 @@ async def with_left_ledgers(scene: CursorScene, *names: str) -> CursorTable:
 
 @pytest.mark.parametrize("then", ["another save", "close", "delete"])
 async def test_no_save_waits_for_the_deletion_of_former_ledgers(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CHK-58, ACK-1: the metadata store does not answer, and a save needs only bookies. No close or deletion waits."""
+    """CHK-58, ACK-1: a save needs only bookies, not the metadata store. No close or deletion waits either."""
 
     async with running_cursor_scene() as scene:
         gate = asyncio.Event()
@@ -334,11 +335,11 @@ async def test_no_save_waits_for_the_deletion_of_former_ledgers(then: str, monke
                 await gate.wait()
             return await delete_ledgers(client, ledger_ids)
 
-        table = await with_left_ledgers(scene, "s")
+        table = await with_former_ledgers(scene, "s")
         cursor = table.get("s")
         assert cursor is not None
         left = list((await scene.known("s")).deleting)
-        monkeypatch.setattr(durable_cursor, "delete_ledgers", delete_late)
+        monkeypatch.setattr(cursor_node_writer, "delete_ledgers", delete_late)
         table.tick(0.0)
         await scene.turns()
         assert begun == left
@@ -352,7 +353,7 @@ async def test_no_save_waits_for_the_deletion_of_former_ledgers(then: str, monke
                 assert not await scene.ledgers()
             case _:
                 gate.set()
-                await scene.left_ledgers_are_deleted(table)
+                await scene.delete_former_ledgers(table)
                 cursor.acknowledge(entries(5, 8))
                 await cursor.wait_until_saved()
                 assert await scene.ledgers() == [(await scene.known("s")).ledger_id]
@@ -364,18 +365,18 @@ async def test_no_save_waits_for_the_deletion_of_former_ledgers(then: str, monke
             assert await _acknowledged(scene, "s") == [2, 4, 6, 8][: 3 + (then == "another save")]
 
 
-def delete_all_but(kept: Collection[int]) -> Callable[[LedgerClient, list[int]], Awaitable[list[int]]]:
-    """In the place of `delete_ledgers`: these can't be deleted."""
+def delete_all_but(undeletable: Collection[int]) -> Callable[[LedgerClient, list[int]], Awaitable[list[int]]]:
+    """Return a replacement of `delete_ledgers` that can't delete the `undeletable` ledgers."""
 
     async def delete(client: LedgerClient, ledger_ids: list[int]) -> list[int]:
-        return await delete_ledgers(client, [one for one in ledger_ids if one not in kept])
+        return await delete_ledgers(client, [one for one in ledger_ids if one not in undeletable])
 
     return delete
 
 
 async def test_undeletable_ledger_does_not_block_deletion_of_others() -> None:
-    """CHK-58: of a cursor with more former ledgers than a save leaves. All others are deleted, the node names all that
-    are there, and the one in use is never deleted. It is deleted when that is possible."""
+    """CHK-58: the cursor has more former ledgers than a save leaves. All others are deleted, the node names all that
+    exist, and the current one is never deleted. The undeletable one is deleted when that is possible."""
 
     async with running_cursor_scene() as scene:
         scene.options = CursorSettings(managed_ledger_cursor_max_entries_per_ledger=1)
@@ -384,7 +385,7 @@ async def test_undeletable_ledger_does_not_block_deletion_of_others() -> None:
         store = scene.cluster.server.connect()
 
         async def save_each(entry_ids: Iterable[int]) -> list[list[int]]:
-            """Begins a ledger for each. Returns the former ledgers that the node names after each."""
+            """Save each entry in a new ledger. Return the former ledgers that the node names after each save."""
             named = []
             for entry_id in entry_ids:
                 cursor.acknowledge(entries(5, entry_id))
@@ -409,17 +410,17 @@ async def test_undeletable_ledger_does_not_block_deletion_of_others() -> None:
         await scene.turns()
         assert list((await scene.known("s")).deleting) == [stuck]
         await store.put(path, metadata.value, ANY)
-        await scene.left_ledgers_are_deleted(table)
+        await scene.delete_former_ledgers(table)
         assert await scene.ledgers() == [(await scene.known("s")).ledger_id]
         assert not await scene.intents()
         assert await _acknowledged(scene, "s") == list(range(2, 60, 2))
 
 
 async def test_a_deletion_deletes_each_ledger_that_can_be_deleted() -> None:
-    """CHK-58: one can't be deleted now, and the next opening of the topic deletes it with the node that names it."""
+    """CHK-58: one can't be deleted now. The next opening of the topic deletes it, and the node that names it."""
 
     async with running_cursor_scene() as scene:
-        table = await with_left_ledgers(scene, "s")
+        table = await with_former_ledgers(scene, "s")
         stuck, in_use = await scene.ledgers()
         store, path = scene.cluster.server.connect(), ledger_path(stuck)
         metadata = await store.get(path)
@@ -440,19 +441,19 @@ async def test_a_deletion_deletes_each_ledger_that_can_be_deleted() -> None:
 async def test_undeletable_ledger_does_not_block_other_cursors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """CHK-58: whichever cursor it is of."""
+    """CHK-58: for each cursor that may have it."""
 
     async with running_cursor_scene() as scene:
-        table = await with_left_ledgers(scene, "a", "b", "c")
+        table = await with_former_ledgers(scene, "a", "b", "c")
         for stuck in "abc":
-            for cursor in table.durable_cursors():  # each has another one to delete
+            for cursor in table.durable_cursors():  # each has one more former ledger
                 assert isinstance(cursor, DurableCursor)
                 cursor._drop_ledger()
                 cursor.acknowledge(entries(5, 10 + ord(stuck) - ord("a")))
                 await cursor.wait_until_saved()
-            kept = list((await scene.known(stuck)).deleting)
+            undeletable = list((await scene.known(stuck)).deleting)
 
-            monkeypatch.setattr(durable_cursor, "delete_ledgers", delete_all_but(kept))
+            monkeypatch.setattr(cursor_node_writer, "delete_ledgers", delete_all_but(undeletable))
             for _ in range(6):
                 table.tick(0.0)
                 await scene.turns()
@@ -474,7 +475,7 @@ async def test_gracefully_closed_cursor_without_holes_leaves_no_ledger() -> None
         node = await scene.known("holes")
         assert not (await scene.known("used")).ledger_id
         table = await scene.open()
-        await scene.left_ledgers_are_deleted(table)
+        await scene.delete_former_ledgers(table)
         assert await scene.ledgers() == [node.ledger_id]
         found = [table.get(name) for name in names]
         assert [one and one.mark_delete.entry_id for one in found] == [3, -1, 7, -1]
@@ -485,7 +486,7 @@ async def test_gracefully_closed_cursor_without_holes_leaves_no_ledger() -> None
 
 
 async def test_idle_cursor_releases_its_ledger_until_used_again() -> None:
-    """CHK-59: also one that a dead broker left; what is acknowledged meanwhile waits and is saved."""
+    """CHK-59: also a ledger of a dead broker. Acknowledgements made in the meantime are saved after it."""
 
     async with running_cursor_scene() as scene:
         table = await scene.open()
@@ -518,17 +519,17 @@ async def test_idle_cursor_releases_its_ledger_until_used_again() -> None:
             cursor = table.get("used")
             assert cursor is not None
             table.tick(now)
-        await scene.left_ledgers_are_deleted(table, now)
+        await scene.delete_former_ledgers(table, now)
         table.tick(now + 400)
         await scene.turns()
-        await scene.left_ledgers_are_deleted(table, now + 400)
+        await scene.delete_former_ledgers(table, now + 400)
         node = await scene.known("holes")
         assert await scene.ledgers() == [node.ledger_id]
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5, 10, 20])
 async def test_acks_during_release_of_idle_ledger_are_saved(turns: int) -> None:
-    """ACK-1: a position can't represent holes, and a receipt does not come from it."""
+    """ACK-1: the position in the node can't represent holes, so saving it completes no receipt for them."""
 
     async with running_cursor_scene() as scene:
         table = await scene.open()
@@ -548,7 +549,7 @@ async def test_acks_during_release_of_idle_ledger_are_saved(turns: int) -> None:
 
 
 async def test_failed_release_of_idle_ledger_loses_no_ack() -> None:
-    """ACK-1: the ledger that it has goes on, or another begins with all that is known."""
+    """ACK-1: the cursor continues in its ledger, or in a new one with the whole state."""
 
     async with running_cursor_scene() as scene:
         client = await scene.client(session_timeout_s=1000.0)
@@ -571,14 +572,14 @@ async def test_failed_release_of_idle_ledger_loses_no_ack() -> None:
 
 
 async def test_take_over_count_is_saved_with_the_cursor() -> None:
-    """So that the acknowledgements of consumers who only connect again count for the next broker, too."""
+    """So acknowledgements of a consumer that has only reconnected count at the next owner, too."""
 
     async with running_cursor_scene() as scene:
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
         cursor.record_takeover()
         cursor.record_takeover()
-        assert not await scene.ledgers()  # that alone is not worth a save
+        assert not await scene.ledgers()  # a take-over alone is not saved
         cursor.acknowledge(entries(5, 0))
         await cursor.wait_until_saved()
         table = await scene.open()  # from the ledger
@@ -593,7 +594,7 @@ async def test_take_over_count_is_saved_with_the_cursor() -> None:
 
 
 async def test_seek_is_durable_and_holds_back_trimming_immediately() -> None:
-    """SUB-9: back over what was acknowledged, which is to come again."""
+    """SUB-9: back over acknowledged entries, which are redelivered."""
 
     async with running_cursor_scene() as scene:
         table = await scene.open()
@@ -606,7 +607,7 @@ async def test_seek_is_durable_and_holds_back_trimming_immediately() -> None:
         await asyncio.sleep(0)
         assert table.find_slowest_position() == at(5, 19)
         await moving
-        # As long as the seek may be all that is durable, what was acknowledged since does not count.
+        # Acknowledgements after the seek do not count before they are durable.
         for bookie in scene.cluster.bookies.values():
             bookie.hanging = {"add"}
         moving = asyncio.create_task(cursor.move_to(at(5, 9)))
@@ -628,7 +629,7 @@ async def test_seek_is_durable_and_holds_back_trimming_immediately() -> None:
 
 
 async def test_cursor_continues_in_another_ledger_after_recovery() -> None:
-    """ACK-1: that somebody fenced it does not mean that the cursor is somebody else's."""
+    """ACK-1: a fenced ledger does not mean that another broker owns the cursor."""
 
     async with running_cursor_scene() as scene:
         table = await scene.open()
@@ -645,7 +646,7 @@ async def test_cursor_continues_in_another_ledger_after_recovery() -> None:
 
 
 async def test_a_cursor_is_deleted_with_its_ledger_and_may_be_made_again() -> None:
-    """CHK-58: nothing of it is left."""
+    """CHK-58: nothing of it is left in the stores."""
 
     async with running_cursor_scene() as scene:
         table = await scene.open()
@@ -665,14 +666,14 @@ async def test_a_cursor_is_deleted_with_its_ledger_and_may_be_made_again() -> No
             await cursor.move_to(at(5, 1))
         scene.clock.advance(0.01)
         again = await table.create("s", at(5, 50), {})
-        # So that nobody takes what was delivered by the one for the other's.
+        # So messages delivered for the one are not acknowledged for the other.
         assert again.moves != cursor.moves
         assert not again.is_acknowledged(at(5, 60))
         assert again.mark_delete == at(5, 50)
 
 
 async def test_interrupted_cursor_deletion_is_finished_on_next_open() -> None:
-    """CHK-58: and nobody sees the cursor meanwhile."""
+    """CHK-58: the cursor is not visible in the meantime."""
 
     async with running_cursor_scene() as scene:
         client = await scene.client()
@@ -695,7 +696,7 @@ async def test_interrupted_cursor_deletion_is_finished_on_next_open() -> None:
 
 @pytest.mark.parametrize("busy", [False, True])
 async def test_failed_deletion_leaves_the_cursor_working(busy: bool) -> None:
-    """ACK-1: what it had, what is acknowledged meanwhile, and who waits for a receipt of that."""
+    """ACK-1: earlier acknowledgements, those made in the meantime, and receipts that are waited for."""
 
     async with running_cursor_scene() as scene:
         client = await scene.client(session_timeout_s=1000.0)
@@ -736,7 +737,7 @@ async def test_with_the_topic_all_of_its_cursors_go() -> None:
         assert [await scene.node(name) for name in ("a", "ä/b", ".")] == [None, None, None]
         with pytest.raises(TopicUnloaded):
             await zombie.create("b", at(5, -1), {})
-        # A topic of the same name is another one: what a dead broker left of the first does not become its own.
+        # A recreated topic of the same name does not get the cursors that a dead broker left of the first.
         scene.log.incarnation = "another"
         table = await scene.open()
         assert not table.durable_cursors()
@@ -783,7 +784,7 @@ async def test_a_broker_that_lost_a_topic_changes_no_cursor_of_a_later_one(chang
 
 
 async def test_a_late_deletion_of_a_topic_leaves_the_cursors_of_a_later_one() -> None:
-    """CHK-57: the nodes have the same versions; the later topic's are read, and not deleted."""
+    """CHK-57: the nodes have the same versions. Those of the later topic are read, but not deleted."""
 
     async with running_cursor_scene() as scene:
         first = await scene.open()
@@ -792,12 +793,12 @@ async def test_a_late_deletion_of_a_topic_leaves_the_cursors_of_a_later_one() ->
         await late.claim(scene.log.incarnation, lambda: ())
         await scene.delete_topic()
         scene.log.incarnation = "another"
-        for _ in range(2):  # claimed as often as the first
+        for _ in range(2):  # claimed as often as for the first topic
             table = await scene.open()
-        cursor = await table.create("s", at(5, -1), {})
-        assert isinstance(cursor, DurableCursor)
+        await table.create("s", at(5, -1), {})
+        stored = await late.read("s")
         with pytest.raises(TopicUnloaded):
-            await late.remove("s", cursor._known)
+            await late.remove("s", stored)
         await table.delete("s")
         with pytest.raises(TopicUnloaded):
             await late.remove_table()
@@ -829,7 +830,7 @@ async def test_names_properties_and_numbers_of_cursors_have_limits() -> None:
 
 
 async def test_acknowledgements_wait_while_there_are_too_few_bookies_and_say_so() -> None:
-    """STO-1, for cursors: nothing is lost, and nothing has a receipt that is not durable."""
+    """STO-1, for cursors: nothing is lost, and no receipt is sent before it is durable."""
 
     async with running_cursor_scene() as scene:
         table = await scene.open()

@@ -1,4 +1,4 @@
-"""Cursors whose stored state is damaged, or can't be read now: they hold up their own subscription alone."""
+"""Cursors whose stored state is damaged, or can't be read now. Only their own subscriptions are affected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.prefetched_topic import prefetch_topic
 from magnetar_broker.settings.delivery import SubscriptionSettings
-from magnetar_broker.topics.start_position import StartPosition, find_start
+from magnetar_broker.topics.client_positions import StartPosition, find_start
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_metadata.compare_and_set import encode_first_value
 from magnetar_metadata.store import ANY
@@ -26,14 +26,14 @@ from tests.unit.broker.subscription_scene import EARLIEST, LATEST
 
 
 def destroy(scene: CursorScene, ledger_id: int, entry_id: int) -> None:
-    """On all bookies."""
+    """Damage an entry on all bookies."""
     for bookie in scene.cluster.bookies.values():
         if entry_id in bookie.ledger(ledger_id).records:
             bookie.damage(ledger_id, entry_id)
 
 
 async def with_ledgers(scene: CursorScene) -> dict[str, int]:
-    """Two cursors, each with a ledger of three records, as a dead broker left them: the ledger's id by name."""
+    """Leave two cursors of a dead broker, each with a ledger of three records. Return the ledgers' ids by name."""
     table = await scene.open()
     for name in ("bad", "good"):
         cursor = await table.create(name, at(5, -1), {"of": name})
@@ -45,7 +45,7 @@ async def with_ledgers(scene: CursorScene) -> dict[str, int]:
 
 
 async def open_without_bookies(scene: CursorScene) -> CursorTable:
-    """A table of two cursors, `bad` and `good`, whose ledgers can't be read until `bring_back_bookies`."""
+    """Open two cursors, `bad` and `good`, whose ledgers can't be read until `bring_back_bookies`."""
     await with_ledgers(scene)
     for bookie in scene.cluster.bookies.values():
         bookie.hanging = {"read", "fence"}
@@ -70,7 +70,7 @@ def subscriptions_of(scene: CursorScene, table: CursorTable) -> Subscriptions:
 
 @pytest.mark.parametrize("record", [0, 1, 2])
 async def test_damaged_cursor_is_refused_alone_with_repair_advice(record: int) -> None:
-    """CHK-67; ADM-3: what is damaged, and the way out; ACK-2: the log is kept from its place on."""
+    """CHK-67; ADM-3: the error names the damage and the remedy; ACK-2: the log is retained from its position on."""
 
     async with running_cursor_scene() as scene:
         ledgers = await with_ledgers(scene)
@@ -85,14 +85,14 @@ async def test_damaged_cursor_is_refused_alone_with_repair_advice(record: int) -
         assert sorted(table.names()) == ["bad", "good"]
         with pytest.raises(DamagedCursor) as raised:
             await table.wait_until_open("bad")
-        said = str(raised.value)
+        message = str(raised.value)
         assert raised.value.code == ErrorCode.CHECKSUM_ERROR
-        assert f"entry {record} of ledger {ledgers['bad']} can't be read" in said
-        assert "Reset the subscription to a message or a time, or delete it" in said
+        assert f"entry {record} of ledger {ledgers['bad']} can't be read" in message
+        assert "Reset the subscription to a message or a time, or delete it" in message
         assert table.find_slowest_position() == at(5, -1)
         subscriptions = subscriptions_of(scene, table)
         (stats,) = [one for one in subscriptions.stats() if one.name == "bad"]
-        assert (stats.damaged, stats.unopened, stats.blocked_by) == (True, True, said)
+        assert (stats.damaged, stats.unopened, stats.blocked_by) == (True, True, message)
         assert stats.backlog_entries == scene.log.entries_between(at(5, -1), scene.log.last)
         with pytest.raises(BrokerError, match="is damaged"):
             await subscriptions.skip("bad", 1)
@@ -102,7 +102,7 @@ async def test_damaged_cursor_is_refused_alone_with_repair_advice(record: int) -
 
 @pytest.mark.parametrize("way", ["reset", "delete"])
 async def test_an_administrator_mends_it(way: str) -> None:
-    """CHK-67: by a reset, which is durable when it returns, or a deletion; the damaged ledger is deleted."""
+    """CHK-67: a reset, which is durable when it returns, or a deletion; the damaged ledger is deleted."""
 
     async with running_cursor_scene() as scene:
         ledgers = await with_ledgers(scene)
@@ -130,7 +130,7 @@ async def test_an_administrator_mends_it(way: str) -> None:
 
 
 async def damage_node(scene: CursorScene, path: str, damage: str) -> bytes:
-    """Overwrites the node's value with another one, which it returns."""
+    """Overwrite the node's value, and return the new one."""
     store = scene.cluster.server.connect()
     stored = await store.get(path)
     assert stored is not None
@@ -144,8 +144,8 @@ async def damage_node(scene: CursorScene, path: str, damage: str) -> bytes:
 async def test_a_node_that_holds_no_cursor_is_damage_too(
     damage: str, way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """CHK-67: whether its value's envelope or the cursor in it can't be decoded. Others go on; an administrator's reset
-    or deletion mends it, and logs the bytes of the node, which named a ledger."""
+    """CHK-67: whether the value's envelope or the cursor in it can't be decoded. Other cursors are not affected. An
+    administrator's reset or deletion repairs it, and logs the bytes of the node, which named a ledger."""
 
     async with running_cursor_scene() as scene:
         await with_ledgers(scene)
@@ -206,7 +206,7 @@ async def test_a_cursor_table_s_node_that_can_t_be_decoded_costs_no_cursor(
 @pytest.mark.parametrize("way", ["reset", "delete"])
 @pytest.mark.parametrize("by", ["another broker", "an operator"])
 async def test_undecodable_node_is_not_overwritten_after_a_change(by: str, way: str) -> None:
-    """CHK-67, OWN-2: by a broker that lost the topic, and where the node itself was changed by hand."""
+    """CHK-67, OWN-2: by a broker that has lost the topic, or after a manual change of the node."""
 
     async with running_cursor_scene() as scene:
         await with_ledgers(scene)
@@ -216,7 +216,7 @@ async def test_undecodable_node_is_not_overwritten_after_a_change(by: str, way: 
         if by == "another broker":
             await scene.open()
         else:
-            await store.put(path, b"by hand", ANY)
+            await store.put(path, b"manual", ANY)
         before = await store.get(path)
         with pytest.raises(TopicUnloaded):
             await (table.replace("bad", at(5, 3)) if way == "reset" else table.delete("bad"))
@@ -224,10 +224,10 @@ async def test_undecodable_node_is_not_overwritten_after_a_change(by: str, way: 
 
 
 async def test_bookies_that_are_away_are_no_damage_and_nobody_else_waits_for_them() -> None:
-    """CHK-67: the table opens, others go on, and the cursor is opened when the bookies are back."""
+    """CHK-67: the table opens, other cursors work, and the cursor is opened when the bookies are back."""
 
     async with running_cursor_scene() as scene:
-        table = await open_without_bookies(scene)  # returns though no bookie reads
+        table = await open_without_bookies(scene)  # returns although no bookie answers reads
         assert sorted(table.names()) == ["bad", "good"]
         assert table.find_slowest_position() == at(5, -1)
         new = await table.create("new", scene.log.last, {})
@@ -243,12 +243,12 @@ async def test_bookies_that_are_away_are_no_damage_and_nobody_else_waits_for_the
         assert cursor.is_acknowledged(at(5, 6))
 
 
-# More than an administrator's change waits for the first attempt at a cursor, and far less than an attempt lasts.
+# Longer than an administrator's change waits for the first attempt to open a cursor, and far shorter than an attempt.
 _SOME_SECONDS = 5.0
 
 
 async def test_one_that_can_t_be_opened_now_may_be_moved_or_deleted() -> None:
-    """CHK-67: bookies may never come back. Its first attempt, which takes a minute, is waited for some seconds."""
+    """CHK-67: bookies may never come back. The first attempt, which takes a minute, is waited for some seconds."""
 
     async with running_cursor_scene() as scene:
         table = await open_without_bookies(scene)
@@ -284,9 +284,9 @@ async def test_a_reset_or_deletion_that_fails_leaves_the_cursor_opening(
             with pytest.raises(BrokerError, match="no connection"):
                 await (subscriptions.reset("bad", LATEST) if way == "reset" else subscriptions.delete("bad"))
         assert (unopened := table._opener.find("bad")) is not None
-        assert unopened.task is not None  # else nobody opens it
+        assert unopened.task is not None  # else it is not opened any more
         bring_back_bookies(scene)
-        # Waits for the next attempt, and raises where the last one failed.
+        # Waits for the next attempt, and raises if the last one failed.
         while table.get("bad") is None:
             with contextlib.suppress(BrokerError):
                 await table.wait_until_open("bad")
@@ -297,7 +297,7 @@ async def test_a_reset_or_deletion_that_fails_leaves_the_cursor_opening(
 
 @pytest.mark.parametrize("way", ["reset", "delete"])
 async def test_reset_or_deletion_completes_after_its_caller_is_cancelled(way: str) -> None:
-    """CHK-69: a caller that is cancelled leaves no cursor that nobody opens."""
+    """CHK-69: else the cursor would never be opened."""
 
     async with running_cursor_scene() as scene:
         table = await open_without_bookies(scene)
@@ -312,7 +312,7 @@ async def test_reset_or_deletion_completes_after_its_caller_is_cancelled(way: st
 
 
 async def test_reset_seeks_a_cursor_that_opens_during_the_reset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CHK-69: the position is looked for in the log, and the bookies are back before it is found."""
+    """CHK-69: the bookies are back while the position is searched in the log."""
     find = find_start
 
     async def find_late(log: Log, start: StartAt) -> StartPosition:
@@ -366,7 +366,7 @@ async def test_waiting_callers_wake_when_cursor_is_replaced_or_deleted(way: str,
         await asyncio.sleep(0)
         change = asyncio.create_task(table.replace("bad", scene.log.last) if way == "reset" else table.delete("bad"))
         await asyncio.sleep(0)
-        late = asyncio.create_task(table.wait_until_open("bad"))  # while nobody opens it
+        late = asyncio.create_task(table.wait_until_open("bad"))  # while it is not being opened
         await change
         await scene.turns()
         assert waiting.done()

@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from magnetar_broker.managed_ledger.log_entry import Chunk, LogEntry
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.managed_ledger.position import LATEST, Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
-from magnetar_broker.topics.dispatch.active_choice import choose_active
-from magnetar_broker.topics.dispatch.consumer_state import ConsumerState
-from magnetar_broker.topics.dispatch.dispatch import Deliverable, DispatchLimits
-from magnetar_broker.topics.dispatch.entry_numbers import EntryNumbers
-from magnetar_broker.topics.dispatch.past_deliveries import PastDeliveries
+from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
+from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, OutboxCapacity
+from magnetar_broker.topics.dispatch.dispatch_rule import DispatchLimits
+from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
+from magnetar_broker.topics.dispatch.exclusive_and_failover import choose_active
 from magnetar_broker.topics.dispatch.position_set import PositionSet
-from magnetar_broker.topics.dispatch.round_robin import RoundRobin
+from magnetar_broker.topics.dispatch.redelivery_counts import RedeliveryCounts
+from magnetar_broker.topics.dispatch.shared import SharedRule
+from tests.unit.broker.fake_log import FakeLog
+from tests.unit.broker.recording_sink import FakeOutbox
 
 
-class _Outlet:
-    def __init__(self, capacity_bytes: int = 1_000_000) -> None:
-        self.has = capacity_bytes
+class _Consumer(BaseConsumer):
+    def __init__(self, name: str, priority: int = 0, outbox: OutboxCapacity | None = None) -> None:
+        super().__init__(name, priority, outbox or FakeOutbox())
 
-    def capacity_bytes(self) -> int:
-        return self.has
+    def deliver(self, entries: Sequence[Deliverable]) -> None:
+        raise AssertionError("rules deliver nothing")
 
-    def reserve(self, size_bytes: int) -> None:
-        self.has -= size_bytes
+    def on_capacity(self) -> None:
+        pass
 
 
-def _consumer(name: str, priority: int = 0, number: int = 0) -> ConsumerState:
-    consumer = ConsumerState(name, priority, _Outlet())
+def _consumer(name: str, priority: int = 0, number: int = 0) -> _Consumer:
+    consumer = _Consumer(name, priority)
     consumer.number = number
     return consumer
+
+
+class _Log(FakeLog):
+    """There is always something to read."""
+
+    last = LATEST
+
+
+_LOG = _Log()
 
 
 def _entries(count: int, messages: int = 1) -> list[Deliverable]:
@@ -47,109 +61,110 @@ def test_failover_selects_a_consumer_of_the_highest_priority() -> None:
 
 def test_round_robin_bounds_consecutive_messages_of_a_consumer() -> None:
     """SUB-4"""
-    rule = RoundRobin(DispatchLimits(max_round_robin_messages=20), Position(1, -1))
+    rule = SharedRule(DispatchLimits(max_round_robin_messages=20), Position(1, -1))
     consumers = [_consumer(name) for name in "ab"]
     for consumer in consumers:
         rule.join(consumer, Position(1, -1))
         rule.grant(consumer, consumer.epoch, 1000)
-    reading = rule.next_read()
-    assert reading is not None
-    assert reading.positions == []
-    dealt = list(rule.assign(_entries(100, messages=7), reading, Position(1, 100)))
-    assert [(consumer.name, len(entries)) for consumer, entries in dealt[:3]] == [("a", 3), ("b", 3), ("a", 3)]
-    assert sum(len(entries) for _, entries in dealt) == 100
+    read = rule.next_read(_LOG)
+    assert read is not None
+    assert read.positions == []
+    assigned = list(rule.assign(_entries(100, messages=7), read, Position(1, 100)))
+    assert [(consumer.name, len(entries)) for consumer, entries in assigned[:3]] == [("a", 3), ("b", 3), ("a", 3)]
+    assert sum(len(entries) for _, entries in assigned) == 100
     assert rule.unacked_messages == 700
 
 
 def test_entries_read_beyond_permits_are_queued_for_redelivery() -> None:
     """SUB-14"""
-    rule = RoundRobin(DispatchLimits(), Position(1, -1))
+    rule = SharedRule(DispatchLimits(), Position(1, -1))
     consumer = _consumer("a")
     rule.join(consumer, Position(1, -1))
     rule.grant(consumer, consumer.epoch, 3)
-    reading = rule.next_read()
-    assert reading is not None
-    [(_, dealt)] = rule.assign(_entries(8), reading, Position(1, 8))
-    assert [one.entry.position.entry_id for one in dealt] == [0, 1, 2]
-    assert rule.next_read() is None
+    read = rule.next_read(_LOG)
+    assert read is not None
+    [(_, assigned)] = rule.assign(_entries(8), read, Position(1, 8))
+    assert [one.entry.position.entry_id for one in assigned] == [0, 1, 2]
+    assert rule.next_read(_LOG) is None
     assert rule.redelivery_entries == 5
     assert rule.read_position == Position(1, 8)
     rule.redeliver(consumer, consumer.epoch, [(1, 1, 1)], Position(1, -1))
     rule.grant(consumer, consumer.epoch, 3)
-    reading = rule.next_read()
-    assert reading is not None
+    read = rule.next_read(_LOG)
+    assert read is not None
     # In order, whenever they joined; and before anything new.
-    assert [position.entry_id for position in reading.positions] == [1, 3, 4]
-    again = rule.assign([_entries(8)[1]], reading, None)
+    assert [position.entry_id for position in read.positions] == [1, 3, 4]
+    again = rule.assign([_entries(8)[1]], read, None)
     assert [one.redelivery_count for _, entries in again for one in entries] == [1]
 
 
 def test_stream_without_capacity_is_skipped_until_it_has_some() -> None:
-    rule = RoundRobin(DispatchLimits(), Position(1, -1))
-    outlet = _Outlet(0)
-    consumer = ConsumerState("a", 0, outlet)
+    rule = SharedRule(DispatchLimits(), Position(1, -1))
+    outbox = FakeOutbox(0)
+    consumer = _Consumer("a", 0, outbox)
     rule.join(consumer, Position(1, -1))
     rule.grant(consumer, consumer.epoch, 3)
-    assert rule.next_read() is None
-    outlet.has = 15
-    rule.ready(consumer)
-    reading = rule.next_read()
-    assert reading is not None
-    went = []
-    for _, dealt in rule.assign(_entries(3), reading, Position(1, 3)):
-        went += dealt
-        outlet.has -= sum(len(one.entry.stored) for one in dealt)
+    assert rule.next_read(_LOG) is None
+    outbox.free = 15
+    rule.recheck(consumer)
+    read = rule.next_read(_LOG)
+    assert read is not None
+    went: list[Deliverable] = []
+    for _, assigned in rule.assign(_entries(3), read, Position(1, 3)):
+        went += assigned
+        outbox.free -= sum(len(one.entry.stored) for one in assigned)
     assert len(went) == 2  # the one that passes the bound still goes
     assert rule.redelivery_entries == 1
 
 
 def test_priority_levels_that_nobody_has_any_more_are_forgotten() -> None:
-    rule = RoundRobin(DispatchLimits(), Position(1, -1))
+    rule = SharedRule(DispatchLimits(), Position(1, -1))
     for level in range(100):
         consumer = _consumer("a", level)
         rule.join(consumer, Position(1, -1))
         rule.grant(consumer, consumer.epoch, 1)
         assert list(rule._lines) == [level]
-        rule.leave(consumer, Position(1, -1))
+        rule.leave([consumer], Position(1, -1))
     assert not rule._lines
 
 
 def test_fifty_thousand_held_entries_are_cheap_to_give_back() -> None:
-    """ACK-3: so many a consumer holds where nothing else is said."""
-    rule = RoundRobin(SubscriptionSettings().limits, Position(1, -1))
+    """ACK-3: the default bound of unacknowledged messages of a consumer"""
+    rule = SharedRule(SubscriptionSettings().limits, Position(1, -1))
     consumer = _consumer("a")
     rule.join(consumer, Position(1, -1))
     rule.grant(consumer, consumer.epoch, 1_000_000)
     given = _entries(60_000)
-    reading = rule.next_read()
-    assert reading is not None
-    assert sum(len(dealt) for _, dealt in rule.assign(given, reading, Position(1, 60_000))) == 50_000
-    assert consumer.held.total == 50_000
+    read = rule.next_read(_LOG)
+    assert read is not None
+    assert sum(len(assigned) for _, assigned in rule.assign(given, read, Position(1, 60_000))) == 50_000
+    assert consumer.capacity.unacked_messages == 50_000
     other = _consumer("b")
     rule.join(other, Position(1, -1))
-    rule.leave(consumer, Position(1, -1))
+    rule.leave([consumer], Position(1, -1))
     assert rule.redelivery_entries == 60_000
-    # Neighbours share a chunk.
-    assert len(rule._redelivery._chunks) == 59
+    positions = PositionSet()
+    positions.add_all(1, range(60_000))
+    assert len(positions._blocks) == 59, "adjacent entries share a block"
 
 
 def test_past_deliveries_count_the_deliveries_that_reached_an_entry() -> None:
-    past = PastDeliveries()
+    past = RedeliveryCounts()
     for end in (20, 9, 5):
-        past.delivered_up_to(Position(1, end))
+        past.record_delivery(Position(1, end))
     assert [past.count(Position(1, number)) for number in (0, 4, 5, 7, 9, 19, 20)] == [3, 3, 2, 2, 1, 1, 0]
-    past.delivered_up_to(Position(1, 9))
+    past.record_delivery(Position(1, 9))
     assert [past.count(Position(1, number)) for number in (0, 5, 9, 20)] == [4, 3, 1, 0]
-    past.acknowledged_up_to(Position(1, 8))
+    past.discard_up_to(Position(1, 8))
     assert past._ends == [Position(1, 20)]
     for end in range(21, 2_000):
-        past.delivered_up_to(Position(1, end))
+        past.record_delivery(Position(1, end))
     assert len(past._ends) <= 256
     assert past.count(Position(1, 10)) == 1980
 
 
 def test_range_removal_does_not_scan_entries_outside_the_range() -> None:
-    numbers = EntryNumbers()
+    numbers = EntryCounts()
     numbers.increment(7, range(50_000))
     for _ in range(200_000):  # a look at all of them for each would take many minutes
         assert numbers.take_range(7, 60_000, 2**62) == []
@@ -158,7 +173,7 @@ def test_range_removal_does_not_scan_entries_outside_the_range() -> None:
 
 
 def test_removal_of_a_huge_range_costs_only_existing_entries() -> None:
-    numbers, positions = EntryNumbers(), PositionSet()
+    numbers, positions = EntryCounts(), PositionSet()
     for entry_id in (3, 5, 2**40):
         numbers.set(Position(1, entry_id), 2)
         positions.add(Position(1, entry_id))
@@ -173,41 +188,41 @@ def _chunks(*chunks: Chunk | None) -> list[Deliverable]:
     return [Deliverable(LogEntry(Position(1, at), b"x", 1, 0, at, 0, chunk)) for at, chunk in enumerate(chunks)]
 
 
-def _dealt(rule: RoundRobin, entries: list[Deliverable]) -> list[tuple[str, int]]:
-    reading = rule.next_read()
-    assert reading is not None
-    dealt = rule.assign(entries, reading, None if reading.positions else entries[-1].entry.position.next)
-    return [(consumer.name, one.entry.position.entry_id) for consumer, some in dealt for one in some]
+def _assigned(rule: SharedRule, entries: list[Deliverable]) -> list[tuple[str, int]]:
+    read = rule.next_read(_LOG)
+    assert read is not None
+    assigned = rule.assign(entries, read, None if read.positions else entries[-1].entry.position.next)
+    return [(consumer.name, one.entry.position.entry_id) for consumer, some in assigned for one in some]
 
 
 def test_a_chunk_waits_for_the_consumer_that_has_those_before_it_and_others_do_not() -> None:
     """WIRE-1, SUB-4: until it takes something; one that is acknowledged meanwhile does not"""
-    rule = RoundRobin(DispatchLimits(), Position(1, -1))
+    rule = SharedRule(DispatchLimits(), Position(1, -1))
     a, b = _consumer("a"), _consumer("b")
     for consumer, permits in ((a, 1), (b, 100)):
         rule.join(consumer, Position(1, -1))
         rule.grant(consumer, consumer.epoch, permits)
     entries = _chunks(Chunk(1, 0, False), None, Chunk(1, 1, False), None, Chunk(1, 2, False), Chunk(1, 3, True))
-    assert _dealt(rule, entries) == [("a", 0), ("b", 1), ("b", 3)]
+    assert _assigned(rule, entries) == [("a", 0), ("b", 1), ("b", 3)]
     assert rule.redelivery_entries == 3
-    rule.acknowledged(b, 1, 2, 2)
+    rule.record_acknowledged(b, 1, 2, 2)
     assert rule.redelivery_entries == 2
-    reading = rule.next_read()
-    assert reading is not None
-    assert reading.positions == [], "b would be shown again and again what it can't have"
+    read = rule.next_read(_LOG)
+    assert read is not None
+    assert read.positions == [], "b would be shown again and again what it can't have"
     rule.grant(a, a.epoch, 1)
-    assert _dealt(rule, entries[4:]) == [("a", 4)]
+    assert _assigned(rule, entries[4:]) == [("a", 4)]
     assert rule.redelivery_entries == 1
-    rule.leave(a, Position(1, -1))
-    rule.acknowledged_up_to(Position(1, 4))
-    assert _dealt(rule, entries[5:]) == [("b", 5)]
+    rule.leave([a], Position(1, -1))
+    rule.record_acknowledged_up_to(Position(1, 4))
+    assert _assigned(rule, entries[5:]) == [("b", 5)]
 
 
 def test_of_messages_that_are_begun_and_never_ended_few_are_remembered() -> None:
-    rule = RoundRobin(DispatchLimits(), Position(1, -1))
+    rule = SharedRule(DispatchLimits(), Position(1, -1))
     consumer = _consumer("a")
     rule.join(consumer, Position(1, -1))
     rule.grant(consumer, consumer.epoch, 10_000)
     entries = _chunks(*(Chunk(number, 0, False) for number in range(5_000)))
-    assert len(_dealt(rule, entries)) == 5_000
+    assert len(_assigned(rule, entries)) == 5_000
     assert len(rule._chunks._owners) == 1_000

@@ -44,7 +44,7 @@ async def deleted(scene: Scene, ledgers: list[int]) -> list[bool]:
 
 async def remains(scene: Scene) -> list[str]:
     await scene.store.sync()
-    return await scene.store.children(paths.REMAINS)
+    return await scene.store.children(paths.LEASED_LEDGERS)
 
 
 def sweeper(scene: Scene, client: LedgerClient | None = None) -> OrphanedLedgerDeleter:
@@ -114,7 +114,7 @@ async def test_a_deletion_that_breaks_off_anywhere_is_finished_by_the_next() -> 
         assert (await deleted_or_gone(scene, another, ledgers[2:])) == [False, False]
         await delete(scene, another)
         assert (await deleted_or_gone(scene, another, ledgers)) == [True, True, False, False]
-        assert len(await another.ledgers.store.children(paths.REMAINS)) == 1
+        assert len(await another.ledgers.store.children(paths.LEASED_LEDGERS)) == 1
         sweeping = sweeper(scene, another)
         await sweeping.look()
         scene.clock.advance(601)
@@ -190,7 +190,7 @@ async def test_sweeper_continues_despite_foreign_nodes_and_store_outages() -> No
 
     async with running_log_scene() as scene:
         _, ledgers = await leased(scene)
-        await scene.store.put(f"{paths.REMAINS}/0-foreign", b"whatever", ABSENT)
+        await scene.store.put(f"{paths.LEASED_LEDGERS}/0-foreign", b"whatever", ABSENT)
         await delete(scene)
         sweeping = asyncio.ensure_future(
             OrphanedLedgerDeleter(scene.client, scene.clock, SeededRandomness(3), 1.0).run()
@@ -220,7 +220,7 @@ async def test_the_longest_of_several_leases_counts() -> None:
         await scene.patiently(log.leases.take(OTHER, ledgers[1], 2 * _TEN_MIN_MS, ""))
         await delete(scene)
         [name] = await remains(scene)
-        stored = await compare_and_set.read(scene.store, f"{paths.REMAINS}/{name}")
+        stored = await compare_and_set.read(scene.store, f"{paths.LEASED_LEDGERS}/{name}")
         assert stored is not None
         left = LeasedRemains.FromString(stored.payload)
         assert (list(left.ledger_ids), left.lease_ms, left.topic) == (ledgers[1:], 2 * _TEN_MIN_MS, str(TOPIC))

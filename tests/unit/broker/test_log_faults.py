@@ -87,7 +87,7 @@ async def test_a_full_disk_can_still_delete() -> None:
     async with running_log_scene(bookies=3) as scene:
         log = await scene.open()
         await scene.append(log, *numbered(9))
-        await scene.patiently(log._writing.roll())
+        await scene.patiently(log._appender.roll_ledger())
         unreachable(scene, *scene.bookies)
         scene.outcomes.append(log, b"waits")
         await scene.wait(lambda: log.waiting_for != "")
@@ -186,7 +186,7 @@ async def test_foreign_bytes_in_a_ledger_are_a_typed_error() -> None:
     async with running_log_scene() as scene:
         log = await scene.open(options=WIDE, cache_bytes=0)
         await scene.append(log, *numbered(2))
-        written = log._writing.written
+        written = log._appender.current_ledger
         assert written is not None
         foreign = [await scene.patiently(written.writer.add(b"of nobody"))]
         log._node.ledger_list.add_confirmed(Position(written.writer.ledger_id, foreign[0]), 9, 2, 0)
@@ -281,7 +281,7 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         ManagedLedgerSettings(managed_ledger_default_write_quorum=1)
     with pytest.raises(ValueError, match=r"rollover_time_minutes is 10, above .*, which is 5"):
         ManagedLedgerSettings(managed_ledger_max_ledger_rollover_time_minutes=5)
-    assert SMALL.roll_rule.due(3, 0, 0)
+    assert SMALL.roll_rule.find_limits(0)[0] == 3
 
 
 async def test_append_returns_the_number_of_entries_it_accepted() -> None:

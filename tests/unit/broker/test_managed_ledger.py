@@ -67,7 +67,7 @@ async def test_trim_detects_new_owner_by_changed_ledger_list() -> None:
     async with running_log_scene() as scene:
         old = await scene.open()
         await scene.append(old, *numbered(7))
-        await scene.patiently(old._writing.roll())
+        await scene.patiently(old._appender.roll_ledger())
         new = await scene.open(await scene.another())
         with pytest.raises(TopicUnloaded):
             await scene.patiently(old.trim(lambda: None))

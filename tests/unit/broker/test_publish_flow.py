@@ -181,7 +181,7 @@ async def test_paused_producer_of_closing_topic_ends_with_error(first: str) -> N
         if first == "the producer":
             await close_producer()
         closing = asyncio.create_task(server.topics.unload(topic.name, problem))
-        await until(lambda: producer.stopped, "the topic is closing")
+        await until(lambda: producer.is_stopped, "the topic is closing")
         if first == "the topic":
             await close_producer()
         assert not client.ended

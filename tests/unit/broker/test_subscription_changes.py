@@ -14,7 +14,7 @@ from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.topics.consumer import Consumer
 from magnetar_broker.topics.subscription_changes import SubscriptionChanges
 from magnetar_broker.topics.subscriptions import Subscriptions
-from magnetar_broker.topics.tasks_in_order import TasksInOrder
+from magnetar_broker.topics.topic_tasks import TopicTasks
 from magnetar_protos.broker_pb2 import ErrorCode, SubscriptionType
 from tests.unit.broker.subscription_scene import EARLIEST, LATEST, Scene, ack, at_place, settle
 
@@ -251,7 +251,7 @@ async def test_a_topic_that_closes_resumes_a_subscription_when_its_last_change_h
     """CHK-69: those that wait end before the one that runs has unwound, and no error is left to the event loop."""
     problems: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
-    tasks, subscription = TasksInOrder(), PausedSubscription()
+    tasks, subscription = TopicTasks(), PausedSubscription()
     changes = SubscriptionChanges(tasks, lambda _: subscription)
     key = ("s", True)
     unwinding, unwound = asyncio.Event(), asyncio.Event()

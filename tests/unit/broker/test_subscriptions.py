@@ -105,11 +105,11 @@ async def test_exclusive_has_one_consumer_and_refuses_a_second_unless_the_first_
     assert had.positions == entries
     ack(first, entries[0])
     # The stream is dead, and the consumer has not left yet: it holds nobody up.
-    had.broken = True
+    had.is_broken = True
     second, gets = await scene.subscribe(consumer="second")
     assert gets.positions == entries[1:]
-    assert first.left
-    assert not second.left
+    assert first.has_left
+    assert not second.has_left
     # The subscription is the one that the topic knows: it delivers new entries, and has its only consumer.
     assert scene.subscriptions.consumers == 1
     new = scene.add(2)
@@ -123,7 +123,7 @@ async def test_reconnecting_reader_replaces_its_disconnected_consumer() -> None:
     scene = Scene()
     entries = scene.add(4)
     _, had = await scene.subscribe(durable=False, consumer="reader")
-    had.broken = True
+    had.is_broken = True
     start = StartAt(place=MessagePlace(ledger_id=entries[1].ledger_id, entry_id=entries[1].entry_id, batch_index=-1))
     _, gets = await scene.subscribe(durable=False, consumer="reader", start=start)
     new = scene.add(1)
@@ -773,7 +773,7 @@ async def test_a_subscription_is_deleted_by_its_last_consumer_or_the_admin() -> 
     assert scene.stats().backlog_entries == 1
     scene.cursors.fails = None
     await two.unsubscribe()
-    assert two.left
+    assert two.has_left
     assert scene.subscriptions.stats() == []
     _, again = await scene.subscribe(kind=SHARED)
     await settle()
@@ -846,12 +846,12 @@ async def test_a_stream_that_is_behind_holds_up_its_own_consumers_alone() -> Non
     scene = Scene()
     slow, gets_slow = await scene.subscribe(kind=SHARED)
     _, gets_other = await scene.subscribe("other", SHARED)
-    gets_slow.has_room = 0
+    gets_slow.outbox.free = 0
     entries = scene.add(3)
     assert gets_slow.take() == []
     assert "can't keep up" in scene.stats().blocked_by
     assert gets_other.take() == entries
-    gets_slow.has_room = 10_000
+    gets_slow.outbox.free = 10_000
     slow.on_capacity()
     await settle()
     assert gets_slow.take() == entries
@@ -952,8 +952,8 @@ async def _log_has_ended(kind: SubscriptionType, monkeypatch: pytest.MonkeyPatch
         redeliver(consumer)
         await settle()
         assert sink.positions == positions[:1]
-        assert consumer.subscription.pump is not None
-        assert consumer.subscription.pump.failed == "fenced"
+        assert consumer.subscription.dispatcher is not None
+        assert consumer.subscription.dispatcher.read_error == "fenced"
     consumer.flow(consumer.epoch, 10)
     assert sink.positions == positions
 

@@ -287,7 +287,7 @@ async def test_session_loss_aborts_a_deletion_in_flight(loaded: bool, steps: int
     deleting = asyncio.create_task(topics.delete(NAME, force=False))
     for _ in range(steps):
         await asyncio.sleep(0)
-    topics.give_up(TopicUnloaded("the session is lost"))
+    topics.abort(TopicUnloaded("the session is lost"))
     await within(topics.wait_ended(), "the deletion is broken off")
     with pytest.raises(TopicUnloaded):
         await within(deleting, "its outcome is told")
@@ -346,7 +346,7 @@ async def test_closing_all_topics_refuses_pending_and_new_requests() -> None:
         await until(lambda: storage.opening == 1, "it is being opened")
         problem = TopicUnloaded("it ends")
         if not in_peace:
-            topics.give_up(problem)
+            topics.abort(problem)
         await within(topics.close(problem) if in_peace else topics.wait_ended(), "all have ended")
         with pytest.raises(BrokerError) as refused:
             await opening
@@ -371,10 +371,10 @@ async def test_consumers_are_notified_once_when_a_close_is_aborted(in_peace: boo
         await until(lambda: topic.ended is not None, "it is being closed")
         assert not subscriptions_of(topic).ended
     else:
-        topics.give_up(TopicUnloaded("its session is over"))
+        topics.abort(TopicUnloaded("its session is over"))
     for _ in range(steps):
         await asyncio.sleep(0)
-    topic.give_up(TopicUnloaded("its bundle is lost"))
+    topic.abort(TopicUnloaded("its bundle is lost"))
     await within(topics.wait_ended(), "all have ended")
     if in_peace:
         await within(closing, "the close returns")
@@ -385,7 +385,7 @@ async def test_giving_up_in_the_turn_in_which_an_opening_began_ends_that_too() -
     topics = topics_on(FakeStorage())
     asking = asyncio.create_task(topics.get(NAME, create=True))
     await asyncio.sleep(0)
-    topics.give_up(TopicUnloaded("it ends"))
+    topics.abort(TopicUnloaded("it ends"))
     await within(topics.wait_ended(), "all have ended")
     with pytest.raises(BrokerError):
         await asking

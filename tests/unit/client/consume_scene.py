@@ -14,6 +14,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.server.grpc.consume_stream import ConsumeStream
 from magnetar_broker.settings.delivery import SubscriptionSettings
+from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
     ConsumeRequest,
@@ -110,7 +111,9 @@ class MemoryBroker(LookupBroker):
         if method != "consume":
             return await super().serve_stream(method, stream)
         self.streams += 1
-        return await ConsumeStream(_RecordingStream(stream, self.requests, self.answering), self._find).serve()
+        return await ConsumeStream(
+            _RecordingStream(stream, self.requests, self.answering), self._find, budget=OutboxBudget(2**30)
+        ).serve()
 
     async def _find(self, name: TopicName, incarnation: str, create: bool) -> MemoryTopic:
         problem = self.problem(str(name))

@@ -149,9 +149,9 @@ def test_ctrl_c_during_fork_is_raised_after_the_fork(monkeypatch: pytest.MonkeyP
     """CHK-60: Ctrl-C in the middle of a fork leaves no client suspended, and is raised when the fork is over. At the
     edges of a fork, Python itself ignores it."""
     pytest.importorskip("grpc")
-    raised: list[int] = []
+    raised: list[None] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
-    monkeypatch.setattr("_thread.interrupt_main", lambda: raised.append(number))
+    monkeypatch.setattr("_thread.interrupt_main", lambda: raised.append(None))
     with sync_scene() as made, made.client() as client, Interrupter() as interrupter:
         producer = client.create_producer("t")
         for number in range(25):

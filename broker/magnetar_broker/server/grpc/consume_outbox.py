@@ -4,21 +4,22 @@ Entries of many consumers are sent together, up to the limits of a frame. An ent
 no other header. The client handles the parts of a message in the order of their fields: parts about epochs come before
 later entries, and parts about an end after earlier ones.
 
-The memory of queued entries is limited (`magnetar_wire.entry_memory`): `free_bytes` is how much the stream's consumers
-may add. The other parts are answers to the client's requests, and few: the stream is not read while many of them wait
-(`waiting_answers`).
+The memory of queued entries (`magnetar_wire.entry_memory`) is counted by `capacity`, which bounds what the stream's
+consumers are delivered. The other parts are few, as they answer the client's requests: the stream is not read while
+many of them wait (`waiting_answers`).
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.position import Position
-from magnetar_broker.server.outbox_budget import OutboxBudget
 from magnetar_broker.topics.consumer import DeliveryRun
+from magnetar_broker.topics.dispatch.delivery_capacity import OutboxCapacity
 from magnetar_protos.broker_pb2 import (
     ActiveChanged,
     ConsumeAnswer,
@@ -54,18 +55,12 @@ class DeliveryChannel(Protocol):
 
 
 class ConsumeOutbox:
-    def __init__(
-        self, max_queued_bytes: int, budget: OutboxBudget | None = None, counters: BrokerCounters | None = None
-    ) -> None:
-        self._max_queued_bytes = max_queued_bytes
-        # None once the stream has ended.
-        self._budget = budget
+    def __init__(self, capacity: OutboxCapacity, counters: BrokerCounters | None = None) -> None:
+        self.capacity = capacity
         self._counters = counters
         # Runs to deliver, and how many entries of the first one are sent.
         self._runs: deque[tuple[DeliveryChannel, DeliveryRun]] = deque()
         self._sent_entries = 0
-        # Of these, and of entries that are being read for them.
-        self._queued_bytes = 0
         # Parts that are sent before entries, and after them; each in order.
         self._before: deque[ConsumerOpened | EpochBegan | ActiveChanged] = deque()
         self._after: deque[Done | ConsumerEnded] = deque()
@@ -74,35 +69,19 @@ class ConsumeOutbox:
     def __bool__(self) -> bool:
         return bool(self._runs or self._before or self._after)
 
-    @property
-    def free_bytes(self) -> int:
-        """How many more bytes of entries may be queued."""
-        if self._budget is None:
-            return self._max_queued_bytes - self._queued_bytes
-        return self._budget.free_bytes(self._max_queued_bytes, self._queued_bytes)
-
-    def _queue(self, size_bytes: int) -> None:
-        self._queued_bytes += size_bytes
-        if self._budget is not None:
-            self._budget.queued_bytes += size_bytes
-
     def close(self) -> None:
         """Drop all entries and return their memory."""
-        self._queue(-self._queued_bytes)
-        self._budget = None
+        self.capacity.release()
         self._runs.clear()
 
     @property
     def waiting_answers(self) -> int:
         return len(self._before) + len(self._after)
 
-    def reserve(self, size_bytes: int) -> None:
-        """Reserve memory for entries that are being read; below 0: return it."""
-        self._queue(size_bytes)
-
-    def deliver(self, channel: DeliveryChannel, run: DeliveryRun) -> None:
-        self._runs.append((channel, run))
-        self._queue(run.memory_bytes)
+    def deliver(self, channel: DeliveryChannel, runs: Sequence[DeliveryRun]) -> None:
+        for run in runs:
+            self._runs.append((channel, run))
+            self.capacity.add(run.memory_bytes)
 
     def add_before(self, part: ConsumerOpened | EpochBegan | ActiveChanged) -> None:
         self._before.append(part)
@@ -155,13 +134,13 @@ class ConsumeOutbox:
                     channel.next_number += 1
                     self._sent_entries += 1
                     memory_bytes = len(entry.stored) + ENTRY_OVERHEAD_BYTES
-                    self._queue(-memory_bytes)
+                    self.capacity.add(-memory_bytes)
                     run.memory_bytes -= memory_bytes
                     messages += entry.messages
                     entries += 1
                     size += len(entry.stored)
                 bits += len(run.acknowledged)
-            self._queue(-run.memory_bytes)
+            self.capacity.add(-run.memory_bytes)
             self._runs.popleft()
             self._sent_entries = 0
         self._count(messages, entries, size)

@@ -7,33 +7,30 @@ only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.server.grpc.consume_outbox import ConsumeOutbox
-from magnetar_broker.server.outbox_budget import OutboxBudget
+from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget, OutboxCapacity
 from magnetar_protos.broker_pb2 import ActiveChanged, ConsumerEnded, ConsumerOpened, Done, EpochBegan
 
 __all__ = ["ConsumeSession"]
 
 
 class ConsumeSession:
-    __slots__ = ("_to_send", "_without_capacity", "address", "is_broken", "outbox")
+    __slots__ = ("_to_send", "address", "capacity", "is_broken", "outbox")
 
     def __init__(
-        self, address: str, max_queued_bytes: int, budget: OutboxBudget | None, counters: BrokerCounters | None
+        self, address: str, max_queued_bytes: int, budget: OutboxBudget, counters: BrokerCounters | None
     ) -> None:
         # Of the client.
         self.address = address
-        self.outbox = ConsumeOutbox(max_queued_bytes, budget, counters)
+        # For entries. The sender offers it to consumers whenever it has composed a message.
+        self.capacity = OutboxCapacity(max_queued_bytes, budget, self.wake_sender)
+        self.outbox = ConsumeOutbox(self.capacity, counters)
         # The stream has broken: nothing can be sent.
         self.is_broken = False
-        # Callbacks of consumers that found no capacity, in that order.
-        self._without_capacity: dict[Callable[[], object], None] = {}
         # The sender waits for this.
         self._to_send: asyncio.Future[None] | None = None
-
-    # Sending.
 
     def send_before(self, part: ConsumerOpened | EpochBegan | ActiveChanged) -> None:
         """Send a part before all entries that are queued later."""
@@ -53,26 +50,3 @@ class ConsumeSession:
         """Return when `wake_sender` is called."""
         self._to_send = asyncio.get_running_loop().create_future()
         await self._to_send
-
-    # Capacity for entries.
-
-    def capacity_for(self, on_capacity: Callable[[], object]) -> int:
-        """Return how many bytes of entries may be queued. If 0 or less, `on_capacity` is called once there is more."""
-        free = 0 if self.is_broken else self.outbox.free_bytes
-        if free <= 0:
-            self._without_capacity[on_capacity] = None
-        return free
-
-    def offer_capacity(self) -> None:
-        """Call the consumers that found no capacity, while there is some."""
-        if not self._without_capacity or self.outbox.free_bytes <= 0:
-            return
-        waiting, self._without_capacity = self._without_capacity, {}
-        for on_capacity in waiting:
-            if self.outbox.free_bytes <= 0:
-                self._without_capacity[on_capacity] = None
-            else:
-                on_capacity()
-
-    def forget(self, on_capacity: Callable[[], object]) -> None:
-        self._without_capacity.pop(on_capacity, None)

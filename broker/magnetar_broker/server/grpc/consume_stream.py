@@ -24,8 +24,8 @@ from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.grpc.consume_session import ConsumeSession
 from magnetar_broker.server.grpc.consumer_channel import ConsumerChannel
-from magnetar_broker.server.outbox_budget import OutboxBudget
 from magnetar_broker.settings.delivery import ConsumeSettings
+from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
     Acknowledge,
@@ -56,7 +56,7 @@ class ServedTopic(Protocol):
     def subscriptions(self) -> Subscriptions: ...
 
 
-# Finds a topic of this broker: its name, the incarnation that it must have (empty: any), whether it may be created.
+# Finds a topic of this broker by its name and its required incarnation (empty: any). The flag allows creating it.
 # Raises `BrokerError`.
 FindTopic = Callable[[TopicName, str, bool], Awaitable[ServedTopic]]
 
@@ -77,7 +77,7 @@ class ConsumeStream:
         *,
         address: str = "unknown",
         settings: ConsumeSettings = _DEFAULT,
-        budget: OutboxBudget | None = None,
+        budget: OutboxBudget,
         counters: BrokerCounters | None = None,
     ) -> None:
         """`address`: of the client."""
@@ -143,7 +143,7 @@ class ConsumeStream:
         try:
             while True:
                 message = self.outbox.compose()
-                self._session.offer_capacity()  # their entries are read while this message is in flight
+                self._session.capacity.offer()  # their entries are read while this message is in flight
                 if message is not None:
                     self._is_sending = True
                     await self.stream.send(message)
@@ -171,8 +171,7 @@ class ConsumeStream:
     def _all_leave(self) -> None:
         channels = list(self._channels.values())
         self._channels.clear()
-        for channel in channels:
-            channel.is_closed = True  # messages of one must not be dispatched to another that leaves too
+        self._session.capacity.close()  # messages of one must not be dispatched to another that leaves too
         for channel in channels:
             channel.leave()
 
@@ -340,7 +339,7 @@ class ConsumeStream:
         assert channel.consumer is not None
         consumer = channel.consumer
         await self._answer(channel.consumer_id, request_id, consumer.unsubscribe())
-        if consumer.left:
+        if consumer.has_left:
             channel.ended(None)
 
     def _send_done(self, consumer_id: int, request_id: int, problem: Problem | None) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.grpc.consume_session import ConsumeSession
 from magnetar_broker.topics.consumer import Consumer, DeliveryRun
+from magnetar_broker.topics.dispatch.delivery_capacity import OutboxCapacity
 from magnetar_protos.broker_pb2 import ActiveChanged, ConsumerEnded, ConsumerOpened, EpochBegan, Problem
 
 __all__ = ["ConsumerChannel"]
@@ -60,24 +61,15 @@ class ConsumerChannel:
         return self._session.address
 
     @property
-    def broken(self) -> bool:
+    def outbox(self) -> OutboxCapacity:
+        return self._session.capacity
+
+    @property
+    def is_broken(self) -> bool:
         return self._session.is_broken
 
     async def check_alive(self) -> bool:
         return not self.is_closed  # gRPC's keepalive checks the connection
-
-    def capacity_bytes(self) -> int:
-        return 0 if self.is_closed else self._session.capacity_for(self.on_capacity)
-
-    def on_capacity(self) -> None:
-        """Deliver more entries: the stream has capacity again."""
-        if self.consumer is not None and not self.is_closed:
-            self.consumer.on_capacity()
-
-    def reserve(self, size_bytes: int) -> None:
-        self._session.outbox.reserve(size_bytes)
-        if size_bytes < 0:
-            self._session.wake_sender()
 
     def opened(self, consumer: Consumer) -> None:
         self.consumer = consumer
@@ -94,8 +86,7 @@ class ConsumerChannel:
         )
 
     def deliver(self, runs: Sequence[DeliveryRun]) -> None:
-        for run in runs:
-            self._session.outbox.deliver(self, run)
+        self._session.outbox.deliver(self, runs)
         self._session.wake_sender()
 
     def epoch_began(self, consumer: Consumer) -> None:
@@ -129,7 +120,6 @@ class ConsumerChannel:
 
     def forget(self) -> None:
         """Remove it from the consumers of its stream."""
-        self._session.forget(self.on_capacity)
         if self._channels.get(self.consumer_id) is self:
             del self._channels[self.consumer_id]
 

@@ -54,19 +54,19 @@ class ProduceSession:
     def add_pending(self, memory_bytes: int) -> None:
         """Count entries that were received."""
         self.budget.used_bytes += memory_bytes
-        self._broker_budget.take(memory_bytes)
+        self._broker_budget.add(memory_bytes)
 
     def finish_pending(self, memory_bytes: int) -> None:
         """Count entries as decided."""
         self.budget.used_bytes -= memory_bytes
-        self._broker_budget.give_back(memory_bytes)
+        self._broker_budget.release(memory_bytes)
         self.report_change()
 
     async def wait_for_capacity(self, max_answers: int) -> None:
         """Return when the next message may be read: the stream and the broker have capacity, and few answers wait."""
         while self.budget.full or len(self.answers) > max_answers:
             await self.wait_change()
-        await self._broker_budget.room()
+        await self._broker_budget.wait_for_capacity()
 
     # Changes.
 

@@ -34,7 +34,7 @@ from magnetar_wire.transport import MAX_TRANSPORT_BYTES, Code, Refusal, Stream, 
 
 __all__ = ["FindTopic", "ProduceStream"]
 
-# Finds a topic of this broker: its name, the incarnation that it must have (empty: any), whether it may be created.
+# Finds a topic of this broker by its name and its required incarnation (empty: any). The flag allows creating it.
 # Raises `BrokerError`.
 FindTopic = Callable[[TopicName, str, bool], Awaitable[Topic]]
 

@@ -124,20 +124,20 @@ class ProducerChannel:
         producer, topic, waiting = self._producer, self._topic, self._waiting
         if producer is None or topic is None:
             return
-        while waiting and not topic.budget.full:
+        while waiting and not topic.budget.is_full:
             run = waiting.popleft()
             producer.publish(run.first, run.entries)
         if self._has_ended:  # by publishing
             return
-        if topic.budget.full and self._resuming is None:
+        if topic.budget.is_full and self._resuming is None:
             self._resuming = self._session.spawn(self._resume(topic))
         self._is_over_share = not self._session.budget.has_share(self._undecided_bytes)
         self._send_flow()
 
     async def _resume(self, topic: Topic) -> None:
         """Publish waiting entries whenever the topic has capacity, until none wait and the topic is not full."""
-        while topic.budget.full or self._waiting:
-            await topic.budget.room()
+        while topic.budget.is_full or self._waiting:
+            await topic.budget.wait_for_capacity()
             self._publish_waiting()
         if not self._has_ended:
             self._resuming = None
@@ -163,9 +163,9 @@ class ProducerChannel:
         producer, topic = self._producer, self._topic
         if producer is not None and topic is not None:
             while self._waiting and not self._has_ended:
-                await topic.budget.room()
+                await topic.budget.wait_for_capacity()
                 self._publish_waiting()
-            if producer.stopped:
+            if producer.is_stopped:
                 return
             producer.stop()
             await producer.settled()

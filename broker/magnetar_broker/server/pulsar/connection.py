@@ -35,8 +35,8 @@ __all__ = ["PulsarConnection"]
 
 _log = logging.getLogger(__name__)
 _SEND: Final = BaseCommand.SEND
-# The longest turn of one connection. The clock is read once per so many frames, of which a command other than SEND
-# counts as several.
+# The longest turn of one connection. The clock is read once per `_FRAMES_PER_CLOCK_READ` frames; a command other than
+# SEND counts as several.
 _MAX_TURN_S: Final = 0.005
 _FRAMES_PER_CLOCK_READ: Final = 64
 _FRAMES_PER_COMMAND: Final = 8

@@ -31,6 +31,7 @@ from magnetar_broker.server.pulsar.replies import NO_REQUEST, MessageHeads, fram
 from magnetar_broker.server.pulsar.session import ClientSession
 from magnetar_broker.server.pulsar.subscribe_request import SINGLE_ACTIVE, make_open_consumer
 from magnetar_broker.topics.consumer import Consumer, DeliveryRun
+from magnetar_broker.topics.dispatch.delivery_capacity import OutboxCapacity
 from magnetar_broker.topics.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, Problem, StartAt, SubscriptionType
 from magnetar_protos.pulsar_pb2 import (
@@ -118,7 +119,6 @@ class ConnectedConsumer:
 
     def forget(self) -> None:
         """Remove it from the consumers of its connection."""
-        self._session.outbound.forget(self.on_capacity)
         if self._consumers.get(self.consumer_id) is self:
             del self._consumers[self.consumer_id]
 
@@ -127,7 +127,7 @@ class ConnectedConsumer:
     async def open(self, request: CommandSubscribe) -> None:
         """Open the consumer and answer the request. Raises `BrokerError`.
 
-        If an exclusive subscription has a consumer, open it once more after that consumer's client was found dead.
+        If an exclusive subscription has a consumer whose client is found dead, retry once.
         """
         server = self._session.context.server
         broker_session = server.get_session()
@@ -144,7 +144,7 @@ class ConnectedConsumer:
         try:
             await topic.subscriptions.subscribe(opening, self)
         except BrokerError as error:
-            holder = topic.subscriptions.holder(opening.subscription, opening.durable)
+            holder = topic.subscriptions.exclusive_consumer(opening.subscription, opening.durable)
             if error.code != ErrorCode.CONSUMER_BUSY or holder is None or await holder.sink.check_alive():
                 raise
             await topic.subscriptions.subscribe(opening, self)
@@ -152,6 +152,8 @@ class ConnectedConsumer:
     def opened(self, consumer: Consumer) -> None:
         """Answer SUBSCRIBE."""
         self.consumer = consumer
+        if self._is_closing:
+            self._stop_delivery()
         self._epoch = consumer.epoch
         self._moves = _count_moves(consumer)
         self.send_success(self._request_id)
@@ -164,6 +166,7 @@ class ConnectedConsumer:
     def close(self, request_id: int) -> None:
         """Close the consumer at the client's request. The answer is sent when its acknowledgements are durable."""
         self._is_closing = True
+        self._stop_delivery()
         if self._acknowledgments.is_pending:
             self._session.start_request(request_id, self._close_when_acknowledged(request_id))
         else:
@@ -191,11 +194,16 @@ class ConnectedConsumer:
     def leave(self) -> None:
         """Close the consumer without sending anything to the client, which has closed it or is disconnected."""
         self.is_closed = True
+        self._stop_delivery()
         if self.opening is not None and self.consumer is None:
             self.opening.cancel()
         self.forget()
         if self.consumer is not None:
             self.consumer.leave()
+
+    def _stop_delivery(self) -> None:
+        if self.consumer is not None:
+            self.consumer.stop_delivery()
 
     async def unsubscribe(self, request_id: int, *, force: bool) -> None:
         """Delete the subscription and answer the request. Raises `BrokerError`."""
@@ -261,22 +269,15 @@ class ConnectedConsumer:
         return self._session.address
 
     @property
-    def broken(self) -> bool:
+    def outbox(self) -> OutboxCapacity:
+        return self._session.outbound
+
+    @property
+    def is_broken(self) -> bool:
         return self.is_closed or self._session.is_closed
 
     async def check_alive(self) -> bool:
         return await self._session.check_alive()
-
-    def capacity_bytes(self) -> int:
-        return 0 if self._is_closing or self.is_closed else self._session.outbound.capacity_for(self.on_capacity)
-
-    def reserve(self, size_bytes: int) -> None:
-        self._session.outbound.reserve(size_bytes)
-
-    def on_capacity(self) -> None:
-        """Deliver more entries: the connection has capacity again."""
-        if self.consumer is not None and not self.is_closed:
-            self.consumer.on_capacity()
 
     def deliver(self, runs: Sequence[DeliveryRun]) -> None:
         assert self._heads is not None
@@ -310,8 +311,9 @@ class ConnectedConsumer:
             return  # its connection is closed, and other consumers of it leave first
         self._epoch = consumer.epoch
         if _count_moves(consumer) != self._moves:
-            consumer.subscription.keep_for_return(_RETURN_S)
+            consumer.subscription.retain_for_reconnect(_RETURN_S)
             self.is_closed = True
+            self._stop_delivery()
             self.forget()
             self._send_closed()
             self._session.call_soon(self.leave)  # not now: the subscription is still calling its consumers

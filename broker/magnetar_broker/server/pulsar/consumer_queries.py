@@ -11,7 +11,6 @@ from magnetar_broker.server.pulsar.consumer import ConnectedConsumer
 from magnetar_broker.server.pulsar.consumers import Consumers
 from magnetar_broker.server.pulsar.replies import frame
 from magnetar_broker.server.pulsar.session import ClientSession
-from magnetar_broker.topics.consumer import Consumer
 from magnetar_broker.topics.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, SubscriptionType
 from magnetar_protos.entry_pb2 import MessageIdData
@@ -106,8 +105,8 @@ def _make_stats(request_id: int, connected: ConnectedConsumer | None) -> Command
         msg_rate_redeliver=0.0,
         consumer_name=consumer.name,
         available_permits=max(0, connected.permits),
-        unacked_messages=consumer.state.held.total,
-        blocked_consumer_on_unacked_msgs=_is_blocked(consumer),
+        unacked_messages=consumer.capacity.unacked_messages,
+        blocked_consumer_on_unacked_msgs=consumer.capacity.has_max_unacked,
         address=consumer.sink.address,
         connected_since=_format_time(consumer.connected_since_ms),
         type=_TYPES.get(subscription.type, "None"),
@@ -115,11 +114,6 @@ def _make_stats(request_id: int, connected: ConnectedConsumer | None) -> Command
         msg_backlog=subscription.cursor.count_unacknowledged(),
         message_ack_rate=0.0,
     )
-
-
-def _is_blocked(consumer: Consumer) -> bool:
-    dispatch = consumer.subscription.dispatch
-    return dispatch is not None and 0 < dispatch.limits.max_unacked_per_consumer <= consumer.state.held.total
 
 
 def _format_time(time_ms: int) -> str:

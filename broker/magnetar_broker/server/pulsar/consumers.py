@@ -138,6 +138,6 @@ class Consumers:
             if one.consumer is not None:
                 by_subscription.setdefault(one.consumer.subscription, []).append(one.consumer)
         for subscription, leaving in by_subscription.items():
-            subscription.leave_together(leaving)
+            subscription.leave(leaving)
         for one in consumers:
             one.leave()

@@ -1,10 +1,10 @@
 """The liveness check of a connection's client.
 
 A client that sends nothing for an interval gets a PING, and is disconnected if it sends nothing in the next interval. A
-client that has not sent CONNECT by the first check is disconnected, whatever else it has sent. A client that takes
-bytes that waited for it is alive too: while a long message is in flight to a slow client, the client has nothing to
-send. Only bytes that waited in this process count. The operating system's buffer takes bytes for a while even if the
-client is disconnected; where bytes wait in this process, that buffer was full.
+client that has not sent CONNECT by the first check is disconnected, even if it has sent other bytes. A client that
+takes bytes that waited for it is alive too: while a long message is in flight to a slow client, it has nothing to send.
+Only bytes that waited in this process count. The operating system's buffer takes bytes for a while even if the client
+is disconnected; where bytes wait in this process, that buffer was full.
 
 While reading from a connection is paused because the broker is overloaded, its silence has no meaning. While it is
 paused because the client takes no answers, the client counts as alive as long as it takes some. It gets PINGs anyway:

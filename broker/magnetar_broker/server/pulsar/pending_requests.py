@@ -88,7 +88,7 @@ class PendingRequests:
         """Run `work`, which answers a request if it succeeds. Errors and cancellation are answered with ERROR."""
 
         def done(task: asyncio.Task[None]) -> None:
-            work.close()  # it may be cancelled before it has begun
+            work.close()  # the task may be cancelled before it has begun
             if task.cancelled() and not self._is_closed:
                 text = "the producer or consumer was closed before the request was completed"
                 self._write(error_frame(request_id, ServerError.SERVICE_NOT_READY, text))

@@ -139,7 +139,7 @@ class ConnectedProducer:
         self.send_opened(request.request_id)
 
     async def _open(self, topic: Topic, request: CommandProducer) -> Producer:
-        """Open the topic's producer; if its name is taken, once more after its holder was found dead."""
+        """Open the topic's producer. If its name is in use by a client that is found dead, retry once."""
         opening = OpenProducer(
             producer_id=self.producer_id,
             producer_name=request.producer_name,
@@ -235,7 +235,7 @@ class ConnectedProducer:
             assert self._producer is not None
             entries, self.gathered = self.gathered, []
             memory_bytes = count_entry_memory(entries)
-            budget.take(memory_bytes)
+            budget.add(memory_bytes)
             self._session.pending_publish_bytes += memory_bytes
             self._session.waiting_publish_bytes += memory_bytes
             self._waiting.append((self._gathered_from, entries))
@@ -243,15 +243,15 @@ class ConnectedProducer:
             if self._waiting and not self._has_publisher:
                 self._has_publisher = True
                 self._session.spawn(self._publish_waiting_soon())
-        return budget.full
+        return budget.is_full
 
     def _publish_waiting(self) -> None:
         producer, topic = self._producer, self._topic
         assert producer is not None
         assert topic is not None
-        while self._waiting and (producer.stopped or not topic.budget.full):
+        while self._waiting and (producer.is_stopped or not topic.budget.is_full):
             first, entries = self._waiting.popleft()
-            if producer.stopped:  # it would ignore them; the client gets CLOSE_PRODUCER when the topic is closed
+            if producer.is_stopped:  # it would ignore them; the client gets CLOSE_PRODUCER when the topic is closed
                 self._has_dropped = True
                 for _ in entries:
                     self._sent.pop()
@@ -268,7 +268,7 @@ class ConnectedProducer:
     async def _publish_waiting_soon(self) -> None:
         """Publish waiting entries whenever the topic has capacity. Returns when none wait."""
         while self._waiting and self._topic is not None:
-            await self._topic.budget.room()
+            await self._topic.budget.wait_for_capacity()
             self._publish_waiting()
             self._session.resume_reading()
         self._has_publisher = False
@@ -276,7 +276,7 @@ class ConnectedProducer:
     async def wait_for_broker_capacity(self) -> None:
         """Return when the broker has capacity for published entries."""
         if self._budget is not None:
-            await self._budget.room()
+            await self._budget.wait_for_capacity()
 
     # Results from the topic: `ProducerSink`.
 
@@ -318,7 +318,7 @@ class ConnectedProducer:
 
     def decided(self, memory_bytes: int) -> None:
         if self._budget is not None:
-            self._budget.give_back(memory_bytes)
+            self._budget.release(memory_bytes)
         self._session.finish_publish(memory_bytes)
 
     def report_waiting(self, waiting_for: str) -> None:

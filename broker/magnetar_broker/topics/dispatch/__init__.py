@@ -1,12 +1,17 @@
-"""Who gets what of a subscription's entries: rules, without I/O.
+"""Dispatch: which consumer of a subscription gets which entries, and when.
 
-dispatch.py          what all rules have in common, and what is asked of one
-├── single_active.py     Exclusive and Failover: all to one consumer, in order
-└── round_robin.py       Shared: entries in turn to all who take some
-chunk_owners.py      of Shared: which consumer has had the first chunks of a message, and gets the others
-active_choice.py     which consumer is the one of Failover
-consumer_state.py    what is known of one consumer: permits, epoch, what it holds
-entry_numbers.py     a number for each of many entries: what is held, and how often it was delivered
-position_set.py      what is to be delivered again
-past_deliveries.py   how often entries were delivered that all go to one consumer
+dispatcher.py            reads what the rule of the subscription needs, and delivers what it assigns
+subscription_types.py    the table of subscription types and their rules
+dispatch_rule.py         what a rule is
+├── exclusive_and_failover.py    one active consumer gets all entries in order
+└── shared.py                    consumers get entries in turn
+delivery_capacity.py     all bounds on what a consumer gets: permits, unacknowledged messages, the outbox
+base_consumer.py         a consumer as the rules see it
+chunk_owners.py          Shared: which consumer gets the later chunks of a message
+entry_counts.py          a number for each of many entries: unacknowledged messages, or deliveries
+redelivery_counts.py     Exclusive, Failover: how often entries were delivered
+position_set.py          a set of entries, in order: what is redelivered
+
+All modules but dispatcher.py are rules without I/O. A new subscription type is a file with its rule, and a line in the
+table.
 """

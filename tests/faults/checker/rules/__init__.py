@@ -1,4 +1,4 @@
-"""The rules, one file each. Whoever adds one adds a file with a `RULE`."""
+"""The rules, one file each. To add a rule, add a file with a `RULE`."""
 
 from __future__ import annotations
 

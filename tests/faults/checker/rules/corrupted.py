@@ -1,4 +1,4 @@
-"""What was handed over or scanned is what was sent; and what is at one id stays what it is, whoever looks."""
+"""A delivered or scanned message is the one that was sent, and all observers find the same message at an id."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Corrupted(Rule):
     name = "corrupted"
 
     def begin(self) -> None:
-        self._places_of_ledger: dict[int, set[str]] = {}
+        self._partitions_of_ledger: dict[int, set[str]] = {}
 
     def on_got(self, line: Line) -> None:
         self._look(line, line.fields["consumer"])
@@ -22,43 +22,43 @@ class Corrupted(Rule):
 
     def on_unreadable(self, line: Line) -> None:
         who = line.fields.get("consumer") or line.fields.get("reader")
-        place, one = line.fields["place"], line.fields["id"]
-        self.found(f"{one} in {place} was unreadable to {who}: {line.fields['why'][:200]}")
+        partition, one = line.fields["place"], line.fields["id"]
+        self.found(f"{one} in {partition} was unreadable to {who}: {line.fields['why'][:200]}")
 
     def _look(self, line: Line, who: str) -> None:
         facts = self.facts
-        place = facts.place(line.fields["place"])
-        content, producers, keys = place.content, facts.producers, facts.keys
+        partition = facts.partition(line.fields["place"])
+        content, producers, keys = partition.content, facts.producers, facts.keys
         for item, one, slot in zip(line.fields["items"], line.messages, line.slots, strict=True):
             if content[slot] != one and NOBODYS not in (content[slot], one):
                 seen = facts.text(content[slot])
-                self.found(f"{facts.where(place, slot)} is {facts.text(one)} to {who}, and was {seen} before")
+                self.found(f"{facts.where(partition, slot)} is {facts.text(one)} to {who}, and was {seen} before")
             if one == NOBODYS:
                 continue  # for another rule
             producer, number = producers[item[0]], number_of(one)
             if _crc(item[2]) != producer.digests[number]:
                 self.found(
-                    f"{facts.text(one)} at {facts.where(place, slot)} has the digest {item[2]} to {who}, "
+                    f"{facts.text(one)} at {facts.where(partition, slot)} has the digest {item[2]} to {who}, "
                     f"and was sent with {producer.digests[number]:08x}"
                 )
             elif keys.get(item[3], -1) != producer.keys[number]:
                 sent = facts.key_list[producer.keys[number]]
                 self.found(
-                    f"{facts.text(one)} at {facts.where(place, slot)} has the key {item[3]!r} to {who}, "
+                    f"{facts.text(one)} at {facts.where(partition, slot)} has the key {item[3]!r} to {who}, "
                     f"and was sent with {sent!r}"
                 )
         for packed in {line.ids[0], line.ids[-1]} if line.ids else ():
-            self._one_place(packed, place.name)
+            self._check_ledger_partition(packed, partition.name)
 
-    def _one_place(self, packed: int, place: str) -> None:
-        """A ledger is of one place: looked at where lines begin and end, which is often enough."""
-        places = self._places_of_ledger.setdefault(ledger_of(packed), set())
-        if place in places:
+    def _check_ledger_partition(self, packed: int, partition: str) -> None:
+        """A ledger is of one partition: looked at where lines begin and end, which is often enough."""
+        partitions = self._partitions_of_ledger.setdefault(ledger_of(packed), set())
+        if partition in partitions:
             return
-        if places:
-            others = ", ".join(sorted(places))
-            self.found(f"{id_text(packed)} was seen in {place}, and its ledger in {others}, too")
-        places.add(place)
+        if partitions:
+            others = ", ".join(sorted(partitions))
+            self.found(f"{id_text(packed)} was seen in {partition}, and its ledger in {others}, too")
+        partitions.add(partition)
 
 
 def _crc(digest: str) -> int:

@@ -1,8 +1,8 @@
-"""A consumer is handed what it was not handed before in the log's order: of type Key_Shared, per key; Shared, in none.
+"""A consumer gets messages for the first time in the log's order; with Key_Shared, per key. Shared has no order.
 
-Judged is what comes for the first time in one consumer's life. Whatever is unacknowledged may come again, at any time.
-What somebody had begun to acknowledge may be there again, too, where the acknowledgement was lost without a receipt: it
-comes when that shows. Each jump back is told of once, and not what follows it.
+Only the first delivery to a consumer is checked, since an unacknowledged message may be redelivered at any time. A
+message whose acknowledgement had begun may come late, too: its acknowledgement was lost without a receipt. Each jump
+back is reported once, without the messages that follow it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from tests.faults.checker.marks import Marks
 from tests.faults.checker.rule import Rule
 from tests.faults.checker.things import Consumer
 
-# In place of a key, where all messages are in one order.
+# Instead of a key, where all messages are in one order.
 _ALL = -1
 
 
-class _Life:
-    """One consumer at one place."""
+class _Deliveries:
+    """One consumer at one partition."""
 
     __slots__ = ("last", "seen")
 
@@ -32,24 +32,24 @@ class DeliveredOrder(Rule):
     name = "delivered_order"
 
     def begin(self) -> None:
-        self._lives: dict[Consumer, dict[str, _Life]] = {}
-        # The subscription, when, and what is to be told of it.
+        self._deliveries: dict[Consumer, dict[str, _Deliveries]] = {}
+        # The subscription, the time, and the text of the finding.
         self._jumps: list[tuple[str, float, str]] = []
 
     def on_got(self, line: Line) -> None:
         facts, consumer = self.facts, self.facts.consumer(line)
         if consumer.subscription.type == "Shared":
             return
-        life = self._lives.setdefault(consumer, {}).setdefault(line.fields["place"], _Life())
+        deliveries = self._deliveries.setdefault(consumer, {}).setdefault(line.fields["place"], _Deliveries())
         keyed = consumer.subscription.type == "Key_Shared"
-        last, add = life.last, life.seen.add
+        last, add = deliveries.last, deliveries.seen.add
         for item, packed, slot in zip(line.fields["items"], line.ids, line.slots, strict=True):
             if not add(slot):
                 continue
             key = facts.key(item[3]) if keyed else _ALL
             before = last.get(key, -1)
             if packed < before:
-                if facts.is_announced(consumer.subscription, facts.place(line.fields["place"]), packed, slot):
+                if facts.is_announced(consumer.subscription, facts.partition(line.fields["place"]), packed, slot):
                     continue
                 behind = f"{item[0]} {item[1]} at {id_text(packed)}, first after {id_text(before)}"
                 text = f"{consumer.name} was handed {behind} in {line.fields['place']} at {line.at:.3f}"
@@ -57,11 +57,11 @@ class DeliveredOrder(Rule):
             last[key] = packed
 
     def on_closed(self, line: Line) -> None:
-        self._lives.pop(self.facts.consumer(line), None)
+        self._deliveries.pop(self.facts.consumer(line), None)
 
     def on_killed(self, line: Line) -> None:
-        for consumer in [one for one in self._lives if one.writer == line.fields["writer"]]:
-            del self._lives[consumer]
+        for consumer in [one for one in self._deliveries if one.writer == line.fields["writer"]]:
+            del self._deliveries[consumer]
 
     def end(self) -> None:
         for subscription, at, text in self._jumps:

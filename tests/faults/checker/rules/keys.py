@@ -1,11 +1,10 @@
-"""Of a Key_Shared subscription two consumers never have messages with one key at once. No key is a key, too.
+"""Two consumers of a Key_Shared subscription never hold messages with the same key. No key counts as a key, too.
 
-A consumer **holds** what it was handed and neither it nor anybody else has begun to acknowledge, or it to give back.
-Somebody else is handed the same key meanwhile: that is wrong only if the broker still had both of them. A consumer may
-take its connection for sound long after the broker gave it up, and then be handed what it had fetched before, or hold
-what was given to others. So both have to prove that they were connected: each must have a receipt for an
-acknowledgement that it began after both had been handed the key, and be seen with the connection that it had before.
-And the place must have had one owner, in one session, all that time.
+A consumer **holds** a delivered message until somebody begins to acknowledge it, or the consumer to nack it. A delivery
+of the same key to another consumer is a violation only if the broker still had both consumers. A consumer may believe
+in its connection long after the broker closed it, get messages that it fetched before, and hold messages that others
+got. So both must prove that they were connected: each has a receipt for an acknowledgement that it began after both had
+the key, and is seen with the same connection as before. And the partition had one owner, in one session, all that time.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from dataclasses import dataclass, field
 from tests.faults.checker.history import Line
 from tests.faults.checker.ids import whole_entry
 from tests.faults.checker.rule import Rule
-from tests.faults.checker.things import Consumer, Place
+from tests.faults.checker.things import Consumer, Partition
 
 Connection = tuple[str, int]
 
 
 @dataclass(slots=True, eq=False)
 class _Side:
-    """One consumer at one place."""
+    """One consumer at one partition."""
 
     consumer: Consumer
     connection: Connection | None = None
@@ -37,7 +36,7 @@ class _Side:
 
 @dataclass(slots=True, eq=False)
 class _Suspicion:
-    place: Place
+    partition: Partition
     key: int
     first: _Side
     second: _Side
@@ -54,7 +53,7 @@ class _Suspicion:
 
 
 class _Shared:
-    """A subscription at a place."""
+    """A subscription at a partition."""
 
     def __init__(self) -> None:
         self.sides: dict[Consumer, _Side] = {}
@@ -85,14 +84,14 @@ class Keys(Rule):
     def begin(self) -> None:
         self._shared: dict[tuple[str, str], _Shared] = defaultdict(_Shared)
         self._proved: list[_Suspicion] = []
-        # By place: owner, and the first and last time at which it was seen so without another in between.
+        # By partition: owner, and the first and last time at which it was seen so without another in between.
         self._owners: dict[str, list[tuple[str, int, float, float]]] = defaultdict(list)
 
     def on_owners(self, line: Line) -> None:
         owners = line.fields["owners"]
-        for place in {*owners, *self._owners}:
-            broker, session = owners.get(place, ("", 0))
-            runs = self._owners[place]
+        for partition in {*owners, *self._owners}:
+            broker, session = owners.get(partition, ("", 0))
+            runs = self._owners[partition]
             if runs and runs[-1][:2] == (broker, session):
                 runs[-1] = (broker, session, runs[-1][2], line.fields["since"])
             else:
@@ -120,24 +119,24 @@ class Keys(Rule):
         if shared is None or side is None or side.connection is None or side.seen_at > line.fields["since"]:
             return
         facts, subscription = self.facts, side.consumer.subscription
-        place = facts.place(line.fields["place"])
+        partition = facts.partition(line.fields["place"])
         for item, packed, slot in zip(line.fields["items"], line.ids, line.slots, strict=True):
-            if facts.is_announced(subscription, place, packed, slot):
+            if facts.is_announced(subscription, partition, packed, slot):
                 continue
             key = facts.key(item[3])
             for other in list(shared.holders.get(key, ())):
                 if other is not side:
-                    self._suspect(shared, other, side, place, key, slot, line)
+                    self._suspect(shared, other, side, partition, key, slot, line)
             shared.hold(side, slot, key, line.at)
 
     def _suspect(
-        self, shared: _Shared, first: _Side, second: _Side, place: Place, key: int, slot: int, line: Line
+        self, shared: _Shared, first: _Side, second: _Side, partition: Partition, key: int, slot: int, line: Line
     ) -> None:
         facts, subscription = self.facts, first.consumer.subscription
         held = [
             (first.held[one][1], one)
             for one in shared.holders[key][first]
-            if not facts.is_announced(subscription, place, place.ids[one], one)
+            if not facts.is_announced(subscription, partition, partition.ids[one], one)
         ]
         if not held or first.consumer.ended_at is not None or first.connection is None or second.connection is None:
             return
@@ -145,11 +144,12 @@ class Keys(Rule):
             return
         first_at, held_slot = max(held)
         text = (
-            f"{facts.where(place, held_slot)} with the key {facts.key_list[key]!r} was {first.consumer.name}'s since "
-            f"{first_at:.3f}, and {facts.where(place, slot)} with that key came to {second.consumer.name} at "
+            f"{facts.where(partition, held_slot)} with the key {facts.key_list[key]!r} was {first.consumer.name}'s "
+            f"since "
+            f"{first_at:.3f}, and {facts.where(partition, slot)} with that key came to {second.consumer.name} at "
             f"{line.at:.3f}"
         )
-        suspicion = _Suspicion(place, key, first, second, first_at, line.at, text)
+        suspicion = _Suspicion(partition, key, first, second, first_at, line.at, text)
         first.suspicions.append(suspicion)
         second.suspicions.append(suspicion)
 
@@ -176,7 +176,7 @@ class Keys(Rule):
         shared, side = self._side(line)
         if shared is None or side is None:
             return
-        ids = self.facts.place(line.fields["place"]).ids
+        ids = self.facts.partition(line.fields["place"]).ids
         entries = {whole_entry(packed) for packed in line.ids}
         for slot in [one for one in side.held if whole_entry(ids[one]) in entries]:
             shared.drop(side, slot)
@@ -221,7 +221,7 @@ class Keys(Rule):
         }
         return any(
             first <= suspicion.first_at and suspicion.second_at <= last and brokers == {broker}
-            for broker, _, first, last in self._owners[suspicion.place.name]
+            for broker, _, first, last in self._owners[suspicion.partition.name]
         )
 
 

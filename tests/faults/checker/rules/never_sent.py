@@ -1,4 +1,4 @@
-"""What was handed over or scanned had been announced by its producer, was not refused, and is where it can be."""
+"""A message that was delivered or scanned had been announced by its producer, not refused, and belongs to the topic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ class NeverSent(Rule):
         self._look(line, line.fields["consumer"])
         consumer = self.facts.consumer(line)
         if line.ids and self.facts.topic_of(line.fields["place"]) not in (None, consumer.subscription.topic):
-            self.found(f"{consumer.name} was handed messages of {line.fields['place']}, which is no place of its topic")
+            self.found(
+                f"{consumer.name} was handed messages of {line.fields['place']}, which is no partition of its topic"
+            )
 
     def on_scan(self, line: Line) -> None:
         self._look(line, line.fields["reader"])
@@ -22,28 +24,30 @@ class NeverSent(Rule):
     def _look(self, line: Line, who: str) -> None:
         if NOBODYS not in line.messages:
             return
-        place = self.facts.place(line.fields["place"])
+        partition = self.facts.partition(line.fields["place"])
         for item, one, slot in zip(line.fields["items"], line.messages, line.slots, strict=True):
             if one == NOBODYS:
-                where = self.facts.where(place, slot)
+                where = self.facts.where(partition, slot)
                 self.found(
                     f"message {item[1]} of {item[0]} at {where} came to {who} at {line.at:.3f}, and was not sent"
                 )
 
     def end(self) -> None:
         facts = self.facts
-        for place in facts.place_list:
-            # Only in the end: a topic that grows has its new places before anybody can tell.
-            topic = facts.topic_of(place.name)
-            for slot, one in enumerate(place.content):
+        for partition in facts.partition_list:
+            # Only in the end: a topic that grows has its new partitions before the history shows them.
+            topic = facts.topic_of(partition.name)
+            for slot, one in enumerate(partition.content):
                 if one in (NOBODYS, NOTHING):
                     continue
                 producer = facts.producer_of(one)
                 if producer.topic is not topic:
-                    self.found(f"{facts.text(one)}, sent to {producer.topic.name}, is at {facts.where(place, slot)}")
+                    self.found(
+                        f"{facts.text(one)}, sent to {producer.topic.name}, is at {facts.where(partition, slot)}"
+                    )
                 elif number_of(one) in producer.refused:
                     self.found(
-                        f"{facts.text(one)} is at {facts.where(place, slot)}, and its producer was told that it isn't"
+                        f"{facts.text(one)} is at {facts.where(partition, slot)}, and was refused to its producer"
                     )
 
 

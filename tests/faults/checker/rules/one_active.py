@@ -1,11 +1,10 @@
-"""Of a subscription of type Exclusive or Failover one consumer at a time is served at a place.
+"""An Exclusive or Failover subscription has one active consumer at a time per partition.
 
-A consumer may hand on what it had fetched, long after another took its place, and not know that it was replaced. But
-what was delivered before another took over is acknowledged no more: the acknowledgement has no receipt. So whoever has
-a receipt was served all the time from when it had the message until it began to acknowledge it, if it had one
-connection for all of that time. No other consumer that is connected to the same broker was served at any moment of
-that time, as its own receipts show; nor was it handed a message that was sent in that time, by a consumer that was
-opened then, or before.
+A replaced consumer may deliver its prefetched messages for a long time without noticing. But acknowledgements of what
+was delivered before the takeover get no receipt. So a consumer with a receipt was active from when it got the message
+until it began to acknowledge it, if it had one connection all that time. No other consumer that is connected to the
+same broker was active in that time, as its own receipts show; nor did one get a message that was sent in that time, if
+it was opened then, or before.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class _Span:
 
 @dataclass(slots=True, eq=False)
 class _Side:
-    """One consumer at one place."""
+    """One consumer at one partition."""
 
     connection: tuple[str, int] | None = None
     seen_at: float = float("inf")
@@ -93,13 +92,13 @@ class OneActive(Rule):
         side = self._side(line)
         if side is None or side.connection is None:
             return
-        told = []
+        intervals = []
         for slot in line.slots:
             got_at, began = side.got.pop(slot, None), side.acking.pop(slot, None)
             if got_at is not None and began is not None:
-                told.append((got_at, began))
-        if told:
-            self._add(line, side, *min(told), throughout=True)
+                intervals.append((got_at, began))
+        if intervals:
+            self._add(line, side, *min(intervals), throughout=True)
 
     on_acked_up_to = on_acked
 
@@ -123,15 +122,15 @@ class OneActive(Rule):
         return self._sides.setdefault(consumer, {}).setdefault(line.fields["place"], _Side())
 
     def end(self) -> None:
-        for (name, place), spans in sorted(self._sure.items()):
+        for (name, partition), spans in sorted(self._sure.items()):
             subscription = self.facts.subscriptions[name]
-            told: set[frozenset[Consumer]] = set()
+            reported: set[frozenset[Consumer]] = set()
             for first, second in _contradictions(spans):
                 pair = frozenset((first.consumer, second.consumer))
                 touched = self.facts.acts.touched(name, subscription.topic.name, first.begin, second.end)
-                if pair not in told and not touched:
-                    told.add(pair)
-                    self.found(f"of {place} {first.text}, and {second.text}, both by {first.broker}")
+                if pair not in reported and not touched:
+                    reported.add(pair)
+                    self.found(f"of {partition} {first.text}, and {second.text}, both by {first.broker}")
 
 
 def _contradictions(spans: list[_Span]) -> list[tuple[_Span, _Span]]:

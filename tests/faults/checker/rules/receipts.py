@@ -1,9 +1,8 @@
-"""A receipt names where its message is stored: it is there, if anybody has read that entry, and nothing else is. A
-message has one receipt.
+"""The message that a receipt names is at its id, if an observer looked there. Each message has one receipt.
 
-A message that is missing from the whole log is lost, and reported by that rule; an id at which two readers saw two
-messages is reported as corrupted. Receipts that Pulsar's C++ library matched to the wrong messages were withdrawn
-before (reused_sequence_ids.py).
+A message that is missing altogether is reported as lost; two messages at one id are reported as corrupted.
+
+Receipts that Pulsar's C++ library matched to the wrong messages were withdrawn before (reused_sequence_ids.py).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from tests.faults.checker.history import Line
 from tests.faults.checker.marks import Marks
 from tests.faults.checker.rule import Rule
-from tests.faults.checker.things import NOBODYS, NOTHING, Place, Producer, Scan, message, number_of
+from tests.faults.checker.things import NOBODYS, NOTHING, Partition, Producer, Scan, message, number_of
 
 
 class Receipts(Rule):
@@ -25,27 +24,30 @@ class Receipts(Rule):
 
     def end(self) -> None:
         facts = self.facts
-        scanned = {scan.place.index: _Scanned(scan) for scan in facts.complete_scans()}
+        scanned = {scan.partition.index: _Scanned(scan) for scan in facts.complete_scans()}
         named: dict[tuple[int, int], int] = {}
         for topic in facts.topics.values():
             for producer, number in facts.with_receipts(topic):
                 one, slot = message(producer.index, number), producer.slots[number]
-                log = facts.place_list[producer.places[number]]
-                if facts.topic_of(log.name) is not topic:
-                    self.found(f"the receipt of {facts.text(one)} names {log.name}, which is no log of {topic.name}")
+                partition = facts.partition_list[producer.partitions[number]]
+                if facts.topic_of(partition.name) is not topic:
+                    self.found(
+                        f"the receipt of {facts.text(one)} names {partition.name}, which is no partition of "
+                        f"{topic.name}"
+                    )
                 elif slot >= 0:
-                    other = named.setdefault((log.index, slot), one)
+                    other = named.setdefault((partition.index, slot), one)
                     if other != one:
-                        where = facts.where(log, slot)
+                        where = facts.where(partition, slot)
                         self.found(f"the receipts of {facts.text(other)} and of {facts.text(one)} both name {where}")
-                    self._check_content(producer, number, log, scanned.get(log.index))
+                    self._check_content(producer, number, partition, scanned.get(partition.index))
 
-    def _check_content(self, producer: Producer, number: int, log: Place, scanned: _Scanned | None) -> None:
+    def _check_content(self, producer: Producer, number: int, partition: Partition, scanned: _Scanned | None) -> None:
         one, slot = message(producer.index, number), producer.slots[number]
-        stored = log.content[slot]
-        if stored in (one, NOBODYS) or slot in log.disputed:
+        stored = partition.content[slot]
+        if stored in (one, NOBODYS) or slot in partition.disputed:
             return
-        where = self.facts.where(log, slot)
+        where = self.facts.where(partition, slot)
         if stored != NOTHING:
             self.found(f"the receipt of {self.facts.text(one)} names {where}, and there is {self.facts.text(stored)}")
         elif scanned is not None and one in scanned.messages:

@@ -1,9 +1,8 @@
-"""What was acknowledged with a receipt does not come again to who has it from a broker that was asked after the
-receipt.
+"""A message whose acknowledgement has a receipt is not redelivered to a consumer that connected after the receipt.
 
-A message may be on its way to one consumer while another's acknowledgement of it has a receipt. So judged is what was
-handed to a consumer that was opened after the receipt; or that was connected anew after it, which is sure only if it
-was seen still connected otherwise after the receipt, and handed the message after it was seen connected anew.
+A message may be in flight to one consumer while another's acknowledgement of it gets a receipt. So the rule checks
+consumers that were opened after the receipt, or that reconnected after it. The latter is sure only if the consumer was
+seen with its former connection after the receipt, and got the message after it was seen with the new one.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from tests.faults.checker.rule import Rule
 
 
 class _Link:
-    """One consumer's connection for one place."""
+    """One consumer's connection for one partition."""
 
     __slots__ = ("connection", "last_seen_at", "made_after", "seen_at", "seen_before_at")
 
@@ -23,7 +22,7 @@ class _Link:
         # It was made after this, and first seen then.
         self.made_after = opening_at
         self.seen_at = opening_at
-        # The last two lines: what the last one says was so after the one before it was written.
+        # The last two lines: the state in the last one began after the one before it was written.
         self.last_seen_at = opening_at
         self.seen_before_at = opening_at
 
@@ -46,17 +45,18 @@ class Redelivered(Rule):
 
     def on_got(self, line: Line) -> None:
         facts, consumer = self.facts, self.facts.consumer(line)
-        place = facts.place(line.fields["place"])
-        found = consumer.subscription.acknowledged.get(place.index)
+        partition = facts.partition(line.fields["place"])
+        found = consumer.subscription.acknowledged.get(partition.index)
         if found is None or not consumer.subscription.durable:
             return
         link = self._link(line)
         delivered_after = link.made_after if link.seen_at <= line.fields["since"] else consumer.opening_at
         for packed, slot, one in zip(line.ids, line.slots, line.messages, strict=True):
-            receipt_at = found.receipts.at(packed, slot, place.slots.get(whole_entry(packed)))
+            receipt_at = found.receipts.at(packed, slot, partition.slots.get(whole_entry(packed)))
             if receipt_at < delivered_after:
                 text = (
-                    f"{facts.text(one)} at {facts.where(place, slot)} has a receipt for its acknowledgement, told at "
+                    f"{facts.text(one)} at {facts.where(partition, slot)} has a receipt for its acknowledgement, "
+                    f"received at "
                     f"{receipt_at:.3f}, and came to {consumer.name} at {line.at:.3f}, connected after "
                     f"{delivered_after:.3f}"
                 )

@@ -1,4 +1,4 @@
-"""Who reads a whole log finds each id once, and in order."""
+"""A reader of a whole log finds each id once, in order."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Scan(Rule):
         self._last: dict[tuple[str, str], int] = {}
 
     def on_scan(self, line: Line) -> None:
-        reader, place = line.fields["reader"], line.fields["place"]
-        last = self._last.get((reader, place), -1)
+        reader, partition = line.fields["reader"], line.fields["place"]
+        last = self._last.get((reader, partition), -1)
         for packed in line.ids:
             if packed <= last:
-                self.found(f"{reader} found {id_text(packed)} in {place} after {id_text(last)}")
+                self.found(f"{reader} found {id_text(packed)} in {partition} after {id_text(last)}")
             last = packed
-        self._last[reader, place] = last
+        self._last[reader, partition] = last
 
 
 RULE = Scan

@@ -1,11 +1,10 @@
-"""A consumer of type Exclusive or Failover is handed all that is not acknowledged, in the log's order, from the first
-on: so what lies between two ids that it was handed one after the other, or before the first of them, was acknowledged,
-or handed to it before.
+"""An Exclusive or Failover consumer gets all unacknowledged messages in the log's order, from the first on.
 
-Somebody must have begun to acknowledge it by then. What a consumer was handed in its life need not come to it again,
-though it does when it is connected anew; that it came too late is told of as out of order. Which ids there are is known
-in the end only. What never came to a drained subscription at all is not told of here: it is lost. Of each gap the first
-message is told, and how many there are.
+So a message between two consecutive deliveries, or before the first one, was acknowledged, or delivered to this
+consumer before. Somebody must have begun to acknowledge it by then. A consumer need not get a message again, though it
+does when it reconnects; a message that comes too late is reported as out of order. The ids of a partition are complete
+at the end only. A message that never came to a drained subscription is reported as lost, not here. Of each gap the
+first message is reported, and the number of messages.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from dataclasses import dataclass, field
 
 from tests.faults.checker.history import Line
 from tests.faults.checker.rule import Rule
-from tests.faults.checker.things import Consumer, Place, Subscription
+from tests.faults.checker.things import Consumer, Partition, Subscription
 
 
 @dataclass(slots=True, eq=False)
-class _Life:
-    """One consumer at one place."""
+class _Deliveries:
+    """One consumer at one partition."""
 
     consumer: Consumer
     # What it was handed, and when.
@@ -30,15 +29,15 @@ class _Life:
 
 
 class _Known:
-    """The ids of a place at which a message is known to be, in their order, and when a subscription's consumers had
+    """The ids of a partition at which a message is known to be, in their order, and when a subscription's consumers had
     begun to acknowledge them."""
 
-    def __init__(self, rule: Rule, subscription: Subscription, place: Place) -> None:
-        facts, ids, content = rule.facts, place.ids, place.content
-        known = [slot for slot in range(len(ids)) if content[slot] >= 0 and slot not in place.disputed]
+    def __init__(self, rule: Rule, subscription: Subscription, partition: Partition) -> None:
+        facts, ids, content = rule.facts, partition.ids, partition.content
+        known = [slot for slot in range(len(ids)) if content[slot] >= 0 and slot not in partition.disputed]
         self.slots = sorted(known, key=ids.__getitem__)
         self.ids = [ids[slot] for slot in self.slots]
-        self.announced_at = [facts.announced_at(subscription, place, ids[slot], slot) for slot in self.slots]
+        self.announced_at = [facts.announced_at(subscription, partition, ids[slot], slot) for slot in self.slots]
         # By when all up to it were.
         self._all_at: list[float] = []
         latest = 0.0
@@ -56,43 +55,43 @@ class Skipped(Rule):
     name = "skipped"
 
     def begin(self) -> None:
-        self._lives: dict[tuple[str, str], dict[Consumer, _Life]] = {}
+        self._deliveries: dict[tuple[str, str], dict[Consumer, _Deliveries]] = {}
 
     def on_got(self, line: Line) -> None:
         consumer = self.facts.consumer(line)
         if consumer.subscription.type in ("Exclusive", "Failover"):
-            lives = self._lives.setdefault((consumer.subscription.name, line.fields["place"]), {})
-            life = lives.setdefault(consumer, _Life(consumer))
-            life.slots.extend(line.slots)
-            life.at.extend([line.at] * len(line.slots))
+            by_consumer = self._deliveries.setdefault((consumer.subscription.name, line.fields["place"]), {})
+            deliveries = by_consumer.setdefault(consumer, _Deliveries(consumer))
+            deliveries.slots.extend(line.slots)
+            deliveries.at.extend([line.at] * len(line.slots))
 
     def end(self) -> None:
-        for (name, place_name), lives in sorted(self._lives.items()):
-            subscription, place = self.facts.subscriptions[name], self.facts.place(place_name)
-            known = _Known(self, subscription, place)
-            for life in lives.values():
-                self._look(life, place, known)
+        for (name, partition_name), by_consumer in sorted(self._deliveries.items()):
+            subscription, partition = self.facts.subscriptions[name], self.facts.partition(partition_name)
+            known = _Known(self, subscription, partition)
+            for deliveries in by_consumer.values():
+                self._look(deliveries, partition, known)
 
-    def _look(self, life: _Life, place: Place, known: _Known) -> None:
-        handed = set(life.slots)
+    def _look(self, deliveries: _Deliveries, partition: Partition, known: _Known) -> None:
+        handed = set(deliveries.slots)
         behind = 0  # rank of what would come next, if nothing of it were acknowledged
-        for slot, at in zip(life.slots, life.at, strict=True):
-            rank = bisect_left(known.ids, place.ids[slot])
+        for slot, at in zip(deliveries.slots, deliveries.at, strict=True):
+            rank = bisect_left(known.ids, partition.ids[slot])
             if rank > behind:
                 begin = max(behind, known.acknowledged_until(at))
-                self._look_between(life, place, known, range(begin, rank), at, handed)
+                self._look_between(deliveries, partition, known, range(begin, rank), at, handed)
             behind = rank + 1
 
     def _look_between(
-        self, life: _Life, place: Place, known: _Known, ranks: range, at: float, handed: set[int]
+        self, deliveries: _Deliveries, partition: Partition, known: _Known, ranks: range, at: float, handed: set[int]
     ) -> None:
-        facts, subscription = self.facts, life.consumer.subscription
+        facts, subscription = self.facts, deliveries.consumer.subscription
         skipped = []
         for rank in ranks:
             slot, announced_at = known.slots[rank], known.announced_at[rank]
             if announced_at <= at or slot in handed:
                 continue
-            one = place.content[slot]
+            one = partition.content[slot]
             sent_at = facts.sent_at(one)
             lost = subscription.name in facts.drained and one not in subscription.handed
             excused = facts.acts.skipped(subscription.name, subscription.topic.name, sent_at)
@@ -101,8 +100,10 @@ class Skipped(Rule):
         if skipped:
             first = skipped[0]
             self.found(
-                f"{life.consumer.name} was handed what lies behind {facts.where(place, first)} at {at:.3f}, and not "
-                f"{facts.text(place.content[first])}, which is there and nobody had acknowledged; {len(skipped)} in all"
+                f"{deliveries.consumer.name} was handed what lies behind {facts.where(partition, first)} at {at:.3f}, "
+                f"and not "
+                f"{facts.text(partition.content[first])}, which is there and nobody had acknowledged; {len(skipped)} "
+                f"in all"
             )
 
 

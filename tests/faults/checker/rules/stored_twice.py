@@ -1,6 +1,6 @@
-"""On deduplicated topics a message is stored once: whoever looked has seen it at one id.
+"""A deduplicated topic stores each message once: all observers saw it at one id.
 
-Ids at which two have seen two messages are left out: that is told of as corrupted.
+Ids with two messages are left out: they are reported as corrupted.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ class StoredTwice(Rule):
 
     def end(self) -> None:
         facts = self.facts
-        for place in facts.place_list:
-            topic = facts.topic_of(place.name)
+        for partition in facts.partition_list:
+            topic = facts.topic_of(partition.name)
             if topic is None or not topic.deduplicated:
                 continue
             seen_here: dict[int, int] = {}
-            for slot, one in enumerate(place.content):
-                if one < 0 or slot in place.disputed:
+            for slot, one in enumerate(partition.content):
+                if one < 0 or slot in partition.disputed:
                     continue
                 if one in seen_here:
-                    first = facts.where(place, seen_here[one])
-                    self.found(f"{facts.text(one)} is at {first} and at {facts.where(place, slot)}")
+                    first = facts.where(partition, seen_here[one])
+                    self.found(f"{facts.text(one)} is at {first} and at {facts.where(partition, slot)}")
                 seen_here[one] = slot
 
 

@@ -1,14 +1,14 @@
-"""While nothing disturbs the system no place is without receipts, and no subscription without messages, for long.
+"""In a calm no partition is without receipts, and no subscription without messages, for longer than the limit.
 
-A producer waits from when it announced a message until it has the receipt, gives the message up, ends or is killed.
-Where the message was to be stored is known by its receipt, or because its topic has one place only. Of several places
-any may be the one that a message without a receipt waits for in vain: so each such message waits for itself.
+A producer waits from when it announced a message until it has the receipt, abandons the message, ends or is killed. The
+message's partition is known by its receipt, or because the topic has only one. Otherwise any partition may be the one
+that it waits for in vain, so each of these messages is a wait of its own.
 
-A subscription waits for a message that has a receipt and that none of its consumers was handed. It is waiting as long
-as one consumer has been open, and has been connected for the place once. Whatever it is handed ends the wait: a
-consumer may have its reasons to be handed one thing before another.
+A subscription waits for a message that has a receipt and that none of its consumers got. It waits while one consumer is
+open and has been connected for the partition once. Any delivery ends the wait: a consumer may have its reasons to get
+one message before another.
 
-What follows a fault is counted from when that was over (disturbance.py), and told by its kind.
+Time after a fault counts from the fault's end (disturbance.py), and is reported by the fault's kind.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Unavailable(Rule):
         self.on_session_over = self._disturbances.session_over
         self._receipts: dict[str, list[Turn]] = defaultdict(list)
         self._handed: dict[tuple[str, str], list[Turn]] = defaultdict(list)
-        # By subscription and place: since when consumers are connected for it.
+        # By subscription and partition: since when consumers are connected for it.
         self._connected: dict[tuple[str, str], dict[Consumer, float]] = defaultdict(dict)
 
     def on_receipt(self, line: Line) -> None:
@@ -48,8 +48,8 @@ class Unavailable(Rule):
 
     def on_unknown(self, line: Line) -> None:
         producer, numbers = self.facts.producers[line.fields["producer"]], line.fields["numbers"]
-        if numbers and (place := producer.topic.only_place):
-            self._receipts[place].append(Turn(line.at, producer.sent_at(min(numbers)), serves=False))
+        if numbers and (partition := producer.topic.only_partition):
+            self._receipts[partition].append(Turn(line.at, producer.sent_at(min(numbers)), serves=False))
 
     on_refused = on_unknown
 
@@ -71,15 +71,15 @@ class Unavailable(Rule):
         self._add_what_is_pending()
         calms = self._disturbances.calm(facts.began or 0.0, facts.now)
         receipts: dict[str, float] = {}
-        for place, turns in sorted(self._receipts.items()):
+        for partition, turns in sorted(self._receipts.items()):
             for wait in waits(turns, calms, lambda at: -_NEVER):
-                self._tell(wait, receipts, f"{place} gave no receipt")
-        for topic, wait in self._waits_for_some_place(calms):
-            self._tell(wait, receipts, f"some place of {topic} gave no receipt")
+                self._report_wait(wait, receipts, f"{partition} gave no receipt")
+        for topic, wait in self._waits_for_any_partition(calms):
+            self._report_wait(wait, receipts, f"some partition of {topic} gave no receipt")
         handed: dict[str, float] = {}
-        for (name, place), turns in sorted(self._handed.items()):
-            for wait in self._waits_of(facts.subscriptions[name], place, turns, calms):
-                self._tell(wait, handed, f"{name} was handed nothing of {place}")
+        for (name, partition), turns in sorted(self._handed.items()):
+            for wait in self._waits_of(facts.subscriptions[name], partition, turns, calms):
+                self._report_wait(wait, handed, f"{name} was handed nothing of {partition}")
         self.verdict.figures |= {
             "seconds without a fault": sum(calm.end - calm.begin for calm in calms),
             "faults": dict(sorted(Counter(self._disturbances.kinds).items())),
@@ -89,16 +89,16 @@ class Unavailable(Rule):
 
     def _add_what_is_pending(self) -> None:
         for producer in self.facts.producer_list:
-            place, number = producer.topic.only_place, _first_pending(producer)
-            if place and number is not None:
+            partition, number = producer.topic.only_partition, _first_pending(producer)
+            if partition and number is not None:
                 ended_at = self.facts.now if producer.ended_at is None else producer.ended_at
-                self._receipts[place].append(Turn(ended_at, producer.sent_at(number), serves=False))
+                self._receipts[partition].append(Turn(ended_at, producer.sent_at(number), serves=False))
 
-    def _waits_for_some_place(self, calms: Sequence[Calm]) -> Iterator[tuple[str, Wait]]:
-        """By topics of several places, the longest in each calm."""
+    def _waits_for_any_partition(self, calms: Sequence[Calm]) -> Iterator[tuple[str, Wait]]:
+        """The longest wait in each calm, by topics of several partitions."""
         longest: dict[tuple[str, int], Wait] = {}
         for producer in self.facts.producer_list:
-            if producer.topic.only_place:
+            if producer.topic.only_partition:
                 continue
             for begin, end in _without_receipt(producer, self.facts.now):
                 at = bisect_right(calms, begin, key=lambda calm: calm.end)
@@ -111,17 +111,19 @@ class Unavailable(Rule):
         for (topic, _), wait in sorted(longest.items(), key=lambda one: one[0]):
             yield topic, wait
 
-    def _waits_of(self, subscription: Subscription, place: str, turns: list[Turn], calms: Sequence[Calm]) -> list[Wait]:
-        consumers = self._connected.get((subscription.name, place), {})
+    def _waits_of(
+        self, subscription: Subscription, partition: str, turns: list[Turn], calms: Sequence[Calm]
+    ) -> list[Wait]:
+        consumers = self._connected.get((subscription.name, partition), {})
         there = sorted((since, _NEVER if one.ended_at is None else one.ended_at) for one, since in consumers.items())
         ends = [Turn(end, _NEVER, serves=False) for _, end in there if end < _NEVER]
 
-        def asked_since(at: float) -> float:
+        def open_since(at: float) -> float:
             return next((since for since, end in there if since <= at <= end), _NEVER)
 
-        return list(waits([*turns, *ends], calms, asked_since))
+        return list(waits([*turns, *ends], calms, open_since))
 
-    def _tell(self, wait: Wait, longest: dict[str, float], what: str) -> None:
+    def _report_wait(self, wait: Wait, longest: dict[str, float], what: str) -> None:
         if wait.seconds > 0:
             longest[wait.after] = max(wait.seconds, longest.get(wait.after, 0.0))
         if self.times and wait.seconds > self.limit_s:
@@ -134,7 +136,7 @@ def _without_receipt(producer: Producer, now: float) -> Iterator[tuple[float, fl
     ended_at = now if producer.ended_at is None else producer.ended_at
     for number in range(producer.announced):
         if not producer.has_receipt(number):
-            yield producer.sent_at(number), min(producer.given_up.get(number, ended_at), ended_at)
+            yield producer.sent_at(number), min(producer.unanswered_at.get(number, ended_at), ended_at)
 
 
 def _first_pending(producer: Producer) -> int | None:
@@ -142,7 +144,7 @@ def _first_pending(producer: Producer) -> int | None:
         (
             number
             for number in range(producer.announced)
-            if not producer.has_receipt(number) and number not in producer.given_up
+            if not producer.has_receipt(number) and number not in producer.unanswered_at
         ),
         None,
     )

@@ -1,7 +1,8 @@
-"""What was handed over is in the log, at its id, when that is scanned; unless the log's beginning is gone by then.
+"""A delivered message is in the log, at its id, when the log is scanned, unless the log's beginning was trimmed by
+then.
 
-Messages that have a receipt and are not in the log at all are not told of here: they are lost. What has no receipt may
-be nowhere; but what a consumer was handed was stored, for good.
+A message with a receipt that is not in the log at all is reported as lost, not here. One without a receipt may be
+missing; but a message that a consumer got was stored for good.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ class Vanished(Rule):
     def _look(self, scan: Scan) -> None:
         if not scan.slots:
             return
-        facts, place = self.facts, scan.place
+        facts, partition = self.facts, scan.partition
         slots, messages = Marks(), Marks()
-        first = min(place.ids[slot] for slot in scan.slots)
+        first = min(partition.ids[slot] for slot in scan.slots)
         for slot, one in zip(scan.slots, scan.messages, strict=True):
             slots.add(slot)
             messages.add(one)
-        for slot, one in enumerate(place.content):
-            if slot in slots or one in (NOBODYS, NOTHING) or place.ids[slot] < first:
+        for slot, one in enumerate(partition.content):
+            if slot in slots or one in (NOBODYS, NOTHING) or partition.ids[slot] < first:
                 continue
             if one in messages or not facts.producer_of(one).has_receipt(number_of(one)):
-                where = facts.where(place, slot)
+                where = facts.where(partition, slot)
                 self.found(f"{facts.text(one)} was handed over at {where}, and {scan.reader} found no such id")
 
 

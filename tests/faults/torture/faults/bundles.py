@@ -1,4 +1,4 @@
-"""A place's bundle is unloaded, to whoever has the least to do or to a broker that is named, or split."""
+"""Unload a partition's bundle, to the least loaded broker or to a named one, or split it."""
 
 from __future__ import annotations
 

@@ -25,17 +25,17 @@ class OnConnections(Fault):
         return [name for name in members(system, self.group) if self.proxies(system, name)]
 
     def proxies(self, system: System, target: str) -> Sequence[Proxy]:
-        """Empty: it was taken out meanwhile."""
+        """Empty: it was removed in the meantime."""
         both = system.proxies, system.pulsar_proxies
         return [proxies[target] for proxies in both if target in proxies]
 
     async def begin(self, system: System, target: str, chance: Randomness) -> None:
         seed = chance.random(), chance.random()
         for proxy in self.proxies(system, target):
-            self.strike(proxy, *seed)
+            self.disturb(proxy, *seed)
 
     @abstractmethod
-    def strike(self, proxy: Proxy, much: float, way: float) -> None:
+    def disturb(self, proxy: Proxy, much: float, way: float) -> None:
         """`much` and `way` are drawn: at least 0 and below 1."""
 
     async def heal(self, system: System, target: str) -> None:
@@ -44,52 +44,52 @@ class OnConnections(Fault):
 
 
 class Cut(OnConnections):
-    """Both ways, and closed to who comes anew."""
+    """Both ways, and closed to new connections."""
 
-    def strike(self, proxy: Proxy, much: float, way: float) -> None:
+    def disturb(self, proxy: Proxy, much: float, way: float) -> None:
         proxy.closed_to_new = True
         proxy.cut()
 
 
 class Break(OnConnections):
-    """In the middle of something, once; who comes anew is let in."""
+    """Break connections once, in the middle of something; new ones are accepted."""
 
-    def strike(self, proxy: Proxy, much: float, way: float) -> None:
+    def disturb(self, proxy: Proxy, much: float, way: float) -> None:
         proxy.cut_after = int(much * _BREAKS_WITHIN_BYTES)
 
 
 class Deaf(OnConnections):
     """It hears nothing, and is heard."""
 
-    def strike(self, proxy: Proxy, much: float, way: float) -> None:
+    def disturb(self, proxy: Proxy, much: float, way: float) -> None:
         proxy.loses_requests = True
 
 
 class Mute(OnConnections):
     """It hears, and is not heard."""
 
-    def strike(self, proxy: Proxy, much: float, way: float) -> None:
+    def disturb(self, proxy: Proxy, much: float, way: float) -> None:
         proxy.loses_answers = True
 
 
 class Hold(OnConnections):
-    def strike(self, proxy: Proxy, much: float, way: float) -> None:
+    def disturb(self, proxy: Proxy, much: float, way: float) -> None:
         proxy.holds_requests = proxy.holds_answers = True
 
 
 class HoldOneWay(OnConnections):
-    def strike(self, proxy: Proxy, much: float, way: float) -> None:
+    def disturb(self, proxy: Proxy, much: float, way: float) -> None:
         proxy.holds_requests = way < 0.5
         proxy.holds_answers = not proxy.holds_requests
 
 
 class Delay(OnConnections):
-    def strike(self, proxy: Proxy, much: float, way: float) -> None:
+    def disturb(self, proxy: Proxy, much: float, way: float) -> None:
         proxy.delay_requests_s = proxy.delay_answers_s = 0.02 + 0.4 * much
 
 
 class DelayOneWay(OnConnections):
-    def strike(self, proxy: Proxy, much: float, way: float) -> None:
+    def disturb(self, proxy: Proxy, much: float, way: float) -> None:
         proxy.delay_requests_s, proxy.delay_answers_s = (
             (0.02 + 0.8 * much, 0.0) if way < 0.5 else (0.0, 0.02 + 0.8 * much)
         )

@@ -20,7 +20,7 @@ __all__ = ["FAULTS", "FlipBit", "OnDisk"]
 @dataclass(frozen=True, eq=False)
 class OnDisk(Fault):
     may_end: ClassVar[bool] = True
-    # What the shim is told.
+    # The shim's environment.
     how: str = ""
 
     async def begin(self, system: System, target: str, chance: Randomness) -> None:

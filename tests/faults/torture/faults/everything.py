@@ -1,9 +1,9 @@
-"""What nobody need go on in spite of: all of a kind struck at once, or so many that no entry can be stored. Nothing
-that has a receipt may be lost by it.
+"""Faults that stop the system: of all parts of a kind, or of so many that no entry can be stored. Nothing with a
+receipt may be lost by them.
 
-Chance alone seldom comes to what protocols break by. So there is an ambush: some bookies get nothing for a moment,
-shorter than anybody waits; then, at one stroke, all brokers die and so does a bookie that got everything. Whoever takes
-over finds those that got nothing, and the dead one's memory is missing.
+Chance alone seldom produces the sequences that break protocols. So there is an ambush: some bookies get nothing for a
+moment that is shorter than time-outs; then all brokers are killed at once, and a bookie that got everything. The next
+owners find the bookies that got nothing, and the dead one's copies are missing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.faults.torture.system import System
 __all__ = ["FAULTS"]
 
 _ALL: Final = "all"
-# Between the names of who is struck together.
+# Separates the names of targets that get the fault together.
 _AND: Final = "+"
 
 
@@ -32,9 +32,9 @@ class OnAll(Fault):
     groups: tuple[str, ...] = ()
 
     def targets(self, system: System) -> Sequence[str]:
-        return [_ALL] if self._struck(system) else []
+        return [_ALL] if self._together(system) else []
 
-    def _struck(self, system: System) -> list[str]:
+    def _together(self, system: System) -> list[str]:
         return [name for group in self.groups for name in members(system, group)]
 
     def waits_for(self, system: System, target: str) -> Sequence[str]:
@@ -43,18 +43,18 @@ class OnAll(Fault):
 
 class KillAll(OnAll):
     async def begin(self, system: System, target: str, chance: Randomness) -> None:
-        await system.kill(*self._struck(system))
+        await system.kill(*self._together(system))
 
     async def heal(self, system: System, target: str) -> None:
-        await system.start(*self._struck(system))
+        await system.start(*self._together(system))
 
 
 class PauseAll(OnAll):
     async def begin(self, system: System, target: str, chance: Randomness) -> None:
-        await system.pause(*self._struck(system))
+        await system.pause(*self._together(system))
 
     async def heal(self, system: System, target: str) -> None:
-        await system.start(*self._struck(system))
+        await system.start(*self._together(system))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +63,13 @@ class DisksOfAll(OnAll):
     how: str = ""
 
     async def begin(self, system: System, target: str, chance: Randomness) -> None:
-        for name in self._struck(system):
+        for name in self._together(system):
             system.disk(name).write_text(self.how)
 
     async def heal(self, system: System, target: str) -> None:
-        for name in self._struck(system):
+        for name in self._together(system):
             system.disk(name).unlink(missing_ok=True)
-        await system.start(*self._struck(system))
+        await system.start(*self._together(system))
 
 
 class PauseTwo(Fault):

@@ -1,7 +1,7 @@
-"""The metadata store's servers are struck, and the ways to them: one caller's at a time.
+"""Faults of the metadata store's servers, and of the connections to them: one caller's at a time.
 
-Cut off for less than a session lasts, a caller goes on with what it has; for longer, others take that over, and it
-finds out when it is back. What was held for so long arrives at a session that is over.
+If a caller is disconnected for less than its session's length, it goes on with what it has; for longer, others take
+that over, and it notices when it is back. Bytes that were held for so long arrive at a session that is over.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class _OnMetadata(OnConnections):
 
 
 class BreakMetadata(_OnMetadata):
-    """Once: it connects anew at once."""
+    """Once: it reconnects at once."""
 
-    def strike(self, proxy: Proxy, much: float, way: float) -> None:
+    def disturb(self, proxy: Proxy, much: float, way: float) -> None:
         proxy.cut()
 
 

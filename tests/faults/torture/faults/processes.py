@@ -1,7 +1,7 @@
-"""Processes are killed, asked to end, and stand still for a while. Whoever was struck is started again.
+"""Kill, terminate and pause processes. The target is started again.
 
-A pause is longer than a metadata session lasts, so that others take over what its owner, when it goes on, still
-believes to have. A blink is shorter than anybody waits.
+A pause is longer than a metadata session, so that others take over what its owner still believes to have when it goes
+on. A blink is shorter than time-outs.
 """
 
 from __future__ import annotations

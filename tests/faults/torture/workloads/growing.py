@@ -9,7 +9,7 @@ import magnetar
 from magnetar.admin import Admin
 from tests.faults.torture.clients import Clients
 from tests.faults.torture.consumers import async_consumer, consumer, cumulatively, some_each_async
-from tests.faults.torture.producing import Load, publisher, told
+from tests.faults.torture.producing import Load, error_text, publisher
 from tests.faults.torture.workload import Subscription, Topic, Worker, Workload
 
 TOPIC = "growing"
@@ -19,14 +19,15 @@ _LOAD = Load(burst=30, options={"auto_update_partitions_interval_seconds": 1})
 
 
 def grow(clients: Clients) -> None:
-    """One partition more now and then. How many there are is asked each time: a life of the process that was killed, or
-    not answered, may have added one."""
+    """Add a partition now and then. The present number is read each time: an earlier run of the process that was
+    killed, or got no answer, may have added one.
+    """
     chance = clients.chance("grow")
     with Admin(clients.url) as admin:
         while not clients.stopping.wait(_AFTER_S * (0.5 + chance.random())):
             try:
                 partitions = admin.topics.get_partitioned(TOPIC).partitions
-            except magnetar.MagnetarException:  # it is asked again
+            except magnetar.MagnetarException:  # it is retried
                 continue
             if partitions >= _MOST:
                 return
@@ -42,7 +43,7 @@ def _add_partition(clients: Clients, admin: Admin, partitions: int) -> None:
     try:
         admin.topics.update_partitioned(TOPIC, partitions)
     except magnetar.MagnetarException as error:
-        result, why = "unknown", told(error)
+        result, why = "unknown", error_text(error)
     clients.recorder.say("act", begun=begun, act="grow", target=TOPIC, result=result, why=why)
 
 

@@ -1,5 +1,6 @@
-"""A topic whose messages are dealt out to consumers in two processes, which acknowledge some of each batch, refuse
-others, and leave the rest to whoever comes next. One producer gives up what has no receipt in time."""
+"""A topic whose messages are dispatched to consumers in two processes, which acknowledge some of each batch, nack
+others, and leave the rest to the next consumer. One producer abandons messages without a receipt in time.
+"""
 
 from __future__ import annotations
 

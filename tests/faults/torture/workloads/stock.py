@@ -1,9 +1,10 @@
-"""Clients of Pulsar's own library, at the brokers' second door: some have a topic and its subscriptions for themselves,
-some share them with the SDK's.
+"""Clients of Pulsar's own library, at the brokers' Pulsar listener: some have a topic and its subscriptions for
+themselves, some share them with the SDK's.
 
-On the topic without partitions are producers of each kind, one of whose names the broker makes up, and a consumer that
-stays as long as it can and is to be given all in the log's order. On the topic with partitions nobody else publishes,
-so that nobody else's receipts hide that they got none; one gives up what has no receipt in time."""
+The topic without partitions has producers of each kind, one of them with a name from the broker, and a consumer that
+stays open and is to get everything in the log's order. Nobody else publishes to the topic with partitions, so that
+other clients' receipts don't hide that these got none; one abandons messages without a receipt in time.
+"""
 
 from __future__ import annotations
 

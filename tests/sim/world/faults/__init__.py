@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from magnetar_metadata.store import SessionState
 from tests.sim.disk import DiskFaults
 from tests.sim.world.faults.disks import DiskFaultsOfSeed
+from tests.sim.world.faults.injector import FaultGroup
 from tests.sim.world.faults.metadata import MetadataFaults
 from tests.sim.world.faults.network import NetworkFaults
 from tests.sim.world.faults.operators import OperatorFaults
 from tests.sim.world.faults.processes import ProcessFaults
-from tests.sim.world.faults.striker import Striker
 
 if TYPE_CHECKING:
     from tests.sim.world.world import World
@@ -30,7 +30,7 @@ class Faults:
         self._world = world
         draw = self._draw = world.chance.stream("faults")
         self.metadata = MetadataFaults(world, draw)
-        self._groups: list[Striker] = [
+        self._groups: list[FaultGroup] = [
             ProcessFaults(world, draw),
             NetworkFaults(world, draw),
             self.metadata,
@@ -38,11 +38,11 @@ class Faults:
             OperatorFaults(world, draw),
         ]
 
-    def add(self, group: Striker) -> None:
+    def add(self, group: FaultGroup) -> None:
         """Faults of another world."""
         self._groups.append(group)
 
-    async def strike(self, active_s: float) -> None:
+    async def inject_all(self, active_s: float) -> None:
         world, draw = self._world, self._draw
         clock = world.bookies[0].disk.clock
         ends = clock.monotonic() + active_s

@@ -11,7 +11,7 @@ from magnetar_testing.randomness import SeededRandomness
 from tests.sim.disk import DiskFaults
 from tests.sim.process import Process
 from tests.sim.world.bookie_host import BookieHost
-from tests.sim.world.faults.striker import Striker
+from tests.sim.world.faults.injector import FaultGroup
 
 if TYPE_CHECKING:
     from tests.sim.world.world import World
@@ -44,7 +44,7 @@ class _Trap:
             springs()
 
 
-class DiskFaultsOfSeed(Striker):
+class DiskFaultsOfSeed(FaultGroup):
     def __init__(self, world: World, draw: SeededRandomness) -> None:
         super().__init__(world, draw)
         self._wiped = False
@@ -89,7 +89,9 @@ class DiskFaultsOfSeed(Striker):
         return True
 
     def lose_who_acknowledged(self) -> bool:
-        """One bookie acknowledges while the others are slow, and is lost right then: what it said must not count."""
+        """One bookie acknowledges while the others are slow, and is lost right then: its acknowledgement must not
+        count.
+        """
         world = self._world
         one = self._bookie()
         if one is None:

@@ -9,7 +9,7 @@ from magnetar_bookie import paths
 from magnetar_testing.metadata.server import Fault
 from magnetar_testing.metadata.store import MemoryStore
 from magnetar_testing.randomness import SeededRandomness
-from tests.sim.world.faults.striker import Striker
+from tests.sim.world.faults.injector import FaultGroup
 from tests.sim.world.host import Host
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["MetadataFaults"]
 
 
-class MetadataFaults(Striker):
+class MetadataFaults(FaultGroup):
     def __init__(self, world: World, draw: SeededRandomness) -> None:
         super().__init__(world, draw)
-        # Hosts whose connection to the metadata server is kept down.
+        # Hosts whose connection to the metadata server stays down.
         self.down: dict[str, None] = {}
         self._forgotten: dict[int, None] = {}
 
@@ -42,20 +42,20 @@ class MetadataFaults(Striker):
         self._later(self._seconds(), lambda: self.down.pop(name, None))
         return True
 
-    def _expire(self, *, told: bool) -> bool:
+    def _expire(self, *, notify: bool) -> bool:
         host = self._any_host()
         if host is None:
             return False
         assert host.process is not None
         assert host.store is not None
-        self._world.metadata.expire(host.store, notify=told)
+        self._world.metadata.expire(host.store, notify=notify)
         return True
 
     def expire_session(self) -> bool:
-        return self._expire(told=True)
+        return self._expire(notify=True)
 
     def expire_session_untold(self) -> bool:
-        return self._expire(told=False)
+        return self._expire(notify=False)
 
     def _request(self, *faults: Fault | None) -> bool:
         host = self._any_host()
@@ -106,37 +106,38 @@ class MetadataFaults(Striker):
         return True
 
     def strike_a_change(self) -> bool:
-        """What befalls the very request with which somebody makes, claims, changes or sweeps a ledger."""
+        """Inject a fault into the very request that creates, claims, changes or sweeps a ledger."""
         world, draw = self._world, self._draw
         below = draw.choice((paths.LEDGERS, paths.LEDGERS, paths.INTENTS, paths.LEDGER_IDS))
-        struck = False
+        injected = False
         for host in world.hosts:
             store = host.store
             if not host.runs or store is None or draw.random() < 0.4:
                 continue
             fault = draw.choice((Fault.LOSE_ANSWER, Fault.LOSE_ANSWER, Fault.HOLD_REQUEST, Fault.LOSE_REQUEST))
             then = draw.choice((self._comes_back, self._stays_away, self._loses_its_session))
-            world.metadata.strike_change(store, below, fault, partial(then, host, store))
-            struck = True
-        return struck
+            world.metadata.fail_change(store, below, fault, partial(then, host, store))
+            injected = True
+        return injected
 
     def _comes_back(self, host: Host, store: MemoryStore) -> None:
-        self._world.count("struck a change")
+        self._world.count("a fault hit a change")
 
     def _stays_away(self, host: Host, store: MemoryStore) -> None:
         """Long enough that others change what it wanted to, at times for longer than its session lasts."""
-        self._world.count("struck a change, and kept the session away")
+        self._world.count("a fault hit a change, and kept the session away")
         self.down[host.name] = None
         self._later(6.0 * self._draw.random(), lambda: self.down.pop(host.name, None))
 
     def _loses_its_session(self, host: Host, store: MemoryStore) -> None:
-        self._world.count("struck a change, and ended the session")
+        self._world.count("a fault hit a change, and ended the session")
         self._world.metadata.expire(store)
 
     def forget_a_ledger(self) -> bool:
-        """As a store does that was restored from yesterday: the node is gone, and later it is back as it was.
+        """Do as a store does that was restored from yesterday: the node is missing, and later it is back as it was.
 
-        One that its chain lists: whoever claims, deletes or sweeps a ledger believes the store that it is gone.
+        It is one that its chain lists: a process that claims, deletes or sweeps the ledger believes the store that it
+        is deleted.
         """
         world, draw = self._world, self._draw
         listed = [ledger_id for chain in world.checker.history.chains.values() for ledger_id in chain.ledgers]
@@ -155,7 +156,7 @@ class MetadataFaults(Striker):
 
     def heal(self) -> None:
         self.down.clear()
-        self._world.metadata.strike_no_more()
+        self._world.metadata.cancel_planned_faults()
         for ledger_id in list(self._forgotten):
             self._remember(ledger_id)
 

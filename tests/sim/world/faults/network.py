@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar_testing.randomness import SeededRandomness
-from tests.sim.world.faults.striker import Striker
+from tests.sim.world.faults.injector import FaultGroup
 
 if TYPE_CHECKING:
     from tests.sim.world.world import World
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["NetworkFaults"]
 
 
-class NetworkFaults(Striker):
+class NetworkFaults(FaultGroup):
     def __init__(self, world: World, draw: SeededRandomness) -> None:
         super().__init__(world, draw)
         options = world.network.options

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from magnetar_testing.randomness import SeededRandomness
 from tests.sim.world.admin import Admin
 from tests.sim.world.bookie_host import BookieHost
-from tests.sim.world.faults.striker import Striker
+from tests.sim.world.faults.injector import FaultGroup
 
 if TYPE_CHECKING:
     from tests.sim.world.world import World
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["OperatorFaults"]
 
 
-class OperatorFaults(Striker):
+class OperatorFaults(FaultGroup):
     def __init__(self, world: World, draw: SeededRandomness) -> None:
         super().__init__(world, draw)
         self._decommissioned = False
@@ -49,7 +49,7 @@ class OperatorFaults(Striker):
         self._later(4.0 + 14.0 * self._draw.random(), host.resume)
         for chain in world.chain_names:
             self._order("recover", chain)
-            # Whatever the chain begins with goes, up to the ledger that somebody else writes by then.
+            # The first ledgers of the chain are deleted, up to the one that somebody else writes by then.
             for seconds in range(1, 5):
                 self._later(seconds + self._draw.random(), partial(self._order, "delete", chain))
         return True
@@ -78,7 +78,7 @@ class OperatorFaults(Striker):
             return False
         chain = draw.choice(world.chain_names)
         self._order("recover", chain, slow)
-        # The questions are asked, and some are answered.
+        # The requests are sent, and some are answered.
         self._later(0.002 + 0.02 * draw.random(), slow.pause)
         self._later(0.1, partial(self._order, "recover", chain, quick))
         for after_s in (1.0, 2.0, 3.0):
@@ -128,6 +128,6 @@ class OperatorFaults(Striker):
     def _who_leaves(self) -> BookieHost | None:
         if self._decommissioned:
             return None
-        # Not one that may lose data: wiped and struck off it would be a new bookie, and rightly so.
+        # Not one that may lose data: wiped and decommissioned it would be a new bookie, and rightly so.
         losers = [self._world.bookies[number] for number in self._world.plan.losers]
         return self._bookie([bookie for bookie in self._world.bookies if bookie not in losers])

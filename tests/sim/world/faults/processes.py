@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tests.sim.world.ambush import ambush
-from tests.sim.world.faults.striker import Striker
+from tests.sim.world.faults.injector import FaultGroup
 from tests.sim.world.host import Host
 
 __all__ = ["ProcessFaults"]
 
 
-class ProcessFaults(Striker):
+class ProcessFaults(FaultGroup):
     def kill_bookie(self) -> bool:
         return self._kill(self._bookie())
 
@@ -17,7 +17,7 @@ class ProcessFaults(Striker):
         return self._kill(self._client())
 
     def stop_bookie(self) -> bool:
-        """As an upgrade does: it is told to end, and started again."""
+        """Restart it as an upgrade does: with SIGTERM, and a new start."""
         bookie = self._bookie()
         if bookie is None or not bookie.serves:
             return False

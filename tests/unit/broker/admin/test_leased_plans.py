@@ -170,7 +170,7 @@ async def test_force_deleted_topic_retains_leased_ledgers(with_its_namespace: bo
         store = scene.metadata.connect()
 
         async def one_left() -> bool:
-            return len(await store.children(paths.REMAINS)) == 1
+            return len(await store.children(paths.LEASED_LEDGERS)) == 1
 
         await until(one_left)
 

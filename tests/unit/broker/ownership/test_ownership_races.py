@@ -249,7 +249,7 @@ async def test_ending_with_many_topics_looks_at_each_bundles_own() -> None:
         for bundle in bundles:
             await topics.unload_bundle_topics(NAMESPACE, bundle, TopicUnloaded("x"))
             expected = [name for name in names if bundle_hash(name) in bundle]
-            assert sorted(topics._within(NAMESPACE, bundle), key=str) == sorted(expected, key=str)
+            assert sorted(topics._find_names(NAMESPACE, bundle), key=str) == sorted(expected, key=str)
         assert looked <= 5 * len(names)
         for name in names:
             topics._by_hash.discard(name)

@@ -111,11 +111,11 @@ class PulsarClient:
         self.transport.cut()
 
     @property
-    def gone(self) -> bool:
+    def is_disconnected(self) -> bool:
         """Whether the broker has closed the connection."""
         return self.transport.closing
 
-    async def wait_gone(self) -> None:
+    async def wait_disconnected(self) -> None:
         await until(lambda: self.transport.lost, "the connection is closed")
 
     def _take(self, data: bytes) -> None:
@@ -139,17 +139,17 @@ class PulsarClient:
             pong = BaseCommand(type=BaseCommand.PONG, pong=CommandPong())
             asyncio.get_running_loop().call_soon(self.send, pong)
         if command.type == BaseCommand.MESSAGE:
-            told = command.message
-            place = told.message_id
+            message = command.message
+            position = message.message_id
             self.delivered.append(
                 Delivered(
-                    told.consumer_id,
-                    place.ledgerId,
-                    place.entryId,
-                    told.redelivery_count,
-                    tuple(told.ack_set),
+                    message.consumer_id,
+                    position.ledgerId,
+                    position.entryId,
+                    message.redelivery_count,
+                    tuple(message.ack_set),
                     payload,
-                    told.consumer_epoch if told.HasField("consumer_epoch") else None,
+                    message.consumer_epoch if message.HasField("consumer_epoch") else None,
                 )
             )
 
@@ -178,9 +178,9 @@ class PulsarClient:
 
     async def ask(self, kind: int, **part: Message) -> BaseCommand:
         """Send a request that has an id, and return its answer."""
-        [asked] = part.values()
+        [command] = part.values()
         self.send(BaseCommand(type=kind, **part))  # type: ignore[arg-type]
-        return await self.answer(asked.request_id)  # type: ignore[attr-defined]
+        return await self.answer(command.request_id)  # type: ignore[attr-defined]
 
     # The usual requests of clients.
 
@@ -200,11 +200,11 @@ class PulsarClient:
         return await self.wait_for_answers(BaseCommand.CONNECTED)
 
     async def lookup(self, topic: str) -> BaseCommand:
-        asked = CommandLookupTopic(topic=topic, request_id=self.request_id())
-        return await self.ask(BaseCommand.LOOKUP, lookup_topic=asked)
+        command = CommandLookupTopic(topic=topic, request_id=self.request_id())
+        return await self.ask(BaseCommand.LOOKUP, lookup_topic=command)
 
-    async def open_producer(self, producer_id: int = 1, topic: str = "t", **asked: Any) -> CommandProducerSuccess:
-        command = CommandProducer(topic=topic, producer_id=producer_id, request_id=self.request_id(), **asked)
+    async def open_producer(self, producer_id: int = 1, topic: str = "t", **fields: Any) -> CommandProducerSuccess:
+        command = CommandProducer(topic=topic, producer_id=producer_id, request_id=self.request_id(), **fields)
         answer = await self.ask(BaseCommand.PRODUCER, producer=command)
         assert answer.type == BaseCommand.PRODUCER_SUCCESS, answer
         return answer.producer_success
@@ -221,18 +221,18 @@ class PulsarClient:
         await until(lambda: len(mine()) >= count, f"{count} receipts came")
         return mine()
 
-    async def subscribe(self, consumer_id: int = 1, topic: str = "t", subscription: str = "s", **asked: Any) -> None:
+    async def subscribe(self, consumer_id: int = 1, topic: str = "t", subscription: str = "s", **fields: Any) -> None:
         """Subscribe from the earliest message, and grant permits."""
-        permits = asked.pop("permits", 1000)
-        answer = await self.try_subscribe(consumer_id, topic, subscription, **asked)
+        permits = fields.pop("permits", 1000)
+        answer = await self.try_subscribe(consumer_id, topic, subscription, **fields)
         assert answer.type == BaseCommand.SUCCESS, answer
         if permits:
             self.flow(consumer_id, permits)
 
     async def try_subscribe(
-        self, consumer_id: int = 1, topic: str = "t", subscription: str = "s", **asked: Any
+        self, consumer_id: int = 1, topic: str = "t", subscription: str = "s", **fields: Any
     ) -> BaseCommand:
-        parts: dict[str, Any] = {"sub_type": 0, "initial_position": 1, **asked}
+        parts: dict[str, Any] = {"sub_type": 0, "initial_position": 1, **fields}
         command = CommandSubscribe(
             topic=topic, subscription=subscription, consumer_id=consumer_id, request_id=self.request_id(), **parts
         )
@@ -252,25 +252,25 @@ class PulsarClient:
     async def acknowledge(
         self, consumer_id: int, ids: Sequence[MessageIdData], *, cumulative: bool = False
     ) -> CommandAckResponse:
-        asked = CommandAck(
+        command = CommandAck(
             consumer_id=consumer_id,
             ack_type=CommandAck.CUMULATIVE if cumulative else CommandAck.INDIVIDUAL,
             message_id=ids,
             request_id=self.request_id(),
         )
-        return (await self.ask(BaseCommand.ACK, ack=asked)).ack_response
+        return (await self.ask(BaseCommand.ACK, ack=command)).ack_response
 
     async def seek(self, consumer_id: int, **to: Any) -> BaseCommand:
-        asked = CommandSeek(consumer_id=consumer_id, request_id=self.request_id(), **to)
-        return await self.ask(BaseCommand.SEEK, seek=asked)
+        command = CommandSeek(consumer_id=consumer_id, request_id=self.request_id(), **to)
+        return await self.ask(BaseCommand.SEEK, seek=command)
 
     async def close_producer(self, producer_id: int = 1) -> BaseCommand:
-        asked = CommandCloseProducer(producer_id=producer_id, request_id=self.request_id())
-        return await self.ask(BaseCommand.CLOSE_PRODUCER, close_producer=asked)
+        command = CommandCloseProducer(producer_id=producer_id, request_id=self.request_id())
+        return await self.ask(BaseCommand.CLOSE_PRODUCER, close_producer=command)
 
     async def close_consumer(self, consumer_id: int = 1) -> BaseCommand:
-        asked = CommandCloseConsumer(consumer_id=consumer_id, request_id=self.request_id())
-        return await self.ask(BaseCommand.CLOSE_CONSUMER, close_consumer=asked)
+        command = CommandCloseConsumer(consumer_id=consumer_id, request_id=self.request_id())
+        return await self.ask(BaseCommand.CLOSE_CONSUMER, close_consumer=command)
 
 
 def sent(producer_id: int, sequence_id: int, stored: bytes) -> bytes:

@@ -43,22 +43,22 @@ class PulsarScene(BrokerScene):
 
     async def wait_nothing_left(self, but: Iterable[PulsarClient] = ()) -> None:
         """Close all clients except `but`, and wait until they occupy no memory, budgets, producers or consumers."""
-        kept = set(but)
+        open_clients = set(but)
         for client in self.clients:
-            if client not in kept:
+            if client not in open_clients:
                 client.cut()
-        await until(lambda: not self._left_of_others(kept), "closed connections occupy nothing")
+        await until(lambda: not self._left_of_others(open_clients), "closed connections occupy nothing")
 
-    def _left_of_others(self, kept: set[PulsarClient]) -> bool:
-        connections = {client.connection for client in kept}
+    def _left_of_others(self, open_clients: set[PulsarClient]) -> bool:
+        connections = {client.connection for client in open_clients}
         session = self.broker.session  # None: the broker is closed
         used = self.context.server.outbox_budget.queued_bytes + (0 if session is None else session.budget.used_bytes)
-        gone = [client for client in self.clients if client not in kept]
+        closed = [client for client in self.clients if client not in open_clients]
         return (
             set(self.listener.connections) != connections
-            or any(one.tasks or one.producers or one.consumers for one in gone)
-            or (not kept and bool(used))
-            or (not kept and bool(self.context.incomplete_frames.bytes))
+            or any(one.tasks or one.producers or one.consumers for one in closed)
+            or (not open_clients and bool(used))
+            or (not open_clients and bool(self.context.incomplete_frames.bytes))
         )
 
 

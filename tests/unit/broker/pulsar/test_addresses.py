@@ -1,4 +1,4 @@
-"""What clients of Pulsar's protocol are told of where brokers are, and what is told of where those clients connect."""
+"""The addresses of brokers that clients of Pulsar's protocol get, and those of the listeners that they connect to."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ async def _looked_up(
     connection = listener.make_connection()
     client = PulsarClient(connection, FakeTransport(connection, ("10.0.0.1", 1), reached))
     await client.connect()
-    asked = CommandLookupTopic(topic="t", request_id=1, advertised_listener_name=named)
-    answer = (await client.ask(BaseCommand.LOOKUP, lookup_topic=asked)).lookup_topic_response
+    command = CommandLookupTopic(topic="t", request_id=1, advertised_listener_name=named)
+    answer = (await client.ask(BaseCommand.LOOKUP, lookup_topic=command)).lookup_topic_response
     client.cut()
     return answer
 
 
 async def test_lookup_defaults_to_the_listener_the_client_reached() -> None:
-    """WIRE-1, OWN-1: of another one only if it names that; of one that is not there it is told so."""
+    """WIRE-1, OWN-1: the address of another listener only if it names that; an unknown one is an error."""
 
     machine = Machine()
     await machine.add_bookie()
@@ -48,7 +48,7 @@ async def test_lookup_defaults_to_the_listener_the_client_reached() -> None:
         await becomes_ready(daemon)
         inside, outside = daemon.broker.pulsar_listeners
         port = inside.address.rpartition(":")[2]
-        for reached, named, told in (
+        for reached, named, expected in (
             (inside, "", f"inside:{port}"),
             (outside, "", "outside:7001"),
             (outside, "internal", f"inside:{port}"),
@@ -56,19 +56,19 @@ async def test_lookup_defaults_to_the_listener_the_client_reached() -> None:
             (inside, "wide", "far:7002"),
         ):
             answer = await _looked_up(daemon, reached, named)
-            assert answer.broker_service_url == f"pulsar://{told}"
+            assert answer.broker_service_url == f"pulsar://{expected}"
         answer = await _looked_up(daemon, inside, "nowhere")
         assert answer.response == CommandLookupTopicResponse.FAILED
         assert "'nowhere'" in answer.message
         assert answer.error == ServerError.SERVICE_NOT_READY  # libraries try again
-        _, said = await ask_json(daemon.http_address, "/status")
-        assert said["pulsar_listen_addresses"] == [inside.address, outside.address]
-        assert said["pulsar_advertised_listeners"]["external"] == "outside:7001"
+        _, status = await ask_json(daemon.http_address, "/status")
+        assert status["pulsar_listen_addresses"] == [inside.address, outside.address]
+        assert status["pulsar_advertised_listeners"]["external"] == "outside:7001"
         assert (await ask_json(daemon.http_address, "/"))[1]["pulsar_address"] == f"inside:{port}"
 
 
 async def test_lookup_reports_owner_without_pulsar_listener() -> None:
-    """It is found by others, and clients of Pulsar's protocol are told why not by them."""
+    """Other brokers find it, and answer clients of Pulsar's protocol why they can't connect to it."""
 
     machine = Machine()
     await machine.add_bookie()
@@ -81,7 +81,7 @@ async def test_lookup_reports_owner_without_pulsar_listener() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reached", "told"),
+    ("reached", "expected"),
     [
         (("10.0.0.9", 6650), "10.0.0.9:6650"),
         (("::ffff:10.0.0.9", 6650, 0, 0), "10.0.0.9:6650"),
@@ -89,8 +89,8 @@ async def test_lookup_reports_owner_without_pulsar_listener() -> None:
         (None, "inside:7000"),
     ],
 )
-async def test_wildcard_listener_advertises_the_reached_address(reached: Any, told: str) -> None:
-    """WIRE-1, OWN-1: of a topic that is served there; whoever names a listener is told that one's."""
+async def test_wildcard_listener_advertises_the_reached_address(reached: Any, expected: str) -> None:
+    """WIRE-1, OWN-1: the address that serves a topic; a client that names a listener gets the address of that one."""
 
     machine = Machine()
     await machine.add_bookie()
@@ -101,7 +101,7 @@ async def test_wildcard_listener_advertises_the_reached_address(reached: Any, to
         assert answer.broker_service_url == "pulsar://inside:7000"
         daemon.broker.pulsar_context.advertises_reached_address = True
         answer = await _looked_up(daemon, listener, reached=reached)
-        assert answer.broker_service_url == f"pulsar://{told}"
+        assert answer.broker_service_url == f"pulsar://{expected}"
         answer = await _looked_up(daemon, listener, "internal", reached)
         assert answer.broker_service_url == "pulsar://inside:7000"
 
@@ -118,20 +118,20 @@ def test_addresses_are_written_down_and_read_again() -> None:
 
 @pytest.mark.parametrize("bound", ["broker_max_connections", "broker_max_connections_per_ip"])
 async def test_connections_are_counted_over_all_listeners(bound: str) -> None:
-    """WIRE-1: the bound is the broker's; and who is gone makes room."""
+    """WIRE-1: the limit is the broker's. Closed connections do not count."""
 
     async with running_pulsar_broker(**{bound: 2}) as scene:
         first, second = await scene.pulsar_client(), await scene.pulsar_client()
         scene.listener = PulsarListener(scene.context, "outside")
         scene.broker.pulsar_listeners.append(scene.listener)
         refused = scene.raw_client()
-        await refused.wait_gone()
-        (told,) = refused.answers
-        assert told.error.error == ServerError.TOO_MANY_REQUESTS
-        assert bound in told.error.message
-        assert not first.gone
+        await refused.wait_disconnected()
+        (answer,) = refused.answers
+        assert answer.error.error == ServerError.TOO_MANY_REQUESTS
+        assert bound in answer.error.message
+        assert not first.is_disconnected
         second.cut()
-        await until(lambda: scene.context.connections == 1, "who is gone is not counted")
+        await until(lambda: scene.context.connections == 1, "a closed connection is not counted")
         assert (await scene.pulsar_client()).connection in scene.listener.connections
 
 
@@ -144,7 +144,7 @@ async def test_connections_producers_and_consumers_are_counted() -> None:
         await client.subscribe(1)
         await client.subscribe(2, subscription="other")
         refused = scene.raw_client()
-        await refused.wait_gone()
+        await refused.wait_disconnected()
         found = await scraped(address)
         assert found["pulsar_listener_connections"][()] == 1
         assert found["pulsar_active_connections"][()] == 1
@@ -154,5 +154,5 @@ async def test_connections_producers_and_consumers_are_counted() -> None:
         assert found["pulsar_listener_connections_refused_total"][()] == 1
         assert found["pulsar_listener_unfinished_bytes"][()] == 0
         assert (await ask_json(address, "/status"))[1]["connections"] == 1
-        told = await scene.admin.brokers.info()
-        assert told.pulsar_address == PULSAR_ADDRESS
+        info = await scene.admin.brokers.info()
+        assert info.pulsar_address == PULSAR_ADDRESS

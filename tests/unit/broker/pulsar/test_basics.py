@@ -1,4 +1,4 @@
-"""One client of Pulsar's protocol, that behaves: what it publishes is delivered to it, acknowledged, and gone."""
+"""One client of Pulsar's protocol publishes messages, receives them, and acknowledges them."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ async def test_a_client_publishes_and_consumes() -> None:
         await client.subscribe(2)
         client.publish(1, 100, name=opened.producer_name)  # its producer is closed: passed over
         await client.open_producer()
-        assert not client.gone
+        assert not client.is_disconnected

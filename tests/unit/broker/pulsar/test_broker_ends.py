@@ -24,11 +24,11 @@ from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 
 async def _must_wait(client: PulsarClient) -> None:
-    """Whatever it asks, it is told to come again, and not that it was wrong."""
+    """Each command is answered with an error that has the client retry."""
     found = (await client.lookup("t")).lookup_topic_response
     assert (found.response, found.error) == (CommandLookupTopicResponse.FAILED, ServerError.SERVICE_NOT_READY)
-    asked = CommandPartitionedTopicMetadata(topic="t", request_id=client.request_id())
-    parts = (await client.ask(BaseCommand.PARTITIONED_METADATA, partition_metadata=asked)).partition_metadata_response
+    command = CommandPartitionedTopicMetadata(topic="t", request_id=client.request_id())
+    parts = (await client.ask(BaseCommand.PARTITIONED_METADATA, partition_metadata=command)).partition_metadata_response
     assert parts.response == CommandPartitionedTopicMetadataResponse.FAILED
     assert parts.error == ServerError.SERVICE_NOT_READY
     opening = CommandProducer(topic="t", producer_id=7, request_id=client.request_id())
@@ -39,30 +39,30 @@ async def _must_wait(client: PulsarClient) -> None:
 
 
 async def test_broker_shutdown_notifies_clients_before_disconnecting() -> None:
-    """WIRE-1: what was sent is decided and told, then the end of producers and consumers; and then nothing more."""
+    """WIRE-1: entries are decided and answered, then producers and consumers are closed; then nothing is sent."""
 
     async with running_pulsar_broker() as scene:
         client, idle = await scene.pulsar_client(), scene.raw_client()
         opened = await client.open_producer(5)
         await client.subscribe(6)
         client.publish(5, *range(50), name=opened.producer_name)
-        told_to_end, gate = asyncio.Event(), asyncio.Event()
+        ending, gate = asyncio.Event(), asyncio.Event()
         release = scene.broker_session.ownership.release_bundles
 
         async def held() -> None:
-            told_to_end.set()
+            ending.set()
             await gate.wait()
             await release()
 
         scene.broker_session.ownership.release_bundles = held  # type: ignore[method-assign]
         closing = asyncio.create_task(scene.broker.close())
-        await within(told_to_end.wait(), "it begins to end")
+        await within(ending.wait(), "it begins to end")
         await _must_wait(client)
         assert not client.answers_of(BaseCommand.CLOSE_PRODUCER)
-        assert not client.gone
+        assert not client.is_disconnected
         gate.set()
-        await client.wait_gone()
-        await idle.wait_gone()
+        await client.wait_disconnected()
+        await idle.wait_disconnected()
         await within(closing, "its end")
         kinds = [one.type for one in client.answers]
         assert len(await client.receipts(5, 50)) == 50
@@ -88,7 +88,7 @@ async def test_one_that_reads_nothing_does_not_keep_a_broker_from_ending(monkeyp
 
 
 async def test_connections_outlive_a_lost_session() -> None:
-    """WIRE-1, OWN-2: topics are given up, clients learn of it, and find them again on the same connection; nothing
+    """WIRE-1, OWN-2: topics are closed, clients are notified, and look them up again on the same connection; nothing
     receipted is lost, and what was not acknowledged comes again."""
 
     async with running_pulsar_broker() as scene:
@@ -98,8 +98,8 @@ async def test_connections_outlive_a_lost_session() -> None:
         client.publish(5, *range(50), name=opened.producer_name)
         await client.receipts(5, 50)
         delivered = await client.wait_delivered(50, 6)
-        place = MessageIdData(ledgerId=delivered[29].ledger_id, entryId=delivered[29].entry_id)
-        await client.acknowledge(6, [place], cumulative=True)
+        position = MessageIdData(ledgerId=delivered[29].ledger_id, entryId=delivered[29].entry_id)
+        await client.acknowledge(6, [position], cumulative=True)
         gate, opens = asyncio.Event(), scene.broker._open_metadata
 
         async def later() -> MetadataStore:
@@ -117,8 +117,8 @@ async def test_connections_outlive_a_lost_session() -> None:
         client.send(BaseCommand(type=BaseCommand.PING, ping=CommandPing()))
         await client.wait_for_answers(BaseCommand.PONG)
         gate.set()
-        await until(lambda: scene.broker.session is not None, "the broker has begun anew")
-        assert not client.gone
+        await until(lambda: scene.broker.session is not None, "the broker has another session")
+        assert not client.is_disconnected
         again = await client.open_producer(5, producer_name=opened.producer_name, epoch=1)
         assert (again.producer_name, again.last_sequence_id) == (opened.producer_name, -1)
         client.publish(5, 50, name=opened.producer_name)

@@ -1,4 +1,4 @@
-"""One connection: how it begins, what it answers in which order, when it is held and read on, and whether it lives."""
+"""One connection: its handshake, the order of answers, when reading pauses, and the check of its liveness."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def kinds(client: PulsarClient) -> list[str]:
 
 
 async def refused(client: PulsarClient) -> str:
-    """What the client is told as its connection is closed."""
-    await client.wait_gone()
+    """Return the error that the client gets before its connection is closed."""
+    await client.wait_disconnected()
     [last] = client.answers[-1:]
     assert last.type == BaseCommand.ERROR
     assert last.error.request_id == NO_REQUEST
@@ -52,9 +52,9 @@ async def test_the_lower_version_of_the_two_is_spoken() -> None:
     """WIRE-1."""
 
     async with running_pulsar_broker() as scene:
-        for asked, told in ((0, 0), (6, 6), (19, 19), (21, 21), (99, 21), (-5, -5)):
-            connected = (await scene.raw_client().connect(protocol_version=asked)).connected
-            assert connected.protocol_version == told
+        for requested, expected in ((0, 0), (6, 6), (19, 19), (21, 21), (99, 21), (-5, -5)):
+            connected = (await scene.raw_client().connect(protocol_version=requested)).connected
+            assert connected.protocol_version == expected
             assert connected.max_message_size == 5_242_880
             assert connected.feature_flags.supports_topic_watchers
 
@@ -85,13 +85,13 @@ async def test_protocol_error_is_reported_and_closes_only_its_connection() -> No
 
     async with running_pulsar_broker() as scene:
         other = await scene.pulsar_client()
-        for data, says in BROKEN:
+        for data, error in BROKEN:
             client = scene.raw_client()
             client.send_bytes(data)
-            assert says in await refused(client)
+            assert error in await refused(client)
             client.send_bytes(framed(CONNECT))
         await other.open_producer()
-        assert not other.gone
+        assert not other.is_disconnected
         # With nothing in it, it is as good as one with everything left out.
         client = scene.raw_client()
         client.send(BaseCommand(type=BaseCommand.CONNECT))
@@ -145,7 +145,7 @@ async def test_an_id_that_is_in_use_is_answered_as_it_stands() -> None:
         await client.subscribe()
         [topic] = scene.broker_session.topics.loaded()
         assert len(topic.producers()) == topic.subscriptions.consumers == 1
-        asked = [
+        commands = [
             BaseCommand(
                 type=BaseCommand.PRODUCER, producer=CommandProducer(topic="new", producer_id=2, request_id=100)
             ),
@@ -153,7 +153,7 @@ async def test_an_id_that_is_in_use_is_answered_as_it_stands() -> None:
                 type=BaseCommand.PRODUCER, producer=CommandProducer(topic="new", producer_id=2, request_id=101)
             ),
         ]
-        client.send(*asked)  # it is being opened
+        client.send(*commands)  # it is being opened
         assert (await client.answer(101)).error.error == ServerError.SERVICE_NOT_READY
         assert (await client.answer(100)).type == BaseCommand.PRODUCER_SUCCESS
 
@@ -172,7 +172,7 @@ async def test_closing_producer_ignores_messages_and_is_not_open() -> None:
             type=BaseCommand.PRODUCER, producer=CommandProducer(topic="t", producer_id=1, request_id=101)
         )
         client.send_bytes(sent(1, 0, entry(0, producer=name)) + framed(close))
-        await until(lambda: topic.log.pending_bytes > 0, "the entry is on its way")
+        await until(lambda: topic.log.pending_bytes > 0, "the entry is in flight")
         await asyncio.sleep(0)
         [producer] = client.producers.values()
         for number in range(1, 100):
@@ -191,7 +191,7 @@ async def test_closing_producer_ignores_messages_and_is_not_open() -> None:
 
 @pytest.fixture
 def no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection is held for nothing but what it has asked or sent."""
+    """Reading from a connection pauses only because of its own requests and entries."""
     monkeypatch.setattr(connection, "_MAX_TURN_S", 1e9)
 
 
@@ -212,7 +212,7 @@ def _publish(client: PulsarClient) -> None:
 
 
 def _publish_twice(client: PulsarClient) -> None:
-    """The topic has room for the first piece, and none for the second."""
+    """The topic has capacity for the first piece, but not for the second."""
     _publish(client)
     client.publish(1, *range(200, 400), name="p")
 
@@ -298,7 +298,7 @@ async def test_where_all_answers_together_are_too_many_each_may_have_little() ->
 
 @pytest.mark.usefixtures("no_turns")
 async def test_reading_resumes_when_responses_are_written_immediately() -> None:
-    """The transport tells nothing where it never had much to write."""
+    """The transport reports nothing if its buffer was never full."""
 
     async with running_pulsar_broker(max_queued_bytes_per_stream=1, max_waiting_answers_bytes=262144) as scene:
         client = await scene.pulsar_client()
@@ -341,7 +341,7 @@ async def test_many_buffered_commands_yield_to_the_event_loop() -> None:
         assert turns > 3
 
 
-# Whether it lives.
+# Liveness.
 
 
 async def test_unresponsive_connection_is_pinged_and_closed() -> None:
@@ -350,10 +350,10 @@ async def test_unresponsive_connection_is_pinged_and_closed() -> None:
     async with running_pulsar_broker(keep_alive_interval_seconds=0.1) as scene:
         silent, lively = await scene.pulsar_client(), await scene.pulsar_client()
         lively.answers_pings = True
-        await silent.wait_gone()
+        await silent.wait_disconnected()
         await lively.wait_for_answers(BaseCommand.PING, 3)
         assert silent.answers_of(BaseCommand.PING)
-        assert not lively.gone
+        assert not lively.is_disconnected
 
 
 async def test_connection_without_connect_command_is_closed() -> None:
@@ -362,9 +362,9 @@ async def test_connection_without_connect_command_is_closed() -> None:
         for byte in (100).to_bytes(4, "big") + (96).to_bytes(4, "big") + b"\x08\x02" * 48:
             client.send_bytes(bytes((byte,)))
             await asyncio.sleep(0.01)
-            if client.gone:
+            if client.is_disconnected:
                 break
-        assert client.gone
+        assert client.is_disconnected
 
 
 async def test_paused_connection_of_non_reading_client_is_closed() -> None:
@@ -373,7 +373,7 @@ async def test_paused_connection_of_non_reading_client_is_closed() -> None:
     ) as scene:
         client = await scene.pulsar_client()
         await flooded(client)
-        await client.wait_gone()
+        await client.wait_disconnected()
 
 
 async def test_connection_paused_by_slow_bookies_is_not_closed() -> None:
@@ -388,8 +388,8 @@ async def test_connection_paused_by_slow_bookies_is_not_closed() -> None:
             bookie.hold()
         client.publish(1, *range(100), name="p")
         await until(lambda: client.transport.is_reading_paused, "it is held")
-        asked = CommandProducer(topic="t", producer_id=1, request_id=other.request_id(), producer_name="p")
-        answer = await other.ask(BaseCommand.PRODUCER, producer=asked)
+        command = CommandProducer(topic="t", producer_id=1, request_id=other.request_id(), producer_name="p")
+        answer = await other.ask(BaseCommand.PRODUCER, producer=command)
         assert answer.error.error == ServerError.PRODUCER_BUSY
         for bookie in scene.bookies:
             bookie.resume()
@@ -417,4 +417,4 @@ async def test_unresponsive_client_loses_producer_name_and_subscription(answers:
         else:
             assert opened.type == BaseCommand.PRODUCER_SUCCESS
             assert subscribed.type == BaseCommand.SUCCESS
-        assert holder.gone is not answers
+        assert holder.is_disconnected is not answers

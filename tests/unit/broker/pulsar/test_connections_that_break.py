@@ -139,11 +139,11 @@ async def acknowledging_in_steps(scene: PulsarScene, client: PulsarClient) -> No
 
 async def unsubscribing(scene: PulsarScene, client: PulsarClient) -> None:
     await client.subscribe()
-    asked = CommandUnsubscribe(consumer_id=1, request_id=9)
-    client.send(BaseCommand(type=BaseCommand.UNSUBSCRIBE, unsubscribe=asked))
+    command = CommandUnsubscribe(consumer_id=1, request_id=9)
+    client.send(BaseCommand(type=BaseCommand.UNSUBSCRIBE, unsubscribe=command))
 
 
-async def asked_whether_it_lives(scene: PulsarScene, client: PulsarClient) -> None:
+async def pinged(scene: PulsarScene, client: PulsarClient) -> None:
     await client.open_producer(1, producer_name="p")
     await client.subscribe()
     other = await scene.pulsar_client()
@@ -166,7 +166,7 @@ STATES: list[State] = [
     acknowledging,
     acknowledging_in_steps,
     unsubscribing,
-    asked_whether_it_lives,
+    pinged,
 ]
 
 
@@ -182,7 +182,7 @@ async def test_broken_connection_releases_its_resources_for_others(state: State)
         client, other = await scene.pulsar_client(), await scene.pulsar_client()
         await state(scene, client)
         client.cut()
-        await until(lambda: client.connection not in scene.listener.connections, "it is gone")
+        await until(lambda: client.connection not in scene.listener.connections, "it is closed")
         for bookie in scene.bookies:
             bookie.resume()
         await scene.wait_nothing_left(but=[other])
@@ -197,16 +197,16 @@ async def test_a_broken_connection_is_forgotten_at_once() -> None:
     """No timer keeps it: one that comes and breaks the protocol, over and over, costs nothing."""
 
     async with running_pulsar_broker() as scene:
-        gone = []
+        closed = []
         for _ in range(20):
             client = await scene.pulsar_client()
             client.send_bytes(b"\xff" * 8)
-            await client.wait_gone()
-            gone.append(weakref.ref(client.connection))
+            await client.wait_disconnected()
+            closed.append(weakref.ref(client.connection))
         scene.clients.clear()
         del client
         await asyncio.sleep(0)
         gc.collect()
         await asyncio.sleep(0)
         gc.collect()
-        assert not any(one() for one in gone)
+        assert not any(one() for one in closed)

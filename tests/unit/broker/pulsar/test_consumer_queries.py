@@ -34,14 +34,14 @@ async def test_consumer_stats_report_permits_unacked_messages_and_backlog() -> N
         client.publish(1, *range(10), name=opened.producer_name)
         await client.wait_delivered(7)
         sample_topic(topic, scene.clock.monotonic() + 2)
-        told = await _stats(client)
-        assert not told.HasField("error_code")
-        assert (told.consumer_name, told.type, told.address) == ("me", "Shared", "10.0.0.1:1")
-        assert (told.available_permits, told.unacked_messages, told.msg_backlog) == (0, 7, 10)
-        assert told.blocked_consumer_on_unacked_msgs
-        assert 0 < told.msg_rate_out <= 3.5
-        assert told.msg_throughput_out > told.msg_rate_out
-        assert told.connected_since.endswith("Z")
+        stats = await _stats(client)
+        assert not stats.HasField("error_code")
+        assert (stats.consumer_name, stats.type, stats.address) == ("me", "Shared", "10.0.0.1:1")
+        assert (stats.available_permits, stats.unacked_messages, stats.msg_backlog) == (0, 7, 10)
+        assert stats.blocked_consumer_on_unacked_msgs
+        assert 0 < stats.msg_rate_out <= 3.5
+        assert stats.msg_throughput_out > stats.msg_rate_out
+        assert stats.connected_since.endswith("Z")
         await client.subscribe(2, subscription="alone", permits=5)
         await client.wait_delivered(5, 2)
         other = await _stats(client, 2)
@@ -53,4 +53,4 @@ async def test_stats_of_unknown_consumer_return_consumer_not_found() -> None:
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         assert (await _stats(client, 9)).error_code == ServerError.CONSUMER_NOT_FOUND
-        assert not client.gone
+        assert not client.is_disconnected

@@ -33,7 +33,7 @@ def id_of(delivered: Delivered, *open_messages: int) -> MessageIdData:
 
 
 async def published(client: PulsarClient, *entries: int) -> None:
-    """Entries of so many messages; more than one: a batch."""
+    """Publish one entry per number, with that number of messages; more than one are a batch."""
     name = (await client.open_producer()).producer_name
     for number, messages in enumerate(entries):
         batch = {} if messages == 1 else {"num_messages_in_batch": messages}
@@ -86,7 +86,7 @@ async def test_a_consumer_that_leaves_at_once_has_acknowledged_parts_of_batches(
 
 
 async def test_cumulative_ack_before_first_entry_covers_earlier_ledgers() -> None:
-    """WIRE-1, CON-3: so a client says it that counts by entries, of a place in a ledger's first batch."""
+    """WIRE-1, CON-3: as a client that counts entries acknowledges a message of a ledger's first batch."""
 
     async with running_pulsar_broker(
         managed_ledger_max_entries_per_ledger=3, managed_ledger_min_ledger_rollover_time_minutes=0
@@ -109,21 +109,21 @@ async def test_cumulative_ack_before_first_entry_covers_earlier_ledgers() -> Non
 
 
 async def test_forced_unsubscribe_sends_close_consumer_to_others_only() -> None:
-    """WIRE-1: it would make the subscription anew; the others are told."""
+    """WIRE-1: it would recreate the subscription. Other consumers are closed."""
 
     async with running_pulsar_broker() as scene:
         client, other = await scene.pulsar_client(), await scene.pulsar_client()
         await client.subscribe(sub_type=SHARED)
         await other.subscribe(sub_type=SHARED)
-        asked = CommandUnsubscribe(consumer_id=1, request_id=client.request_id(), force=True)
-        answer = await client.ask(BaseCommand.UNSUBSCRIBE, unsubscribe=asked)
+        command = CommandUnsubscribe(consumer_id=1, request_id=client.request_id(), force=True)
+        answer = await client.ask(BaseCommand.UNSUBSCRIBE, unsubscribe=command)
         assert answer.type == BaseCommand.SUCCESS
         await other.wait_for_answers(BaseCommand.CLOSE_CONSUMER)
         assert not client.answers_of(BaseCommand.CLOSE_CONSUMER)
 
 
 async def test_seek_sends_close_consumer_once_to_each_consumer() -> None:
-    """WIRE-1, SUB-9: a library that is told again lets go of what it has just begun anew."""
+    """WIRE-1, SUB-9: a library that is notified twice closes the consumer that it has just reopened."""
 
     async with running_pulsar_broker() as scene:
         clients = [await scene.pulsar_client() for _ in range(3)]
@@ -131,7 +131,7 @@ async def test_seek_sends_close_consumer_once_to_each_consumer() -> None:
             await client.subscribe(sub_type=FAILOVER)
         assert (await clients[1].seek(1, message_publish_time=1)).type == BaseCommand.SUCCESS
         for client in clients:
-            await client.lookup("t")  # whatever is told a moment later has come by then
+            await client.lookup("t")  # later notifications have arrived by then
         for client in clients:
             [closed] = client.answers_of(BaseCommand.CLOSE_CONSUMER)
             behind = client.answers[client.answers.index(closed) + 1 :]
@@ -148,17 +148,17 @@ async def test_cumulative_ack_counts_after_failover_to_another_consumer() -> Non
         last = (await former.wait_delivered(5))[-1]
         await active.subscribe(sub_type=FAILOVER, priority_level=0)
         await active.wait_delivered(5)
-        told = await former.acknowledge(1, [id_of(last)], cumulative=True)
-        assert not told.HasField("error"), told
+        answer = await former.acknowledge(1, [id_of(last)], cumulative=True)
+        assert not answer.HasField("error"), answer
         await active.close_consumer()
         await published(former, 1)
-        places = [(one.ledger_id, one.entry_id) for one in await former.wait_delivered(6)]
-        assert places == sorted({*places}), "what was acknowledged came again"
+        positions = [(one.ledger_id, one.entry_id) for one in await former.wait_delivered(6)]
+        assert positions == sorted({*positions}), "acknowledged messages were redelivered"
 
 
 @pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
 async def test_partly_acked_batch_uses_permits_for_unacked_messages_only(kind: int) -> None:
-    """WIRE-1, MSG-4, CON-1: whoever has acknowledged the others, and however often they come"""
+    """WIRE-1, MSG-4, CON-1: no matter which consumer acknowledged the others, and how often they are redelivered."""
 
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()

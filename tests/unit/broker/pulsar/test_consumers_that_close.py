@@ -36,7 +36,7 @@ def ack(*ids: MessageIdData, request_id: int | None = None) -> BaseCommand:
 
 
 async def test_a_consumer_that_closes_is_not_opened_again_before_it_has() -> None:
-    """WIRE-1, CON-1: whoever is told that its consumer is open has one."""
+    """WIRE-1, CON-1: a client that was answered that its consumer is open has one."""
 
     async with running_pulsar_broker(managed_ledger_cache_size_mb=0) as scene:
         client = await scene.pulsar_client()
@@ -83,24 +83,24 @@ async def test_closing_consumer_is_dispatched_no_more_messages(monkeypatch: pyte
         await client.answer(200)
 
 
-@pytest.mark.parametrize("asked", ["flow", "acknowledge"])
-async def test_the_end_of_one_topic_is_not_the_end_of_the_connection(asked: str) -> None:
-    """WIRE-1: its log has ended, and its consumers are told in a moment; others notice nothing."""
+@pytest.mark.parametrize("call", ["flow", "acknowledge"])
+async def test_the_end_of_one_topic_is_not_the_end_of_the_connection(call: str) -> None:
+    """WIRE-1: its log was closed, and its consumers are notified in a moment; other topics are not affected."""
 
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         await published(client, 1, 4, 1)
-        await client.subscribe(permits=2 if asked == "flow" else 100, sub_type=SHARED)
+        await client.subscribe(permits=2 if call == "flow" else 100, sub_type=SHARED)
         batch = (await client.wait_delivered(2))[1]
         [topic] = scene.broker_session.topics.loaded()
-        topic.log._writing.give_up(TopicUnloaded("fenced"))
-        if asked == "flow":
+        topic.log._appender.fail(TopicUnloaded("fenced"))
+        if call == "flow":
             client.send(flow(10))
         else:
             client.send(ack(id_of(batch, FIRST_AND_LAST_OPEN), request_id=300))
             assert (await client.answer(300)).ack_response.error == ServerError.SERVICE_NOT_READY
         await client.wait_for_answers(BaseCommand.CLOSE_CONSUMER)
-        assert not client.gone
+        assert not client.is_disconnected
         await client.lookup("other")
 
 
@@ -118,22 +118,22 @@ async def test_a_batch_that_cannot_be_read_voids_nothing_else(monkeypatch: pytes
     """CON-3, CON-4: libraries acknowledge once, and gather; each of the others counts."""
 
     async def fails(subscription: Subscription, positions: Sequence[Position]) -> list[int]:
-        if lost and gone.isdisjoint(positions):
+        if lost and lost_positions.isdisjoint(positions):
             return await find_batch_sizes(subscription, positions)
         raise LostEntry(positions[0], "lost") if lost else BrokerError(ErrorCode.PERSISTENCE_ERROR, "not now")
 
-    gone: set[Position] = set()
+    lost_positions: set[Position] = set()
     monkeypatch.setattr(Subscription, "find_batch_sizes", fails)
     async with running_pulsar_broker(managed_ledger_cache_size_mb=0) as scene:
         client = await scene.pulsar_client()
         await published(client, 4, 1, 4)
         await client.subscribe(sub_type=SHARED)
         delivered = await client.wait_delivered(3)
-        gone.add(Position(delivered[0].ledger_id, delivered[0].entry_id))
+        lost_positions.add(Position(delivered[0].ledger_id, delivered[0].entry_id))
         # Of the last all but the first message, and then that.
         ids = [id_of(delivered[0], 0b1001), id_of(delivered[1]), id_of(delivered[2], 0b0001)]
-        told = await client.acknowledge(1, ids)
-        assert told.error == ServerError.PERSISTENCE_ERROR
+        answer = await client.acknowledge(1, ids)
+        assert answer.error == ServerError.PERSISTENCE_ERROR
         if lost:
             await client.acknowledge(1, [id_of(delivered[2], 0b1110)])
         else:
@@ -143,11 +143,11 @@ async def test_a_batch_that_cannot_be_read_voids_nothing_else(monkeypatch: pytes
 
 async def test_many_batch_index_acks_do_not_delay_other_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     """WIRE-1: entries that one client has the broker read are read in turns with those of others."""
-    asked: list[int] = []
+    reads: list[int] = []
     go_on = asyncio.Event()
 
     async def noting(subscription: Subscription, positions: Sequence[Position]) -> list[int]:
-        asked.append(len(positions))
+        reads.append(len(positions))
         await go_on.wait()
         return await find_batch_sizes(subscription, positions)
 
@@ -161,10 +161,10 @@ async def test_many_batch_index_acks_do_not_delay_other_clients(monkeypatch: pyt
             ids = [id_of(one, FIRST_AND_LAST_OPEN) for one in await client.wait_delivered(40)]
         for _ in range(100):
             greedy.send(ack(*ids))
-        await until(lambda: bool(asked), "entries are read for the greedy one")
+        await until(lambda: bool(reads), "entries are read for the greedy one")
         modest.send(ack(ids[0], request_id=300))
-        await until(lambda: len(asked) == 2, "and for the modest one")
-        assert sorted(asked) == [1, 4]
+        await until(lambda: len(reads) == 2, "and for the modest one")
+        assert sorted(reads) == [1, 4]
         go_on.set()
         assert not (await modest.answer(300)).ack_response.HasField("error")
         await until(lambda: not greedy.tasks, "the rest is read")

@@ -34,7 +34,7 @@ _AS_PULSAR = {
     "STALE_EPOCH": "NOT_ALLOWED_ERROR",
     "UNSUPPORTED": "NOT_ALLOWED_ERROR",
 }
-# What libraries do when a producer or consumer that was open is opened anew: after these both Java's (4.0) and C++'s
+# What libraries do when a producer or consumer that was open is reopened: after these both Java's (4.0) and C++'s
 # (isRetriableError, isResultRetryable) go on trying.
 _TRIED_AGAIN = {"UNKNOWN_ERROR", "METADATA_ERROR", "PERSISTENCE_ERROR", "SERVICE_NOT_READY"}
 

@@ -65,7 +65,7 @@ def test_frames_are_parsed_in_order_from_buffered_pieces() -> None:
 @pytest.mark.parametrize("size", [1, 7, 50, 5_000, 60_000, 200_000])
 @pytest.mark.parametrize("takes_at_once", [True, False])
 def test_frames_are_parsed_from_a_reused_read_buffer(size: int, takes_at_once: bool) -> None:
-    """What is not taken of a piece is kept before the next one is read to where it was."""
+    """The rest of a piece that was not parsed is retained in front of the next one."""
     reader, memory, found = FrameReader(MAX_MESSAGE), bytearray(size), []
     for at in range(0, len(WHOLE), size):
         piece = WHOLE[at : at + size]
@@ -82,7 +82,7 @@ def test_frames_are_parsed_from_a_reused_read_buffer(size: int, takes_at_once: b
 
 
 @pytest.mark.parametrize(
-    ("total", "command", "says"),
+    ("total", "command", "error"),
     [
         (0, 0, "can't contain"),
         (3, 0, "can't contain"),
@@ -93,16 +93,16 @@ def test_frames_are_parsed_from_a_reused_read_buffer(size: int, takes_at_once: b
         (MAX_COMMAND_BYTES + 5, MAX_COMMAND_BYTES + 1, "the maximum is"),
     ],
 )
-def test_invalid_frame_sizes_are_refused_from_the_header_alone(total: int, command: int, says: str) -> None:
+def test_invalid_frame_sizes_are_refused_from_the_header_alone(total: int, command: int, error: str) -> None:
     reader = FrameReader(5_242_880)
     reader.feed(framed(b"good") + total.to_bytes(4, "big") + command.to_bytes(4, "big"))
     assert reader.next_frame() == (b"good", b"")
-    with pytest.raises(ProtocolViolation, match=says):
+    with pytest.raises(ProtocolViolation, match=error):
         reader.next_frame()
 
 
 @pytest.mark.parametrize(
-    ("begins", "says"),
+    ("begins", "error"),
     [
         (b"GET / HTTP/1.1", "HTTP"),
         (b"PRI * HTTP/2.0", "gRPC"),
@@ -110,11 +110,11 @@ def test_invalid_frame_sizes_are_refused_from_the_header_alone(total: int, comma
         (b"\x7f\0\0\0\0\0\0\0", "the maximum is"),
     ],
 )
-def test_error_names_the_protocol_sent_to_the_wrong_port(begins: bytes, says: str) -> None:
+def test_error_names_the_protocol_sent_to_the_wrong_port(begins: bytes, error: str) -> None:
     """WIRE-1"""
     reader = FrameReader(MAX_MESSAGE)
     reader.feed(begins)
-    with pytest.raises(ProtocolViolation, match=says):
+    with pytest.raises(ProtocolViolation, match=error):
         reader.next_frame()
 
 
@@ -156,7 +156,7 @@ def test_frame_fed_byte_by_byte_uses_about_its_size() -> None:
 
 
 def test_incomplete_frame_holds_no_memory_of_earlier_frames() -> None:
-    """Also where nobody says that the memory is used for another: that of one that was held is its own."""
+    """Also if the memory is not reused: a retained frame has memory of its own."""
     reader = FrameReader(MAX_MESSAGE)
     reader.feed(framed(b"c", b"p" * 50_000) + b"\0\0")
     assert len(taken(reader)) == 1

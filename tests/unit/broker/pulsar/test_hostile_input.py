@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from magnetar_broker.server.pulsar.incomplete_frames import IncompleteFrames
+from magnetar_broker.topics.dispatch.delivery_capacity import DeliveryCapacity
 from magnetar_protos.entry_pb2 import KeyValue, MessageIdData
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
@@ -34,15 +35,15 @@ async def published(client: PulsarClient, count: int) -> list[MessageIdData]:
 
 
 def ack(ids: list[MessageIdData], **parts: int) -> BaseCommand:
-    asked = CommandAck(consumer_id=1, ack_type=CommandAck.INDIVIDUAL, message_id=ids, **parts)
-    return BaseCommand(type=BaseCommand.ACK, ack=asked)
+    command = CommandAck(consumer_id=1, ack_type=CommandAck.INDIVIDUAL, message_id=ids, **parts)
+    return BaseCommand(type=BaseCommand.ACK, ack=command)
 
 
 # Very much of something.
 
 
 async def test_megabyte_of_message_ids_delays_only_its_own_connection() -> None:
-    """WIRE-1: others have their turn meanwhile."""
+    """WIRE-1: other connections are served in the meantime."""
 
     async with running_pulsar_broker() as scene:
         client, other = await scene.pulsar_client(), await scene.pulsar_client()
@@ -89,10 +90,10 @@ async def test_oversized_ack_set_is_applied_up_to_batch_size() -> None:
         [receipt] = await client.receipts(1, 1)
         await client.subscribe()
         await client.wait_delivered(1)
-        place = receipt.message_id
-        # Packed by hand: one byte a word.
+        position = receipt.message_id
+        # Encoded here: one byte per word.
         words = bytes([0b11]) + b"\x01" * MEGABYTE
-        id_ = MessageIdData(ledgerId=place.ledgerId, entryId=place.entryId).SerializeToString()
+        id_ = MessageIdData(ledgerId=position.ledgerId, entryId=position.entryId).SerializeToString()
         field = b"\x2a" + varint(len(words)) + words
         ids = b"\x1a" + varint(len(id_) + len(field)) + id_ + field
         ack_part = b"\x08\x01\x10\x00" + ids + b"\x40\x09"
@@ -103,10 +104,10 @@ async def test_oversized_ack_set_is_applied_up_to_batch_size() -> None:
         await client.subscribe(2)
         [again] = await client.wait_delivered(1, consumer_id=2)
         assert again.open_messages == (0b11,)
-        # As a place to seek to, the first message that is open.
-        place.ack_set.extend([0b10] * 400_000)
-        told = await client.seek(2, message_id=place)
-        assert told.type == BaseCommand.SUCCESS
+        # As a position to seek to: the first unacknowledged message.
+        position.ack_set.extend([0b10] * 400_000)
+        answer = await client.seek(2, message_id=position)
+        assert answer.type == BaseCommand.SUCCESS
 
 
 def varint(value: int) -> bytes:
@@ -126,7 +127,7 @@ async def test_permits_without_end_are_as_good_as_many() -> None:
         await published(client, 100)
         await client.wait_delivered(100)
         client.flow(99, 2**32 - 1)
-        assert not client.gone
+        assert not client.is_disconnected
 
 
 def huge_commands() -> list[BaseCommand]:
@@ -210,7 +211,7 @@ async def test_entries_that_are_refused_or_passed_over_leave_no_trace() -> None:
             bookie.hold()
         client.publish(1, 0, name=name)
         for _ in range(100):
-            client.send_bytes(bad)  # to be told behind it
+            client.send_bytes(bad)  # answered after it
             await asyncio.sleep(0)
         assert client.transport.is_reading_paused
         assert producer.undecided_entries < 2_100
@@ -220,7 +221,7 @@ async def test_entries_that_are_refused_or_passed_over_leave_no_trace() -> None:
         await client.wait_for_answers(BaseCommand.SEND_ERROR, 4_000)
 
 
-# Places that are nowhere.
+# Positions that do not exist.
 
 FAR = [(0, 0), (2**64 - 1, 2**64 - 1), (2**63 - 1, 2**63 - 1), (2**63, 0), (0, 2**64 - 1), (10**6, 0), (1, 2**62)]
 
@@ -249,9 +250,9 @@ async def test_message_ids_outside_the_topic_do_no_harm(kind: int) -> None:
         for time_ms in (0, 1, 2**63 - 1, 2**64 - 1):
             await client.subscribe(100, subscription="times")
             assert (await client.seek(100, message_publish_time=time_ms)).type == BaseCommand.SUCCESS
-            await until(lambda: 100 not in client.consumers, "who was moved is let go of")
+            await until(lambda: 100 not in client.consumers, "the consumer that was moved is closed")
         assert (await client.seek(1, message_id=ids[0])).type == BaseCommand.SUCCESS
-        await until(lambda: 1 not in client.consumers, "who was moved is let go of")
+        await until(lambda: 1 not in client.consumers, "the consumer that was moved is closed")
         client.delivered.clear()
         await client.subscribe(sub_type=kind)
         assert [one.entry_id for one in await client.wait_delivered(20)] == list(range(20))
@@ -298,11 +299,11 @@ async def test_connections_that_never_finish_a_frame_do_not_keep_others_from_the
         for client in hostile:
             client.send_bytes(whole[:100_000])
             assert scene.context.incomplete_frames.bytes <= 500_000
-        assert [client.gone for client in hostile] == [True] * 15 + [False] * 5
+        assert [client.is_disconnected for client in hostile] == [True] * 15 + [False] * 5
         for at in range(0, len(whole), 50_000):
             honest.send_bytes(whole[at : at + 50_000])
         await honest.receipts(1, 1)
-        assert not honest.gone
+        assert not honest.is_disconnected
 
 
 # Many connections.
@@ -312,14 +313,14 @@ async def test_connections_are_bounded_in_all_and_from_one_address() -> None:
     async with running_pulsar_broker(broker_max_connections=4, broker_max_connections_per_ip=2) as scene:
         first = [scene.raw_client(peer="10.0.0.1") for _ in range(3)]
         other = scene.raw_client(peer="10.0.0.2")
-        assert [client.gone for client in (*first, other)] == [False, False, True, False]
+        assert [client.is_disconnected for client in (*first, other)] == [False, False, True, False]
         fifth = scene.raw_client(peer="10.0.0.3")
-        assert fifth.gone
+        assert fifth.is_disconnected
         assert fifth.answers[-1].error.error == first[2].answers[-1].error.error == ServerError.TOO_MANY_REQUESTS
         assert "broker_max_connections_per_ip" in first[2].answers[-1].error.message
         first[0].cut()
-        await until(lambda: first[0].connection not in scene.listener.connections, "it is gone")
-        await until(lambda: fifth.connection not in scene.listener.connections, "it is gone")
+        await until(lambda: first[0].connection not in scene.listener.connections, "it is closed")
+        await until(lambda: fifth.connection not in scene.listener.connections, "it is closed")
         again = scene.raw_client(peer="10.0.0.1")
         await again.connect()
 
@@ -356,7 +357,8 @@ async def test_full_connection_does_not_poll_its_waiting_consumers() -> None:
             nonlocal looks
             looks += 1
 
-        outgoing.capacity_for(look)
+        assert outgoing.free_bytes() <= 0
+        outgoing.wait(DeliveryCapacity(outgoing, look))
         for _ in range(100):
             outgoing.update_capacity()
         assert looks == 0

@@ -36,13 +36,13 @@ from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 _NONE = 2**64 - 1
 
 
-async def _lookup(client: PulsarClient, topic: str, **asked: Any) -> CommandLookupTopicResponse:
-    command = CommandLookupTopic(topic=topic, request_id=client.request_id(), **asked)
+async def _lookup(client: PulsarClient, topic: str, **fields: Any) -> CommandLookupTopicResponse:
+    command = CommandLookupTopic(topic=topic, request_id=client.request_id(), **fields)
     return (await client.ask(BaseCommand.LOOKUP, lookup_topic=command)).lookup_topic_response
 
 
-async def _partitions(client: PulsarClient, topic: str, **asked: Any) -> CommandPartitionedTopicMetadataResponse:
-    command = CommandPartitionedTopicMetadata(topic=topic, request_id=client.request_id(), **asked)
+async def _partitions(client: PulsarClient, topic: str, **fields: Any) -> CommandPartitionedTopicMetadataResponse:
+    command = CommandPartitionedTopicMetadata(topic=topic, request_id=client.request_id(), **fields)
     answer = await client.ask(BaseCommand.PARTITIONED_METADATA, partition_metadata=command)
     return answer.partition_metadata_response
 
@@ -58,7 +58,7 @@ async def _last(client: PulsarClient) -> CommandGetLastMessageIdResponse:
     return answer.get_last_message_id_response
 
 
-def _place(message_id: MessageIdData) -> tuple[int, int]:
+def _position(message_id: MessageIdData) -> tuple[int, int]:
     return message_id.ledgerId, message_id.entryId
 
 
@@ -85,7 +85,7 @@ async def test_a_topic_that_can_not_be_is_refused_by_the_code_that_pulsar_has_fo
             counted = await _partitions(client, topic)
             assert (counted.response, counted.error) == (CommandPartitionedTopicMetadataResponse.FAILED, error)
             assert len(found.message) < 2000
-        assert not client.gone
+        assert not client.is_disconnected
 
 
 async def test_partition_metadata_of_existing_and_missing_topics() -> None:
@@ -129,7 +129,7 @@ async def test_a_listener_that_nobody_knows_is_named_in_few_words() -> None:
         found = await _lookup(client, "t", advertised_listener_name="x" * 500_000)
         assert found.response == CommandLookupTopicResponse.FAILED
         assert len(found.message) < 2000
-        assert not client.gone
+        assert not client.is_disconnected
 
 
 async def test_lookups_above_the_limit_return_too_many_requests(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,20 +164,20 @@ async def test_last_message_id_includes_batch_index_and_mark_delete() -> None:
         client.send_bytes(sent(1, 0, entry(0, producer=name)))
         [single] = await client.receipts(1, 1)
         one = await _last(client)
-        assert _place(one.last_message_id) == _place(single.message_id)
+        assert _position(one.last_message_id) == _position(single.message_id)
         assert one.last_message_id.batch_index == -1
         client.send_bytes(sent(1, 1, _batch(1, name)))
         receipts = await client.receipts(1, 2)
         batch = receipts[1].message_id
         two = await _last(client)
-        assert _place(two.last_message_id) == _place(batch)
+        assert _position(two.last_message_id) == _position(batch)
         assert (two.last_message_id.batch_index, two.last_message_id.batch_size) == (4, 5)
-        assert _place(two.consumer_mark_delete_position) < _place(single.message_id) or (
+        assert _position(two.consumer_mark_delete_position) < _position(single.message_id) or (
             two.consumer_mark_delete_position.entryId == _NONE
         )
         await client.wait_delivered(2)
         await client.acknowledge(1, [single.message_id, batch])
-        assert _place((await _last(client)).consumer_mark_delete_position) == _place(batch)
+        assert _position((await _last(client)).consumer_mark_delete_position) == _position(batch)
 
 
 async def test_of_a_topic_that_was_emptied_there_is_no_last_message() -> None:
@@ -191,13 +191,13 @@ async def test_of_a_topic_that_was_emptied_there_is_no_last_message() -> None:
         await client.subscribe(2, subscription="other")
         command = CommandGetLastMessageId(consumer_id=2, request_id=client.request_id())
         answer = await client.ask(BaseCommand.GET_LAST_MESSAGE_ID, get_last_message_id=command)
-        told = answer.get_last_message_id_response
-        assert told.last_message_id.entryId == _NONE
+        response = answer.get_last_message_id_response
+        assert response.last_message_id.entryId == _NONE
         client.publish(1, 2, name=opened.producer_name)
         receipts = await client.receipts(1, 3)
         command.request_id = client.request_id()
         answer = await client.ask(BaseCommand.GET_LAST_MESSAGE_ID, get_last_message_id=command)
-        assert _place(answer.get_last_message_id_response.last_message_id) == _place(receipts[2].message_id)
+        assert _position(answer.get_last_message_id_response.last_message_id) == _position(receipts[2].message_id)
 
 
 async def test_last_message_id_skips_lost_entries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,20 +208,20 @@ async def test_last_message_id_skips_lost_entries(monkeypatch: pytest.MonkeyPatc
         opened = await client.open_producer()
         await client.subscribe()
         client.publish(1, 0, 1, name=opened.producer_name)
-        first, last = [Position(*_place(receipt.message_id)) for receipt in await client.receipts(1, 2)]
+        first, last = [Position(*_position(receipt.message_id)) for receipt in await client.receipts(1, 2)]
         lost: list[Position] = []
         read_at = ManagedLedger.read_at
 
         async def read(log: ManagedLedger, positions: Sequence[Position]) -> list[LogEntry | None]:
             for position in positions:
                 if position in lost:
-                    raise LostEntry(position, "gone") if position == last else DamagedEntry(position, "bad")
+                    raise LostEntry(position, "lost") if position == last else DamagedEntry(position, "bad")
             return await read_at(log, positions)
 
         monkeypatch.setattr(ManagedLedger, "read_at", read)
-        assert _place((await _last(client)).last_message_id) == last
+        assert _position((await _last(client)).last_message_id) == last
         lost.append(last)
-        assert _place((await _last(client)).last_message_id) == first
+        assert _position((await _last(client)).last_message_id) == first
         lost.append(first)
         assert (await _last(client)).last_message_id.entryId == _NONE
 
@@ -236,4 +236,4 @@ async def test_last_message_id_of_unknown_consumer_returns_not_ready() -> None:
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         assert (await _try_last(client, 7)).error.error == ServerError.SERVICE_NOT_READY
-        assert not client.gone
+        assert not client.is_disconnected

@@ -40,8 +40,8 @@ async def test_ack_during_a_seek_is_refused(
         seeking = asyncio.create_task(client.seek(1, message_id=_EARLIEST))
         await moving.wait()
         ids = [MessageIdData(ledgerId=last.ledger_id, entryId=last.entry_id)]
-        told = await client.acknowledge(1, ids, cumulative=True)
-        assert told.error == ServerError.NOT_ALLOWED_ERROR
+        answer = await client.acknowledge(1, ids, cumulative=True)
+        assert answer.error == ServerError.NOT_ALLOWED_ERROR
         move.set()
         assert (await seeking).type == BaseCommand.SUCCESS
         await client.wait_for_answers(BaseCommand.CLOSE_CONSUMER)
@@ -50,7 +50,7 @@ async def test_ack_during_a_seek_is_refused(
 
 
 async def test_non_durable_subscription_survives_seek_until_consumers_return() -> None:
-    """SUB-7, SUB-9: one that is not durable is gone with its last consumer, and these are about to come back."""
+    """SUB-7, SUB-9: a transient subscription is deleted with its last consumer, and these are about to reconnect."""
 
     async with running_pulsar_broker() as scene:
         clients = [await scene.pulsar_client() for _ in range(2)]
@@ -81,19 +81,19 @@ async def test_seek_closes_each_failover_consumer_without_activating_it() -> Non
         [topic] = scene.broker_session.topics.loaded()
         [subscription] = topic.subscriptions._loaded.values()
         before = subscription.cursor.take_overs
-        told = [len(client.answers_of(BaseCommand.ACTIVE_CONSUMER_CHANGE)) for client in clients]
+        notified = [len(client.answers_of(BaseCommand.ACTIVE_CONSUMER_CHANGE)) for client in clients]
         await clients[0].seek(1, message_id=_EARLIEST)
         await until(lambda: not subscription.consumers, "all have left")
-        for client, changes in zip(clients, told, strict=True):
-            await client.lookup("t")  # behind all that was told
+        for client, changes in zip(clients, notified, strict=True):
+            await client.lookup("t")  # after all notifications
             assert len(client.answers_of(BaseCommand.CLOSE_CONSUMER)) == 1
             assert len(client.answers_of(BaseCommand.ACTIVE_CONSUMER_CHANGE)) == changes
         assert subscription.cursor.take_overs == before
 
 
 async def test_a_partition_is_there_when_its_topic_is() -> None:
-    """TOP-3, SUB-8: libraries that follow a pattern subscribe to what they were told of, and ask for no topic to be
-    made."""
+    """TOP-3, SUB-8: libraries that follow a pattern subscribe to the topics that they were notified of, and don't have
+    them created."""
 
     async with running_pulsar_broker() as scene:
         await scene.admin.topics.create_partitioned("parted", 2)

@@ -38,13 +38,13 @@ async def test_the_bytes_of_pending_requests_are_limited(monkeypatch: pytest.Mon
         await published(client, 4)
         await client.subscribe(sub_type=1)
         [one] = await client.wait_delivered(1)
-        asked = CommandAck(
+        command = CommandAck(
             consumer_id=1,
             ack_type=CommandAck.INDIVIDUAL,
             message_id=[MessageIdData(ledgerId=one.ledger_id, entryId=one.entry_id, ack_set=[1] * 100)],
         )
         for _ in range(20):
-            client.send(BaseCommand(type=BaseCommand.ACK, ack=asked))
+            client.send(BaseCommand(type=BaseCommand.ACK, ack=command))
         assert client.transport.is_reading_paused
         assert len(client.tasks) < 10
         may_read.set()

@@ -1,4 +1,4 @@
-"""What a connection's producers are told, in which order and by which error, as libraries need it."""
+"""The answers to a connection's producers, their order and their errors, as client libraries need them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
     ],
 )
 async def test_refused_messages_are_answered_in_publish_order(library: str, error: ServerError) -> None:
-    """WIRE-1: whatever is about another message than the oldest pending one has libraries connect again, for ever."""
+    """WIRE-1: a library reconnects for ever if an answer is for another message than the oldest pending one."""
 
     async with running_pulsar_broker() as scene:
         client = scene.raw_client()
@@ -36,38 +36,38 @@ async def test_refused_messages_are_answered_in_publish_order(library: str, erro
         )
         await client.receipts(1, 6)
         await client.wait_for_answers(BaseCommand.SEND_ERROR, len(odd))
-        told = [
+        answers = [
             (one.send_receipt.sequence_id, None)
             if one.type == BaseCommand.SEND_RECEIPT
             else (one.send_error.sequence_id, one.send_error.error)
             for one in client.answers
             if one.type in (BaseCommand.SEND_RECEIPT, BaseCommand.SEND_ERROR)
         ]
-        assert told == [(number, error if number in odd else None) for number in range(10)]
-        assert not client.gone
+        assert answers == [(number, error if number in odd else None) for number in range(10)]
+        assert not client.is_disconnected
 
 
 @pytest.mark.parametrize("alive", [True, False])
 @pytest.mark.parametrize("epoch", [0, 1, 2, 2**64 - 1])
 async def test_generated_name_is_busy_while_connection_is_alive(epoch: int, alive: bool) -> None:
-    """WIRE-1, PRD-11: whoever comes is told to come again, never that all is over; once nobody has it, any epoch will
+    """WIRE-1, PRD-11: a newcomer is told to retry, never that it is fenced; once the name is not in use, any epoch will
     do."""
 
     async with running_pulsar_broker(connection_liveness_check_timeout_millis=60000 if alive else 50) as scene:
         first, second = await scene.pulsar_client(), await scene.pulsar_client()
         name = (await first.open_producer(epoch=1)).producer_name
         again: Any = {"producer_name": name, "user_provided_producer_name": False}
-        asked = CommandProducer(topic="t", producer_id=7, request_id=second.request_id(), epoch=epoch, **again)
-        second.send(BaseCommand(type=BaseCommand.PRODUCER, producer=asked))
+        command = CommandProducer(topic="t", producer_id=7, request_id=second.request_id(), epoch=epoch, **again)
+        second.send(BaseCommand(type=BaseCommand.PRODUCER, producer=command))
         if alive:
             await first.wait_for_answers(BaseCommand.PING)
             first.send(BaseCommand(type=BaseCommand.PONG, pong=CommandPong()))
-            assert (await second.answer(asked.request_id)).error.error == ServerError.PRODUCER_BUSY
+            assert (await second.answer(command.request_id)).error.error == ServerError.PRODUCER_BUSY
             first.cut()
             await second.open_producer(7, epoch=epoch, **again)
         else:
-            assert (await second.answer(asked.request_id)).type == BaseCommand.PRODUCER_SUCCESS
-        assert first.gone
+            assert (await second.answer(command.request_id)).type == BaseCommand.PRODUCER_SUCCESS
+        assert first.is_disconnected
         assert not first.answers_of(BaseCommand.CLOSE_PRODUCER)
         second.cut()
         third = await scene.pulsar_client()
@@ -81,13 +81,13 @@ async def test_user_provided_name_is_busy_while_connection_is_alive() -> None:
         first, second = await scene.pulsar_client(), await scene.pulsar_client()
         mine: Any = {"producer_name": "mine", "user_provided_producer_name": True}
         await first.open_producer(**mine)
-        asked = CommandProducer(topic="t", producer_id=1, request_id=second.request_id(), epoch=5, **mine)
-        second.send(BaseCommand(type=BaseCommand.PRODUCER, producer=asked))
+        command = CommandProducer(topic="t", producer_id=1, request_id=second.request_id(), epoch=5, **mine)
+        second.send(BaseCommand(type=BaseCommand.PRODUCER, producer=command))
         await first.wait_for_answers(BaseCommand.PING)
         first.send(BaseCommand(type=BaseCommand.PONG, pong=CommandPong()))
-        assert (await second.answer(asked.request_id)).error.error == ServerError.PRODUCER_BUSY
+        assert (await second.answer(command.request_id)).error.error == ServerError.PRODUCER_BUSY
         await second.open_producer(2, epoch=5, **mine)
-        assert first.gone
+        assert first.is_disconnected
 
 
 async def test_go_producer_is_closed_at_the_first_refused_message() -> None:

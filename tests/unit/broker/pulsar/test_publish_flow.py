@@ -1,4 +1,4 @@
-"""A topic that has no room holds up its own producers, and no others of their connection, within a bound."""
+"""A full topic delays only its own producers, not others of their connection, within a limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 
 async def test_full_topic_does_not_block_producers_of_other_topics() -> None:
-    """CHK-66: entries for the full topic wait, and are stored in order when it has room; a close waits for that."""
+    """CHK-66: entries for the full topic wait, and are stored in order when it has capacity; a close waits for that."""
 
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
@@ -24,7 +24,7 @@ async def test_full_topic_does_not_block_producers_of_other_topics() -> None:
             await client.open_producer(producer_id, name, producer_name=f"p{producer_id}")
         [full] = [topic for topic in scene.broker_session.topics.loaded() if topic.name.local_name == "full"]
         much = 1 << 40
-        full.budget.take(much)
+        full.budget.add(much)
         for first in range(0, 50, 5):
             client.publish(1, *range(first, first + 5), name="p1")
             client.publish(3, first, name="p3")
@@ -37,7 +37,7 @@ async def test_full_topic_does_not_block_producers_of_other_topics() -> None:
         await client.receipts(2, 11)
         assert not closing.done()
         left = client.producers[3]
-        full.budget.give_back(much)
+        full.budget.release(much)
         assert (await within(closing, "it is closed")).type == BaseCommand.SUCCESS
         assert [one.sequence_id for one in await client.receipts(1, 50)] == list(range(50))
         assert [one.sequence_id for one in await client.receipts(3, 10)] == list(range(0, 50, 5))
@@ -60,7 +60,7 @@ async def test_a_close_answers_for_entries_that_a_closing_topic_does_not_take() 
         await client.open_producer(2, "full", producer_name="p2")
         [full] = scene.broker_session.topics.loaded()
         much = 1 << 40
-        full.budget.take(much)
+        full.budget.add(much)
         client.publish(2, *range(5), name="p2")
         closing_producer = asyncio.create_task(client.close_producer(2))
         # The topic waits for the entries of its first producer, and takes none of the second.
@@ -69,11 +69,11 @@ async def test_a_close_answers_for_entries_that_a_closing_topic_does_not_take() 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Producer, "settled", lambda one: undecided.wait() if one is first else settled(one))
             closing = asyncio.create_task(full.close(BrokerError(ErrorCode.SERVICE_NOT_READY, "it moves")))
-            await until(lambda: second.stopped, "the topic closes")
-            full.budget.give_back(much)
+            await until(lambda: second.is_stopped, "the topic closes")
+            full.budget.release(much)
             assert (await within(closing_producer, "the producer is closed")).type == BaseCommand.SUCCESS
-            [told] = client.answers_of(BaseCommand.CLOSE_PRODUCER)
-            assert told.close_producer.producer_id == 2
+            [answer] = client.answers_of(BaseCommand.CLOSE_PRODUCER)
+            assert answer.close_producer.producer_id == 2
             assert client.answers_of(BaseCommand.SEND_RECEIPT) == []
             undecided.set()
             await within(closing, "the topic is closed")
@@ -87,7 +87,7 @@ async def test_entries_waiting_for_capacity_are_released_when_producer_ends(how:
         client = await scene.pulsar_client()
         await client.open_producer(1, "full", producer_name="p1")
         [full] = scene.broker_session.topics.loaded()
-        full.budget.take(1 << 40)
+        full.budget.add(1 << 40)
         client.publish(1, *range(20), name="p1")
         await until(lambda: scene.broker_session.budget.used_bytes > 20 * ENTRY_OVERHEAD_BYTES, "they are taken")
         if how == "cut":
@@ -98,4 +98,4 @@ async def test_entries_waiting_for_capacity_are_released_when_producer_ends(how:
         await until(lambda: scene.broker_session.budget.used_bytes == 0, "they are given back")
         assert client.session.waiting_publish_bytes == client.session.pending_publish_bytes == 0
         assert full.log.pending_bytes == 0
-        full.budget.give_back(1 << 40)
+        full.budget.release(1 << 40)

@@ -19,7 +19,7 @@ class _Reads(asyncio.BufferedProtocol):
 
     def __init__(self, buffer: bytearray, reading: list[_Reads]) -> None:
         self.buffer = buffer
-        # Who was asked for memory and has not been told what is in it.
+        # The protocol that was asked for a buffer, and was not notified of its content yet.
         self.reading = reading
         self.found: set[int] = set()
         self.bytes = 0
@@ -37,7 +37,7 @@ class _Reads(asyncio.BufferedProtocol):
         self.bytes += size_bytes
 
     def eof_received(self) -> None:
-        self.reading.clear()  # asked, and told so by this
+        self.reading.clear()  # a read was begun; this reports it
 
     def connection_lost(self, error: Exception | None) -> None:
         self.lost.set_result(error)

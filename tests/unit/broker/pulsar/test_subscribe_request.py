@@ -19,7 +19,7 @@ from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
 
 @pytest.mark.parametrize(
-    ("asked", "start"),
+    ("fields", "start"),
     [
         ({"start_message_rollback_duration_sec": 60}, StartAt(time_ms=40_000)),
         ({"start_message_rollback_duration_sec": 101, "initial_position": 1}, StartAt(time_ms=0)),
@@ -27,9 +27,9 @@ from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
         ({}, StartAt(latest=True)),
     ],
 )
-def test_subscription_starts_at_the_requested_position(asked: dict[str, Any], start: StartAt) -> None:
+def test_subscription_starts_at_the_requested_position(fields: dict[str, Any], start: StartAt) -> None:
     """WIRE-1: so long ago, too, which readers ask for; no further back than all there is."""
-    command = CommandSubscribe(topic="t", subscription="s", sub_type=0, consumer_id=1, request_id=1, **asked)
+    command = CommandSubscribe(topic="t", subscription="s", sub_type=0, consumer_id=1, request_id=1, **fields)
     assert make_open_consumer(command, 100_000).start == start
 
 

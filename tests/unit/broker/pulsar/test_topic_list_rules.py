@@ -10,7 +10,7 @@ _NS = "persistent://public/default/"
 
 
 @pytest.mark.parametrize(
-    ("topics", "told"),
+    ("topics", "expected"),
     [
         ((), "00000000"),
         (("a",), "e4a876e3"),
@@ -19,10 +19,10 @@ _NS = "persistent://public/default/"
         (("ü", "\U0001f600", "\uff21"), "bdec2152"),
     ],
 )
-def test_the_hash_is_pulsars(topics: tuple[str, ...], told: str) -> None:
+def test_the_hash_is_pulsars(topics: tuple[str, ...], expected: str) -> None:
     """As `TopicList.calculateHash` of Pulsar 4.0.7 has it. WIRE-1."""
-    assert Listing.of(_NS + name for name in topics).hash == told
-    assert Listing.of(_NS + name for name in reversed(topics)).hash == told
+    assert Listing.of(_NS + name for name in topics).hash == expected
+    assert Listing.of(_NS + name for name in reversed(topics)).hash == expected
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,10 @@ def test_a_pattern_that_would_take_for_ever_elsewhere_does_not() -> None:
 
 
 def test_topic_list_difference_is_split_to_fit_the_maximum() -> None:
-    before = ["gone", *(f"kept{number}" for number in range(10))]
+    before = ["deleted", *(f"stays{number}" for number in range(10))]
     after = [*before[1:], *(f"nü{number}" for number in range(10))]
-    [whole_gone, whole_new] = differences(before, after, 1_000_000)
-    assert (whole_gone.deleted, whole_gone.new) == (["gone"], [])
+    [whole_deleted, whole_new] = differences(before, after, 1_000_000)
+    assert (whole_deleted.deleted, whole_deleted.new) == (["deleted"], [])
     assert (whole_new.deleted, whole_new.new) == ([], after[10:])
     pieces = list(differences(before, after, 20))
     assert [name for piece in pieces for name in piece.new] == after[10:]

@@ -49,13 +49,13 @@ async def test_all_topics_of_a_namespace_are_listed_with_partitions_that_nobody_
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         await _make_topics(scene)
-        told = await _listed(client)
-        assert sorted(told.topics) == sorted(_STORED + _PARTITIONS)
-        assert told.changed
-        assert not told.filtered
-        assert told.topics_hash == Listing.of(told.topics).hash
+        response = await _listed(client)
+        assert sorted(response.topics) == sorted(_STORED + _PARTITIONS)
+        assert response.changed
+        assert not response.filtered
+        assert response.topics_hash == Listing.of(response.topics).hash
         await client.open_producer(topic=_PARTITIONS[1])
-        assert list((await _listed(client, mode=CommandGetTopicsOfNamespace.ALL)).topics) == list(told.topics)
+        assert list((await _listed(client, mode=CommandGetTopicsOfNamespace.ALL)).topics) == list(response.topics)
         assert not (await _listed(client, mode=CommandGetTopicsOfNamespace.NON_PERSISTENT)).topics
         await scene.admin.topics.delete_partitioned("parted", force=True)
         assert sorted((await _listed(client)).topics) == _STORED
@@ -83,14 +83,14 @@ async def test_a_pattern_filters_and_a_hash_spares_the_list() -> None:
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         await _make_topics(scene)
-        told = await _listed(client, topics_pattern=_NS + "(par|ord).*")
-        assert list(told.topics) == [_STORED[0], *_PARTITIONS]
-        assert told.filtered
-        again = await _listed(client, topics_pattern=_NS + "(par|ord).*", topics_hash=told.topics_hash)
+        response = await _listed(client, topics_pattern=_NS + "(par|ord).*")
+        assert list(response.topics) == [_STORED[0], *_PARTITIONS]
+        assert response.filtered
+        again = await _listed(client, topics_pattern=_NS + "(par|ord).*", topics_hash=response.topics_hash)
         assert not again.changed
         assert not again.topics
-        assert again.topics_hash == told.topics_hash
-        other = await _listed(client, topics_pattern=_NS + "o.*", topics_hash=told.topics_hash)
+        assert again.topics_hash == response.topics_hash
+        other = await _listed(client, topics_pattern=_NS + "o.*", topics_hash=response.topics_hash)
         assert other.changed
         assert list(other.topics) == _STORED
 
@@ -100,9 +100,9 @@ async def test_a_pattern_that_the_broker_does_not_take_leaves_filtering_to_the_c
         client = await scene.pulsar_client()
         await _make_topics(scene)
         for pattern in ("o(?=r).*", _NS + "o" * 30, "("):
-            told = await _listed(client, topics_pattern=pattern)
-            assert not told.filtered
-            assert len(told.topics) == 5
+            response = await _listed(client, topics_pattern=pattern)
+            assert not response.filtered
+            assert len(response.topics) == 5
         assert (await _listed(client, topics_pattern=_NS + "o" * 3)).filtered
 
 
@@ -117,11 +117,11 @@ async def test_topic_list_above_max_message_size_is_refused() -> None:
         assert len((await _listed(client, topics_pattern=".*3")).topics) == 100
         bad = await topics_of(client, namespace="one")
         assert bad.error.error == ServerError.INVALID_TOPIC_NAME
-        assert not client.gone
+        assert not client.is_disconnected
 
 
 async def test_lists_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four are made at a time, however many are asked for; and there are no more of them than of lookups."""
+    """Four are made at a time, and at most as many as lookups are allowed."""
 
     async with running_pulsar_broker(max_concurrent_lookup_request=7) as scene:
         client = await scene.pulsar_client()

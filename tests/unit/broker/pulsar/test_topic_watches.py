@@ -1,4 +1,4 @@
-"""Clients that are told as topics of a namespace come and go."""
+"""Clients that are notified when topics of a namespace are created and deleted."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ _NS = "persistent://public/default/"
 _SOON = {"topic_list_watch_interval_seconds": 0.02}
 
 
-async def _ask_to_watch(client: PulsarClient, watcher_id: int = 1, **asked: Any) -> BaseCommand:
-    parts = {"namespace": "public/default", "topics_pattern": _NS + "a.*"} | asked
+async def _ask_to_watch(client: PulsarClient, watcher_id: int = 1, **fields: Any) -> BaseCommand:
+    parts = {"namespace": "public/default", "topics_pattern": _NS + "a.*"} | fields
     command = CommandWatchTopicList(request_id=client.request_id(), watcher_id=watcher_id, **parts)
     return await client.ask(BaseCommand.WATCH_TOPIC_LIST, watch_topic_list=command)
 
 
-async def _watch(client: PulsarClient, watcher_id: int = 1, **asked: Any) -> CommandWatchTopicListSuccess:
-    answer = await _ask_to_watch(client, watcher_id, **asked)
+async def _watch(client: PulsarClient, watcher_id: int = 1, **fields: Any) -> CommandWatchTopicListSuccess:
+    answer = await _ask_to_watch(client, watcher_id, **fields)
     assert answer.type == BaseCommand.WATCH_TOPIC_LIST_SUCCESS, answer
     return answer.watch_topic_list_success
 
 
 class _Known:
-    """What a client knows by what it was told; as often as it asks."""
+    """The topics that a client knows from its notifications."""
 
-    def __init__(self, client: PulsarClient, told: CommandWatchTopicListSuccess) -> None:
+    def __init__(self, client: PulsarClient, answer: CommandWatchTopicListSuccess) -> None:
         self._client = client
-        self._began = set(told.topic)
-        self._watcher_id = told.watcher_id
+        self._began = set(answer.topic)
+        self._watcher_id = answer.watcher_id
         self.updates = 0
-        self.hash = told.topics_hash
+        self.hash = answer.topics_hash
 
     def names(self) -> set[str]:
         names = set(self._began)
@@ -73,7 +73,7 @@ class _Known:
 
 
 async def test_watcher_is_notified_of_created_and_deleted_topics() -> None:
-    """WIRE-1. Partitions are told before anybody has used them."""
+    """WIRE-1. Clients are notified of partitions before they are used."""
 
     async with running_pulsar_broker(**_SOON) as scene:
         client = await scene.pulsar_client()
@@ -102,8 +102,8 @@ async def test_changes_within_an_interval_are_sent_in_one_update() -> None:
         for name in ("a1", "a2"):
             await scene.admin.topics.create(name)
         assert not known.names()
-        told = await _watch(client, 2, topics_pattern=".*")
-        assert len(told.topic) == 2
+        answer = await _watch(client, 2, topics_pattern=".*")
+        assert len(answer.topic) == 2
         await known.wait("a1", "a2")
         assert known.updates == 1
 
@@ -114,16 +114,16 @@ async def test_a_hash_that_is_right_spares_the_list() -> None:
     async with running_pulsar_broker(**_SOON) as scene:
         client = await scene.pulsar_client()
         await scene.admin.topics.create("a1")
-        told = await _watch(client)
-        assert list(told.topic) == [_NS + "a1"]
-        again = await _watch(client, 2, topics_hash=told.topics_hash)
+        answer = await _watch(client)
+        assert list(answer.topic) == [_NS + "a1"]
+        again = await _watch(client, 2, topics_hash=answer.topics_hash)
         assert not again.topic
-        assert again.topics_hash == told.topics_hash
+        assert again.topics_hash == answer.topics_hash
         assert list((await _watch(client, 3, topics_hash="00000000")).topic) == [_NS + "a1"]
 
 
 async def test_watchers_of_a_namespace_share_two_metadata_watches() -> None:
-    """However many topics it has; and none is left when the last has gone."""
+    """For any number of topics. None is left when the last watcher is closed."""
 
     async with running_pulsar_broker(**_SOON) as scene:
         assert scene.store is not None
@@ -169,7 +169,7 @@ async def test_watcher_is_notified_of_changes_during_session_loss() -> None:
         await scene.admin.topics.delete("a1")
         await scene.admin.topics.create("a3")
         await known.wait("a2", "a3")
-        assert not client.gone
+        assert not client.is_disconnected
 
 
 async def test_watcher_is_notified_of_added_unused_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +193,7 @@ async def test_watcher_is_notified_of_added_unused_partitions(monkeypatch: pytes
 async def test_watcher_converges_after_topic_changes_and_session_losses(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is told twice, and nothing is left out, wherever looking is broken off."""
+    """Nothing is sent twice or left out, no matter where the search is cancelled."""
     chance = random.Random(seed)
 
     async def filter_names(names: Iterable[str], means: Callable[[str], bool]) -> list[str]:
@@ -237,7 +237,7 @@ async def test_watch_fails_during_store_outage_and_resumes_after_it() -> None:
 
 
 async def test_slow_watcher_receives_coalesced_updates_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And costs nothing meanwhile, nor does anybody else wait for it."""
+    """It costs nothing in the meantime, and delays no other client."""
     monkeypatch.setattr(topic_watches, "_MAX_WAITING_BYTES", 100)
 
     async with running_pulsar_broker(**_SOON) as scene:
@@ -260,16 +260,16 @@ async def test_list_difference_is_computed_once_for_all_watchers(
     """However many watch: nothing else at the broker stands still for that."""
     found: list[int] = []
     turns = 0
-    told_in_turns: list[int] = []
-    updates, tell = topic_watches._updates, TopicWatcher.send
+    turns_of_updates: list[int] = []
+    updates, send = topic_watches._updates, TopicWatcher.send
 
-    def counted(told: Listing, listing: Listing) -> list[bytes]:
+    def counted(known: Listing, listing: Listing) -> list[bytes]:
         found.append(len(listing.names))
-        return updates(told, listing)
+        return updates(known, listing)
 
-    def noted(watcher: TopicWatcher, *told: Any) -> None:
-        told_in_turns.append(turns)
-        tell(watcher, *told)
+    def noted(watcher: TopicWatcher, *update: Any) -> None:
+        turns_of_updates.append(turns)
+        send(watcher, *update)
 
     monkeypatch.setattr(topic_watches, "_updates", counted)
     monkeypatch.setattr(TopicWatcher, "send", noted)
@@ -290,14 +290,14 @@ async def test_list_difference_is_computed_once_for_all_watchers(
             await one.wait("a1")
         counting.cancel()
         assert found == [1]
-        assert len(set(told_in_turns)) == len(known)
+        assert len(set(turns_of_updates)) == len(known)
 
 
 @pytest.mark.parametrize("watcher_id", [0, 127, 128, 2**64 - 1])
 def test_updates_are_written_as_others_write_them(watcher_id: int) -> None:
-    told: dict[str, Any] = {"new_topics": ["a" * 200], "deleted_topics": ["b"], "topics_hash": "c"}
-    whole = CommandWatchTopicUpdate(watcher_id=watcher_id, **told)
-    part = CommandWatchTopicUpdate(**told).SerializePartialToString()
+    fields: dict[str, Any] = {"new_topics": ["a" * 200], "deleted_topics": ["b"], "topics_hash": "c"}
+    whole = CommandWatchTopicUpdate(watcher_id=watcher_id, **fields)
+    part = CommandWatchTopicUpdate(**fields).SerializePartialToString()
     command = BaseCommand(type=BaseCommand.WATCH_TOPIC_UPDATE, watch_topic_update=whole)
     assert topic_update_frame(watcher_id, part) == frame(command)
 
@@ -336,7 +336,7 @@ async def test_a_watch_that_can_not_be_is_refused() -> None:
             assert refused.error.error == ServerError.NOT_ALLOWED_ERROR
         assert (await _ask_to_watch(client, namespace="x")).error.error == ServerError.INVALID_TOPIC_NAME
         assert (await _ask_to_watch(client, namespace="no/body", topics_pattern=".*")).type != BaseCommand.ERROR
-        assert not client.gone
+        assert not client.is_disconnected
 
 
 async def test_a_watch_that_is_closed_before_it_began_is_answered() -> None:
@@ -350,10 +350,10 @@ async def test_a_watch_that_is_closed_before_it_began_is_answered() -> None:
         answer = await client.ask(BaseCommand.WATCH_TOPIC_LIST_CLOSE, watch_topic_list_close=close)
         assert answer.type == BaseCommand.SUCCESS
         assert (await asking).error.error == ServerError.NOT_ALLOWED_ERROR
-        gone = await scene.pulsar_client()
-        leaving = asyncio.create_task(_ask_to_watch(gone))
+        leaver = await scene.pulsar_client()
+        leaving = asyncio.create_task(_ask_to_watch(leaver))
         await until(lambda: bool(scene.context.topic_watches._watchers), "it waits for the list")
-        gone.cut()
+        leaver.cut()
         await until(lambda: not scene.context.topic_watches._watchers, "it waits no more")
         leaving.cancel()
         scene.metadata.heal(scene.store)

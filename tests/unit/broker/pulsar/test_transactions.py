@@ -20,4 +20,4 @@ async def test_transaction_commands_are_refused_without_closing_connection() -> 
             assert answer.error.error == ServerError.NOT_ALLOWED_ERROR
             assert "transactions" in answer.error.message
         await client.open_producer()
-        assert not client.gone
+        assert not client.is_disconnected

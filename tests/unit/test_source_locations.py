@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.source_places import PlaceNotFound, Sources
+from tests.source_locations import FragmentNotFound, Sources
 from tests.source_tokens import tokens
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -63,8 +63,8 @@ def tree(folder: Path, **files: str) -> Sources:
 
 
 def line_of(sources: Sources, name: str, fragment: str) -> str:
-    place = sources.find(name, fragment)
-    return place.module.text.split("\n")[place.last_line - 1].strip()
+    location = sources.find(name, fragment)
+    return location.module.text.split("\n")[location.last_line - 1].strip()
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_source_line_is_found_by_name_and_fragment(name: str, fragment: str, lin
 
 
 @pytest.mark.parametrize(
-    ("name", "fragment", "says"),
+    ("name", "fragment", "message"),
     [
         ("Ledger.add", "self.delete(entry)", "0 times"),
         ("Ledger.add", "total = [one(entry) for entry in entries if entry]", "0 times"),
@@ -112,16 +112,16 @@ def test_source_line_is_found_by_name_and_fragment(name: str, fragment: str, lin
         ("edger:Ledger.add", "total", "there is no edger:"),
     ],
 )
-def test_ambiguous_or_missing_source_line_is_refused(name: str, fragment: str, says: str, tmp_path: Path) -> None:
-    with pytest.raises(PlaceNotFound, match=says):
+def test_ambiguous_or_missing_source_line_is_refused(name: str, fragment: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(FragmentNotFound, match=message):
         tree(tmp_path, core__ledger=LEDGER).find(name, fragment)
 
 
 def test_a_name_in_two_modules_needs_the_end_of_a_modules_name(tmp_path: Path) -> None:
     sources = tree(tmp_path, core__ledger="def add():\n    return 1\n", shell__ledger="def add():\n    return 2\n")
-    with pytest.raises(PlaceNotFound, match=r"several of add, in product\.core\.ledger, product\.shell\.ledger"):
+    with pytest.raises(FragmentNotFound, match=r"several of add, in product\.core\.ledger, product\.shell\.ledger"):
         sources.find("add", "return")
-    with pytest.raises(PlaceNotFound, match="several of ledger:add"):
+    with pytest.raises(FragmentNotFound, match="several of ledger:add"):
         sources.find("ledger:add", "return")
     assert line_of(sources, "shell.ledger:add", "return") == "return 2"
     assert line_of(sources, "product.core.ledger:add", "return") == "return 1"
@@ -141,9 +141,9 @@ def test_a_last_element_is_found_with_and_without_its_comma(tmp_path: Path) -> N
     for text in (source, source.replace("g(2),", "g(2)")):
         sources = tree(tmp_path, m=text)
         for fragment in ("g(1),", "g(2),"):
-            place = sources.find("f", fragment)
-            assert text[place.start : place.end] in (fragment, "g(2)")
-    assert text[place.start : place.end] == "g(2)"
+            location = sources.find("f", fragment)
+            assert text[location.start : location.end] in (fragment, "g(2)")
+    assert text[location.start : location.end] == "g(2)"
 
 
 def test_the_lexer_agrees_with_pythons_own() -> None:

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from magnetar_wire.randomness import Randomness
-from tests.faults.nemesis import ZOOKEEPER, Kind, Strike
+from tests.faults.nemesis import ZOOKEEPER, Injection, Kind
 from tests.faults.proxy import Proxy
 from tests.faults.torture_cluster import TortureCluster
 from tests.faults.workload_processes import ChainRun, WorkloadProcess
 
-__all__ = ["Strikes"]
+__all__ = ["FaultInjector"]
 
 _TAKE_OVER_S: Final = 20.0
 # What stands in a bookie's flag file.
@@ -24,7 +24,7 @@ _DISK: Final = {
 }
 
 
-class Strikes:
+class FaultInjector:
     def __init__(
         self,
         cluster: TortureCluster,
@@ -39,17 +39,17 @@ class Strikes:
         # A wiped bookie that started all the same, and the like.
         self.violations: list[str] = []
 
-    async def strike(self, strike: Strike) -> None:
+    async def inject(self, injection: Injection) -> None:
         """From its beginning to its end."""
-        await asyncio.sleep(strike.at_s)
+        await asyncio.sleep(injection.at_s)
         try:
-            await self._begin(strike)
-            await asyncio.sleep(strike.for_s)
+            await self._begin(injection)
+            await asyncio.sleep(injection.for_s)
         finally:
-            await self._end(strike)
+            await self._end(injection)
 
-    async def _begin(self, strike: Strike) -> None:
-        kind, target, cluster = strike.kind, strike.target, self._cluster
+    async def _begin(self, injection: Injection) -> None:
+        kind, target, cluster = injection.kind, injection.target, self._cluster
         proxy = cluster.proxies.get(target)
         if kind is Kind.KILL:
             await cluster.kill(target)
@@ -66,15 +66,15 @@ class Strikes:
         elif kind in (Kind.BREAK_METADATA, Kind.CUT_METADATA):
             _cut(cluster.metadata_proxies[target], for_good=kind is Kind.CUT_METADATA)
         elif proxy is not None:
-            self._strike_network(kind, proxy)
+            self._disturb_connections(kind, proxy)
         elif kind is Kind.RESTART_ZOOKEEPER:
             await cluster.kill(ZOOKEEPER)
         elif kind is Kind.PAUSE_ZOOKEEPER:
             await cluster.pause(ZOOKEEPER)
         else:
-            self._strike_chain(kind, self._chains[target])
+            self._disturb_chain(kind, self._chains[target])
 
-    def _strike_network(self, kind: Kind, proxy: Proxy) -> None:
+    def _disturb_connections(self, kind: Kind, proxy: Proxy) -> None:
         if kind is Kind.CUT:
             _cut(proxy, for_good=True)
         elif kind is Kind.BREAK:
@@ -90,7 +90,7 @@ class Strikes:
             assert kind is Kind.DELAY
             proxy.delay_requests_s = proxy.delay_answers_s = 0.02 + 0.4 * self._chance.random()
 
-    def _strike_chain(self, kind: Kind, run: ChainRun) -> None:
+    def _disturb_chain(self, kind: Kind, run: ChainRun) -> None:
         if kind is Kind.CUT_WRITER:
             _cut(self._writers_metadata[run.name], for_good=True)
         elif kind is Kind.KILL_TAIL and run.tailer is not None:
@@ -103,12 +103,12 @@ class Strikes:
             run.start_writer()
 
     async def _wipe(self, target: str) -> None:
-        said = await self._cluster.wipe(target)
-        if f"the disk of bookie {target!r} is empty" not in said:
-            self.violations.append(f"wiped: {target} was started with an empty disk, and: {said or 'it was ready'}")
+        output = await self._cluster.wipe(target)
+        if f"the disk of bookie {target!r} is empty" not in output:
+            self.violations.append(f"wiped: {target} was started with an empty disk, and: {output or 'it was ready'}")
 
-    async def _end(self, strike: Strike) -> None:
-        kind, target, cluster = strike.kind, strike.target, self._cluster
+    async def _end(self, injection: Injection) -> None:
+        kind, target, cluster = injection.kind, injection.target, self._cluster
         if kind in (Kind.PAUSE, Kind.BLINK, Kind.PAUSE_ZOOKEEPER):
             await cluster.resume(target)
         elif kind in _DISK:

@@ -22,18 +22,18 @@ from pathlib import Path
 
 from tests.source_tokens import CLOSING_BRACKETS, Token, code_tokens, tokens
 
-__all__ = ["Module", "Place", "PlaceNotFound", "Sources", "product_packages"]
+__all__ = ["FragmentNotFound", "Location", "Module", "Sources", "product_packages"]
 
 # First and last line, from 1.
 _Lines = tuple[int, int]
 
 
-class PlaceNotFound(Exception):
+class FragmentNotFound(Exception):
     """A qualified name or a fragment is nowhere, or is in several places."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     module: Module
     # Offsets in the module's text.
     start: int
@@ -94,14 +94,14 @@ class Sources:
         paths = product_packages(root) if packages is None else packages
         self._modules = [module for package in paths for module in _modules(root / package)]
 
-    def find(self, name: str, fragment: str) -> Place:
-        """Return the only place. Raises `PlaceNotFound`."""
+    def find(self, name: str, fragment: str) -> Location:
+        """Return the only place. Raises `FragmentNotFound`."""
         module, qualified_name = self.resolve(name)
         wanted = code_tokens(fragment)
         comma = bool(wanted) and wanted[-1].text == ","
         words = [token.text for token in (wanted[:-1] if comma else wanted)]
         if not words:
-            raise PlaceNotFound(f"the fragment {fragment!r} in {name} is empty: give an expression or a statement")
+            raise FragmentNotFound(f"the fragment {fragment!r} in {name} is empty: give an expression or a statement")
         line_break = fragment.rfind("\n", 0, wanted[len(words) - 1].start)
         on_last_line = next(at for at, token in enumerate(wanted) if token.start > line_break)
         found = []
@@ -111,16 +111,16 @@ class Sources:
                 last = held[at + len(words) - 1]
                 stop = _end_with_comma(module.text, last, end) if comma else last.end
                 if stop is not None:
-                    found.append(Place(module, held[at].start, stop, held[at + on_last_line].start))
+                    found.append(Location(module, held[at].start, stop, held[at + on_last_line].start))
         if len(found) != 1:
-            raise PlaceNotFound(
+            raise FragmentNotFound(
                 f"{name} in {module.name} holds the fragment {fragment!r} {len(found)} times: it must hold it once; "
                 + ("make the fragment longer" if found else "look what became of it")
             )
         return found[0]
 
     def resolve(self, name: str) -> tuple[Module, str]:
-        """Return the module that a name stands for, and the rest of the name. Raises `PlaceNotFound`."""
+        """Return the module that a name stands for, and the rest of the name. Raises `FragmentNotFound`."""
         ending, colon, qualified_name = name.rpartition(":")
         modules = [module for module in self._modules if not colon or module.is_called(ending)]
         if qualified_name:
@@ -129,10 +129,10 @@ class Sources:
             modules = [module for module in modules if f"def {last}" in module.text or f"class {last}" in module.text]
             modules = [module for module in modules if qualified_name in module.definitions]
         if not modules:
-            raise PlaceNotFound(f"there is no {name}: look where it went, or what it is called now")
+            raise FragmentNotFound(f"there is no {name}: look where it went, or what it is called now")
         if len(modules) > 1:
             which = ", ".join(module.name for module in modules)
-            raise PlaceNotFound(f"there are several of {name}, in {which}: put the end of a module's name before it")
+            raise FragmentNotFound(f"there are several of {name}, in {which}: put the end of a module's name before it")
         return modules[0], qualified_name
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from magnetar_protos.broker_pb2 import Acknowledge
 
-__all__ = ["Entry", "KeptAcks", "WireAck"]
+__all__ = ["Entry", "SubscriptionAcks", "WireAck"]
 
 # Ledger and entry.
 Entry = tuple[int, int]
@@ -23,7 +23,7 @@ class WireAck:
     parts: dict[Entry, int] = field(default_factory=dict)
     up_to: Entry | None = None
     # Nobody had acknowledged all of it before.
-    says_something_new: bool = False
+    is_new: bool = False
     # When its receipt was given, and on which stream.
     done: int = 0
     stream: int = 0
@@ -34,7 +34,7 @@ class WireAck:
         return f"{list(self.whole)}, {self.parts}"
 
 
-class KeptAcks:
+class SubscriptionAcks:
     def __init__(self) -> None:
         self._came: dict[Entry, int] = {}
         self._came_up_to: Entry = (-1, -1)
@@ -55,7 +55,7 @@ class KeptAcks:
             ack.parts[entry] = ack.parts.get(entry, 0) | int.from_bytes(one.messages, "little")
             if request.cumulative:
                 ack.up_to = one.ledger_id, one.entry_id - 1
-        ack.says_something_new = self._is_new(ack)
+        ack.is_new = self._is_new(ack)
         for entry in ack.whole:
             self._came[entry] = -1
         for entry, bits in ack.parts.items():

@@ -1,4 +1,4 @@
-"""What all faults are made with: whom they strike, for how long, and what several of them do."""
+"""The base class of groups of faults: choice of hosts, lengths, and steps that several faults share."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.sim.world.host import Host
 if TYPE_CHECKING:
     from tests.sim.world.world import World
 
-__all__ = ["Striker"]
+__all__ = ["FaultGroup"]
 
 
-class Striker:
-    """A group of faults: each public method is one, and says whether there was anything to strike."""
+class FaultGroup:
+    """A group of faults: each public method is one, and returns whether there was a target."""
 
     def __init__(self, world: World, draw: SeededRandomness) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""Tasks of a topic's subscriptions: short ones, owned together, so that an idle subscription has none."""
+"""The short tasks of a topic's subscriptions, with one owner. An idle subscription has none."""
 
 from __future__ import annotations
 
@@ -8,33 +8,32 @@ from typing import Any, TypeVar
 
 from magnetar_broker.errors import TopicUnloaded
 
-__all__ = ["TasksInOrder"]
+__all__ = ["TopicTasks"]
 
 T = TypeVar("T")
 
 
-class TasksInOrder:
-    """Unfinished tasks, oldest first: a dict is an ordered set."""
-
+class TopicTasks:
     __slots__ = ("_tasks",)
 
     def __init__(self) -> None:
+        # Unfinished tasks, oldest first: a dict is an ordered set.
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
     def spawn(self, work: Coroutine[Any, Any, T], /) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._remove)
         return task
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _remove(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled():
-            task.exception()  # whoever waits for it meets it; a caller that was cancelled does not
+            task.exception()  # the caller of `wait_whole` gets it, unless it was cancelled
 
     async def wait_whole(self, task: asyncio.Task[T], /) -> T:
-        """Waits for one of the tasks, which goes on if the caller is cancelled. Raises `TopicUnloaded` if the task was
-        cancelled, because the topic ends."""
+        """Return the task's result. If the caller is cancelled, the task goes on. Raises `TopicUnloaded` if the task
+        was cancelled because the topic is closed."""
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -46,7 +45,7 @@ class TasksInOrder:
             raise
 
     async def cancel(self) -> None:
-        """All of them, and waits until they have ended."""
+        """Cancel all tasks, and return when they have ended."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

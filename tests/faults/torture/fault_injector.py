@@ -1,9 +1,9 @@
-"""Strikes what the schedule has dealt, and heals it; and writes down when.
+"""Inject the schedule's faults, heal them, and record both.
 
-A fault is healed when whoever was struck is ready again: only then is it said, and from then on it is judged how long
-anybody was kept waiting. One target is struck by one fault at a time, however many overlap.
+A fault is healed when its target is ready again: only then is that recorded, and from then on waits are checked. A
+target has one fault at a time, however many overlap.
 
-What takes longer than a generous bound is a problem by itself, and the run goes on to its end without it.
+A step that takes longer than a generous bound is a problem by itself, and the run goes on to its end without it.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from typing import Final
 from magnetar_wire.randomness import Randomness
 from tests.faults.checker.recorder import Recorder
 from tests.faults.torture.fault import Fault
-from tests.faults.torture.schedule import Strike
+from tests.faults.torture.schedule import Injection
 from tests.faults.torture.system import System
 
-__all__ = ["STUCK_S", "Strikes"]
+__all__ = ["STUCK_S", "FaultInjector"]
 
 # Anything that a run waits for is there by then, or the run is stuck.
 STUCK_S: Final = 120.0
 _AGAIN_S: Final = 0.2
 
 
-class Strikes:
+class FaultInjector:
     def __init__(self, system: System, recorder: Recorder, chance: Randomness) -> None:
         self._system = system
         self._recorder = recorder
         self._chance = chance
-        self._struck: set[str] = set()
+        self._targets_in_use: set[str] = set()
         self._numbers = 0
         # How often each kind of thing was done to each kind of part; and for how many there was nobody.
         self.done: Counter[str] = Counter()
         self.nobody: Counter[str] = Counter()
         self.problems: list[str] = []
-        # Processes that were struck with something for which they may end.
+        # Processes with a fault for which they may end.
         self.may_have_ended: set[str] = set()
 
     def possible(self, fault: Fault) -> bool:
         return bool(self._free(fault))
 
     def _free(self, fault: Fault) -> Sequence[str]:
-        return [one for one in fault.targets(self._system) if one not in self._struck]
+        return [one for one in fault.targets(self._system) if one not in self._targets_in_use]
 
-    async def strike(self, strike: Strike, target: str | None = None) -> bool:
-        """From its beginning to its end. `target`: this one, and no other. False: there was nobody to strike."""
-        await asyncio.sleep(strike.at_s)
-        fault = strike.fault
+    async def inject(self, injection: Injection, target: str | None = None) -> bool:
+        """Inject the fault and heal it. `target`: this one, and no other. False: there was no target."""
+        await asyncio.sleep(injection.at_s)
+        fault = injection.fault
         free = self._free(fault)
         name = f"{fault.kind} {fault.group}"
         if target not in free and (target is not None or not free):
@@ -59,7 +59,7 @@ class Strikes:
         self._numbers += 1
         number = self._numbers
         self.done[name] += 1
-        self._struck.add(target)
+        self._targets_in_use.add(target)
         if fault.may_end:
             self.may_have_ended.update([target] if target in self._system.names else self._system.names)
         try:
@@ -68,12 +68,12 @@ class Strikes:
                 fault.begin(self._system, target, self._chance), lambda: f"{name} of {target} begins"
             )
             if began:
-                await asyncio.sleep(strike.for_s)
+                await asyncio.sleep(injection.for_s)
         finally:
             healed = await self._in_time(fault.heal(self._system, target), lambda: f"{name} of {target} is taken back")
             for one in fault.waits_for(self._system, target):
                 healed = await self.wait_ready(one) and healed
-            self._struck.remove(target)
+            self._targets_in_use.remove(target)
         if healed:
             self._recorder.say("healed", fault=number)
         return True

@@ -1,11 +1,11 @@
-"""What makes a topic of its stored parts, and deletes them.
+"""Opens topics from their stored parts, and deletes them.
 
-A topic is opened from below: the log, which recovers its last ledger; the cursors in it; the subscriptions on those.
-It takes messages as soon as the log is open. What was opened is abandoned again where a later part can't be, or where
-the opening is cancelled.
+First the log is opened, which recovers its last ledger, and then the cursors. The topic accepts messages as soon as the
+log is open. If a later part can't be opened, or the opening is cancelled, the parts that are open are abandoned.
 
-A namespace's policies hold for a topic as they are when it is opened: a change of them holds when it is opened next. A
-topic whose next ledger waits for bookies takes the present `persistence` policy at once (ledger_striping.py).
+A topic has the policies that its namespace has when it is opened. A change takes effect with the next opening. Only if
+the next ledger of a topic waits for bookies, the present `persistence` policy takes effect at once
+(ledger_striping.py).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import NamespaceName, TopicName
 
-__all__ = ["StoredTopics"]
+__all__ = ["LedgerTopicStorage"]
 
-_MAX_SPECIAL: Final = 1000
+_MAX_WITH_POLICIES: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class _LogSettings:
     cursors: CursorSettings
     subscriptions: SubscriptionSettings
 
-    def under(self, policies: Policies) -> _LogSettings:
+    def with_policies(self, policies: Policies) -> _LogSettings:
         striping: dict[str, object] = {}
         if policies.HasField("persistence"):
             striping = {
@@ -57,18 +57,18 @@ class _LogSettings:
                 "managed_ledger_default_write_quorum": policies.persistence.write_quorum,
                 "managed_ledger_default_ack_quorum": policies.persistence.ack_quorum,
             }
-        making: dict[str, object] = {}
+        creation: dict[str, object] = {}
         if policies.HasField("auto_subscription_creation"):
-            making = {"allow_auto_subscription_creation": policies.auto_subscription_creation.allowed}
+            creation = {"allow_auto_subscription_creation": policies.auto_subscription_creation.allowed}
         return _LogSettings(
             self.ledgers.model_copy(update=striping),
             self.cursors,
-            self.subscriptions.model_copy(update=making),
+            self.subscriptions.model_copy(update=creation),
         )
 
 
-class StoredTopics:
-    """Is the `TopicStorage` of one metadata session."""
+class LedgerTopicStorage:
+    """The `TopicStorage` of one session of the metadata store."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class StoredTopics:
         subscription_settings: SubscriptionSettings,
         policies_of: Callable[[NamespaceName], Awaitable[Policies]],
     ) -> None:
-        """`policies_of` returns what holds in a namespace, a few seconds old at most, or raises `BrokerError`."""
+        """`policies_of` returns the policies of a namespace, at most a few seconds old, or raises `BrokerError`."""
         self._policies_of = policies_of
         self._client = client
         self._cache = cache
@@ -91,9 +91,9 @@ class StoredTopics:
         self._randomness = randomness
         self._counters = counters
         self._topic_settings = topic_settings
-        self._usual = _LogSettings(ledger_settings, cursor_settings, subscription_settings)
-        # For topics whose namespace has policies of its own: few differ, and topics share them.
-        self._special: dict[bytes, _LogSettings] = {}
+        self._default = _LogSettings(ledger_settings, cursor_settings, subscription_settings)
+        # By encoded policies, for namespaces that have some: topics share the settings.
+        self._by_policies: dict[bytes, _LogSettings] = {}
 
     async def prefetch(self, name: TopicName) -> PrefetchedTopic:
         return await prefetch_topic(self._client.ledgers.store, name)
@@ -161,13 +161,13 @@ class StoredTopics:
 
     def _settings_with(self, policies: Policies) -> _LogSettings:
         if not policies.ByteSize():
-            return self._usual
+            return self._default
         key = policies.SerializeToString(deterministic=True)
-        found = self._special.get(key)
+        found = self._by_policies.get(key)
         if found is None:
-            if len(self._special) >= _MAX_SPECIAL:
-                self._special.clear()
-            found = self._special[key] = self._usual.under(policies)
+            if len(self._by_policies) >= _MAX_WITH_POLICIES:
+                self._by_policies.clear()
+            found = self._by_policies[key] = self._default.with_policies(policies)
         return found
 
     async def claim(self, name: TopicName) -> bytes:

@@ -1,7 +1,7 @@
-"""Topics as their nodes in the metadata store show them: incarnations, ledgers, and who owns them.
+"""Topics as their nodes in the metadata store show them: incarnations, ledgers and owners.
 
-One name has one incarnation after another, and each has its ledgers: a ledger id leads to the one that it belongs to,
-also when that is long gone. Only the process whose life stands in a node changes it (30).
+One name has one incarnation after another, and each has its ledgers: a ledger id leads to its incarnation, also long
+after that was deleted. Only the process whose epoch is in a node changes it (30).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from magnetar_protos import managed_ledger_pb2 as pb
 from tests.sim.invariants.history import Violation
 from tests.sim.process import Process
 
-__all__ = ["Incarnation", "TopicLives", "of_application", "short"]
+__all__ = ["Incarnation", "TopicIncarnations", "of_application", "short"]
 
 _NAMESPACE: Final = "persistent://public/default/"
 _PARTITION: Final = re.compile(r"-partition-\d+$")
@@ -35,17 +35,17 @@ def of_application(topic: str) -> str:
 class Incarnation:
     topic: str
     name: str
-    # When its node was there first, when its deletion began, and when its node had gone; 0: not yet.
+    # When its node was there first, when its deletion began, and when its node was deleted; 0: not yet.
     made: int
     dying: int = 0
     # An administrator has begun to delete it: who uses it may hear of that before it is written down.
     doomed: bool = False
-    gone: int = 0
+    deleted_at: int = 0
     ledgers: list[int] = field(default_factory=list)
     # Those that the node lists.
     listed: tuple[int, ...] = ()
-    # Whose life stands in the node, and since when.
-    life: bytes = b""
+    # The epoch in the node, its process, and since when.
+    owner_epoch: bytes = b""
     owner: Process | None = None
     claimed: int = 0
 
@@ -53,7 +53,7 @@ class Incarnation:
         return f"{self.topic} ({self.name[:8]})"
 
 
-class TopicLives:
+class TopicIncarnations:
     def __init__(self, tick: Callable[[], int], look: Callable[[str], None]) -> None:
         self._tick = tick
         self._look = look
@@ -69,23 +69,23 @@ class TopicLives:
         return [one for one in self._now.values() if of_application(one.topic) == of_application(topic)]
 
     def deleting(self, topic: str) -> None:
-        for life in self.all_now(topic):
-            life.doomed = True
+        for incarnation in self.all_now(topic):
+            incarnation.doomed = True
 
     def of_ledger(self, ledger_id: int) -> Incarnation | None:
         return self._of_ledger.get(ledger_id)
 
     def listed(self, topic: str) -> tuple[int, ...]:
         """The ledgers that its node lists."""
-        life = self.now(topic)
-        return () if life is None else life.listed
+        incarnation = self.now(topic)
+        return () if incarnation is None else incarnation.listed
 
     def changed(self, topic: str, node: pb.ManagedLedgerNode | None, by: Process) -> None:
         topic = short(topic)
         known = self._now.get(topic)
         if known is not None and (node is None or node.incarnation != known.name):
-            known.gone = self._tick()
-            known.dying = known.dying or known.gone
+            known.deleted_at = self._tick()
+            known.dying = known.dying or known.deleted_at
             del self._now[topic]
             known = None
         if node is None:
@@ -101,8 +101,8 @@ class TopicLives:
             known.dying = known.dying or self._tick()
             return
         self._look("30")
-        if node.life != known.life:
-            known.life, known.owner, known.claimed = node.life, by, self._tick()
+        if node.life != known.owner_epoch:
+            known.owner_epoch, known.owner, known.claimed = node.life, by, self._tick()
         elif by is not known.owner:
             owner = known.owner.name if known.owner is not None else "nobody"
             raise Violation("30", f"{by.name} changed the ledgers of {known}, which {owner} owns")

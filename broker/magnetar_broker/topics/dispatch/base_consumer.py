@@ -1,0 +1,46 @@
+"""A consumer as the dispatch rules see it.
+
+An epoch of a consumer ends when its earlier deliveries become void. Its permits are 0 again, and only those granted in
+the new epoch count. Acknowledgements older than `acknowledged_from` are refused: a seek and a take-over raise it, a
+redelivery does not.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, DeliveryCapacity, OutboxCapacity
+
+__all__ = ["BaseConsumer"]
+
+
+class BaseConsumer(ABC):
+    __slots__ = ("acknowledged_from", "capacity", "epoch", "is_in_line", "name", "number", "priority_level")
+
+    def __init__(self, name: str, priority_level: int, outbox: OutboxCapacity) -> None:
+        self.name = name
+        # 0 is served first.
+        self.priority_level = priority_level
+        self.capacity = DeliveryCapacity(outbox, self.on_capacity)
+        # The number of consumers that had joined before.
+        self.number = 0
+        self.epoch = 0
+        # 0 < acknowledged_from <= epoch, once it has joined.
+        self.acknowledged_from = 0
+        # Whether it is in its line of a Shared subscription.
+        self.is_in_line = False
+
+    @abstractmethod
+    def deliver(self, entries: Sequence[Deliverable]) -> None:
+        """Send entries to the client."""
+
+    @abstractmethod
+    def on_capacity(self) -> None:
+        """Deliver more entries: the outbox has capacity again."""
+
+    def begin_epoch(self, epoch: int, *, acknowledgements_end: bool) -> None:
+        self.epoch = epoch
+        self.capacity.permits = 0
+        if acknowledgements_end:
+            self.acknowledged_from = epoch

@@ -1,0 +1,326 @@
+"""How much a consumer may get now: all bounds of delivery.
+
+A delivery to a consumer is bounded by:
+
+- **Permits**: messages that its client has granted and not received.
+- **Unacknowledged messages**, of a Shared subscription: those delivered to the consumer, and to all its consumers.
+- **The outbox**: memory of the entries that wait to be sent on its stream or connection, and on all of them together.
+
+A dispatch rule calls `DeliveryCapacity.measure` once before a delivery to a consumer. Then `take` chooses entries: the
+one that reaches a bound is the last. So a consumer with any capacity gets an entry of any size. `ReadSize` follows from
+the same numbers: the broker reads no more entries than permits and outbox probably allow.
+
+The capacity of a consumer that had none is measured again when the bound that stopped it changes: permits are granted,
+messages are acknowledged, or `OutboxCapacity.offer` calls the consumers that found the outbox full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from magnetar_broker.managed_ledger.log_entry import LogEntry
+from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
+
+__all__ = [
+    "UNLIMITED",
+    "Deliverable",
+    "DeliveryCapacity",
+    "OutboxBudget",
+    "OutboxCapacity",
+    "ReadSize",
+    "UnackedMessages",
+]
+
+UNLIMITED: Final = 2**63
+# Permits of one consumer; more are useless.
+_MAX_PERMITS: Final = 2**31
+# What a stream may queue in any case: a few entries of the usual size.
+_MIN_OUTBOX_BYTES: Final = 262_144
+# The estimate before any entry was read.
+_MESSAGES_PER_ENTRY: Final = 100.0
+
+
+@dataclass(slots=True)
+class Deliverable:
+    """An entry with messages that are not acknowledged."""
+
+    entry: LogEntry
+    # The acknowledged messages of a batch, as bits.
+    acknowledged: int = 0
+    # How often it was delivered before; set by the dispatch rule.
+    redelivery_count: int = 0
+
+
+class DeliveryCapacity:
+    """The capacity of one consumer."""
+
+    __slots__ = ("_is_stopped", "_on_capacity", "_outbox", "_unacked", "_unacked_of_all", "free_bytes", "permits")
+
+    def __init__(self, outbox: OutboxCapacity, on_capacity: Callable[[], object]) -> None:
+        self._outbox = outbox
+        # Called when the outbox has capacity again, after `measure` found none.
+        self._on_capacity = on_capacity
+        # Below 0 after an entry with more messages than were left.
+        self.permits = 0
+        # The outbox's capacity when it was measured last, less what was taken since.
+        self.free_bytes = 0
+        # Entries of a Shared subscription that were delivered to the consumer, with the number of their messages that
+        # are not acknowledged; and those of all its consumers. None: they have no bounds, and are not counted.
+        self._unacked = EntryCounts()
+        self._unacked_of_all: UnackedMessages | None = None
+        self._is_stopped = False
+
+    def grant(self, permits: int) -> None:
+        self.permits = min(self.permits + permits, _MAX_PERMITS)
+
+    def bound_unacked(self, unacked_of_all: UnackedMessages) -> None:
+        """Bound the consumer's unacknowledged messages."""
+        self._unacked_of_all = unacked_of_all
+
+    def stop(self) -> None:
+        """Let the consumer get no more."""
+        self._is_stopped = True
+        self._outbox.forget(self)
+
+    # Delivery.
+
+    @property
+    def may_get_more(self) -> bool:
+        """Whether the consumer has capacity apart from its outbox."""
+        return self.permits > 0 and not self._is_stopped and not self.has_max_unacked
+
+    def measure(self) -> bool:
+        """Return whether the consumer may get entries now. If only its outbox is full, `on_capacity` is called once it
+        is not."""
+        if self.permits <= 0 or self._is_stopped:
+            return False
+        if self._unacked_of_all is not None and self._unacked.total >= self._unacked_of_all.max_per_consumer:
+            return False
+        self.free_bytes = self._outbox.free_bytes()
+        if self.free_bytes > 0:
+            return True
+        self._outbox.wait(self)
+        return False
+
+    def take(self, entries: Sequence[Deliverable], max_messages: int = UNLIMITED) -> int:
+        """Use capacity for the first of these entries, and return how many the consumer gets: at least one.
+
+        `measure` was called before, and nothing else has used the capacity since.
+        """
+        permits, free_bytes, unacked = self.permits, self.free_bytes, self._unacked
+        count = messages = max_unacked = 0
+        if (of_all := self._unacked_of_all) is not None:
+            unacked_before = unacked.total
+            max_unacked = min(of_all.max_per_consumer, unacked_before + of_all.capacity)
+        for one in entries:
+            entry = one.entry
+            count += 1
+            messages += entry.messages
+            permits -= entry.messages
+            free_bytes -= len(entry.stored)
+            if of_all is not None:
+                unacked.set(entry.position, max(1, entry.messages - one.acknowledged.bit_count()))
+                if unacked.total >= max_unacked:
+                    break
+            if permits <= 0 or free_bytes <= 0 or messages >= max_messages:
+                break
+        self.permits, self.free_bytes = permits, free_bytes
+        if of_all is not None:
+            of_all.change(unacked_before, unacked.total)
+        return count
+
+    def reserve(self, size_bytes: int) -> None:
+        """Reserve memory in the outbox for entries that are being read; below 0: return it."""
+        self._outbox.reserve(size_bytes)
+
+    def on_capacity(self) -> None:
+        self._on_capacity()
+
+    def find_shortage(self) -> str:
+        """Return why the consumer gets nothing now, for statistics. Empty: it may get entries."""
+        if self.permits <= 0:
+            return "it has granted no permits: its receiver queue is full"
+        if self._unacked_of_all is not None and self.has_max_unacked:
+            return (
+                f"it has {self._unacked.total} unacknowledged messages, and max_unacked_messages_per_consumer is "
+                f"{self._unacked_of_all.max_per_consumer}"
+            )
+        return "" if not self._is_stopped and self._outbox.free_bytes() > 0 else "its connection can't keep up"
+
+    # Unacknowledged entries of a Shared subscription.
+
+    @property
+    def unacked_messages(self) -> int:
+        return self._unacked.total
+
+    @property
+    def has_max_unacked(self) -> bool:
+        return self._unacked_of_all is not None and self._unacked.total >= self._unacked_of_all.max_per_consumer
+
+    def has_unacked(self, position: Position) -> bool:
+        return self._unacked.get(position) > 0
+
+    def set_unacked(self, position: Position, messages: int) -> None:
+        """Some messages of an unacknowledged batch were acknowledged, and `messages` are left."""
+        before = self._unacked.total
+        self._unacked.set(position, max(1, messages))
+        self._unacked_changed(before)
+
+    def release_range(self, ledger_id: int, first: int, last: int) -> list[int]:
+        """Remove unacknowledged entries of one ledger, both ends included, and return the ids of those it had."""
+        before = self._unacked.total
+        found = self._unacked.take_range(ledger_id, first, last)
+        if found:
+            self._unacked_changed(before)
+        return found
+
+    def release_up_to(self, position: Position) -> bool:
+        """Remove unacknowledged entries up to this one. Return whether the consumer had any."""
+        before = self._unacked.total
+        if before:
+            self._unacked.drop_up_to(position)
+            self._unacked_changed(before)
+        return before > 0
+
+    def release_all(self) -> list[tuple[int, list[int]]]:
+        """Remove all unacknowledged entries, and return their ids by ledger."""
+        before = self._unacked.total
+        found = self._unacked.take_all()
+        self._unacked_changed(before)
+        return found
+
+    def _unacked_changed(self, before: int) -> None:
+        if self._unacked_of_all is not None:
+            self._unacked_of_all.change(before, self._unacked.total)
+
+
+class UnackedMessages:
+    """Unacknowledged messages of all consumers of a Shared subscription. A bound of 0 means no limit."""
+
+    __slots__ = ("_bounded", "max_per_consumer", "max_per_subscription", "total")
+
+    def __init__(self, max_per_consumer: int, max_per_subscription: int) -> None:
+        self.max_per_consumer = max_per_consumer or UNLIMITED
+        self.max_per_subscription = max_per_subscription or UNLIMITED
+        self.total = 0
+        # The same, but each consumer counts at most `max_per_consumer`: an entry may have any number of messages, and
+        # one consumer with a large one must not stop the others.
+        self._bounded = 0
+
+    @property
+    def capacity(self) -> int:
+        """How many more messages may be delivered to consumers, 0 or less: none."""
+        return self.max_per_subscription - self._bounded
+
+    def change(self, before: int, now: int) -> None:
+        """Count a change of one consumer's messages."""
+        self.total += now - before
+        self._bounded += min(now, self.max_per_consumer) - min(before, self.max_per_consumer)
+
+
+class OutboxBudget:
+    """The memory of the entries that wait to be sent to consumers, over all streams and connections of a broker.
+
+    Each of them has a limit of its own, but thousands of slow ones would still take gigabytes. When all together reach
+    the limit here, each keeps a small capacity: enough to go on, so that no stream waits for another.
+    """
+
+    __slots__ = ("_max_bytes", "queued_bytes")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self.queued_bytes = 0
+
+    def free_bytes(self, max_bytes: int, queued_bytes: int) -> int:
+        """Return how much more a stream may queue that has queued `queued_bytes` of its own limit `max_bytes`."""
+        if self.queued_bytes >= self._max_bytes:
+            max_bytes = min(max_bytes, _MIN_OUTBOX_BYTES)
+        return max_bytes - queued_bytes
+
+
+class OutboxCapacity:
+    """The capacity of one stream or connection for entries, and the consumers that wait for it."""
+
+    __slots__ = ("_budget", "_max_bytes", "_on_returned", "_waiting", "is_closed", "queued_bytes")
+
+    def __init__(self, max_bytes: int, budget: OutboxBudget, on_returned: Callable[[], object]) -> None:
+        """`on_returned`: called when reserved memory was returned; it calls `offer` soon."""
+        self._max_bytes = max_bytes
+        self._budget = budget
+        self._on_returned = on_returned
+        # Of entries that are queued or being read.
+        self.queued_bytes = 0
+        # Consumers that found no capacity, in that order.
+        self._waiting: dict[DeliveryCapacity, None] = {}
+        # No consumer gets any more entries.
+        self.is_closed = False
+
+    def free_bytes(self) -> int:
+        """Return how many more bytes may be queued; 0 or less: none."""
+        return 0 if self.is_closed else self._budget.free_bytes(self._max_bytes, self.queued_bytes)
+
+    def add(self, size_bytes: int) -> None:
+        """Count entries that were queued; below 0: that were sent."""
+        self.queued_bytes += size_bytes
+        self._budget.queued_bytes += size_bytes
+
+    def reserve(self, size_bytes: int) -> None:
+        """Count entries that are being read; below 0: that are not any more."""
+        self.add(size_bytes)
+        if size_bytes < 0:
+            self._on_returned()
+
+    def wait(self, consumer: DeliveryCapacity) -> None:
+        """Call the consumer when there is capacity."""
+        self._waiting[consumer] = None
+
+    def forget(self, consumer: DeliveryCapacity) -> None:
+        self._waiting.pop(consumer, None)
+
+    def offer(self) -> None:
+        """Call waiting consumers while there is capacity. One that finds none joins the end of the line."""
+        for _ in range(len(self._waiting)):
+            if not self._waiting or self.free_bytes() <= 0:
+                return
+            consumer = next(iter(self._waiting))
+            del self._waiting[consumer]
+            consumer.on_capacity()
+
+    def close(self) -> None:
+        """Give consumers no more capacity."""
+        self.is_closed = True
+        self._waiting.clear()
+
+    def release(self) -> None:
+        """Return all memory to the broker's budget. What is sent or returned later does not count any more."""
+        self.close()
+        self._budget.queued_bytes -= self.queued_bytes
+        self._budget = OutboxBudget(0)
+
+
+class ReadSize:
+    """Estimates how many entries the permits of consumers are enough for: entries that nobody gets are read again."""
+
+    __slots__ = ("_is_measured", "_max_entries", "_messages_per_entry")
+
+    def __init__(self, max_entries: int) -> None:
+        self._max_entries = max_entries
+        # About the most that the entries had which were read lately.
+        self._messages_per_entry = _MESSAGES_PER_ENTRY
+        self._is_measured = False
+
+    def entries_for(self, permits: int) -> int:
+        """Return how many entries to read: at least one."""
+        return max(1, min(self._max_entries, int(permits / self._messages_per_entry)))
+
+    def record(self, entries: Sequence[Deliverable]) -> None:
+        """Record the sizes of entries that were read."""
+        if entries:
+            most = entries[0].entry.messages
+            if len(entries) > 1:
+                most = max(one.entry.messages for one in entries)
+            before = self._messages_per_entry if self._is_measured else most
+            self._messages_per_entry, self._is_measured = max(most, (3 * before + most) / 4), True

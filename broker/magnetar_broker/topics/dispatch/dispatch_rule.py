@@ -1,0 +1,202 @@
+"""A dispatch rule decides which consumers of a subscription get which entries. There is one per subscription type.
+
+The dispatcher asks `next_read` what to read, reads it, and passes the entries to `assign`, which chooses consumers and
+counts the entries as delivered. The dispatcher has left out entries that were acknowledged before.
+
+    next_read(log) ──DispatchRead──► the log ──entries──► assign(…) ──► [(consumer, entries), …]
+
+In between, consumers may join, leave and acknowledge. A rewind (`ConsumerUpdates.rewound`) makes the dispatcher drop
+what it reads.
+
+**Epochs** are numbered through the subscription, so no two epochs of any of its consumers have the same number.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from magnetar_broker.managed_ledger.interface import Log
+from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
+from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, ReadSize
+
+__all__ = ["Assignment", "ConsumerUpdates", "DispatchLimits", "DispatchRead", "DispatchRule"]
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchLimits:
+    max_read_entries: int = 100
+    max_read_bytes: int = 5_242_880
+    # Shared: the messages that a consumer gets before the next one's turn.
+    max_round_robin_messages: int = 20
+    # Shared: messages that are delivered and not acknowledged. 0: no limit.
+    max_unacked_per_consumer: int = 50_000
+    max_unacked_per_subscription: int = 200_000
+
+
+@dataclass(slots=True)
+class DispatchRead:
+    """What to read for the consumers."""
+
+    # These entries; if empty, entries from `start` on.
+    positions: list[Position]
+    start: Position
+    max_entries: int
+    max_bytes: int
+    # The consumer whose capacity was measured for it. None after the dispatcher has waited for entries: then capacity
+    # is measured again.
+    measured: BaseConsumer | None
+    # The consumer that gets all of it: `max_bytes` of its outbox are reserved while the dispatcher waits for entries.
+    only_for: BaseConsumer | None = None
+
+
+Assignment = tuple[BaseConsumer, Sequence[Deliverable]]
+
+
+@dataclass(slots=True)
+class ConsumerUpdates:
+    """Changes that are reported to consumers."""
+
+    # A new epoch has begun for these.
+    epochs: list[BaseConsumer] = field(default_factory=list)
+    # These became active, or not active.
+    active: list[tuple[BaseConsumer, bool]] = field(default_factory=list)
+    # Reading continues at another position: entries that are being read must not be assigned.
+    rewound: bool = False
+
+
+class DispatchRule(ABC):
+    """The rule of one subscription, from the joining of its first consumer until the last one has left."""
+
+    # Maximum number of consumers that the type allows; 0: no limit.
+    max_consumers: ClassVar[int] = 0
+    # Whether each consumer gets all entries in order, so that it may acknowledge cumulatively.
+    delivers_in_order: ClassVar[bool] = False
+
+    def __init__(self, limits: DispatchLimits, mark_delete: Position, partition: int = -1) -> None:
+        """`partition`: the topic's; -1: it is not a partition."""
+        self.limits = limits
+        self.partition = partition
+        # In the order in which they joined.
+        self.consumers: list[BaseConsumer] = []
+        # All entries before it were read. Some of them may wait for redelivery.
+        self.read_position = mark_delete.next
+        self._read_size = ReadSize(limits.max_read_entries)
+        self._joined = 0
+        self._epoch = 0
+
+    # Consumers.
+
+    def join(self, consumer: BaseConsumer, mark_delete: Position) -> ConsumerUpdates:
+        """Add a consumer. Its first epoch begins, without permits."""
+        consumer.number = self._joined
+        self._joined += 1
+        consumer.begin_epoch(self._next_epoch(), acknowledgements_end=True)
+        self.consumers.append(consumer)
+        return self._consumers_changed(mark_delete, consumer)
+
+    def leave(self, consumers: Iterable[BaseConsumer], mark_delete: Position) -> ConsumerUpdates:
+        """Remove consumers that leave together. Their unacknowledged entries are redelivered to others."""
+        for consumer in consumers:
+            consumer.capacity.stop()
+            self.consumers.remove(consumer)
+            self._remove(consumer)
+        return self._consumers_changed(mark_delete)
+
+    def _remove(self, consumer: BaseConsumer) -> None:
+        """Drop what the rule knows of a consumer that has left."""
+        return
+
+    def _consumers_changed(self, mark_delete: Position, joined: BaseConsumer | None = None) -> ConsumerUpdates:
+        """Consumers have joined or left."""
+        return ConsumerUpdates()
+
+    @property
+    def active_consumer(self) -> BaseConsumer | None:
+        """The only consumer that gets entries. None: all do, or there is none."""
+        return None
+
+    def is_active(self, consumer: BaseConsumer) -> bool:
+        """Return whether the consumer is one that gets entries."""
+        return True
+
+    def grant(self, consumer: BaseConsumer, epoch: int, permits: int) -> None:
+        if epoch == consumer.epoch:
+            consumer.capacity.grant(permits)
+        self.recheck(consumer)
+
+    def recheck(self, consumer: BaseConsumer) -> None:
+        """The consumer may have capacity again."""
+        return
+
+    # Redelivery and acknowledgement.
+
+    @abstractmethod
+    def redeliver(
+        self, consumer: BaseConsumer, epoch: int, ranges: Iterable[tuple[int, int, int]], mark_delete: Position
+    ) -> ConsumerUpdates:
+        """Redeliver unacknowledged entries that were delivered to the consumer in this epoch. Shared: those in
+        `ranges` (ledger id, first and last entry id) if there are any; else all."""
+
+    def record_acknowledged(self, consumer: BaseConsumer, ledger_id: int, first: int, last: int) -> None:
+        """The consumer has acknowledged these entries, which may have been delivered to others."""
+        return
+
+    def record_acknowledged_messages(self, consumer: BaseConsumer, position: Position, left: int) -> None:
+        """The consumer has acknowledged messages of a batch, and `left` messages of it are not acknowledged."""
+        return
+
+    @abstractmethod
+    def record_acknowledged_up_to(self, mark_delete: Position) -> None:
+        """All entries up to this one are acknowledged."""
+
+    def begin_move(self, acknowledgements_end: bool = True) -> ConsumerUpdates:
+        """The cursor is about to be moved: a new epoch begins for every consumer. `end_move` follows."""
+        self._clear_deliveries()
+        for consumer in self.consumers:
+            consumer.begin_epoch(self._next_epoch(), acknowledgements_end=acknowledgements_end)
+        return ConsumerUpdates(epochs=list(self.consumers), rewound=True)
+
+    def end_move(self, mark_delete: Position) -> None:
+        self.read_position = mark_delete.next
+
+    @abstractmethod
+    def _clear_deliveries(self) -> None:
+        """Forget which entries were delivered, and how often."""
+
+    # Dispatch.
+
+    @abstractmethod
+    def next_read(self, log: Log) -> DispatchRead | None:
+        """Return what to read now. None: there is nothing to read, or no consumer has capacity."""
+
+    @abstractmethod
+    def assign(self, entries: Sequence[Deliverable], read: DispatchRead, end: Position | None) -> Iterator[Assignment]:
+        """Yield entries that were read, with the consumers that get them. Each part is delivered before the next one
+        is chosen, because it uses capacity of the outbox. `end`: where reading continues; None if `read` named its
+        positions."""
+
+    def cancel_read(self, read: DispatchRead) -> None:
+        """The entries could not be read now."""
+        return
+
+    @property
+    def redelivery_entries(self) -> int:
+        """The number of entries that wait for redelivery."""
+        return 0
+
+    @property
+    def unacked_messages(self) -> int:
+        """Shared: the number of messages that are delivered and not acknowledged."""
+        return 0
+
+    @abstractmethod
+    def find_shortage(self) -> str:
+        """Return why no consumer gets entries. Empty: one may get some."""
+
+    def _next_epoch(self) -> int:
+        self._epoch += 1
+        return self._epoch

@@ -1,0 +1,234 @@
+"""Reads entries for a subscription by its dispatch rule, and delivers them to the consumers that the rule chooses.
+
+`run` is called whenever entries may be deliverable: after permits, an acknowledgement, a new entry, or capacity of an
+outbox. It delivers everything that the log returns without waiting (`read_nowait`). Other entries are read by a task,
+one at a time. A subscription that waits has no task, timer or buffer.
+
+An entry that is lost on all bookies is skipped: it counts as acknowledged, because otherwise the subscription would
+wait for it for ever, and hold the log's storage. The log reports the loss.
+
+The next entries are read while the last ones are being sent: an outbox has more capacity than is sent at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from magnetar_broker.cursors.cursor import Cursor
+from magnetar_broker.errors import BrokerError, TopicUnloaded, UnreadableEntry
+from magnetar_broker.managed_ledger.interface import Log
+from magnetar_broker.managed_ledger.log_entry import LogEntry
+from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable
+from magnetar_broker.topics.dispatch.dispatch_rule import DispatchRead, DispatchRule
+from magnetar_broker.topics.topic_tasks import TopicTasks
+from magnetar_wire.clock import Clock, Timer
+
+__all__ = ["Dispatcher"]
+
+_log = logging.getLogger(__name__)
+# After a read that failed: the first and the longest pause.
+_PAUSE_S: Final = 0.1
+_MAX_PAUSE_S: Final = 5.0
+
+
+class Dispatcher:
+    __slots__ = (
+        "_clock",
+        "_cursor",
+        "_failures",
+        "_is_running",
+        "_is_stopped",
+        "_log",
+        "_must_run_again",
+        "_read",
+        "_tasks",
+        "_timer",
+        "is_paused",
+        "name",
+        "read_error",
+        "rule",
+        "skipped_entries",
+    )
+
+    def __init__(
+        self, name: str, rule: DispatchRule, log: Log, cursor: Cursor, clock: Clock, tasks: TopicTasks
+    ) -> None:
+        self.name = name
+        self.rule = rule
+        self._log = log
+        self._cursor = cursor
+        self._clock = clock
+        self._tasks = tasks
+        # The cursor is being moved.
+        self.is_paused = False
+        # What a task reads. None: no task reads, or its entries will be dropped.
+        self._read: DispatchRead | None = None
+        # Lost entries.
+        self.skipped_entries = 0
+        self._is_running = False
+        # `run` was called while a task read.
+        self._must_run_again = False
+        self._is_stopped = False
+        # The error of the last read, the number of failed reads in a row, and the timer of the next attempt.
+        self.read_error = ""
+        self._failures = 0
+        self._timer: Timer | None = None
+
+    @property
+    def is_reading(self) -> bool:
+        return self._read is not None
+
+    def rewind(self) -> None:
+        """Drop the entries that are being read."""
+        self._read = None
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self._read = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def run(self) -> None:
+        """Deliver entries while there are some, and consumers have capacity."""
+        if self._read is not None:
+            self._must_run_again = True
+            return
+        if self._is_running or self.is_paused or self._is_stopped or self._timer is not None:
+            return
+        self._is_running = True
+        rule, log, cursor = self.rule, self._log, self._cursor
+        try:
+            while not self._is_stopped and (read := rule.next_read(log)) is not None:
+                if read.positions:
+                    self._start_read(read)
+                    return
+                # Usual if clients acknowledge in order: no entry needs to be looked up in the cursor.
+                none_acknowledged = not cursor.has_holes and read.start > cursor.mark_delete
+                if not none_acknowledged:
+                    read.start = self._first_open(read.start)
+                    if read.start > log.last:
+                        return
+                try:
+                    entries = log.read_nowait(read.start, read.max_entries, read.max_bytes)
+                except TopicUnloaded as error:
+                    rule.cancel_read(read)
+                    self.read_error = str(error)
+                    return  # the topic is about to be closed
+                if entries is None:
+                    self._start_read(read)
+                    return
+                if not entries:
+                    return
+                self._deliver(read, entries, none_acknowledged)
+        finally:
+            self._is_running = False
+
+    def _first_open(self, position: Position) -> Position:
+        """Return the first position from here on that is not acknowledged."""
+        if position == self._cursor.mark_delete.next:
+            return position
+        return self._cursor.find_unacknowledged_after(position.previous)
+
+    def _deliver(self, read: DispatchRead, entries: Sequence[LogEntry], none_acknowledged: bool) -> None:
+        deliverable = (
+            [Deliverable(entry) for entry in entries] if none_acknowledged else self._drop_acknowledged(entries)
+        )
+        end = None if read.positions else entries[-1].position.next
+        for consumer, assigned in self.rule.assign(deliverable, read, end):
+            consumer.deliver(assigned)
+
+    def _drop_acknowledged(self, entries: Sequence[LogEntry]) -> list[Deliverable]:
+        cursor = self._cursor
+        found: list[Deliverable] = []
+        for entry in entries:
+            if not cursor.is_acknowledged(entry.position):
+                acknowledged = cursor.get_acknowledged_messages(entry.position) if entry.batch_size else 0
+                found.append(Deliverable(entry, acknowledged))
+        return found
+
+    # Reads that are waited for.
+
+    def _start_read(self, read: DispatchRead) -> None:
+        self._read = read
+        self._must_run_again = False
+        read.measured = None
+        if read.only_for is not None:
+            read.only_for.capacity.reserve(read.max_bytes)
+        task = self._tasks.spawn(self._read_and_deliver(read))
+        task.add_done_callback(lambda _: _return_reserved(read))  # it may be cancelled before it has begun
+
+    async def _read_and_deliver(self, read: DispatchRead) -> None:
+        skipped = self.skipped_entries
+        entries = await self._read_entries(read)
+        _return_reserved(read)
+        if entries is None or self._read is not read or self._is_stopped:
+            return
+        self._read = None
+        self.read_error, self._failures = "", 0
+        found = [entry for entry in entries if entry is not None]
+        if found or read.positions:
+            cursor = self._cursor
+            none_acknowledged = bool(found) and not cursor.has_holes and found[0].position > cursor.mark_delete
+            self._deliver(read, found, none_acknowledged)
+            self.run()
+        elif self._must_run_again or skipped != self.skipped_entries:
+            self.run()
+
+    async def _read_entries(self, read: DispatchRead) -> Sequence[LogEntry | None] | None:
+        """Return None if the read has failed."""
+        positions, start = read.positions, read.start
+        while True:
+            try:
+                if read.positions:
+                    return await self._log.read_at(positions) if positions else []
+                if start > self._log.last:
+                    return []
+                return await self._log.read(start, read.max_entries, read.max_bytes)
+            except UnreadableEntry as error:
+                if self._read is not read or self._is_stopped:
+                    return None
+                self._skip_lost(error.position)
+                positions = [position for position in positions if position != error.position]
+                start = self._first_open(self._log.first_after(error.position))
+            except BrokerError as error:
+                self._fail_read(read, error)
+                return None
+            except Exception as error:  # noqa: BLE001 (a subscription must not stop in silence)
+                _log.exception("Subscription %s: reading failed because of an internal error", self.name)
+                self._fail_read(read, error)
+                return None
+
+    def _skip_lost(self, lost: Position) -> None:
+        self.skipped_entries += 1
+        self._cursor.acknowledge([(lost.ledger_id, lost.entry_id, lost.entry_id)])
+        _log.error("Subscription %s: entry %s is lost, and is skipped", self.name, lost)
+
+    def _fail_read(self, read: DispatchRead, error: Exception) -> None:
+        if self._read is not read or self._is_stopped:
+            return
+        self._read = None
+        self.rule.cancel_read(read)
+        self.read_error = str(error) or type(error).__name__
+        if isinstance(error, TopicUnloaded):
+            return  # the topic is about to be closed
+        pause_s = min(_MAX_PAUSE_S, _PAUSE_S * 2 ** min(self._failures, 10))
+        self._failures += 1
+        _log.warning(
+            "Subscription %s: reading failed, and is retried in %.1f s: %s", self.name, pause_s, self.read_error
+        )
+        self._timer = self._clock.call_later(pause_s, self._retry)
+
+    def _retry(self) -> None:
+        self._timer = None
+        self.run()
+
+
+def _return_reserved(read: DispatchRead) -> None:
+    """Return the reserved memory, once."""
+    consumer, read.only_for = read.only_for, None
+    if consumer is not None:
+        consumer.capacity.reserve(-read.max_bytes)

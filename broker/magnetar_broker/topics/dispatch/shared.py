@@ -1,0 +1,248 @@
+"""Shared: entries go in turn to the consumers with capacity, first to those of the highest priority.
+
+An entry belongs to the consumer that it was delivered to until any consumer acknowledges it. If its consumer requests
+its redelivery or leaves, or nobody had capacity for it when it was read, it goes to the redelivery set, which is read
+before new entries (SUB-14).
+
+**Lines.** Consumers that may have capacity are in line, one line for each priority level. A consumer that has none when
+it is its turn steps out of its line, and returns when that may have changed (`recheck`). So a thousand consumers that
+wait cost nothing.
+
+**Chunks** of a message go to one consumer (chunk_owners.py), in order: no chunk is delivered while an entry before it
+waits for redelivery, because that may be an earlier chunk.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+from magnetar_broker.managed_ledger.interface import Log
+from magnetar_broker.managed_ledger.log_entry import Chunk, LogEntry
+from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
+from magnetar_broker.topics.dispatch.chunk_owners import ChunkOwners
+from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, UnackedMessages
+from magnetar_broker.topics.dispatch.dispatch_rule import (
+    Assignment,
+    ConsumerUpdates,
+    DispatchLimits,
+    DispatchRead,
+    DispatchRule,
+)
+from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
+from magnetar_broker.topics.dispatch.position_set import PositionSet
+
+__all__ = ["SharedRule"]
+
+
+class SharedRule(DispatchRule):
+    def __init__(self, limits: DispatchLimits, mark_delete: Position, partition: int = -1) -> None:
+        super().__init__(limits, mark_delete, partition)
+        # By priority level, in the order of the levels.
+        self._lines: dict[int, deque[BaseConsumer]] = {}
+        # Entries that wait for redelivery, apart from those that `_chunks` has deferred.
+        self._redelivery = PositionSet()
+        # How often entries that are redelivered, and not acknowledged, were delivered.
+        self._counts = EntryCounts()
+        self._chunks = ChunkOwners()
+        self._unacked = UnackedMessages(limits.max_unacked_per_consumer, limits.max_unacked_per_subscription)
+
+    # Consumers.
+
+    def join(self, consumer: BaseConsumer, mark_delete: Position) -> ConsumerUpdates:
+        consumer.capacity.bound_unacked(self._unacked)
+        return super().join(consumer, mark_delete)
+
+    def _remove(self, consumer: BaseConsumer) -> None:
+        level = consumer.priority_level
+        if consumer.is_in_line:
+            self._lines[level].remove(consumer)
+            consumer.is_in_line = False
+        if all(other.priority_level != level for other in self.consumers):
+            self._lines.pop(level, None)
+        self._redeliver_all(consumer)
+        for position in self._chunks.remove_consumer(consumer):
+            self._redelivery.add(position)
+
+    def recheck(self, consumer: BaseConsumer) -> None:
+        if consumer.is_in_line or not consumer.capacity.may_get_more:
+            return
+        if consumer.priority_level not in self._lines:
+            self._lines[consumer.priority_level] = deque()
+            self._lines = dict(sorted(self._lines.items()))
+        self._lines[consumer.priority_level].append(consumer)
+        consumer.is_in_line = True
+
+    def _next_line(self, measured: BaseConsumer | None = None) -> deque[BaseConsumer] | None:
+        """Return the line whose first consumer is served next, and has capacity. `measured` has."""
+        if self._unacked.capacity <= 0:
+            return None
+        for line in self._lines.values():
+            while line:
+                if line[0] is measured or line[0].capacity.measure():
+                    return line
+                line.popleft().is_in_line = False
+        return None
+
+    # Redelivery.
+
+    def redeliver(
+        self, consumer: BaseConsumer, epoch: int, ranges: Iterable[tuple[int, int, int]], mark_delete: Position
+    ) -> ConsumerUpdates:
+        if epoch != consumer.epoch:
+            return ConsumerUpdates()  # after a seek the consumer does not have these entries any more
+        if named := list(ranges):
+            for ledger_id, first, last in named:
+                self._add_redelivery(ledger_id, consumer.capacity.release_range(ledger_id, first, last))
+        else:
+            self._redeliver_all(consumer)
+        self.recheck(consumer)
+        return ConsumerUpdates()
+
+    def _redeliver_all(self, consumer: BaseConsumer) -> None:
+        for ledger_id, entry_ids in consumer.capacity.release_all():
+            self._add_redelivery(ledger_id, entry_ids)
+
+    def _add_redelivery(self, ledger_id: int, entry_ids: list[int]) -> None:
+        self._redelivery.add_all(ledger_id, entry_ids)
+        self._counts.increment(ledger_id, entry_ids)
+
+    # Acknowledgement.
+
+    def record_acknowledged(self, consumer: BaseConsumer, ledger_id: int, first: int, last: int) -> None:
+        missing = last - first + 1 - self._release(consumer, ledger_id, first, last)
+        if missing:
+            for other in self.consumers:
+                if other is not consumer and missing:
+                    missing -= self._release(other, ledger_id, first, last)
+        if missing:
+            self._redelivery.discard_range(ledger_id, first, last)
+            self._chunks.discard_range(ledger_id, first, last)
+        if self._counts:
+            self._counts.take_range(ledger_id, first, last)
+
+    def _release(self, consumer: BaseConsumer, ledger_id: int, first: int, last: int) -> int:
+        found = len(consumer.capacity.release_range(ledger_id, first, last))
+        if found:
+            self.recheck(consumer)
+        return found
+
+    def record_acknowledged_messages(self, consumer: BaseConsumer, position: Position, left: int) -> None:
+        for owner in (consumer, *self.consumers):
+            if owner.capacity.has_unacked(position):
+                owner.capacity.set_unacked(position, left)
+                self.recheck(owner)
+                return
+
+    def record_acknowledged_up_to(self, mark_delete: Position) -> None:
+        for consumer in self.consumers:
+            if consumer.capacity.release_up_to(mark_delete):
+                self.recheck(consumer)
+        self._redelivery.discard_up_to(mark_delete)
+        self._chunks.discard_up_to(mark_delete)
+        self._counts.drop_up_to(mark_delete)
+        self.read_position = max(self.read_position, mark_delete.next)
+
+    def _clear_deliveries(self) -> None:
+        for consumer in self.consumers:
+            consumer.capacity.release_all()
+        self._redelivery.clear()
+        self._chunks.clear()
+        self._counts.clear()
+
+    # Dispatch.
+
+    def next_read(self, log: Log) -> DispatchRead | None:
+        if self.read_position > log.last and not self.redelivery_entries:
+            return None
+        line = self._next_line()
+        if line is None:
+            return None
+        for position in self._chunks.take_deferred():
+            self._redelivery.add(position)
+        entries = self._read_size.entries_for(sum(consumer.capacity.permits for consumer in line))
+        positions = self._redelivery.take(entries)
+        return DispatchRead(positions, self.read_position, entries, self.limits.max_read_bytes, line[0])
+
+    def cancel_read(self, read: DispatchRead) -> None:
+        for position in read.positions:
+            self._redelivery.add(position)
+
+    def assign(self, entries: Sequence[Deliverable], read: DispatchRead, end: Position | None) -> Iterator[Assignment]:
+        self._read_size.record(entries)
+        if end is not None:
+            self.read_position = max(self.read_position, end)
+        measured = read.measured
+        at = share = 0
+        while at < len(entries) and (line := self._next_line(measured)) is not None:
+            entry = entries[at].entry
+            consumer, owner, measured = line[0], None, None
+            if entry.chunk is not None:
+                owner = self._chunks.find_owner(entry.chunk)
+                if self._must_wait(entry, entry.chunk, owner):
+                    at += 1
+                    continue
+                consumer = owner or consumer
+                self._chunks.record_delivery(entry.chunk, consumer)
+            # Few entries are divided evenly; of many each consumer gets as many as it may have in a row.
+            share = share or min(-(-len(entries) // len(line)), self.limits.max_round_robin_messages)
+            taken = self._take(consumer, entries[at : at + share])
+            at += len(taken)
+            if owner is None:
+                line.rotate(-1)
+            yield consumer, taken
+        for one in entries[at:]:
+            self._redelivery.add(one.entry.position)
+
+    def _must_wait(self, entry: LogEntry, chunk: Chunk, owner: BaseConsumer | None) -> bool:
+        """Keep a chunk for later if an entry before it, or its consumer, comes first."""
+        first = self._redelivery.first if chunk.number else None
+        if first is not None and first < entry.position:
+            self._redelivery.add(entry.position)
+            return True
+        if owner is not None and (self._chunks.has_deferred(owner) or not owner.capacity.measure()):
+            self._chunks.defer(owner, entry.position)
+            return True
+        return False
+
+    def _take(self, consumer: BaseConsumer, entries: Sequence[Deliverable]) -> Sequence[Deliverable]:
+        """Return the first of these entries, as many as the consumer gets. A chunk is delivered by itself."""
+        at = next((at for at, one in enumerate(entries) if one.entry.chunk is not None), None)
+        if at is not None:
+            entries = entries[: max(1, at)]
+        taken = entries[: consumer.capacity.take(entries, self.limits.max_round_robin_messages)]
+        if self._counts:
+            for one in taken:
+                one.redelivery_count = self._counts.get(one.entry.position)
+        return taken
+
+    # Statistics.
+
+    @property
+    def redelivery_entries(self) -> int:
+        return len(self._redelivery) + len(self._chunks)
+
+    @property
+    def unacked_messages(self) -> int:
+        return self._unacked.total
+
+    def find_shortage(self) -> str:
+        if not self.consumers:
+            return "no consumer is connected"
+        if self._unacked.capacity <= 0:
+            return (
+                f"{self._unacked.total} messages are delivered and not acknowledged, and "
+                f"max_unacked_messages_per_subscription is {self._unacked.max_per_subscription}"
+            )
+        if self._next_line() is not None:
+            return ""
+        granted = [consumer.capacity for consumer in self.consumers if consumer.capacity.permits > 0]
+        if not granted:
+            return "no consumer has granted permits: their receiver queues are full"
+        if all(capacity.has_max_unacked for capacity in granted):
+            return (
+                f"each of {len(granted)} consumers with permits has not acknowledged "
+                f"max_unacked_messages_per_consumer = {self._unacked.max_per_consumer} messages or more"
+            )
+        return "the connections to the consumers with permits can't keep up"
