@@ -82,18 +82,18 @@ def decode_uniform(batch: bytes, count: int) -> Messages | None:
 
 
 @lru_cache(maxsize=256)
-def _cutter(head_bytes: int, payload_bytes: int) -> struct.Struct:
-    return struct.Struct(f"{head_bytes}x{payload_bytes}s" * _CUT_AT_ONCE)
+def _cutter(head_bytes: int, payload_bytes: int, count: int) -> struct.Struct:
+    return struct.Struct(f"{head_bytes}x{payload_bytes}s" * count)
 
 
 def _cut(batch: bytes, count: int, head_bytes: int, payload_bytes: int) -> list[bytes]:
     """Return the payloads. A format for 64 records takes 15 ns per record, a slice for each takes 75."""
-    record = head_bytes + payload_bytes
-    whole = count - count % _CUT_AT_ONCE
+    rest = count % _CUT_AT_ONCE
+    whole_bytes = (count - rest) * (head_bytes + payload_bytes)
     payloads: list[bytes] = []
-    if whole:
-        cut = _cutter(head_bytes, payload_bytes).iter_unpack(memoryview(batch)[: whole * record])
+    if whole_bytes:
+        cut = _cutter(head_bytes, payload_bytes, _CUT_AT_ONCE).iter_unpack(memoryview(batch)[:whole_bytes])
         payloads.extend(chain.from_iterable(cut))
-    rest = range(whole * record + head_bytes, len(batch) + 1, record)
-    payloads.extend(batch[at : at + payload_bytes] for at in rest)
+    if rest:  # batches that are limited by bytes have one count, and the records one size
+        payloads.extend(_cutter(head_bytes, payload_bytes, rest).unpack_from(batch, whole_bytes))
     return payloads
