@@ -131,6 +131,8 @@ class MultiTopicConsumer:
             if not self.context.durable:
                 for partition in self.partitions:
                     await partition.position.find_behind()
+        except GeneratorExit:  # the loop has gone, so nothing can be awaited
+            raise
         except BaseException:
             await asyncio.shield(self._close_partitions())
             self.end(AlreadyClosed("the consumer could not be opened"))

@@ -20,11 +20,7 @@ SIGNAL_CHECK_S: Final = 0.5
 
 def acquire_lock(lock: threading.Lock, timeout_s: float | None = None) -> bool:
     """Acquire the lock. Return False if that was not possible within the time-out; None is no time-out."""
-    if timeout_s is not None:
-        return _in_slices(lambda slice_s: lock.acquire(timeout=slice_s), timeout_s)
-    while not lock.acquire(timeout=SIGNAL_CHECK_S):
-        pass
-    return True
+    return _in_slices(lambda slice_s: lock.acquire(timeout=slice_s), timeout_s)
 
 
 def join_thread(thread: threading.Thread, timeout_s: float | None = None) -> bool:
@@ -34,14 +30,14 @@ def join_thread(thread: threading.Thread, timeout_s: float | None = None) -> boo
         thread.join(slice_s)
         return not thread.is_alive()
 
-    if timeout_s is not None:
-        return _in_slices(ended, timeout_s)
-    while not ended(SIGNAL_CHECK_S):
-        pass
-    return True
+    return _in_slices(ended, timeout_s)
 
 
-def _in_slices(wait: Callable[[float], bool], timeout_s: float) -> bool:
+def _in_slices(wait: Callable[[float], bool], timeout_s: float | None) -> bool:
+    if timeout_s is None:
+        while not wait(SIGNAL_CHECK_S):
+            pass
+        return True
     while timeout_s > 0:
         slice_s = min(timeout_s, SIGNAL_CHECK_S)
         if wait(slice_s):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,28 @@ def test_the_mutant_fits(name: str, sources: Sources) -> None:
     assert re.match(r"[A-Z]{3}-\d+(, [A-Z]{3}-\d+)*: .{10}", mutant.breaks)
     assert not mutant.world or world_named(mutant.world)
     assert changed_files(mutant, sources)
+
+
+def test_mutants_use_no_undefined_names(sources: Sources, tmp_path: Path) -> None:
+    """A `NameError` would be found by any test, and prove nothing."""
+    for name in names():
+        for path, text in changed_files(load(name), sources).items():
+            (tmp_path / f"{name}-{path.name}").write_text(text)
+    assert find_undefined_names(tmp_path) == ""
+
+
+def test_an_undefined_name_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "mutant.py").write_text("def f() -> int:\n    return count\n")
+    assert "`count`" in find_undefined_names(tmp_path)
+
+
+def find_undefined_names(folder: Path) -> str:
+    command = ["check", "--isolated", "--no-cache", "--select", "F821", "--output-format", "concise", "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", *command, str(folder)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize("name", [name for name in names() if load(name).command])

@@ -281,7 +281,8 @@ class _Attempt:
                 length = check_record(record, self._ledger_id, entry_id).ledger_bytes
                 unwritten += 1
                 has_popped = True
-                adds.append_entries([record], on_written, are_records=True)
+                added = adds.append_entries([record], on_written, are_records=True)
+                assert added == entry_id, f"entry {entry_id} would be written as {added}"
             self._note_held(reads)
             if has_popped:  # slots may be read further
                 self._notify()
