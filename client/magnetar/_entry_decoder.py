@@ -114,7 +114,7 @@ class EntryDecoder:
             partition_queue.report_at = 1 if self._pending else half
             partition_queue.segment_size = min(half, _SEGMENT_SIZE)
             self._queue.add_entries(partition_queue, decoded)
-            if not self._pending or self._queue.has_messages_of(partition_queue):
+            if not self._pending or self._queue.has_uncounted_of(partition_queue):
                 return
 
     def _decode_while_capacity(self) -> list[DeliveredEntry]:

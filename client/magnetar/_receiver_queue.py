@@ -162,7 +162,8 @@ class ReceiverQueue:
         return first
 
     def drop_entries(self, partition: PartitionQueue, positions: Container[tuple[int, int]]) -> int:
-        """Drop the entries with these ledger and entry ids. Return how many messages were not handed out."""
+        """Drop the entries with these ledger and entry ids. Return how many messages are to be counted as handed out:
+        all that were dropped, except those that were counted before they were put back."""
         with self.lock:
             retained = deque(entry for entry in partition.entries if (entry.ledger_id, entry.entry_id) not in positions)
             count = 0
@@ -173,22 +174,29 @@ class ReceiverQueue:
                 partition.entries = retained
                 if not retained:
                     self._ring.remove(partition)
-            if self._current is partition:
-                count += self._drop_ready(positions)
+            if self._current is partition or self._is_mixed:
+                count += self._drop_ready(partition, positions)
             return count
 
-    def _drop_ready(self, positions: Container[tuple[int, int]]) -> int:
+    def _drop_ready(self, partition: PartitionQueue, positions: Container[tuple[int, int]]) -> int:
         popped: list[Message] = []
         while self.ready:
             try:
                 popped.append(self.ready.pop())
             except IndexError:
                 break
-        retained = [one for one in popped if (one._entry.ledger_id, one._entry.entry_id) not in positions]
+        retained = [
+            one
+            for one in popped
+            if (one._entry.ledger_id, one._entry.entry_id) not in positions
+            or (self._is_mixed and one._entry.epoch.origin.partition_queue is not partition)
+        ]
         self.ready.extend(reversed(retained))
-        dropped = len(popped) - len(retained)
-        self._uncounted = max(self._uncounted - dropped, 0)
-        return dropped
+        if self._current is not partition:
+            return 0
+        uncounted = min(len(popped) - len(retained), self._uncounted)
+        self._uncounted -= uncounted
+        return uncounted
 
     def _uncount_entries(
         self, partition: PartitionQueue, entries: deque[DeliveredEntry] | list[DeliveredEntry]
@@ -211,6 +219,16 @@ class ReceiverQueue:
             return debt
 
     def has_messages_of(self, partition: PartitionQueue) -> bool:
+        with self.lock:
+            if self._is_mixed:
+                ready = any(one._entry.epoch.origin.partition_queue is partition for one in list(self.ready))
+            else:
+                ready = self._current is partition and bool(self.ready)
+            return ready or bool(partition.entries)
+
+    def has_uncounted_of(self, partition: PartitionQueue) -> bool:
+        """Whether the partition's debt will be compared with `report_at` again, because entries or the current segment
+        are still to be counted. Messages that were put back may be counted already."""
         with self.lock:
             return bool(partition.entries or (self._current is partition and self.ready))
 

@@ -1,0 +1,122 @@
+"""Messages that an interrupted receive has put back, when their entries are redelivered.
+
+`Permits` must count every message once: by the debt, or by what `drop_entries` returns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from magnetar._message import DeliveredEntry, DeliveryEpoch, Message
+from magnetar._receiver_queue import PartitionQueue, ReceiverQueue
+from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_wire.messages import Messages
+
+DROPPED = {(1, 0)}
+
+
+class _Origin:
+    """Stands for a `PartitionConsumer`."""
+
+    def __init__(self, number: int, segment_size: int) -> None:
+        self.topic = "t"
+        self.partition = number
+        self.decode_value = None
+        self.partition_queue = PartitionQueue(lambda: None)
+        self.partition_queue.segment_size = segment_size
+
+
+class _Scene:
+    def __init__(self, *, partitions: int = 1, segment_size: int = 10) -> None:
+        self.queue = ReceiverQueue()
+        origins: list[Any] = [_Origin(number, segment_size) for number in range(partitions)]
+        self.partitions: list[PartitionQueue] = [origin.partition_queue for origin in origins]
+        self._epochs = [DeliveryEpoch(origin, 1, 1) for origin in origins]
+        self.handed_out = [0] * partitions
+
+    def add(self, partition: int, entry_id: int, messages: int) -> None:
+        batch = MessageMetadata(num_messages_in_batch=messages)
+        stored = Messages([b"x"] * messages)
+        entry = DeliveredEntry(self._epochs[partition], 1, entry_id, 0, batch, None, stored, messages)
+        self.queue.add_entries(self.partitions[partition], [entry])
+
+    def take(self, count: int) -> list[Message]:
+        taken = []
+        for _ in range(count):
+            with self.queue.lock:
+                message = self.queue.take_message_locked()
+            assert message is not None
+            taken.append(message)
+        return taken
+
+    def take_batch(self) -> list[Message]:
+        batch: list[Message] = []
+        with self.queue.lock:
+            self.queue.take_batch_locked(batch, 100, 100)
+        return batch
+
+    def take_rest(self) -> list[tuple[int, int, int]]:
+        """Return the partition, entry id and batch index of each message."""
+        rest = []
+        with self.queue.lock:
+            while (message := self.queue.take_message_locked()) is not None:
+                taken = message.message_id()
+                rest.append((taken.partition(), taken.entry_id(), taken.batch_index()))
+        return rest
+
+    def drop(self, partition: int) -> None:
+        self.handed_out[partition] += self.queue.drop_entries(self.partitions[partition], DROPPED)
+
+    def has_messages(self) -> list[bool]:
+        return [self.queue.has_messages_of(partition) for partition in self.partitions]
+
+    def count_handed_out(self) -> list[int]:
+        """Return how many messages of each partition the loop has counted."""
+        for number, partition in enumerate(self.partitions):
+            self.handed_out[number] += self.queue.fetch_debt(partition)
+        return self.handed_out
+
+
+def test_messages_of_an_interrupted_batch_are_dropped_and_not_counted_again() -> None:
+    """CON-2"""
+    on = _Scene(partitions=2)
+    on.add(0, 0, 3)
+    on.add(0, 1, 2)
+    on.add(1, 0, 2)
+    batch = on.take_batch()
+    assert on.count_handed_out() == [5, 2]
+    on.queue.put_back(batch)
+    assert on.has_messages() == [True, True]
+    on.drop(0)
+    assert on.has_messages() == [True, True]
+    assert on.take_rest() == [(1, 0, 0), (1, 0, 1), (0, 1, 0), (0, 1, 1)]
+    assert on.count_handed_out() == [5, 2]
+    assert on.has_messages() == [False, False]
+
+
+def test_messages_put_back_before_the_segment_of_another_partition() -> None:
+    on = _Scene(partitions=2)
+    on.add(0, 0, 2)
+    taken = on.take(2)
+    on.add(1, 0, 3)
+    taken += on.take(1)
+    on.queue.put_back(taken[:2])
+    assert on.has_messages() == [True, True]
+    on.drop(1)  # an entry of the same ids
+    assert on.has_messages() == [True, False]
+    assert on.take_rest() == [(0, 0, 0), (0, 0, 1)]
+    assert on.count_handed_out() == [2, 3]
+
+
+@pytest.mark.parametrize("returned", [[0], [2], [0, 1, 2]])
+def test_messages_put_back_before_the_rest_of_their_segment(returned: list[int]) -> None:
+    on = _Scene()
+    on.add(0, 0, 5)
+    taken = on.take(3)
+    on.queue.put_back([taken[at] for at in returned])
+    on.drop(0)
+    assert on.has_messages() == [False]
+    assert on.take_rest() == []
+    assert on.count_handed_out() == [5]
