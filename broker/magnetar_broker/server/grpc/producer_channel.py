@@ -122,13 +122,11 @@ class ProducerChannel:
     def _publish_waiting(self) -> None:
         """Hand entries to the topic while it has capacity, and pause the client if it must send no more."""
         producer, topic, waiting = self._producer, self._topic, self._waiting
-        if producer is None or topic is None:
+        if producer is None or topic is None or self._has_ended:  # it may have ended while `close` waited
             return
         while waiting and not topic.budget.is_full:
             run = waiting.popleft()
             producer.publish(run.first, run.entries)
-        if self._has_ended:  # by publishing
-            return
         if topic.budget.is_full and self._resuming is None:
             self._resuming = self._session.spawn(self._resume(topic))
         self._is_over_share = not self._session.budget.has_share(self._undecided_bytes)
