@@ -267,12 +267,8 @@ class ReceiverQueue:
     def __len__(self) -> int:
         return self._messages + len(self.ready)
 
-    def take_message(self) -> Message | None:
-        """Take the next message, if there is one."""
-        with self.lock:
-            return self.take_message_locked()
-
     def take_message_locked(self) -> Message | None:
+        """Take the next message, if there is one."""
         while True:
             try:
                 for message in self.popping:

@@ -48,6 +48,10 @@ def test_receiver_queue_matches_lists_and_counts_consumed_messages(
     for partition_queue in partitions:
         partition_queue.segment_size = segment
 
+    def take() -> Message | None:
+        with queue.lock:
+            return queue.take_message_locked()
+
     def got(message: Message) -> None:
         at = message.message_id().partition()
         assert waiting[at].pop(0) == _position(message)
@@ -63,7 +67,7 @@ def test_receiver_queue_matches_lists_and_counts_consumed_messages(
             number += 1
         elif what == "take":
             for _ in range(count):
-                message = queue.ready.popleft() if queue.ready else queue.take_message()
+                message = queue.ready.popleft() if queue.ready else take()
                 if message is None:
                     assert not any(waiting)
                     break
@@ -93,7 +97,7 @@ def test_receiver_queue_matches_lists_and_counts_consumed_messages(
             assert queue.has_messages_of(partition_queue) == bool(waiting[at])
             debt[at] += queue.fetch_debt(partition_queue)
             assert debt[at] <= handed[at] <= debt[at] + segment
-    assert queue.take_message() is None or any(waiting)
+    assert take() is None or any(waiting)
     if not any(waiting):
         for at, partition_queue in enumerate(partitions):
             assert debt[at] + queue.fetch_debt(partition_queue) == handed[at], "in the end everything is counted"

@@ -280,7 +280,7 @@ class ManagedLedger:
         """
         return self._appender.queue.pending_sizes()
 
-    def tick(self, _now: float) -> None:
+    def tick(self) -> None:
         """Roll the ledger if that is due. Called every second or so."""
         self._appender.roll_if_due()
 

@@ -66,7 +66,7 @@ class Housekeeping:
         if topic.ended is not None or topic in self._at_work:
             return
         now = self._clock.monotonic()
-        topic.log.tick(now)
+        topic.log.tick()
         topic.cursors.tick(now)
         topic.report_waiting()
         if topic.in_use or topic.log.leases.any_active:

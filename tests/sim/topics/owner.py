@@ -144,7 +144,7 @@ class TopicOwner(ChainWriter):
             for _ in range(1 + chance.below(8)):
                 self.append(log)
             await self.clock.sleep(chance.random() * chance.choice((0.002, 0.1, 0.5)))
-            log.tick(self.clock.monotonic())
+            log.tick()
             try:
                 if chance.random() < 0.15:
                     await self.read(log, most=1 + chance.below(20))

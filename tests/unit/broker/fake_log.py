@@ -306,7 +306,7 @@ class FakeLog:
     def may_trim(self, up_to: Position | None) -> bool:
         return up_to is None or up_to >= self.ends
 
-    def tick(self, now: float) -> None:
+    def tick(self) -> None:
         self.ticks += 1
 
     async def trim(self, up_to: Callable[[], Position | None]) -> bool:

@@ -268,7 +268,7 @@ async def test_a_degraded_ledger_rolls_when_enough_bookies_are_back() -> None:
         assert metadata.is_degraded
         await scene.join("b2")
         await scene.wait(lambda: "b2" in scene.client.bookies.writable())
-        log.tick(scene.clock.monotonic())
+        log.tick()
         await scene.wait(lambda: log.stats().state == "idle")
         await scene.append(log, b"two")
         assert not (await scene.metadata(log.last.ledger_id)).is_degraded

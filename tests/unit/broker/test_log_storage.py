@@ -101,11 +101,11 @@ async def test_an_idle_ledger_rolls_at_its_age_and_none_before() -> None:
         log = await scene.open(options=options)
         await scene.append(log, b"alone")
         scene.clock.advance(4 * 3600 - 60)
-        log.tick(scene.clock.monotonic())
+        log.tick()
         await scene.idle()
         assert log.stats().state == "written"
         scene.clock.advance(60)
-        log.tick(scene.clock.monotonic())
+        log.tick()
         await scene.wait(lambda: log.stats().state == "idle")
         assert log.closed_ledgers == 1
         assert len(log.stats().ledgers) == 1
@@ -120,7 +120,7 @@ async def test_an_idle_log_that_has_rolled_is_ticked_for_nothing() -> None:
 
         async def four_hours() -> None:
             scene.clock.advance(4 * 3600)
-            log.tick(scene.clock.monotonic())
+            log.tick()
             await scene.idle()
 
         await four_hours()

@@ -88,7 +88,7 @@ async def test_no_ledger_is_made_before_the_first_append_and_one_only() -> None:
         assert node is not None
         assert len(node.ledgers) == 1
         scene.clock.advance(4 * 3600 + 1)
-        log.tick(scene.clock.monotonic())
+        log.tick()
         await scene.wait(lambda: log.closed_ledgers == 1)
         assert log.stats().state == "idle"
         await scene.append(log, *numbered(10, 10))
