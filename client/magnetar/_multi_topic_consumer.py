@@ -131,7 +131,7 @@ class MultiTopicConsumer:
             if not self.context.durable:
                 for partition in self.partitions:
                     await partition.position.find_behind()
-        except GeneratorExit:  # the loop has gone, so nothing can be awaited
+        except GeneratorExit:  # destroyed with its loop: nothing can be awaited
             raise
         except BaseException:
             await asyncio.shield(self._close_partitions())
