@@ -228,8 +228,8 @@ def list_sources(metadata: LedgerMetadata, step: SlotRepair, entry_id: int, aliv
     """Return the bookies that may have the entry, in the order in which they are read.
 
     These are the other bookies of the write set, then the slot's current bookie (one that is being decommissioned
-    still serves reads), then former bookies. A record proves itself, so any source will do. Unregistered bookies are
-    last: some of them can be reached all the same.
+    still serves reads), then former bookies. A record has its ids and a checksum, so a wrong one is detected, whichever
+    bookie sent it. Unregistered bookies are last: some of them can be reached all the same.
     """
     index = next(i for i, fragment in enumerate(metadata.fragments) if fragment.first_entry_id == step.first_entry_id)
     ensemble = metadata.fragments[index].bookies

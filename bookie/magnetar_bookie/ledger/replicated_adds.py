@@ -7,6 +7,9 @@ A ledger's writer adds entries through it, and a recovery the records that it fo
     _decide          asks the rules, once per turn of the event loop, what follows from the answers of that turn, and
                      reports the completed adds
 
+When adds are passed to the bookies' channels, they have their entry ids and are pending. When they are reported as
+completed, an ack quorum has synced them and all adds before them.
+
 A record is encoded once, with the LAC of that moment and the size of all entries so far; every bookie gets the same
 bytes. Consecutive adds with the same callback are reported together, so a busy writer pays per turn and not per add.
 

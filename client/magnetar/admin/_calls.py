@@ -6,7 +6,7 @@ The call's row in the table of admin calls (magnetar_wire/admin_calls.py) says w
   after an error, and also if one is silent for a while.
 - Any other call goes to the next one only if nothing was done: the broker was not reached, or it reports that it did
   nothing (it has no metadata session, or too many calls). If the answer was lost, the caller gets an error that says
-  that the outcome is unknown, since only the caller can tell whether a second attempt is right.
+  that the outcome is unknown, since only the caller knows whether a second attempt is right.
 
 If no broker could do it, they are called again after a pause, until the operation's time is over.
 """
