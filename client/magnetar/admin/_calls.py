@@ -42,9 +42,9 @@ from magnetar_wire.transport import Code, NotReached, Rejected, Transport, Trans
 
 __all__ = ["AdminCalls"]
 
-# The minimum time-out of an attempt, even if the operation's time is nearly over.
+# The minimum timeout of an attempt, even if the operation's time is nearly over.
 _MIN_ATTEMPT_S: Final = 0.1
-# The maximum time-out of an attempt of an idempotent call, in operations with a longer time-out. A broker answers
+# The maximum timeout of an attempt of an idempotent call, in operations with a longer timeout. A broker answers
 # within half of it, if only with an error.
 _MAX_ATTEMPT_S: Final = 60.0
 # An idempotent call goes to the next broker as well if one is silent for this long. It may load many topics.
