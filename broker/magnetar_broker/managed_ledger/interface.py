@@ -80,8 +80,9 @@ class Log(Protocol):
         """Return cached entries from `start` on, like `read`; None: the first one is not cached. So a subscription at
         the end of the log gets new entries in the turn of the event loop in which they become readable."""
 
-    async def read_at(self, positions: Sequence[Position]) -> list[LogEntry | None]:
-        """Read these entries, in this order; None for each that does not exist any more."""
+    async def read_at(self, positions: Sequence[Position], max_bytes: int | None = None) -> list[LogEntry | None]:
+        """Read these entries, in this order; None for each that does not exist any more. With `max_bytes`, which counts
+        entries that are not cached, the positions ascend, and those of the first entries are read: at least one."""
 
     async def find_first_at_time(self, time_ms: int) -> Position:
         """Return the first entry with this broker time or a later one; the position after `last` if there is none."""

@@ -79,23 +79,33 @@ class LogReader:
             del self._ends[next(iter(self._ends))]
 
     async def read_some(
-        self, listed: ListedLedger, metadata: LedgerMetadata | None, entry_ids: Sequence[int]
+        self,
+        listed: ListedLedger,
+        metadata: LedgerMetadata | None,
+        entry_ids: Sequence[int],
+        max_bytes: int | None = None,
     ) -> dict[Position, LogEntry]:
-        """Read these entries of the ledger, which are in order."""
+        """Read these entries of the ledger, which are in order. With `max_bytes`: the first of them, at least one."""
         reader = await self._reader(listed, metadata)
         gap = max(1, _GAP_BYTES * listed.entries // max(1, listed.length_bytes))
         found: dict[Position, LogEntry] = {}
         for group in _group(entry_ids, gap):
             try:
-                stored = dict(enumerate(await reader.read(group[0], group[-1]), group[0]))
+                stored = dict(enumerate(await reader.read(group[0], group[-1], max_bytes), group[0]))
             except Unreadable as error:
                 if error.entry_id in group:
                     raise
                 # That entry was not requested: read the requested ones alone.
                 stored = {one: (await reader.read(one, one))[0] for one in group}
             for entry_id in group:
+                if entry_id not in stored:
+                    return found
                 position = Position(listed.ledger_id, entry_id)
                 found[position] = decode_entries(position, [stored[entry_id]])[0]
+            if max_bytes is not None:
+                max_bytes -= sum(map(len, stored.values()))
+                if max_bytes <= 0:
+                    return found
         return found
 
     async def read_record(self, listed: ListedLedger, metadata: LedgerMetadata | None, entry_id: int) -> bytes:

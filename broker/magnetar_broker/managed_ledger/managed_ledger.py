@@ -336,7 +336,7 @@ class ManagedLedger:
                     continue  # it was trimmed in the meantime
                 raise self._unreadable(position, error) from error
 
-    async def read_at(self, positions: Sequence[Position]) -> list[LogEntry | None]:
+    async def read_at(self, positions: Sequence[Position], max_bytes: int | None = None) -> list[LogEntry | None]:
         """As in `Log`. Raises `BrokerError`."""
         self._check_open()
         found: dict[Position, LogEntry] = {}
@@ -347,9 +347,20 @@ class ManagedLedger:
                 found[position] = entry
             elif self._node.ledger_list.holds(position):
                 missing.setdefault(position.ledger_id, []).append(position.entry_id)
+        end = len(positions)
         for ledger_id, entry_ids in missing.items():
-            found.update(await self._read_some(ledger_id, sorted(dict.fromkeys(entry_ids))))
-        return [found.get(position) for position in positions]
+            wanted = sorted(dict.fromkeys(entry_ids))
+            if max_bytes is not None and max_bytes <= 0:
+                end = positions.index(Position(ledger_id, wanted[0]))
+                break
+            read = await self._read_some(ledger_id, wanted, max_bytes)
+            found.update(read)
+            if max_bytes is not None and read:
+                max_bytes -= sum(len(entry.stored) for entry in read.values())
+                if len(read) < len(wanted):
+                    end = positions.index(Position(ledger_id, wanted[len(read)]))
+                    break
+        return [found.get(position) for position in positions[:end]]
 
     async def read_last_readable(self) -> LogEntry | None:
         """Return the last entry that can be read, or None. Raises `BrokerError`."""
@@ -362,12 +373,14 @@ class ManagedLedger:
             return None
         return (await self._read_some(position.ledger_id, [position.entry_id])).get(position)
 
-    async def _read_some(self, ledger_id: int, entry_ids: list[int]) -> dict[Position, LogEntry]:
+    async def _read_some(
+        self, ledger_id: int, entry_ids: list[int], max_bytes: int | None = None
+    ) -> dict[Position, LogEntry]:
         listed = self._node.ledger_list.find(ledger_id)
         if listed is None:
             return {}  # it was trimmed in the meantime
         try:
-            return await self._reader().read_some(listed, self.get_open_metadata(ledger_id), entry_ids)
+            return await self._reader().read_some(listed, self.get_open_metadata(ledger_id), entry_ids, max_bytes)
         except UnreadableEntry as error:
             self.lost_entries.report(error)
             raise

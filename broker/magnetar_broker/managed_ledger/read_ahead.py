@@ -50,6 +50,7 @@ class SequentialRead:
                 break
             read_now.append(self._left.popleft())
         entries = decode_entries(self.next, read_now)
+        self._left.extendleft(reversed(read_now[len(entries) :]))  # from a malformed entry on
         self.next = Position(self._ledger_id, self.next.entry_id + len(entries))
         return entries
 

@@ -97,7 +97,7 @@ class Subscription:
         self._consumers: dict[Consumer, None] = {}
         # None while there are no consumers.
         self.dispatcher: Dispatcher | None = None
-        # A change waits or runs: nothing is delivered, no consumer joins, and this object is not dropped.
+        # A change waits or runs: no delivery begins, no consumer joins, and this object is not dropped.
         self.is_paused = changes.is_changing(self.key)
         # Until when the subscription is retained without consumers, and how many are expected to reconnect.
         self._reconnection_timer: Timer | None = None

@@ -289,12 +289,19 @@ class FakeLog:
         await self._wait()
         return self._from(start, max_entries, max_bytes)
 
-    async def read_at(self, positions: Sequence[Position]) -> list[LogEntry | None]:
+    async def read_at(self, positions: Sequence[Position], max_bytes: int | None = None) -> list[LogEntry | None]:
         await self._wait()
+        found: list[LogEntry | None] = []
+        size = 0
         for position in positions:
             if position in self.lost:
                 raise LostEntry(position, "all have it damaged")
-        return [self.entries.get(position) for position in positions]
+            entry = self.entries.get(position)
+            size += 0 if entry is None else len(entry.stored)
+            if found and max_bytes is not None and size > max_bytes:
+                break
+            found.append(entry)
+        return found
 
     async def find_first_at_time(self, time_ms: int) -> Position:
         await asyncio.sleep(0)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+
 import pytest
 
 from magnetar_broker.errors import BrokerError, DamagedEntry, TopicUnloaded
 from magnetar_broker.managed_ledger.log_entry import NewEntry
 from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.managed_ledger.read_ahead import SequentialRead
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.metadata.server import Fault
-from magnetar_wire.entry import split_broker_metadata
+from magnetar_wire.entry import add_broker_metadata, split_broker_metadata
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 from tests.unit.broker.log_scene import SMALL, Scene, entry, numbered, payload, running_log_scene
 
 WIDE = ManagedLedgerSettings()
+
+
+def stored_entry(index: int) -> bytes:
+    return add_broker_metadata(entry(b"%d" % index), 1, index)
 
 
 def unreachable(scene: Scene, *names: str) -> None:
@@ -196,6 +203,20 @@ async def test_foreign_bytes_in_a_ledger_are_a_typed_error() -> None:
             with pytest.raises(DamagedEntry) as raised:
                 await scene.patiently(read)
             assert raised.value.position == place
+
+
+async def test_entries_after_a_malformed_one_keep_their_positions() -> None:
+    """STO-3: when a read ahead is continued at the malformed entry, no later one is taken for it."""
+
+    async def fetched() -> AsyncGenerator[tuple[int, list[bytes]], None]:
+        yield 0, [*(stored_entry(number) for number in range(2)), b"malformed", stored_entry(3), stored_entry(4)]
+
+    read = SequentialRead(Position(7, 0), fetched(), lambda work: work.close())
+    assert [one.index for one in await read.read(4, 10_000)] == [0, 1]
+    assert read.next == Position(7, 2)
+    with pytest.raises(DamagedEntry) as raised:
+        await read.read(4, 10_000)
+    assert raised.value.position == Position(7, 2)
 
 
 async def test_a_damaged_replica_is_passed_over() -> None:

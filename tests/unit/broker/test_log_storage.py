@@ -10,6 +10,7 @@ import pytest
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger import trimmer as trimming
+from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger, delete_topic, topic_exists
 from magnetar_broker.managed_ledger.position import EARLIEST, LATEST, Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
@@ -371,6 +372,26 @@ async def test_reader_continues_after_ledgers_trimmed_during_its_read() -> None:
             None,
             (await scene.patiently(log.read_at([log.last])))[0],
         ]
+
+
+async def test_reads_of_positions_are_bounded() -> None:
+    """CHK-66: entries that are redelivered take no more memory than others, also over ledgers and gaps."""
+
+    async with running_log_scene() as scene:
+        for options, cached in ((SMALL, 0), (ManagedLedgerSettings(), 0), (ManagedLedgerSettings(), 10_000_000)):
+            log = await scene.open(options=options, cache_bytes=cached)
+            await scene.append(log, *(b"%d" % number * 1000 for number in range(9)))
+            positions = [one.position for one in await scene.read_all(log)][-9:]
+            for wanted in (positions, positions[::2], positions[1:2] + positions[5:]):
+                read: list[LogEntry | None] = []
+                while len(read) < len(wanted):
+                    part = await scene.patiently(log.read_at(wanted[len(read) :], 3000))
+                    assert 1 <= len(part) <= (9 if cached else 3)
+                    read += part
+                assert [one.position for one in read if one is not None] == wanted
+            assert len(await scene.patiently(log.read_at(positions))) == 9
+            assert len(await scene.patiently(log.read_at(positions, 1))) == (9 if cached else 1)
+            await scene.patiently(log.close())
 
 
 async def test_the_first_entry_at_a_time_is_found() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.topics.acknowledgments import check_ranges
+from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable
+from magnetar_broker.topics.dispatch.dispatch_rule import DispatchRead
 from magnetar_protos.broker_pb2 import Acknowledge, EntryRange, ErrorCode, MessagePlace, StartAt, SubscriptionType
 from tests.unit.broker.recording_sink import RecordingSink
 from tests.unit.broker.subscription_scene import (
@@ -207,6 +210,59 @@ async def test_backlog_is_dispatched_evenly_to_shared_consumers() -> None:
     await settle()
     assert sorted(position for sink in sinks for position in sink.positions) == entries
     assert all(5 <= len(sink.positions) <= 15 for sink in sinks)
+
+
+async def test_large_entries_are_redelivered_in_bounded_reads() -> None:
+    """CHK-66: what one read does not hold stays with the entries that wait for redelivery, in order."""
+    scene = Scene(dispatcher_max_read_size_bytes=250)
+    entries = [scene.log.add(payload=b"x" * 100) for _ in range(20)]
+    consumer, sink = await scene.subscribe(kind=SHARED)
+    await settle()
+    assert sink.take() == entries
+    sizes: list[int] = []
+    read_at = scene.log.read_at
+
+    async def read(positions: Sequence[Position], max_bytes: int | None = None) -> list[LogEntry | None]:
+        found = await read_at(positions, max_bytes)
+        sizes.append(len(found))
+        return found
+
+    scene.log.read_at = read  # type: ignore[method-assign]
+    redeliver(consumer)
+    await settle()
+    assert sink.take() == entries
+    assert sizes == [2] * 10
+    # What was cancelled meanwhile is not put back.
+    scene.log.gate = asyncio.Event()
+    redeliver(consumer)
+    await settle()
+    ack(consumer, *entries)
+    scene.log.gate.set()
+    await settle()
+    assert scene.stats().redelivery_entries == 0
+
+
+async def test_the_active_consumer_changes_during_a_seek() -> None:
+    """SUB-9: entries count as delivered for the first time after a seek."""
+    scene = Scene()
+    entries = scene.add(4)
+    first, _ = await scene.subscribe(kind=FAILOVER, consumer="a")
+    second, _ = await scene.subscribe(kind=FAILOVER, consumer="b")
+    await settle()
+    subscription = first.subscription
+    dispatcher = subscription.dispatcher
+    assert dispatcher is not None
+    rule = dispatcher.rule
+    rule.begin_move()
+    rule.leave([first], subscription.cursor.mark_delete)
+    rule.end_move(entries[0].previous)
+    rule.grant(second, second.epoch, 10)
+    [(_, deliverable)] = rule.assign(
+        [Deliverable(one) for one in scene.log.read_nowait(entries[0], 4, 1000) or ()],
+        DispatchRead([], entries[0], 4, 1000, None),
+        entries[-1].next,
+    )
+    assert [one.redelivery_count for one in deliverable] == [0] * 4
 
 
 async def test_redelivered_and_undelivered_entries_precede_new_ones() -> None:

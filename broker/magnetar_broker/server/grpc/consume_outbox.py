@@ -2,7 +2,8 @@
 
 Entries of many consumers are sent together, up to the limits of a frame. An entry joins the run before it if it needs
 no other header. The client handles the parts of a message in the order of their fields: parts about epochs come before
-later entries, and parts about an end after earlier ones.
+later entries, and parts about an end after earlier ones. The outbox may never be empty, because consumers are delivered
+more after every message. So a part that comes after entries waits only for those that were queued before it.
 
 The memory of queued entries (`magnetar_wire.entry_memory`) is counted by `capacity`, which bounds what the stream's
 consumers are delivered. The other parts are few, as they answer the client's requests: the stream is not read while
@@ -61,9 +62,12 @@ class ConsumeOutbox:
         # Runs to deliver, and how many entries of the first one are sent.
         self._runs: deque[tuple[DeliveryChannel, DeliveryRun]] = deque()
         self._sent_entries = 0
-        # Parts that are sent before entries, and after them; each in order.
-        self._before: deque[ConsumerOpened | EpochBegan | ActiveChanged] = deque()
-        self._after: deque[Done | ConsumerEnded] = deque()
+        # How many runs were ever queued.
+        self._queued_runs = 0
+        # Parts that are sent before entries, and after them; each in order, with the number of runs that must be sent
+        # before it.
+        self._before: deque[tuple[int, ConsumerOpened | EpochBegan | ActiveChanged]] = deque()
+        self._after: deque[tuple[int, Done | ConsumerEnded]] = deque()
         self._builder = FrameBuilder()
 
     def __bool__(self) -> bool:
@@ -82,19 +86,20 @@ class ConsumeOutbox:
         for run in runs:
             self._runs.append((channel, run))
             self.capacity.add(run.memory_bytes)
+        self._queued_runs += len(runs)
 
     def add_before(self, part: ConsumerOpened | EpochBegan | ActiveChanged) -> None:
-        self._before.append(part)
+        self._before.append((0, part))
 
     def add_after(self, part: Done | ConsumerEnded) -> None:
-        self._after.append(part)
+        self._after.append((self._queued_runs, part))
 
     def compose(self) -> bytes | None:
         """Return and remove the next message; None: there is nothing to send."""
         while True:
             if not self:
                 return None
-            parts = [_take_parts(self._before).SerializeToString()]
+            parts = [_take_parts(self._before, 0).SerializeToString()]
             if self._before:  # the rest of these must be sent before any entry
                 return parts[0]
             deliveries = self._fill_frame()
@@ -102,7 +107,7 @@ class ConsumeOutbox:
                 frame = self._builder.build_parts()
                 parts.append(encode_field_head(ConsumeAnswer.FRAME_FIELD_NUMBER, sum(map(len, frame))))
                 parts += frame
-            rest = _take_parts(self._after) if not self._runs else ConsumeAnswer()
+            rest = _take_parts(self._after, self._queued_runs - len(self._runs))
             rest.deliveries.extend(deliveries)
             parts.append(rest.SerializeToString())
             message = b"".join(parts)
@@ -152,8 +157,8 @@ class ConsumeOutbox:
             self._counters.delivered.count(messages, entries, size)
 
 
-def _take_parts(parts: deque[Any]) -> ConsumeAnswer:
-    """Remove the first parts, as many as fit into one message."""
+def _take_parts(parts: deque[tuple[int, Any]], sent_runs: int) -> ConsumeAnswer:
+    """Remove the first parts that wait for no more than these runs, as many as fit into one message."""
     answer = ConsumeAnswer()
     into: dict[type[Any], Any] = {
         ConsumerOpened: answer.opened,
@@ -163,8 +168,8 @@ def _take_parts(parts: deque[Any]) -> ConsumeAnswer:
         ConsumerEnded: answer.ended,
     }
     size = 0
-    while parts and size < _MAX_PARTS_BYTES:
-        one = parts.popleft()
+    while parts and parts[0][0] <= sent_runs and size < _MAX_PARTS_BYTES:
+        _, one = parts.popleft()
         size += one.ByteSize() + 4
         into[type(one)].append(one)
     return answer

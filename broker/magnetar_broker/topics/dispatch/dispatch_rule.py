@@ -186,8 +186,8 @@ class DispatchRule(ABC):
         is chosen, because it uses capacity of the outbox. `end`: where reading continues; None if `read` named its
         positions."""
 
-    def cancel_read(self, read: DispatchRead) -> None:
-        """The entries could not be read now."""
+    def put_back(self, positions: Iterable[Position]) -> None:
+        """These positions of a `DispatchRead` were not read: they are read again."""
         return
 
     @property

@@ -115,7 +115,7 @@ class Dispatcher:
                 try:
                     entries = log.read_nowait(read.start, read.max_entries, read.max_bytes)
                 except TopicUnloaded as error:
-                    rule.cancel_read(read)
+                    rule.put_back(read.positions)
                     self.read_error = str(error)
                     return  # the topic is about to be closed
                 if entries is None:
@@ -184,7 +184,7 @@ class Dispatcher:
         while True:
             try:
                 if read.positions:
-                    return await self._log.read_at(positions) if positions else []
+                    return await self._read_positions(read, positions)
                 if start > self._log.last:
                     return []
                 return await self._log.read(start, read.max_entries, read.max_bytes)
@@ -202,6 +202,14 @@ class Dispatcher:
                 self._fail_read(read, error)
                 return None
 
+    async def _read_positions(self, read: DispatchRead, positions: list[Position]) -> Sequence[LogEntry | None]:
+        if not positions:
+            return []
+        entries = await self._log.read_at(positions, read.max_bytes)
+        if self._read is read:  # otherwise the rule has dropped them
+            self.rule.put_back(positions[len(entries) :])
+        return entries
+
     def _skip_lost(self, lost: Position) -> None:
         self.skipped_entries += 1
         self._cursor.acknowledge([(lost.ledger_id, lost.entry_id, lost.entry_id)])
@@ -211,7 +219,7 @@ class Dispatcher:
         if self._read is not read or self._is_stopped:
             return
         self._read = None
-        self.rule.cancel_read(read)
+        self.rule.put_back(read.positions)
         self.read_error = str(error) or type(error).__name__
         if isinstance(error, TopicUnloaded):
             return  # the topic is about to be closed

@@ -105,6 +105,7 @@ class FailoverRule(DispatchRule):
 
     def end_move(self, mark_delete: Position) -> None:
         super().end_move(mark_delete)
+        self._counts.clear()  # the active consumer may have changed since the move began
         self._delivered_up_to = self.read_position
 
     def _clear_deliveries(self) -> None:

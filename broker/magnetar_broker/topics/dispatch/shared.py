@@ -168,8 +168,8 @@ class SharedRule(DispatchRule):
             return None  # only chunks whose owners have no capacity wait for redelivery
         return DispatchRead(positions, self.read_position, entries, self.limits.max_read_bytes, line[0])
 
-    def cancel_read(self, read: DispatchRead) -> None:
-        for position in read.positions:
+    def put_back(self, positions: Iterable[Position]) -> None:
+        for position in positions:
             self._redelivery.add(position)
 
     def assign(self, entries: Sequence[Deliverable], read: DispatchRead, end: Position | None) -> Iterator[Assignment]:
@@ -238,7 +238,7 @@ class SharedRule(DispatchRule):
                 f"{self._unacked.total} messages are delivered and not acknowledged, and "
                 f"max_unacked_messages_per_subscription is {self._unacked.max_per_subscription}"
             )
-        if self._next_line() is not None:
+        if any(not consumer.capacity.find_shortage() for consumer in self.consumers):
             return ""
         granted = [consumer.capacity for consumer in self.consumers if consumer.capacity.permits > 0]
         if not granted:

@@ -1,0 +1,111 @@
+"""The parts that wait for entries, while the outbox gets new entries after every message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar_broker.managed_ledger.log_entry import LogEntry
+from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.server.grpc.consume_outbox import ConsumeOutbox
+from magnetar_broker.topics.consumer import DeliveryRun
+from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget, OutboxCapacity
+from magnetar_protos.broker_pb2 import ConsumeAnswer, ConsumerEnded, Done
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
+
+# A few of these fill a frame.
+_PAYLOAD = bytes(100_000)
+
+
+@dataclass
+class _Channel:
+    consumer_id: int = 1
+    next_number: int = 0
+    is_closed: bool = False
+    broker_metadata: bool = True
+
+
+class _Filled:
+    """An outbox that has a whole frame's entries at any time."""
+
+    def __init__(self) -> None:
+        self.capacity = OutboxCapacity(1 << 30, OutboxBudget(1 << 30), lambda: None)
+        self.outbox = ConsumeOutbox(self.capacity)
+        self.channel = _Channel()
+        self.queued = 0
+
+    def fill(self, size_bytes: int = 4_000_000, entries_per_run: int = 7) -> None:
+        while self.capacity.queued_bytes < size_bytes:
+            entries = [
+                LogEntry(Position(1, self.queued + at), _PAYLOAD, 1, 0, self.queued + at, 0)
+                for at in range(entries_per_run)
+            ]
+            self.queued += len(entries)
+            memory_bytes = len(entries) * (len(_PAYLOAD) + ENTRY_OVERHEAD_BYTES)
+            self.outbox.deliver(self.channel, [DeliveryRun(1, 0, b"", entries, memory_bytes)])
+
+    def compose(self) -> ConsumeAnswer:
+        """Return the next message. Entries follow at once, as on a stream that the network limits."""
+        message = self.outbox.compose()
+        assert message is not None
+        self.fill()
+        return ConsumeAnswer.FromString(message)
+
+    def compose_until_done(self) -> ConsumeAnswer:
+        for _ in range(100):
+            if (answer := self.compose()).done:
+                return answer
+        raise AssertionError("the answer never comes")
+
+
+def test_an_answer_comes_with_the_message_that_completes_the_entries_before_it() -> None:
+    """CON-2"""
+    on = _Filled()
+    on.fill()
+    for number in range(20):
+        before = on.queued
+        on.outbox.add_after(Done(consumer_id=1, request_id=number))
+        on.fill(on.capacity.queued_bytes + 1)  # entries that need not be sent before it
+        sent = on.channel.next_number
+        while sent < before:
+            answer = on.compose()
+            sent = on.channel.next_number
+            assert [one.request_id for one in answer.done] == ([number] if sent >= before else [])
+
+
+def test_parts_without_entries_before_them_come_at_once_and_in_order() -> None:
+    on = _Filled()
+    on.outbox.add_after(Done(request_id=1))
+    on.fill()
+    before = on.queued
+    on.outbox.add_after(Done(request_id=2))
+    on.outbox.add_after(ConsumerEnded(consumer_id=1))
+    first = on.compose()
+    assert ([one.request_id for one in first.done], list(first.ended)) == ([1], [])
+    assert on.outbox.waiting_answers == 2
+    second = on.compose_until_done()
+    assert on.channel.next_number >= before
+    assert ([one.request_id for one in second.done], len(second.ended)) == ([2], 1)
+    assert on.outbox.waiting_answers == 0
+
+
+def test_entries_of_a_closed_consumer_delay_no_answer() -> None:
+    on = _Filled()
+    on.fill()
+    on.channel.is_closed = True
+    on.outbox.add_after(ConsumerEnded(consumer_id=1))
+    on.channel = _Channel(2)
+    on.fill(2 * on.capacity.queued_bytes)
+    answer = on.compose()
+    assert [one.consumer_id for one in answer.ended] == [1]
+    assert answer.deliveries
+
+
+def test_the_last_parts_come_when_the_entries_are_dropped() -> None:
+    on = _Filled()
+    on.fill()
+    on.outbox.add_after(Done(request_id=1))
+    on.outbox.close()
+    message = on.outbox.compose()
+    assert message is not None
+    assert len(ConsumeAnswer.FromString(message).done) == 1
+    assert not on.outbox
