@@ -232,7 +232,7 @@ async def test_large_entries_are_redelivered_in_bounded_reads() -> None:
     await settle()
     assert sink.take() == entries
     assert sizes == [2] * 10
-    # What was cancelled meanwhile is not put back.
+    # What was cancelled in the meantime is not put back.
     scene.log.gate = asyncio.Event()
     redeliver(consumer)
     await settle()
