@@ -1,10 +1,10 @@
 """Detect that a broker's metadata session is over, or must be assumed to be (OWN-2).
 
 A lost session is reported. A suspended one is not lost: open topics go on, and nothing is created, since the store does
-not answer. But the server may expire the session one time-out after the last request that it answered was *sent*, and
+not answer. But the server may expire the session one timeout after the last request that it answered was *sent*, and
 from then on another broker may own these topics. So this broker sends a request each second, and assumes that the
-session is over one second before that time-out if none is answered. It measures by its own monotonic clock, in
-any state of the connection (CHK-40). With a time-out below four seconds both times are a fraction of it, so that a few
+session is over one second before that timeout if none is answered. It measures by its own monotonic clock, in
+any state of the connection (CHK-40). With a timeout below four seconds both times are a fraction of it, so that a few
 late answers do not end the session.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["wait_session_end"]
 
 _PING_INTERVAL_S: Final = 1.0
 _MARGIN_S: Final = 1.0
-# The same as fractions of the session time-out, which are upper limits.
+# The same as fractions of the session timeout, which are upper limits.
 _MARGIN_FRACTION: Final = 0.25
 _PING_FRACTION: Final = 0.2
 _CHECK_INTERVAL_S: Final = 0.25

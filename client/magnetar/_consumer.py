@@ -78,7 +78,7 @@ class BaseConsumer(Unpicklable):
 
     def _find_cumulative_targets(self, what: Message | MessageId) -> list[AckTarget]:
         self._core.check_open()
-        if self._core.is_shared:
+        if not self._core.delivers_in_order:
             raise CumulativeAcknowledgementNotAllowedError(
                 f"the subscription {self.subscription_name()} is Shared, and has no order in which all messages up to "
                 "one could be acknowledged: acknowledge each, or use Exclusive or Failover"

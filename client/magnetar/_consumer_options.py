@@ -124,6 +124,12 @@ class ConsumerOptions(Configuration):
         return value
 
     @property
+    def delivers_in_order(self) -> bool:
+        """Whether a consumer gets all messages of a partition in order. Then it may acknowledge cumulatively, and a
+        redelivery is of everything; otherwise single entries are redelivered."""
+        return self.consumer_type in (ConsumerType.Exclusive, ConsumerType.Failover)
+
+    @property
     def backoff(self) -> RedeliveryBackoff:
         own: RedeliveryBackoff | None = self.negative_ack_redelivery_backoff
         return own or FixedDelay(self.negative_ack_redelivery_delay_ms)

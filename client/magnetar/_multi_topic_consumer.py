@@ -21,7 +21,7 @@ from typing import Any, Final
 from magnetar._acknowledgments import AckGroupingTracker, AckTarget, MessageIdTarget
 from magnetar._client_core import ClientCore
 from magnetar._consumer_options import ConsumerOptions, ReaderOptions, topic_names
-from magnetar._enums import ConsumerType, InitialPosition
+from magnetar._enums import InitialPosition
 from magnetar._message import DeliveryEpoch, Message, PickledOrigin
 from magnetar._negative_acks import NegativeAcksTracker
 from magnetar._options import parse_topic_name
@@ -341,8 +341,8 @@ class MultiTopicConsumer:
     # The subscription.
 
     @property
-    def is_shared(self) -> bool:
-        return self.options.consumer_type is ConsumerType.Shared
+    def delivers_in_order(self) -> bool:
+        return self.options.delivers_in_order
 
     async def seek(self, where: MessageId | int) -> None:
         """Move the subscription to a time or an end of the log; with a message's id, only in the partition of that."""

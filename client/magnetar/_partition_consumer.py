@@ -117,7 +117,7 @@ class PartitionConsumer:
         )
         self._context = context
         self._options = options
-        self._shared = options.consumer_type is ConsumerType.Shared
+        self._in_order = options.delivers_in_order
         self._client = context.client
         self._clock = context.client.clock
         self._queue = context.queue
@@ -390,11 +390,11 @@ class PartitionConsumer:
         if not self.is_connected:
             return
         outbound = self._outbound
-        if positions is None or not self._shared:
+        if positions is None or self._in_order:
             outbound.redeliver = None
         elif outbound.redeliver is not None:
             outbound.redeliver.update(dict.fromkeys(positions))
-        if self._shared:  # no epoch begins, so drop what will be redelivered
+        if not self._in_order:  # no epoch begins, so drop what will be redelivered
             if outbound.redeliver is None:
                 self._queue.clear(self.partition_queue)
                 self._queue.reopen_partition(self.partition_queue)

@@ -13,6 +13,8 @@ messages belonged to it and fail with `IncarnationChanged`. The producer goes on
 exists now or is created at its request. If there is none and none may be created, it ends with `TopicNotFound`. If
 another producer has taken its name in the meantime, it retries until the name is free.
 
+When a batch is passed to the stream, it is encoded and numbered, and stays in `InFlight` until it is answered.
+
 Results go to the callers that wait for them on the loop. Callbacks are called on the callback thread.
 """
 

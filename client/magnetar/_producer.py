@@ -3,6 +3,9 @@
 `send_async` puts a message into the open batch on the application's own thread (`_send_queue.py`), and the client's
 loop takes whole batches from there. The fast path, which most messages take, is in the body of `send_async`: a call
 would cost as much as all the rest.
+
+When `send_async` returns, the message is checked, and is in the queue of its partition: nothing is sent yet. `send`
+returns when it is persisted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`receive` and `batch_receive`: threads and tasks that wait for messages of the receiver queue.
 
 A message is never assigned to a waiter: a waiter that is woken takes one from the queue. So a wait that is interrupted
-by Ctrl-C, a time-out or a cancellation can't lose a message, only the wake-up, and it passes that on. Ctrl-C may also
+by Ctrl-C, a timeout or a cancellation can't lose a message, only the wake-up, and it passes that on. Ctrl-C may also
 interrupt a thread that has taken messages and not returned them yet. It puts them back.
 """
 

@@ -11,9 +11,10 @@ receiving thread changes the queue in lines that call nothing, each of which lea
 popped by a `for` statement, because an interrupt is raised behind a call, and can't come between the pop of a `for` and
 its assignment. A thread that is interrupted while it has messages puts them back (`put_back`).
 
-**Debt.** The loop must learn how many messages were handed out, to grant the broker new permits. They are counted by
-segment: the first message when it is taken, the others when a thread finds `ready` empty. As soon as a partition's debt
-is half a window, its `report` is called, once until the loop has fetched the debt.
+**Debt** is the number of messages that were handed out, and that the loop does not know of yet: it grants the broker
+new permits (FLOW) for them. Pulsar's Java client counts the same in `availablePermits`. Messages are counted by
+segment: the first when it is taken, the others when a thread finds `ready` empty. As soon as a partition's debt is half
+a window, its `report` is called, once until the loop has fetched the debt.
 
 **Dropping.** `clear` drops all messages of a partition, since they are redelivered or belong to an old epoch. It takes
 messages out of `ready` from the far end while other threads may take from the near end. So each message is either

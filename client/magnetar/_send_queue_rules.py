@@ -51,7 +51,8 @@ class StoredAt(NamedTuple):
     topic: str
     # -1: the topic is not partitioned.
     partition: int
-    # Both -1: the broker has dropped a duplicate of an entry that was stored before.
+    # Both -1: the broker has dropped a duplicate of an entry that was stored before. No broker does so yet: there is no
+    # deduplication.
     ledger_id: int
     entry_id: int
 

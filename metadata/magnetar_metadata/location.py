@@ -3,7 +3,7 @@
     zookeeper://host:port,host:port/chroot?session_timeout_seconds=10&connect_timeout_seconds=15
     embedded:///absolute/folder
 
-ZooKeeper's default port is 2181. The chroot and the time-outs are optional. The embedded store is for the one process
+ZooKeeper's default port is 2181. The chroot and the timeouts are optional. The embedded store is for the one process
 that has opened its folder.
 """
 

@@ -19,7 +19,7 @@ the session may or may not have expired) or LOST (final). A suspended session ge
 `Unavailable`. The loss of a session can't be missed: listeners are called, `wait_lost` returns, and every later request
 and watch of this store raises `SessionLost`. To continue, open a new store. So nobody works on an ephemeral node that
 no longer exists. Code that must not rely on the session for too long checks `session.safe_until`: the server may expire
-the session one session time-out after the last answered request was **sent**, so act before then, on this process's
+the session one session timeout after the last answered request was **sent**, so act before then, on this process's
 monotonic clock, minus a margin. `ping` is a request for that purpose.
 
 **Watches.** A watch is a flag, not a queue of events. It is set at least once after the last change. It may combine

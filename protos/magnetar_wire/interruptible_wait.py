@@ -19,12 +19,12 @@ SIGNAL_CHECK_S: Final = 0.5
 
 
 def acquire_lock(lock: threading.Lock, timeout_s: float | None = None) -> bool:
-    """Acquire the lock. Return False if that was not possible within the time-out; None is no time-out."""
+    """Acquire the lock. Return False if that was not possible within the timeout; None is no timeout."""
     return _in_slices(lambda slice_s: lock.acquire(timeout=slice_s), timeout_s)
 
 
 def join_thread(thread: threading.Thread, timeout_s: float | None = None) -> bool:
-    """Wait for the end of the thread. Return False if it did not end within the time-out; None is no time-out."""
+    """Wait for the end of the thread. Return False if it did not end within the timeout; None is no timeout."""
 
     def ended(slice_s: float) -> bool:
         thread.join(slice_s)

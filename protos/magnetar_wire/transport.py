@@ -208,5 +208,5 @@ class ProbingTransport(Transport, Protocol):
     async def refuses_connections(self, address: str, timeout_s: float) -> bool:
         """Return whether no process listens at the address: its machine refuses the connection.
 
-        False is returned for anything else: a time-out proves nothing.
+        False is returned for anything else: a timeout proves nothing.
         """

@@ -15,7 +15,7 @@ The way of a row, and the files in their order:
     executor  task/                   reads a slice's entries from the bookies
               arrow/                  converts entries to Arrow record batches, which Spark takes as rows
 
-`broker_requests.py` has the time-outs of the driver's requests, `errors.py` all errors.
+`broker_requests.py` has the timeouts of the driver's requests, `errors.py` all errors.
 
 A query has no cursor and takes no messages from consumers. Its position is in Spark's checkpoint alone
 (`stream/offsets.py`). A range between two positions always has the same messages, so a micro-batch that is repeated

@@ -27,7 +27,7 @@ _TOPICS: Final = 8
 _PAUSE_S: Final = 0.005
 # After a kill, before the next: what is looked at besides the first receipt.
 _SETTLED_S: Final = 1.0
-# Beyond the session time-out.
+# Beyond the session timeout.
 _DOWN_S: Final = 15.0
 
 

@@ -5,7 +5,7 @@ round is **borne** if every chain whose entries lie on more than one bookie can 
 most. The other rounds may have any faults, of all bookies at once too: then writers may stop, but nothing may be lost.
 
 Chance alone seldom produces the sequences that break protocols. So some rounds that are not borne are **ambushes**:
-bookies get nothing for a moment that is shorter than writers' time-outs; then all writers are killed at once, and a
+bookies get nothing for a moment that is shorter than writers' timeouts; then all writers are killed at once, and a
 bookie that got everything. The next owners find the bookies that got nothing, and the dead one's copies are missing.
 """
 

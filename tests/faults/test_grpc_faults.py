@@ -191,7 +191,7 @@ async def test_connection_reaches_server_again_after_restart() -> None:
 
 @pytest.mark.slow
 async def test_an_address_that_nobody_answers_for_is_not_reached_in_time() -> None:
-    """Packets to it vanish: the attempt fails, and a call's own time-out may be shorter."""
+    """Packets to it vanish: the attempt fails, and a call's own timeout may be shorter."""
     # A listener with its queue full takes no further connection, and does not refuse it either.
     with contextlib.ExitStack() as sockets:
         full = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))

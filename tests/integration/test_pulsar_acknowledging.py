@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("acknowledging")]
 @pytest.fixture(scope="module", autouse=True)
 def slow_one(client: pulsar.Client) -> pulsar.Consumer:
     """Has a message that it does not acknowledge, all the while that the others run."""
-    name = topic("time-out")
+    name = topic("timeout")
     consumer = client.subscribe(name, "s", ConsumerType.Shared, unacked_messages_timeout_ms=10_000)
     send_singles(client, name, 1)
     assert payloads(consumer, 1) == [b"0"]

@@ -22,7 +22,7 @@ _BRANCHES: Final = [
     Branch("RecordReader._get_pending", "max_bytes -= len(record)"),
     Branch("CommitGroup._final_status", "return Status.READ_ONLY"),
     # A bookie that lags: left by a ledger, and waited for by one that needs it.
-    Branch("ReplicatedAdds._abandon_dispensable", "self._channels[slot].abandon(self._ledger_id, self)"),
+    Branch("ReplicatedAdds._abandon_unneeded", "self._channels[slot].abandon(self._ledger_id, self)"),
     Branch("ReplicatedAdds._decide", "self._on_unblocked()"),
     Branch("Bookie._check_free_space", "self._free_space_timer = None"),
     # The bookie refuses, and finds what the metadata store does not know.

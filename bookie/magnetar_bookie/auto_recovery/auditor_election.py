@@ -23,7 +23,7 @@ class AuditorElection:
         self._clock = clock
         self._value = bookie_id.encode()
         self._retry_s = retry_s
-        # A term ends this long before the session's time-out. Two requests fit into the rest of it.
+        # A term ends this long before the session's timeout. Two requests fit into the rest of it.
         self._margin_s = min(1.0, store.session.timeout_s / 4)
 
     def is_term_valid(self) -> bool:

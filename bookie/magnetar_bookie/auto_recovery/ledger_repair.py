@@ -23,7 +23,7 @@ from magnetar_bookie.auto_recovery.errors import CannotRepair, ReadOnlyTarget, T
 from magnetar_bookie.auto_recovery.fragment_replicator import Progress, copy_missing_entries
 from magnetar_bookie.auto_recovery.ledger_repair_rules import (
     SlotRepair,
-    choose_replacement,
+    choose_repair_target,
     count_slot_entries,
     describe_no_replacement,
     plan_repair,
@@ -126,7 +126,7 @@ class LedgerRepair:
             # has.
             fragment = find_fragment(metadata.fragments, step.first_entry_id)
             choose = partial(ensemble_rules.choose_replacement, randomness=client.randomness)
-            target = choose_replacement(fragment.bookies, fragment, view.writable, choose)
+            target = choose_repair_target(fragment.bookies, fragment, view.writable, choose)
             if target is None:
                 raise CannotRepair(
                     f"{describe_no_replacement(step)} ({step.target} lacks entries and is read-only)"

@@ -42,7 +42,7 @@ __all__ = [
     "EntryRun",
     "RepairPlan",
     "SlotRepair",
-    "choose_replacement",
+    "choose_repair_target",
     "count_slot_entries",
     "describe_no_replacement",
     "group_in_runs",
@@ -148,7 +148,7 @@ def _plan_fragment(
     for slot, current in enumerate(fragment.bookies):
         step = SlotRepair(fragment.first_entry_id, last, slot, current, current)
         if current in lost:
-            target = choose_replacement(ensemble, fragment, usable, choose)
+            target = choose_repair_target(ensemble, fragment, usable, choose)
             if target is None:
                 plan.stuck.append(describe_no_replacement(step))
             else:
@@ -161,7 +161,7 @@ def _plan_fragment(
                 plan.stuck.append(f"bookie {current} is not registered: its entries of the ledger can't be checked")
 
 
-def choose_replacement(
+def choose_repair_target(
     ensemble: Sequence[str], fragment: Fragment, usable: Sequence[str], choose: Choose
 ) -> str | None:
     candidates = [bookie for bookie in usable if bookie not in ensemble and bookie not in fragment.bookies]
@@ -228,8 +228,8 @@ def list_sources(metadata: LedgerMetadata, step: SlotRepair, entry_id: int, aliv
     """Return the bookies that may have the entry, in the order in which they are read.
 
     These are the other bookies of the write set, then the slot's current bookie (one that is being decommissioned
-    still serves reads), then former bookies. A record proves itself, so any source will do. Unregistered bookies are
-    last: some of them can be reached all the same.
+    still serves reads), then former bookies. A record has its ids and a checksum, so a wrong one is detected, whichever
+    bookie sent it. Unregistered bookies are last: some of them can be reached all the same.
     """
     index = next(i for i, fragment in enumerate(metadata.fragments) if fragment.first_entry_id == step.first_entry_id)
     ensemble = metadata.fragments[index].bookies

@@ -24,7 +24,7 @@ No add completes during a change. So when the change is committed, the LAC is st
 first entry was derived.
 
 Bookies that lag are in `ensemble`. Before `decide` the caller leaves those that the ledger can do without
-(`Ensemble.dispensable`), and reports them as failed.
+(`Ensemble.unneeded_lagging_bookies`), and reports them as failed.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Bookies:
         self._known: dict[str, BookieInfo] = {}
         # Of each registered bookie: the metadata session of its node.
         self._sessions: dict[str, int] = {}
-        # Of each bookie that is not registered any more: a timer until it counts as lost; None: it is lost.
+        # Of each bookie that is not registered any more: a timer until it is long unregistered; None: it is.
         self._unregistered: dict[str, Timer | None] = {}
         # The names below /bookies/leaving for which the cookies were read.
         self._leaving: list[str] = []
@@ -182,7 +182,7 @@ class Bookies:
             return "is read-only"
         return "is registered, but failed recently and does not answer"
 
-    def is_lost(self, bookie_id: str) -> bool:
+    def is_long_unregistered(self, bookie_id: str) -> bool:
         """Return whether the bookie has not been registered for `lost_bookie_replacement_delay_seconds`."""
         return bookie_id in self._unregistered and self._unregistered[bookie_id] is None
 
@@ -373,7 +373,9 @@ class Bookies:
         if node is None:
             if self._sessions.pop(bookie_id, None) is not None:
                 delay_s = self._settings.lost_bookie_replacement_delay_seconds
-                self._unregistered[bookie_id] = self._clock.call_later(delay_s, lambda: self._mark_lost(bookie_id))
+                self._unregistered[bookie_id] = self._clock.call_later(
+                    delay_s, lambda: self._mark_long_unregistered(bookie_id)
+                )
                 self._notify_listeners()
             return
         try:
@@ -401,7 +403,7 @@ class Bookies:
                     channel.reset_backoff()
         self._notify_listeners()
 
-    def _mark_lost(self, bookie_id: str) -> None:
+    def _mark_long_unregistered(self, bookie_id: str) -> None:
         self._unregistered[bookie_id] = None
         self._notify_listeners()
 

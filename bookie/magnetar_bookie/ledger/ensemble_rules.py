@@ -22,9 +22,10 @@ completes.
 
 A present bookie may also **lag**: it stores entries, but has more unanswered bytes than it may have. It is treated as
 failed only if the ledger can do without it, that is if each of its write sets still has an ack quorum of present
-bookies that don't lag (`dispensable`). Otherwise the ledger continues with the bookie, and adds nothing until it has
-caught up. If lag alone failed a needed bookie, its adds would fail, and the ledger that the owner creates next would
-need the same bookie, which is still busy with the entries of the previous one: no ledger would ever store anything.
+bookies that don't lag (`unneeded_lagging_bookies`). Otherwise the ledger continues with the bookie, and adds nothing
+until it has caught up. If lag alone failed a needed bookie, its adds would fail, and the ledger that the owner creates
+next would need the same bookie, which is still busy with the entries of the previous one: no ledger would ever store
+anything.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class Ensemble:
         return [self.bookies[slot] for slot in self.lagging]
 
     @property
-    def dispensable(self) -> list[str]:
+    def unneeded_lagging_bookies(self) -> list[str]:
         """The lagging bookies that every write set can do without."""
         return [self.bookies[slot] for slot in self.lagging if self._can_do_without(slot)]
 

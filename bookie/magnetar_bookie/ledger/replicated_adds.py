@@ -7,6 +7,9 @@ A ledger's writer adds entries through it, and a recovery the records that it fo
     _decide          asks the rules, once per turn of the event loop, what follows from the answers of that turn, and
                      reports the completed adds
 
+When adds are passed to the bookies' channels, they have their entry ids and are pending. When they are reported as
+completed, an ack quorum has synced them and all adds before them.
+
 A record is encoded once, with the LAC of that moment and the size of all entries so far; every bookie gets the same
 bytes. Consecutive adds with the same callback are reported together, so a busy writer pays per turn and not per add.
 
@@ -255,9 +258,9 @@ class ReplicatedAdds:
 
     # ── bookies ──
 
-    def _abandon_dispensable(self) -> None:
+    def _abandon_unneeded(self) -> None:
         """Send nothing more to the lagging bookies that the ledger can do without. Their other ledgers continue."""
-        for bookie_id in self.rules.ensemble.dispensable:
+        for bookie_id in self.rules.ensemble.unneeded_lagging_bookies:
             slot = self.rules.fragment.bookies.index(bookie_id)
             self._channels[slot].abandon(self._ledger_id, self)
             self._mark_failed(bookie_id, "it lags behind, and the other bookies suffice", is_temporary=True)
@@ -276,7 +279,7 @@ class ReplicatedAdds:
         A lost bookie without a replacement stays: it may still serve without its registration.
         """
         members = self.rules.fragment.bookies
-        lost = [bookie_id for bookie_id in members if self._bookies.is_lost(bookie_id)]
+        lost = [bookie_id for bookie_id in members if self._bookies.is_long_unregistered(bookie_id)]
         if lost:
             spare = sum(candidate not in members for candidate in self._candidates())
             for bookie_id in lost[:spare]:
@@ -304,7 +307,7 @@ class ReplicatedAdds:
         self._will_decide = False
         rules = self.rules
         if rules.ensemble.lagging and not self._is_stopped and rules.failure is None:
-            self._abandon_dispensable()
+            self._abandon_unneeded()
         # After `stop` only a failure is left to report.
         for action in rules.decide() if not self._is_stopped or rules.failure else ():
             if isinstance(action, Complete):

@@ -54,7 +54,7 @@ _ANSWER_BYTES: Final = 1_048_576
 # Maximum number of entries of one read.
 _RANGE_ENTRIES: Final = 10_000
 # Time for which a bookie that failed is tried after the others.
-_TROUBLED_S: Final = 10.0
+_DEPRIORITIZED_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class EntryReader:
         self.answer_bytes = answer_bytes
         self._striping = striping
         # By bookie: the monotonic time until which it is tried after the others.
-        self._troubled_until: dict[str, float] = {}
+        self._deprioritized_until: dict[str, float] = {}
 
     async def read(self, first: int, last: int, max_bytes: int = _ANSWER_BYTES) -> RangeRead:
         """Read entries from `first` on: at least that one, and at most up to `last`, to the end of its fragment, or to
@@ -157,11 +157,11 @@ class EntryReader:
     def sort_by_health(self, bookies: Sequence[str]) -> list[str]:
         """Return the bookies in this order, with those that failed or were slow lately at the end."""
         now = self.clock.monotonic()
-        return sorted(bookies, key=lambda bookie_id: self._troubled_until.get(bookie_id, now) > now)
+        return sorted(bookies, key=lambda bookie_id: self._deprioritized_until.get(bookie_id, now) > now)
 
-    def mark_troubled(self, bookie_id: str) -> None:
+    def deprioritize(self, bookie_id: str) -> None:
         """Try the bookie after the others for some time."""
-        self._troubled_until[bookie_id] = self.clock.monotonic() + _TROUBLED_S
+        self._deprioritized_until[bookie_id] = self.clock.monotonic() + _DEPRIORITIZED_S
 
     def _find_range(self, first: int, last: int) -> tuple[Fragment, int]:
         """Return the fragment that contains `first`, and the entry before which a read from there ends."""
@@ -316,7 +316,7 @@ class _SpeculativeRead:
             self._timer = None
 
     def _on_speculative_timeout(self, tasks: OrderedTaskGroup, bookie_id: str) -> None:
-        self._reader.mark_troubled(bookie_id)
+        self._reader.deprioritize(bookie_id)
         self._try_next(tasks)
 
     async def _send(self, tasks: OrderedTaskGroup, bookie_id: str) -> None:
@@ -324,7 +324,7 @@ class _SpeculativeRead:
             answer = await self._reader.send_read(bookie_id, self._request, self._reader.timeout_s)
             read = parse_read_answer(self._request, answer)
         except (TransportError, BadAnswer) as error:
-            self._reader.mark_troubled(bookie_id)
+            self._reader.deprioritize(bookie_id)
             self.reasons[bookie_id] = str(error) or type(error).__name__
             if not isinstance(error, LedgerDeletedAnswer):
                 self.undecided[bookie_id] = None

@@ -3,10 +3,10 @@
 Theory of operation
 -------------------
 The storage has, per ledger, a `LedgerData` and records by entry id, and one `BookieRecord` of the bookie itself (as
-bytes; see ledger.proto). `write` makes a group of changes: they are readable at once, and durable when a `sync` that
-started later has returned. After a crash a group is there as a whole or not at all, and all groups before it are there,
-too. All that is there when a storage is opened is durable. The bookie writes, syncs, and only then answers; at most one
-of its syncs is in flight.
+bytes; see ledger.proto). `write` makes a group of changes in memory: they are readable at once. A `sync` writes them to
+the disk: they are durable when one that started later has returned. After a crash a group is there as a whole or not at
+all, and all groups before it are there, too. All that is there when a storage is opened is durable. The bookie writes,
+syncs, and only then answers; at most one of its syncs is in flight.
 
 If a `sync` fails it raises `StorageFailed`, and so do all calls after it: it is unknown what is on the disk, so the
 process ends, and the next one starts with what it finds. A storage may also fail in a task of its own; `on_failure`
@@ -146,7 +146,7 @@ class LedgerStorage(Protocol):
         """
 
     def write(self, changes: Changes) -> None:
-        """Make the changes: `discarded` and `dropped` first, then the others."""
+        """Make the changes, in memory: `discarded` and `dropped` first, then the others."""
 
     async def sync(self) -> None:
         """Return when everything is durable that was written before this call."""

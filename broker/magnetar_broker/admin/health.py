@@ -3,7 +3,7 @@
 The message passes through the same parts as any other: a producer of the broker's own heartbeat topic, the topic's
 log, and the bookies. It is read back from the bookies, not from the cache. Before that the metadata store is pinged,
 since without it the broker opens no topic and no ledger. So the check succeeds only if all of these parts work within
-the time-out.
+the timeout.
 
 One message is in flight at a time, for all callers; a caller within a second of the last check gets its result. While a
 message hangs, the check reports that, and no further message is sent.

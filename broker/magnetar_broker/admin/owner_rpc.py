@@ -31,7 +31,7 @@ Handler: TypeAlias = Callable[[Any], Awaitable[Message]]
 
 _FIRST_PAUSE_S: Final = 0.02
 _MAX_PAUSE_S: Final = 1.0
-# The first time-out of a call that may be repeated; it doubles with each attempt. Another broker may have the topics of
+# The first timeout of a call that may be repeated; it doubles with each attempt. Another broker may have the topics of
 # one that hangs by then, and one that is slow continues with what it has begun.
 _FIRST_TIMEOUT_S: Final = 3.0
 

@@ -58,7 +58,7 @@ class Cursor(ABC):
         """Number of times that another consumer became active. Saved with the next acknowledgement, not by itself."""
         return self._state.take_overs
 
-    def record_takeover(self) -> None:
+    def record_take_over(self) -> None:
         self._state.take_overs += 1
 
     def is_acknowledged(self, position: Position) -> bool:

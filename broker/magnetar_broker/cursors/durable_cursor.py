@@ -125,7 +125,7 @@ class DurableCursor(Cursor):
             raise self._problem.again()
         self._state.move_to(position)
         self._saved_mark_delete = self.saved_mark_delete
-        with self._ledger_pause.hurry():
+        with self._ledger_pause.skip():
             await self.wait_until_saved()
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
@@ -250,7 +250,7 @@ class DurableCursor(Cursor):
         being closed or reset, and its position was saved to its node."""
         pause = self._ledger_pause
         while pause.is_due:
-            if pause.is_hurried and not self._state.has_holes:
+            if pause.is_skipped and not self._state.has_holes:
                 try:
                     await self._save_to_node()
                     return True
@@ -346,7 +346,7 @@ class DurableCursor(Cursor):
 
     async def flush(self) -> None:
         """Save everything. A cursor without holes drops its ledger, so the next owner has none to recover."""
-        with self._ledger_pause.hurry():
+        with self._ledger_pause.skip():
             while self._saver is not None:
                 await self._wait_for_saver()
             if self._problem is None and self._has_unsaved:
@@ -363,7 +363,7 @@ class DurableCursor(Cursor):
         Raises `BrokerError`, and then the caller may call it again, or `abandon`.
         """
         self._cancel_timer()
-        with self._ledger_pause.hurry():
+        with self._ledger_pause.skip():
             while self._saver is not None:
                 await self._wait_for_saver()
             if self._problem is None:

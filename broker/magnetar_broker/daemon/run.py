@@ -3,7 +3,7 @@
 It starts also while the metadata store and the bookies are unavailable. HTTP is served first, so that `/ready` reports
 what the broker waits for. It becomes ready by itself.
 
-**Graceful shutdown.** Each step has a time-out, so the whole has one (`Shutdown`), even if the event loop hangs
+**Graceful shutdown.** Each step has a timeout, so the whole has one (`Shutdown`), even if the event loop hangs
 (`StopSignals`). The next opening of a topic recovers what was not closed by then, as after a kill. The caller of
 `run_broker` ends the process with the status at once, by `os._exit`, because threads may hang.
 """
@@ -43,7 +43,7 @@ __all__ = ["BrokerDaemon", "Parts", "run_broker"]
 _log = logging.getLogger(__name__)
 # Time for ending the session and notifying clients, in addition to the settings.
 _END_SESSION_S: Final = 5.0
-# Added to the time-outs of all steps, before the process is ended from outside the event loop.
+# Added to the timeouts of all steps, before the process is ended from outside the event loop.
 _MARGIN_S: Final = 5.0
 
 

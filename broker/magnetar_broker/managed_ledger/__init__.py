@@ -33,7 +33,7 @@ Ledgers that a Spark reader has leased are spared (lease_rules.py, log_leases.py
 (orphaned_ledgers.py). A topic is created with the leases that readers have on its namespace (namespace_leases.py).
 
 **Reading.** The newest entries of all topics are cached (entry_cache.py). Older ones are read from their ledgers
-(entry_reader.py), ahead of need for a consumer that works through a backlog (read_ahead.py). Spark reads the bookies
+(log_reader.py), prefetched for a consumer that works through a backlog (read_ahead.py). Spark reads the bookies
 itself, by a plan (read_plan.py).
 
 What opening a topic costs

@@ -2,7 +2,7 @@
 
 Theory of operation
 -------------------
-The way down, one call per stage; the way up, likewise:
+An entry passes these functions, one call per stage: first down to the bookies, then its result back up.
 
     Producer.publish        checks the entries of one producer
     Appender.append         gives them index, broker time and stored bytes (append_queue.py), and adds as many as the

@@ -5,10 +5,10 @@ single failure is no reason to wait: one bookie has died, and the others go on. 
 ledger soon, whether or not it stored an entry before. So the pause depends on the number of failures and on time, and
 not on what was stored:
 
-    each failed ledger doubles the next pause, and each `_FORGIVE_S` seconds since the last failure halve it
+    each failed ledger doubles the next pause, and each `_HALVING_S` seconds since the last failure halve it
 
-`_failures` counts that: 1 is added at each failure, and `_FORGIVE_S` seconds subtract 1, down to 0. It is capped, so
-that a long outage is forgiven as soon as a short one. Examples:
+`_failures` counts that: 1 is added at each failure, and `_HALVING_S` seconds subtract 1, down to 0. It is capped, so
+that a long outage is forgotten as soon as a short one. Examples:
 
     a ledger fails every 10 s                 the count is 1 at each failure: no pause ever
     each ledger fails after a second          pauses grow to 4 s: then a ledger fails every 5 s
@@ -28,7 +28,7 @@ __all__ = ["LedgerBackoff"]
 
 _FIRST_S: Final = 0.05
 _LONGEST_S: Final = 5.0
-_FORGIVE_S: Final = 5.0
+_HALVING_S: Final = 5.0
 # With this many the pause is the longest.
 _MOST_FAILURES: Final = 8.0
 
@@ -44,8 +44,8 @@ class LedgerBackoff:
 
     def count_failure(self, now: float, random: float) -> None:
         """A ledger failed. `random` is from 0 to 1 and shortens the pause that follows to half at most."""
-        forgiven = (now - self._failed_at) / _FORGIVE_S
-        self._failures = min(max(self._failures - forgiven, 0.0) + 1.0, _MOST_FAILURES)
+        expired = (now - self._failed_at) / _HALVING_S
+        self._failures = min(max(self._failures - expired, 0.0) + 1.0, _MOST_FAILURES)
         self._failed_at = now
         longest_s = min(_FIRST_S * (2.0 ** (self._failures - 1.0) - 1.0), _LONGEST_S)
         self._not_before = now + longest_s * (1 - random / 2)

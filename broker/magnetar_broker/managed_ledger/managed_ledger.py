@@ -1,7 +1,7 @@
 """A topic's log, and the interface of this package, whose docstring has the theory.
 
 Its parts: the node with the list of ledgers (topic_node.py), appends (appender.py), the cache of the newest entries
-(entry_cache.py), reads of older ones (entry_reader.py), leases (log_leases.py) and trimming (trimmer.py). None of them
+(entry_cache.py), reads of older ones (log_reader.py), leases (log_leases.py) and trimming (trimmer.py). None of them
 has a task or a timer while nothing happens on the topic.
 """
 
@@ -19,11 +19,11 @@ from magnetar_broker.errors import BrokerError, LostEntry, TopicUnloaded, Unread
 from magnetar_broker.managed_ledger.appender import Appender
 from magnetar_broker.managed_ledger.deletion import delete_topic, topic_exists
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
-from magnetar_broker.managed_ledger.entry_reader import EntryReader
 from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListedLedger
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.log_leases import LogLeases
+from magnetar_broker.managed_ledger.log_reader import LogReader
 from magnetar_broker.managed_ledger.log_recovery import recover_log
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.managed_ledger.position import Position
@@ -66,7 +66,7 @@ class ManagedLedger:
         "_appender",
         "_cached",
         "_client",
-        "_entry_reader",
+        "_log_reader",
         "_node",
         "_trimmer",
         "append",
@@ -91,7 +91,7 @@ class ManagedLedger:
         self._node = node
         self._client = client
         self._cached = CachedEntries(cache)
-        self._entry_reader: EntryReader | None = None
+        self._log_reader: LogReader | None = None
         self._trimmer = Trimmer(node, client, self._fail)
         # The striping of the next ledgers, also of its cursors.
         self.striping = LedgerStriping(settings.striping, read_striping)
@@ -412,10 +412,10 @@ class ManagedLedger:
         if error is not None:
             raise error.again()
 
-    def _reader(self) -> EntryReader:
-        if self._entry_reader is None:
-            self._entry_reader = EntryReader(self._client, self._cached.read_ahead)
-        return self._entry_reader
+    def _reader(self) -> LogReader:
+        if self._log_reader is None:
+            self._log_reader = LogReader(self._client, self._cached.read_ahead)
+        return self._log_reader
 
     def get_open_metadata(self, ledger_id: int) -> LedgerMetadata | None:
         """Return the metadata of the ledger that is being written, as its writer has them."""
@@ -444,8 +444,8 @@ class ManagedLedger:
         if trimmed:
             trimmed_up_to = self._node.ledger_list.trimmed_up_to
             self._cached.drop_up_to(trimmed_up_to)
-            if self._entry_reader is not None:
-                self._entry_reader.forget_up_to(trimmed_up_to)
+            if self._log_reader is not None:
+                self._log_reader.forget_up_to(trimmed_up_to)
             self.lost_entries.forget_ledgers(trimmed_up_to.ledger_id)
         return trimmed
 
@@ -471,8 +471,8 @@ class ManagedLedger:
         """Free the caches and stop the background trim: the log has ended."""
         self._trimmer.stop()
         self._cached.drop_all()
-        if self._entry_reader is not None:
-            self._entry_reader.close()
+        if self._log_reader is not None:
+            self._log_reader.close()
 
     def _unreadable(self, position: Position, error: Exception) -> BrokerError:
         """Return the error of a read from `position`. A lost entry is reported."""

@@ -1,6 +1,6 @@
 """Detect owner nodes and registrations whose broker is dead, before their session expires (OWN-2).
 
-Such a node stands for up to a session time-out after its process has died. Nothing here has to be right for data to be
+Such a node stands for up to a session timeout after its process has died. Nothing here has to be right for data to be
 safe: the ledgers' fences ensure that. It has to be right so that brokers do not take bundles from each other.
 
 **Stale sessions of this broker.** A broker that was killed and restarted, or that has lost a session, finds nodes with
@@ -13,7 +13,7 @@ its own id and of another session. Two things prove that no other process is beh
 Otherwise another broker may have been given the same id by mistake, and its nodes are waited out.
 
 **Dead brokers.** If the machine at an owner's internal address answers that no process listens there (it refuses the
-connection), the bundle is taken over at once. A time-out proves nothing, and the node is waited out.
+connection), the bundle is taken over at once. A timeout proves nothing, and the node is waited out.
 
 A refusal may still be wrong: a firewall that refuses, or a listener that is closed while the process goes on. So that
 brokers do not take bundles from each other for ever:
@@ -21,7 +21,7 @@ brokers do not take bundles from each other for ever:
 1. If the owner is refused, its registration is deleted first, as it was read. So no broker assigns bundles to it.
 2. A broker that is alive registers again as soon as its registration vanishes (registration.py). If a registration with
    the same instance is found after step 1, the owner is alive, and this broker ignores refusals of that instance from
-   then on. If the owner dies later, its session time-out decides.
+   then on. If the owner dies later, its session timeout decides.
 
 So each broker is wrong about another process once at most within a session of its own: the detector ends with the
 session, and that of the next session starts without these results. A broker that loses its session again and again,

@@ -12,7 +12,7 @@ because of the fences, and its owner notices (ownership_verifier.py).
 If an answer is lost, the node is read after a sync. The store handles a session's requests in order and from one
 connection, so a change in flight has arrived by then or never will (compare_and_set.py has the argument).
 `claim_node` and `delete_node` go on until that read succeeds, however long the store is unavailable: their callers have
-time-outs of their own, and what they do ends with the session.
+timeouts of their own, and what they do ends with the session.
 """
 
 from __future__ import annotations

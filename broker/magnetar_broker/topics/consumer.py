@@ -111,9 +111,9 @@ class Consumer(BaseConsumer):
     def moves(self) -> int:
         return self.subscription.moves
 
-    def behind(self) -> MessagePlace | None:
-        """Return the position behind which all messages of this epoch are. None: they may be anywhere (Shared)."""
-        return self.subscription.behind()
+    def find_epoch_start(self) -> MessagePlace | None:
+        """Return the position after which all messages of this epoch are. None: they may be anywhere (Shared)."""
+        return self.subscription.find_epoch_start()
 
     # Delivery.
 

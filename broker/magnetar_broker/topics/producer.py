@@ -5,6 +5,8 @@ stored is refused alone. If the log can't accept an entry, the producer ends, be
 without it: its client reconnects, and resends entries that were not persisted. A producer that has ended still counts
 its pending entries until the log has decided them. The next producer of the same name waits for that (`settled`), so
 the last sequence id that its client gets is right.
+
+An entry that is passed to the log is within the limits and undamaged, and its memory is counted in the budgets.
 """
 
 from __future__ import annotations

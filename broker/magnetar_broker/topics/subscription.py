@@ -220,7 +220,7 @@ class Subscription:
         """Record a change of the active consumer. One that is about to leave gets nothing, and does not count."""
         active = None if self.dispatcher is None else self.dispatcher.rule.active_consumer
         if isinstance(active, Consumer) and not active.sink.is_broken and self.last_active.replace(active.name):
-            self.cursor.record_takeover()
+            self.cursor.record_take_over()
 
     @property
     def moves(self) -> int:
@@ -329,7 +329,7 @@ class Subscription:
             if isinstance(one, Consumer) and one in self._consumers:
                 one.sink.active_changed(active)
 
-    def behind(self) -> MessagePlace | None:
+    def find_epoch_start(self) -> MessagePlace | None:
         if not DISPATCH_RULES[self.type].delivers_in_order:
             return None
         mark_delete = self.cursor.mark_delete

@@ -6,7 +6,7 @@ The call's row in the table of admin calls (magnetar_wire/admin_calls.py) says w
   after an error, and also if one is silent for a while.
 - Any other call goes to the next one only if nothing was done: the broker was not reached, or it reports that it did
   nothing (it has no metadata session, or too many calls). If the answer was lost, the caller gets an error that says
-  that the outcome is unknown, since only the caller can tell whether a second attempt is right.
+  that the outcome is unknown, since only the caller knows whether a second attempt is right.
 
 If no broker could do it, they are called again after a pause, until the operation's time is over.
 """
@@ -42,9 +42,9 @@ from magnetar_wire.transport import Code, NotReached, Rejected, Transport, Trans
 
 __all__ = ["AdminCalls"]
 
-# The minimum time-out of an attempt, even if the operation's time is nearly over.
+# The minimum timeout of an attempt, even if the operation's time is nearly over.
 _MIN_ATTEMPT_S: Final = 0.1
-# The maximum time-out of an attempt of an idempotent call, in operations with a longer time-out. A broker answers
+# The maximum timeout of an attempt of an idempotent call, in operations with a longer timeout. A broker answers
 # within half of it, if only with an error.
 _MAX_ATTEMPT_S: Final = 60.0
 # An idempotent call goes to the next broker as well if one is silent for this long. It may load many topics.

@@ -15,16 +15,16 @@ kazoo (2.11) behaves in some ways that are wrong here. These are the remedies:
   `OutcomeUnknown`.
 - It detects a silent server by its own pings, which it omits while requests are sent. A process that sends one request
   per second would wait for a stopped server for ever. Here, a request that is not answered within two thirds of the
-  session time-out (as in ZooKeeper's own client) fails with `OutcomeUnknown`, and the connection is cut, while there is
+  session timeout (as in ZooKeeper's own client) fails with `OutcomeUnknown`, and the connection is cut, while there is
   still time to connect to another server.
-- It waits for the answer to its session request for the whole session time-out. A server that is just starting accepts
+- It waits for the answer to its session request for the whole session timeout. A server that is just starting accepts
   connections, and loses early requests. Here, the first attempt waits `_FIRST_PATIENCE_S`, and each further attempt
   without an answer twice as long, so that slow servers have enough time, too.
 - It wakes its thread through a socket pair that is full after about 270 requests, and then blocks the caller. So at
   most `_AT_ONCE` requests are passed to it at a time.
 - An unknown error code ends its thread and leaves the request without an answer. The state LOST follows, which ends all
   pending requests here.
-- It does not report the negotiated time-out, nor when it requested the session. Both are read from its messages.
+- It does not report the negotiated timeout, nor when it requested the session. Both are read from its messages.
 
 kazoo's own retries of commands are not used: the answer to a repeat of an executed command would be wrong.
 

@@ -32,7 +32,7 @@ def client_arguments(settings: GrpcSettings) -> Arguments:
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.enable_http_proxy", 0),
         ("grpc.service_config_disable_resolution", 1),
-        # The core also uses this as the time-out of an attempt.
+        # The core also uses this as the timeout of an attempt.
         ("grpc.min_reconnect_backoff_ms", round(settings.grpc_connect_timeout_seconds * 1000)),
         ("grpc.initial_reconnect_backoff_ms", settings.grpc_reconnect_backoff_min_ms),
         ("grpc.max_reconnect_backoff_ms", settings.grpc_reconnect_backoff_max_ms),
@@ -67,7 +67,7 @@ def _both(settings: GrpcSettings) -> Arguments:
         ("grpc.absolute_max_metadata_size", settings.grpc_max_metadata_bytes),
         ("grpc.keepalive_time_ms", settings.grpc_keepalive_time_ms),
         ("grpc.keepalive_timeout_ms", settings.grpc_keepalive_timeout_ms),
-        # For pings that measure the bandwidth. A keep-alive waits for such a ping, so its default time-out of a minute
+        # For pings that measure the bandwidth. A keep-alive waits for such a ping, so its default timeout of a minute
         # would apply.
         ("grpc.http2.ping_timeout_ms", settings.grpc_keepalive_timeout_ms),
         ("grpc.keepalive_permit_without_calls", 1),

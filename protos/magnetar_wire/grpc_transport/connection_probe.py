@@ -1,7 +1,7 @@
 """A probe that shows whether any process listens at an address of another machine.
 
 If no process listens at a port, the machine refuses a TCP connection to it (ECONNREFUSED). Only that shows that the
-process which listened there has ended. A time-out shows nothing, since a hanging process and a cut network look alike.
+process which listened there has ended. A timeout shows nothing, since a hanging process and a cut network look alike.
 The same is true for an unreachable host, a connection reset, and a name that can't be resolved.
 """
 

@@ -2,7 +2,7 @@
 
 start and end
     stop_signals.py          SIGTERM and SIGINT
-    shutdown.py              the request to shut down, and steps with time-outs
+    shutdown.py              the request to shut down, and steps with timeouts
     exit_status.py           the exit statuses
     event_loop.py            uvloop, if it is installed
     memory_tuning.py         garbage collection, and the C library's allocator

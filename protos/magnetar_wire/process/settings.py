@@ -126,7 +126,7 @@ class HttpSettings(Configuration):
 class ShutdownSettings(Configuration):
     close_timeout_seconds: float = setting(
         10.0,
-        "Seconds that each step of a graceful shutdown may take, except those that have a time-out of their own.",
+        "Seconds that each step of a graceful shutdown may take, except those that have a timeout of their own.",
         subject=Subject.SHUTDOWN,
         gt=0,
         formerly="close_timeout_s",

@@ -1,4 +1,4 @@
-"""The graceful shutdown of a process: the request for it, and its steps, each with a time-out.
+"""The graceful shutdown of a process: the request for it, and its steps, each with a timeout.
 
 A step that does not end in time is left running, since it may hang for ever, and the next one begins. So the shutdown
 as a whole takes a limited time, as long as the event loop runs. `StopSignals` ends a process whose loop is blocked.
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class Shutdown:
-    """The request to shut down, and the time-out of each step. `step_timeout_s` is in seconds."""
+    """The request to shut down, and the timeout of each step. `step_timeout_s` is in seconds."""
 
     def __init__(self, step_timeout_s: float) -> None:
         self._step_timeout_s = step_timeout_s
@@ -38,7 +38,7 @@ class Shutdown:
         return work.done()
 
     async def run_step(self, step: Coroutine[Any, Any, None], name: str, more_s: float = 0.0) -> bool:
-        """Run a step, and return whether it ended within the time-out of a step plus `more_s`. Raise its error."""
+        """Run a step, and return whether it ended within the timeout of a step plus `more_s`. Raise its error."""
         task = asyncio.get_running_loop().create_task(step)
         await asyncio.wait([task], timeout=self._step_timeout_s + more_s)
         if not task.done():

@@ -1,4 +1,4 @@
-"""Reads the entries of a slice in order and without gaps, ahead of need.
+"""Reads the entries of a slice in order and without gaps, before they are requested.
 
 A piece is read in ranges of a few MiB, several at a time: while rows are made of one, bookies read the next ones and
 the network transfers them. The number of entries of a range is estimated from the piece's size. If entries are larger

@@ -1,7 +1,7 @@
 """Check that brokers stop serving when their metadata session is over (40).
 
 A broker that is notified stops at once. One that isn't stops before the store ends the session, when it has heard
-nothing for the time-out: so when the store does, nothing is opened, delivered or stored there any more, until the
+nothing for the timeout: so when the store does, nothing is opened, delivered or stored there any more, until the
 broker has another session; it has closed its former one. Its last answers may be in flight for a moment, and a broker
 that stood still needs a moment to see that time has passed.
 

@@ -1,4 +1,4 @@
-"""One stream of adds: frames, breaks, time-outs, bounds, and what reaches the ledgers."""
+"""One stream of adds: frames, breaks, timeouts, bounds, and what reaches the ledgers."""
 
 from __future__ import annotations
 
@@ -374,7 +374,7 @@ async def test_a_break_ends_the_lag() -> None:
 
 
 async def test_the_time_in_line_does_not_count() -> None:
-    """CHK-66: the time-out runs from when a record leaves the process, for as long as the bookie answers older ones."""
+    """CHK-66: the timeout runs from when a record leaves the process, for as long as the bookie answers older ones."""
     async with Bench(LedgerClientSettings(add_entry_timeout_seconds=2.0)) as bench:
         one = bench.sink(1)
         bench.send(1, 0)

@@ -47,7 +47,7 @@ def test_lagging_bookie_is_dispensable_only_with_full_ack_quorums(sizes: tuple[i
                 count >= striping.ack_quorum for count, slots in zip(well, write_sets, strict=True) if slot in slots
             )
         ]
-        assert ensemble.dispensable == expected
+        assert ensemble.unneeded_lagging_bookies == expected
         assert ensemble.lagging_bookies == [
             name for name, condition in zip(names, conditions, strict=True) if condition == "lags"
         ]
@@ -143,7 +143,7 @@ async def test_bookies_that_lag_together_are_all_waited_for() -> None:
 
 
 async def test_a_bookie_that_lags_and_answers_nothing_fails() -> None:
-    """CHK-66: back-pressure ends with the add time-out."""
+    """CHK-66: back-pressure ends with the add timeout."""
     async with Scene(bookies=1, settings=TIGHT) as scene:
         writer = await scene.writer(1, 1, 1)
         (bookie,) = scene.bookies.values()

@@ -87,7 +87,7 @@ async def test_cancelled_waiter_consumes_no_id(counter: Counter) -> None:
 
 
 async def test_error_reaches_only_the_waiters_of_its_change(counter: Counter) -> None:
-    """Each of a thousand must not wait for the store's time-out again, one after the other."""
+    """Each of a thousand must not wait for the store's timeout again, one after the other."""
     first, *others = await counter.request(3)
     counter.fails = NotSent("no connection")
     counter.release(2)

@@ -1,4 +1,4 @@
-"""The memory that unanswered adds take, the lag bound, and for which add the time-out runs."""
+"""The memory that unanswered adds take, the lag bound, and for which add the timeout runs."""
 
 from __future__ import annotations
 

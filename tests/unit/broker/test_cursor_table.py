@@ -577,8 +577,8 @@ async def test_take_over_count_is_saved_with_the_cursor() -> None:
     async with running_cursor_scene() as scene:
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
-        cursor.record_takeover()
-        cursor.record_takeover()
+        cursor.record_take_over()
+        cursor.record_take_over()
         assert not await scene.ledgers()  # a take-over alone is not saved
         cursor.acknowledge(entries(5, 0))
         await cursor.wait_until_saved()
@@ -586,7 +586,7 @@ async def test_take_over_count_is_saved_with_the_cursor() -> None:
         again = table.get("s")
         assert again is not None
         assert again.take_overs == 2
-        again.record_takeover()
+        again.record_take_over()
         await table.close()
         again = (await scene.open()).get("s")  # from the node
         assert again is not None

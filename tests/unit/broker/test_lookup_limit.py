@@ -51,7 +51,7 @@ async def test_lookups_above_the_limit_are_refused() -> None:
         request = LastMessageRequest(topic=NAME).SerializeToString()
         last = LastMessageAnswer.FromString(await connection.call("last_message", request, timeout_s=60))
         assert last.problem.code == ErrorCode.TOO_MANY_REQUESTS
-        # Lost requests end with their connection, before their time-outs.
+        # Lost requests end with their connection, before their timeouts.
         scene.metadata.suspend(one.session)
         scene.metadata.resume(one.session)
         for one_answer in await asyncio.gather(*waiting):

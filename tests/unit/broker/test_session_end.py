@@ -27,7 +27,7 @@ async def _pass(clock: ManualClock, seconds: float, over: asyncio.Task[str]) -> 
 @pytest.mark.parametrize(
     ("timeout_s", "trusted_s"),
     [
-        # A second less than the time-out, or three quarters of a short one.
+        # A second less than the timeout, or three quarters of a short one.
         (30.0, 29.0),
         (10.0, 9.0),
         (4.0, 3.0),

@@ -341,7 +341,7 @@ async def test_a_reader_begins_within_a_batch() -> None:
     assert last.positions == alone.positions == [single]
     assert behind.positions == []
     assert after.consumer is not None
-    reported = after.consumer.behind()
+    reported = after.consumer.find_epoch_start()
     assert reported is not None
     assert (reported.ledger_id, reported.entry_id, reported.batch_index) == (*batch, 1)
 

@@ -67,7 +67,7 @@ async def minute(clock: ManualClock, seconds: float = MINUTE_S, each: Callable[[
 
 
 async def test_sends_time_out_in_order_during_outage_and_producer_recovers() -> None:
-    """PRD-9: typed, after the send time-out and not before; sends wait while the queue is full; what was sent when
+    """PRD-9: typed, after the send timeout and not before; sends wait while the queue is full; what was sent when
     the brokers came back in time is stored. And nobody is hammered."""
     clock = ManualClock()
     async with scene(FakeBroker, clock) as (broker, client, transport):
@@ -105,7 +105,7 @@ async def test_sends_time_out_in_order_during_outage_and_producer_recovers() -> 
 
 
 def test_send_callbacks_run_once_in_order_and_blocked_senders_resume() -> None:
-    """PRD-1, PRD-9, of the synchronous client, with a short time-out: `block_if_queue_full` waits for capacity, which
+    """PRD-1, PRD-9, of the synchronous client, with a short timeout: `block_if_queue_full` waits for capacity, which
     comes when the oldest has failed.
     """
     with sync_scene() as made, made.client() as client:
@@ -134,7 +134,7 @@ def test_send_callbacks_run_once_in_order_and_blocked_senders_resume() -> None:
 
 @pytest.mark.parametrize("what", ["consumer", "reader"])
 async def test_receiving_resumes_at_the_same_position_after_an_outage(what: str) -> None:
-    """CON-2: without the application's help; a receive with a time-out ends in time, and one without waits. And no
+    """CON-2: without the application's help; a receive with a timeout ends in time, and one without waits. And no
     server is hammered.
     """
     clock = ManualClock()
@@ -170,7 +170,7 @@ async def test_receiving_resumes_at_the_same_position_after_an_outage(what: str)
 
 @pytest.mark.parametrize("pending", [False, True])
 async def test_closing_while_all_brokers_are_away(pending: bool) -> None:
-    """At once, where nothing is pending; else what is pending has its send time-out, and no more."""
+    """At once, where nothing is pending; else what is pending has its send timeout, and no more."""
     clock = ManualClock()
     async with scene(FakeBroker, clock) as (broker, client, _):
         producer = await client.create_producer("t", send_timeout_millis=5_000)

@@ -240,7 +240,7 @@ async def test_heartbeats_keep_a_silent_session_alive(clock: ManualClock, server
     await store.put("/e", b"", ABSENT, ephemeral=True)
     clock.advance(100)
     assert await other.exists("/e") is not None
-    # The last heartbeat came at most a third of the time-out ago.
+    # The last heartbeat came at most a third of the timeout ago.
     server.cut_silently(store, answers=False)
     clock.advance(6.5)
     assert await other.exists("/e") is not None

@@ -27,7 +27,7 @@ def test_a_port_where_no_process_listens_refuses(host: str) -> None:
 
 
 def test_a_process_that_listens_and_never_accepts_does_not_refuse() -> None:
-    """A hanging process does that: a time-out proves nothing."""
+    """A hanging process does that: a timeout proves nothing."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as server:
         address = server.getsockname()
         waiting = []

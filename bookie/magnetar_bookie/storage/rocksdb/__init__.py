@@ -14,8 +14,9 @@ BookKeeper's terms, and their counterparts:
     EntryLogCompactor            `compaction.py`, with `live_data.py`
     disk thresholds              `disk_space.py`
 
-A write goes `storage.py` → `indexed_log.py` → `segments.py` → `sync_thread.py`, and into the index a little later. A
-read goes `storage.py` → `log_reader.py` → `index.py` and `segments.py`.
+A write goes `storage.py` → `indexed_log.py` → `segments.py`, in memory. A sync goes `indexed_log.py` → `sync_thread.py`
+→ `Segments.write_and_sync` in that thread; the index gets the group a little later. A read goes `storage.py` →
+`log_reader.py` → `index.py` and `segments.py`.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class ConsumerChannel:
                 epoch=consumer.epoch,
                 active=consumer.active,
                 moves=consumer.moves,
-                behind=consumer.behind(),
+                behind=consumer.find_epoch_start(),
             )
         )
 
@@ -96,7 +96,7 @@ class ConsumerChannel:
                 epoch=consumer.epoch,
                 acknowledged_from=consumer.acknowledged_from,
                 moves=consumer.moves,
-                behind=consumer.behind(),
+                behind=consumer.find_epoch_start(),
             )
         )
 

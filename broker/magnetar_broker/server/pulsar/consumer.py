@@ -234,14 +234,15 @@ class ConnectedConsumer:
             self.consumer.flow(self.consumer.epoch, permits - owed)
 
     def redeliver(self, request: CommandRedeliverUnacknowledgedMessages) -> None:
-        """Redeliver unacknowledged messages: those of the request if it names any and the subscription is Shared."""
+        """Redeliver unacknowledged messages: those of the request, if the type redelivers single ones."""
         consumer = self.consumer
         if consumer is None:
             return
         if request.HasField("consumer_epoch"):
             self._client_epoch = request.consumer_epoch
-        ranges = entry_ranges(request.message_ids) if self._type == SubscriptionType.SHARED else []
-        if request.message_ids and self._type == SubscriptionType.SHARED and not ranges:
+        in_order = self._type in SINGLE_ACTIVE
+        ranges = [] if in_order else entry_ranges(request.message_ids)
+        if request.message_ids and not in_order and not ranges:
             return  # it names no entry; an empty list would mean all
         try:
             consumer.redeliver(consumer.epoch, ranges)

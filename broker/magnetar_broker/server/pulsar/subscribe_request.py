@@ -8,13 +8,14 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.server.pulsar.message_ids import start_at, to_position
 from magnetar_broker.server.pulsar.schemas import check_schema
+from magnetar_broker.topics.dispatch.subscription_types import DISPATCH_RULES
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, StartAt, SubscriptionType
 from magnetar_protos.pulsar_pb2 import CommandSubscribe
 
 __all__ = ["SINGLE_ACTIVE", "make_open_consumer"]
 
 # Types of subscriptions of which one consumer at a time receives messages.
-SINGLE_ACTIVE: Final = (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
+SINGLE_ACTIVE: Final = tuple(one for one, rule in DISPATCH_RULES.items() if rule.delivers_in_order)
 _MAX_PRIORITY: Final = 2**31 - 1
 
 

@@ -1,10 +1,12 @@
-"""How much a consumer may get now: all bounds of delivery.
+"""How much a consumer may get now: the bounds of one consumer.
 
 A delivery to a consumer is bounded by:
 
 - **Permits**: messages that its client has granted and not received.
 - **Unacknowledged messages**, of a Shared subscription: those delivered to the consumer, and to all its consumers.
 - **The outbox**: memory of the entries that wait to be sent on its stream or connection, and on all of them together.
+
+What else holds a delivery back is listed in broker/internals.md, "Where a delivery is held back".
 
 A dispatch rule calls `DeliveryCapacity.measure` once before a delivery to a consumer. Then `take` chooses entries: the
 one that reaches a bound is the last. So a consumer with any capacity gets an entry of any size. `ReadSize` follows from

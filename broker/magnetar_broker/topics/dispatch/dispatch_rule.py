@@ -3,6 +3,12 @@
 The dispatcher asks `next_read` what to read, reads it, and passes the entries to `assign`, which chooses consumers and
 counts the entries as delivered. The dispatcher has left out entries that were acknowledged before.
 
+**The contract** of a rule, which the dispatcher relies on:
+- `DispatchRead.positions` ascend: only the first is compared with the mark-delete position.
+- Each `assign` delivers, or leaves entries behind it, or the rule waits: `next_read` returns None until another call
+  changes that. A rule that returns the same read again is read for ever.
+- A rule does not see the cursor. What it must know of acknowledgements is reported to it (`record_acknowledged…`).
+
     next_read(log) ──DispatchRead──► the log ──entries──► assign(…) ──► [(consumer, entries), …]
 
 In between, consumers may join, leave and acknowledge. A rewind (`ConsumerUpdates.rewound`) makes the dispatcher drop
@@ -41,7 +47,7 @@ class DispatchLimits:
 class DispatchRead:
     """What to read for the consumers."""
 
-    # These entries; if empty, entries from `start` on.
+    # These entries, which ascend; if empty, entries from `start` on.
     positions: list[Position]
     start: Position
     max_entries: int
@@ -73,7 +79,8 @@ class DispatchRule(ABC):
 
     # Maximum number of consumers that the type allows; 0: no limit.
     max_consumers: ClassVar[int] = 0
-    # Whether each consumer gets all entries in order, so that it may acknowledge cumulatively.
+    # Whether each consumer gets all entries in order, so that it may acknowledge cumulatively. Then a redelivery is of
+    # everything after the mark-delete position, in a new epoch; otherwise single entries are redelivered.
     delivers_in_order: ClassVar[bool] = False
 
     def __init__(self, limits: DispatchLimits, mark_delete: Position, partition: int = -1) -> None:

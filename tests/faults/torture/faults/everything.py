@@ -2,7 +2,7 @@
 receipt may be lost by them.
 
 Chance alone seldom produces the sequences that break protocols. So there is an ambush: some bookies get nothing for a
-moment that is shorter than time-outs; then all brokers are killed at once, and a bookie that got everything. The next
+moment that is shorter than timeouts; then all brokers are killed at once, and a bookie that got everything. The next
 owners find the bookies that got nothing, and the dead one's copies are missing.
 """
 

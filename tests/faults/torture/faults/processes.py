@@ -1,7 +1,7 @@
 """Kill, terminate and pause processes. The target is started again.
 
 A pause is longer than a metadata session, so that others take over what its owner still believes to have when it goes
-on. A blink is shorter than time-outs.
+on. A blink is shorter than timeouts.
 """
 
 from __future__ import annotations

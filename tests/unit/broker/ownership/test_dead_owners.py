@@ -74,7 +74,7 @@ async def _unowned(scene: ClusterScene, bundle: BundleRange) -> bool:
 
 
 async def test_unresponsive_broker_keeps_its_bundles() -> None:
-    """OWN-2: a time-out proves nothing."""
+    """OWN-2: a timeout proves nothing."""
 
     async with running_brokers(bundle_claim_timeout_seconds=0.1) as scene:
         one = scene["b1"]

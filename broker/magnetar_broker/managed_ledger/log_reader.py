@@ -22,7 +22,7 @@ from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.read_ahead import ReadAhead, SequentialRead, decode_entries
 
-__all__ = ["EntryReader"]
+__all__ = ["LogReader"]
 
 _READERS: Final = 8
 _ENDS: Final = 64
@@ -30,7 +30,7 @@ _ENDS: Final = 64
 _GAP_BYTES: Final = 16_384
 
 
-class EntryReader:
+class LogReader:
     __slots__ = ("_ahead", "_client", "_ends", "_readers")
 
     def __init__(self, client: LedgerClient, ahead: ReadAhead) -> None:
