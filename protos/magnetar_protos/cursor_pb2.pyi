@@ -7,10 +7,10 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CursorTableNode(_message.Message):
-    __slots__ = ("life",)
-    LIFE_FIELD_NUMBER: _ClassVar[int]
-    life: bytes
-    def __init__(self, life: _Optional[bytes] = ...) -> None: ...
+    __slots__ = ("owner_epoch",)
+    OWNER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    owner_epoch: bytes
+    def __init__(self, owner_epoch: _Optional[bytes] = ...) -> None: ...
 
 class CursorNode(_message.Message):
     __slots__ = ("incarnation", "mark_delete", "ledger_id", "deleting", "properties", "deleted", "moves", "take_overs")

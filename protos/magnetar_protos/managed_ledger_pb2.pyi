@@ -15,7 +15,7 @@ LIVE: TopicState
 DELETING: TopicState
 
 class ManagedLedgerNode(_message.Message):
-    __slots__ = ("incarnation", "state", "life", "ledgers", "pages", "first_ledger_id", "deleting", "next_index", "last_time_ms", "trimmed_up_to", "next_page", "properties", "floor", "leases", "unsubscribed_up_to")
+    __slots__ = ("incarnation", "state", "owner_epoch", "ledgers", "pages", "first_ledger_id", "deleting", "next_index", "last_time_ms", "trimmed_up_to", "next_page", "properties", "floor", "leases", "unsubscribed_up_to")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -25,7 +25,7 @@ class ManagedLedgerNode(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
-    LIFE_FIELD_NUMBER: _ClassVar[int]
+    OWNER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     LEDGERS_FIELD_NUMBER: _ClassVar[int]
     PAGES_FIELD_NUMBER: _ClassVar[int]
     FIRST_LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -40,7 +40,7 @@ class ManagedLedgerNode(_message.Message):
     UNSUBSCRIBED_UP_TO_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
     state: TopicState
-    life: bytes
+    owner_epoch: bytes
     ledgers: _containers.RepeatedCompositeFieldContainer[ListedLedger]
     pages: _containers.RepeatedCompositeFieldContainer[PageOfLedgers]
     first_ledger_id: int
@@ -53,7 +53,7 @@ class ManagedLedgerNode(_message.Message):
     floor: int
     leases: _containers.RepeatedCompositeFieldContainer[LedgerLease]
     unsubscribed_up_to: int
-    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[_Union[TopicState, str]] = ..., life: _Optional[bytes] = ..., ledgers: _Optional[_Iterable[_Union[ListedLedger, _Mapping]]] = ..., pages: _Optional[_Iterable[_Union[PageOfLedgers, _Mapping]]] = ..., first_ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., next_index: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., trimmed_up_to: _Optional[_Union[EntryPlace, _Mapping]] = ..., next_page: _Optional[int] = ..., properties: _Optional[_Mapping[str, bytes]] = ..., floor: _Optional[int] = ..., leases: _Optional[_Iterable[_Union[LedgerLease, _Mapping]]] = ..., unsubscribed_up_to: _Optional[int] = ...) -> None: ...
+    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[_Union[TopicState, str]] = ..., owner_epoch: _Optional[bytes] = ..., ledgers: _Optional[_Iterable[_Union[ListedLedger, _Mapping]]] = ..., pages: _Optional[_Iterable[_Union[PageOfLedgers, _Mapping]]] = ..., first_ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., next_index: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., trimmed_up_to: _Optional[_Union[EntryPlace, _Mapping]] = ..., next_page: _Optional[int] = ..., properties: _Optional[_Mapping[str, bytes]] = ..., floor: _Optional[int] = ..., leases: _Optional[_Iterable[_Union[LedgerLease, _Mapping]]] = ..., unsubscribed_up_to: _Optional[int] = ...) -> None: ...
 
 class LedgerLease(_message.Message):
     __slots__ = ("lease_id", "from_ledger_id", "lease_ms", "written_ms", "holder", "shared")

@@ -33,7 +33,7 @@ class _Client(RecordingSink):
     def deliver(self, runs: Sequence[DeliveryRun]) -> None:
         for run in runs:
             for entry in run.entries:
-                self.outbox.free -= len(entry.stored)
+                self.outbox_capacity.free -= len(entry.stored)
                 self._take(entry.position, entry.chunk)
 
     def _take(self, position: Position, chunk: Chunk | None) -> None:
@@ -88,8 +88,8 @@ class _World:
             del self.clients[consumer]
             consumer.leave()
         elif what == "room":
-            self.clients[consumer].outbox.free = chance.choice((0, 30, _MANY))
-            consumer.on_capacity()
+            self.clients[consumer].outbox_capacity.free = chance.choice((0, 30, _MANY))
+            consumer.on_outbox_capacity()
 
     def _change_reading(self) -> None:
         """What is read from now on comes at once; or later, and then what was being read comes now."""
@@ -140,8 +140,8 @@ class _World:
             self.send_chunk(next(iter(self.sending)))
         await self._join()
         for consumer, client in self.clients.items():
-            client.outbox.free = _MANY
-            consumer.on_capacity()
+            client.outbox_capacity.free = _MANY
+            consumer.on_outbox_capacity()
             consumer.flow(consumer.epoch, _MANY)
         for _ in range(len(self.open) + 20):
             await settle()

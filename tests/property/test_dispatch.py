@@ -71,7 +71,7 @@ class _Model:
     def delivered(self, sink: _Sink, position: Position, count: int, bits: int) -> None:
         consumer = sink.consumer
         assert consumer is not None
-        assert sink.outbox.free > 0, "its stream has no capacity"
+        assert sink.outbox_capacity.free > 0, "its stream has no capacity"
         assert self.permits[consumer] > 0, "it has granted no permits"
         self.permits[consumer] -= self.sizes[position]
         assert position not in self.done, "it is acknowledged"
@@ -206,8 +206,8 @@ class _Model:
         self.scene.log.at_hand = True
         await self.join(0)
         for consumer, sink in self.consumers.items():
-            sink.outbox.free = _MANY
-            consumer.on_capacity()
+            sink.outbox_capacity.free = _MANY
+            consumer.on_outbox_capacity()
             self.flow(consumer, _MANY)
         await settle()
         for _ in range(len(self.sizes) + 5):
@@ -276,9 +276,9 @@ async def _run(kind: SubscriptionType, operations: list[tuple[str, int, int, boo
             await settle()
             await model.seek(consumer, sorted(model.sizes)[b % len(model.sizes)])
         elif what == "room":
-            model.consumers[consumer].outbox.free = a % 3 and _MANY
+            model.consumers[consumer].outbox_capacity.free = a % 3 and _MANY
             if a % 3:
-                consumer.on_capacity()
+                consumer.on_outbox_capacity()
         if wait:
             await settle()
             model.check()

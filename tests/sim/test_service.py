@@ -20,7 +20,7 @@ _SEEDS: Final = 20
 _MOST_SEEDS: Final = 150
 _BRANCHES: Final = [
     # A list, or a cursor, that another broker has taken over: refused, and closed over (CHK-30).
-    Branch("TopicNode._change", "if node.life != self._owner_epoch:\nraise TopicUnloaded"),
+    Branch("TopicNode._change", "if node.owner_epoch != self._owner_epoch:\nraise TopicUnloaded"),
     Branch(
         "LedgerRollover.close_ledger", 'raise TopicUnloaded(f"topic {name} was taken over by another broker: {error}")'
     ),

@@ -144,7 +144,7 @@ class CursorNodes:
         The caller writes again if it is 0: a node that the store creates as the parent of a cursor's node has this
         version, too. After a deletion of the topic such a node would pass the check of a broker that has lost it.
         """
-        node = CursorTableNode(life=self._randomness.token(_OWNER_EPOCH_BYTES)).SerializeToString()
+        node = CursorTableNode(owner_epoch=self._randomness.token(_OWNER_EPOCH_BYTES)).SerializeToString()
         try:
             stored = await self._compare_and_set(paths.cursors(self._topic), lambda _: node, checks, prefetched)
         except ForeignValue as error:

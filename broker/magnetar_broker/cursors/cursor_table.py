@@ -365,7 +365,7 @@ class CursorTable:
     def _abandon(self, error: TopicUnloaded) -> None:
         if self._lost is None:
             self._lost = error
-        for cursor in self._cursors.values():
+        for cursor in list(self._cursors.values()):  # the callbacks of saves may change it
             cursor.abandon(error)
         self._tasks.cancel(error)
         self._opener.abandon(error)

@@ -286,7 +286,7 @@ class DurableCursor(Cursor):
                 count = number
                 break
         for _, done in waiting[:count]:
-            done(None)
+            _report(done, None)
 
     # Saving to the node, without a ledger.
 
@@ -390,7 +390,7 @@ class DurableCursor(Cursor):
         self._drop_ledger()
         waiting, self._waiting = self._waiting or [], None
         for _, done in waiting:
-            done(problem.again())
+            _report(done, problem.again())
 
     # Deleting.
 
@@ -429,3 +429,10 @@ class DurableCursor(Cursor):
 
     def __str__(self) -> str:
         return self._context.describe(self.name)
+
+
+def _report(done: SaveDone, error: BrokerError | None) -> None:
+    try:
+        done(error)
+    except Exception:  # noqa: BLE001 (an error of one caller must not keep the others from being notified)
+        _log.exception("The callback of a save failed")

@@ -84,12 +84,12 @@ class AppendQueue:
 
     def append(self, entries: Sequence[NewEntry], done: AppendDone, now_ms: int) -> int:
         """Append the entries, and return how many were accepted, from the first on. The next one is refused. An entry
-        is accepted while less than `max_bytes` are pending, and may exceed that."""
+        is accepted while less than `max_bytes` are pending, and may exceed that. If this raises, none was appended."""
         # Broker times never fall, though a wall clock may.
         time_ms = self._last_time_ms = max(now_ms, self._last_time_ms)
-        waiting, max_bytes = self.waiting, self._max_bytes
-        pending_bytes, next_index, error = self.pending_bytes, self.next_index, None
-        accepted = size_bytes = 0
+        appends: list[Append] = []
+        max_bytes, pending_bytes, next_index, error = self._max_bytes, self.pending_bytes, self.next_index, None
+        size_bytes = chunks = 0
         for entry, messages, batch_size, chunk in entries:
             if pending_bytes >= max_bytes:
                 error = self._explain_full(pending_bytes)
@@ -100,18 +100,19 @@ class AppendQueue:
             except WireError as too_big:
                 error = BrokerError(ErrorCode.MESSAGE_TOO_BIG, str(too_big))
                 break
-            waiting.append(Append(LogEntry(_NO_POSITION, stored, messages, batch_size, index, time_ms, chunk), done))
+            appends.append(Append(LogEntry(_NO_POSITION, stored, messages, batch_size, index, time_ms, chunk), done))
             next_index = index + 1
-            accepted += 1
             size_bytes += len(stored)
             pending_bytes += len(stored) + ENTRY_OVERHEAD_BYTES
             if chunk is not None:
-                self.waiting_chunks += 1
+                chunks += 1
+        self.waiting.extend(appends)
         self.next_index, self.pending_bytes = next_index, pending_bytes
         self._waiting_bytes += size_bytes
+        self.waiting_chunks += chunks
         if error is not None:
             self.refuse(error, done)
-        return accepted
+        return len(appends)
 
     def _explain_full(self, pending_bytes: int) -> BrokerError:
         waiting_for = self._explain_wait()

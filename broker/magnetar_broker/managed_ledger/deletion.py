@@ -91,11 +91,11 @@ async def finish_deletion(
         node = None if payload is None else decode_topic(path, payload)
         if node is None or node.incarnation != incarnation or node.state == pb.DELETING or not begin:
             return LEAVE
-        if owner_epoch is not None and node.life != owner_epoch:
+        if owner_epoch is not None and node.owner_epoch != owner_epoch:
             raise RequestNotStarted(
                 f"topic {name} was not deleted: it was reopened in the meantime, by this broker or another one"
             )
-        node.state, node.life = pb.DELETING, b""
+        node.state, node.owner_epoch = pb.DELETING, b""
         return node.SerializeToString()
 
     for last in (False,) * (_ROUNDS - 1) + (True,):

@@ -93,7 +93,7 @@ class TopicNode:
         """
         stored, node = None, pb.ManagedLedgerNode()
         begun_at = self._clock.monotonic()
-        while stored is None or node.life != self._owner_epoch:
+        while stored is None or node.owner_epoch != self._owner_epoch:
             stored, prefetched = prefetched or await compare_and_set.read(self._store, self._path), None
             if stored is None:
                 stored = await compare_and_set.read(self._store, self._path, fresh=True)
@@ -127,7 +127,7 @@ class TopicNode:
             if payload is not None:
                 return LEAVE
             return pb.ManagedLedgerNode(
-                incarnation=incarnation, life=self._owner_epoch, floor=floor, leases=leases
+                incarnation=incarnation, owner_epoch=self._owner_epoch, floor=floor, leases=leases
             ).SerializeToString()
 
         allowed, changes = len(along), list(along)
@@ -155,7 +155,7 @@ class TopicNode:
             node = None if payload is None else decode_topic(self._path, payload)
             if node is None or node.state == pb.DELETING or node.incarnation != self._incarnation:
                 return LEAVE
-            node.life = self._owner_epoch
+            node.owner_epoch = self._owner_epoch
             return node.SerializeToString()
 
         try:
@@ -185,7 +185,7 @@ class TopicNode:
     async def check_current(self) -> None:
         """Read the node after a sync. Raises `TopicUnloaded` if it has another owner epoch, and `MetadataError`."""
         stored = await compare_and_set.read(self._store, self._path, fresh=True)
-        if stored is None or decode_topic(self._path, stored.payload).life != self._owner_epoch:
+        if stored is None or decode_topic(self._path, stored.payload).owner_epoch != self._owner_epoch:
             raise TopicUnloaded(f"topic {self.name} was opened by another broker, or deleted")
 
     async def change(self, change: ListChange, made: NewLedger | None = None) -> None:
@@ -221,7 +221,7 @@ class TopicNode:
             node = None if payload is None else decode_topic(self._path, payload)
             if node is None or node.state == pb.DELETING:
                 raise TopicUnloaded(f"topic {self.name} is being deleted")
-            if node.life != self._owner_epoch:
+            if node.owner_epoch != self._owner_epoch:
                 raise TopicUnloaded(f"topic {self.name} was reopened by this broker or another one")
             known.encode(change, node)
             del node.leases[:]

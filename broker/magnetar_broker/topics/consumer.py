@@ -1,7 +1,8 @@
 """A connected consumer of a subscription, and the interface to its client.
 
 The stream's session calls `Consumer` for each request of the client. `Consumer` calls `ConsumerSink`, which the session
-implements, to send to the client; these calls never wait. `ConsumerSink.outbox` bounds what is delivered to it.
+implements, to send to the client; these calls never wait. `ConsumerSink.outbox_capacity` bounds what is delivered to
+it.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class ConsumerSink(Protocol):
         """The client's address, for statistics."""
 
     @property
-    def outbox(self) -> OutboxCapacity:
+    def outbox_capacity(self) -> OutboxCapacity:
         """The capacity of the client's stream or connection, which other consumers share."""
 
     @property
@@ -88,7 +89,7 @@ class Consumer(BaseConsumer):
     def __init__(
         self, subscription: Subscription, name: str, sink: ConsumerSink, opened: OpenConsumer, now_ms: int
     ) -> None:
-        super().__init__(name, opened.priority_level, sink.outbox)
+        super().__init__(name, opened.priority_level, sink.outbox_capacity)
         self.subscription = subscription
         self.sink = sink
         self.counters = DeliveryCounters()
@@ -160,7 +161,7 @@ class Consumer(BaseConsumer):
         """Deliver no more, though the consumer has not left yet."""
         self.capacity.stop()
 
-    def on_capacity(self) -> None:
+    def on_outbox_capacity(self) -> None:
         self.subscription.recheck(self)
 
     def redeliver(self, epoch: int, entries: Sequence[EntryRange]) -> None:

@@ -58,10 +58,12 @@ class Scene:
     # ── what stands in the metadata store ──
 
     def owned(
-        self, by: int, *ledgers: int, incarnation: str = "i", state: TopicState = LIVE, life: bytes = b""
+        self, by: int, *ledgers: int, incarnation: str = "i", state: TopicState = LIVE, owner_epoch: bytes = b""
     ) -> None:
         listed = [ListedLedger(ledger_id=ledger_id) for ledger_id in ledgers or (7,)]
-        node = ManagedLedgerNode(incarnation=incarnation, life=life or b"life %d" % by, ledgers=listed, state=state)
+        node = ManagedLedgerNode(
+            incarnation=incarnation, owner_epoch=owner_epoch or b"owner epoch %d" % by, ledgers=listed, state=state
+        )
         self.history.topic_changed(TOPIC, node, self.b[by])
 
     def subscribed(self, incarnation: str = "i") -> None:

@@ -134,7 +134,7 @@ def stored_in_another_incarnation(scene: Scene) -> None:
 
 
 def a_list_changed_by_another(scene: Scene) -> None:
-    scene.owned(1, 7, 8, life=b"life 0")
+    scene.owned(1, 7, 8, owner_epoch=b"owner epoch 0")
 
 
 # ── subscriptions ──

@@ -101,8 +101,8 @@ class TopicIncarnations:
             known.dying = known.dying or self._tick()
             return
         self._look("30")
-        if node.life != known.owner_epoch:
-            known.owner_epoch, known.owner, known.claimed = node.life, by, self._tick()
+        if node.owner_epoch != known.owner_epoch:
+            known.owner_epoch, known.owner, known.claimed = node.owner_epoch, by, self._tick()
         elif by is not known.owner:
             owner = known.owner.name if known.owner is not None else "nobody"
             raise Violation("30", f"{by.name} changed the ledgers of {known}, which {owner} owns")

@@ -9,10 +9,10 @@ from magnetar_broker.topics.consumer import Consumer, DeliveryRun
 from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget, OutboxCapacity
 from magnetar_protos.broker_pb2 import Problem
 
-__all__ = ["FakeOutbox", "RecordingSink"]
+__all__ = ["FakeOutboxCapacity", "RecordingSink"]
 
 
-class FakeOutbox(OutboxCapacity):
+class FakeOutboxCapacity(OutboxCapacity):
     """An outbox with `free` bytes, which deliveries do not use. Consumers that wait are called by `offer`."""
 
     def __init__(self, free: int = 2**40) -> None:
@@ -33,7 +33,7 @@ class RecordingSink:
     def __init__(self, capacity_bytes: int = 2**40) -> None:
         self.address = "test"
         self.is_broken = False
-        self.outbox = FakeOutbox(capacity_bytes)
+        self.outbox_capacity = FakeOutboxCapacity(capacity_bytes)
         # (position, epoch, redelivery count, acknowledged bits), in order.
         self.delivered: list[tuple[Position, int, int, int]] = []
         # (epoch, acknowledged from).

@@ -28,13 +28,13 @@ class _Filled:
     """An outbox that has a whole frame's entries at any time."""
 
     def __init__(self) -> None:
-        self.capacity = OutboxCapacity(1 << 30, OutboxBudget(1 << 30), lambda: None)
-        self.outbox = ConsumeOutbox(self.capacity)
+        self.outbox_capacity = OutboxCapacity(1 << 30, OutboxBudget(1 << 30), lambda: None)
+        self.outbox = ConsumeOutbox(self.outbox_capacity)
         self.channel = _Channel()
         self.queued = 0
 
     def fill(self, size_bytes: int = 4_000_000, entries_per_run: int = 7) -> None:
-        while self.capacity.queued_bytes < size_bytes:
+        while self.outbox_capacity.queued_bytes < size_bytes:
             entries = [
                 LogEntry(Position(1, self.queued + at), _PAYLOAD, 1, 0, self.queued + at, 0)
                 for at in range(entries_per_run)
@@ -64,7 +64,7 @@ def test_an_answer_comes_with_the_message_that_completes_the_entries_before_it()
     for number in range(20):
         before = on.queued
         on.outbox.add_after(Done(consumer_id=1, request_id=number))
-        on.fill(on.capacity.queued_bytes + 1)  # entries that need not be sent before it
+        on.fill(on.outbox_capacity.queued_bytes + 1)  # entries that need not be sent before it
         sent = on.channel.next_number
         while sent < before:
             answer = on.compose()
@@ -94,7 +94,7 @@ def test_entries_of_a_closed_consumer_delay_no_answer() -> None:
     on.channel.is_closed = True
     on.outbox.add_after(ConsumerEnded(consumer_id=1))
     on.channel = _Channel(2)
-    on.fill(2 * on.capacity.queued_bytes)
+    on.fill(2 * on.outbox_capacity.queued_bytes)
     answer = on.compose()
     assert [one.consumer_id for one in answer.ended] == [1]
     assert answer.deliveries

@@ -185,7 +185,7 @@ async def test_many_slow_streams_together_are_bounded_too() -> None:
         await eventually(lambda: client.positions(1) == entries)
         # What all may have, and what each may always have and an entry beyond; and not what each might have alone.
         assert max(most, server.budget.queued_bytes) <= 1_000_000 + 9 * (262_144 + size)
-        assert sum(session.outbox.capacity.free_bytes() for session in server.sessions) < 9 * 262_144
+        assert sum(session.outbox.outbox_capacity.free_bytes() for session in server.sessions) < 9 * 262_144
         for one in slow[:4]:
             one.reads.set()
             await eventually(lambda one=one: one.positions(1) == entries)  # type: ignore[misc]

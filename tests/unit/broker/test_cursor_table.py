@@ -68,6 +68,37 @@ async def test_acks_during_a_pending_save_share_the_next_record() -> None:
         assert cursor.saved_mark_delete == at(5, 29)
 
 
+@pytest.mark.parametrize("is_abandoned", [False, True])
+async def test_a_callback_that_raises_keeps_no_other_from_its_result(
+    is_abandoned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither when a save is complete nor when the cursors are closed; and the cursors stay open."""
+
+    async with running_cursor_scene() as scene:
+        table = await scene.open()
+        lost: list[TopicUnloaded] = []
+        table.on_lost = lost.append
+        cursor = await table.create("s", at(5, -1), {})
+        results: list[BrokerError | None] = []
+
+        def fail(_error: BrokerError | None) -> None:
+            raise ValueError("a broken caller")
+
+        cursor.acknowledge(entries(5, 0))
+        cursor.call_when_saved(fail)
+        cursor.call_when_saved(results.append)
+        if is_abandoned:
+            table.abandon()
+            assert [type(result) for result in results] == [TopicUnloaded]
+        else:
+            await cursor.wait_until_saved()
+            assert results == [None]
+            cursor.acknowledge(entries(5, 1))
+            await cursor.wait_until_saved()
+        assert not lost
+    assert [record.message for record in caplog.records] == ["The callback of a save failed"]
+
+
 async def test_new_owner_fences_the_cursors_of_the_previous_one() -> None:
     """OWN-2: opening a cursor fences its ledger, so acknowledgements of the former owner fail."""
 

@@ -13,7 +13,7 @@ from magnetar_broker.topics.dispatch.delivery_capacity import (
     UnackedMessages,
 )
 from magnetar_protos.broker_pb2 import SubscriptionType
-from tests.unit.broker.recording_sink import FakeOutbox
+from tests.unit.broker.recording_sink import FakeOutboxCapacity
 from tests.unit.broker.subscription_scene import Scene, ack, settle
 
 _NONE = Position(1, -1)
@@ -23,8 +23,8 @@ def _entries(count: int, messages: int = 1, size: int = 10) -> list[Deliverable]
     return [Deliverable(LogEntry(Position(1, at), b"x" * size, messages, 0, at, 0)) for at in range(count)]
 
 
-def _capacity(permits: int, outbox: OutboxCapacity | None = None) -> DeliveryCapacity:
-    capacity = DeliveryCapacity(outbox or FakeOutbox(), lambda: None)
+def _capacity(permits: int, outbox_capacity: OutboxCapacity | None = None) -> DeliveryCapacity:
+    capacity = DeliveryCapacity(outbox_capacity or FakeOutboxCapacity(), lambda: None)
     capacity.grant(permits)
     return capacity
 
@@ -44,8 +44,8 @@ def test_permits_end_a_delivery_with_the_entry_that_uses_the_last_one() -> None:
 
 
 def test_outbox_ends_a_delivery_with_the_entry_that_fills_it() -> None:
-    outbox = FakeOutbox(25)
-    capacity = _capacity(100, outbox)
+    outbox_capacity = FakeOutboxCapacity(25)
+    capacity = _capacity(100, outbox_capacity)
     assert capacity.measure()
     assert capacity.take(_entries(5)) == 3
     assert capacity.free_bytes == -5
@@ -53,55 +53,56 @@ def test_outbox_ends_a_delivery_with_the_entry_that_fills_it() -> None:
 
 
 def test_consumer_with_a_full_outbox_is_called_once_when_it_has_capacity() -> None:
-    outbox = FakeOutbox(0)
+    outbox_capacity = FakeOutboxCapacity(0)
     calls: list[str] = []
-    capacity = DeliveryCapacity(outbox, lambda: calls.append("called"))
-    outbox.offer()
+    capacity = DeliveryCapacity(outbox_capacity, lambda: calls.append("called"))
+    outbox_capacity.offer()
     assert not capacity.measure(), "without permits the outbox is not measured"
-    assert outbox.measured == 0
+    assert outbox_capacity.measured == 0
     capacity.grant(1)
     assert not capacity.measure()
-    outbox.offer()
+    outbox_capacity.offer()
     assert calls == []
-    outbox.free = 1
-    outbox.offer()
-    outbox.offer()
+    outbox_capacity.free = 1
+    outbox_capacity.offer()
+    outbox_capacity.offer()
     assert calls == ["called"]
 
 
 def test_stopped_consumer_gets_nothing_and_is_not_called() -> None:
-    outbox = FakeOutbox(0)
+    outbox_capacity = FakeOutboxCapacity(0)
     calls: list[str] = []
-    capacity = DeliveryCapacity(outbox, lambda: calls.append("called"))
+    capacity = DeliveryCapacity(outbox_capacity, lambda: calls.append("called"))
     capacity.grant(1)
     assert not capacity.measure()
     capacity.stop()
-    outbox.free = 100
-    outbox.offer()
+    outbox_capacity.free = 100
+    outbox_capacity.offer()
     assert calls == []
     assert not capacity.may_get_more
     assert not capacity.measure()
+    assert capacity.find_shortage() == "it is being closed"
 
 
 def test_offered_capacity_goes_to_waiting_consumers_in_turn() -> None:
-    outbox = FakeOutbox(0)
+    outbox_capacity = FakeOutboxCapacity(0)
     order: list[str] = []
 
     def waiting(name: str) -> DeliveryCapacity:
         def use() -> None:
             order.append(name)
-            outbox.free = 0
+            outbox_capacity.free = 0
             capacity.measure()
 
-        capacity = DeliveryCapacity(outbox, use)
+        capacity = DeliveryCapacity(outbox_capacity, use)
         capacity.grant(100)
         assert not capacity.measure()
         return capacity
 
     kept = [waiting(name) for name in "abc"]
     for _ in range(5):
-        outbox.free = 10
-        outbox.offer()
+        outbox_capacity.free = 10
+        outbox_capacity.offer()
     assert order == ["a", "b", "c", "a", "b"], kept
 
 
@@ -137,9 +138,9 @@ def test_unacknowledged_messages_of_all_consumers_end_a_delivery() -> None:
         one.bound_unacked(of_all)
         assert one.measure()
     assert first.take(_entries(4)) == 4
-    assert of_all.capacity == 6
+    assert of_all.free_messages == 6
     assert second.take(_entries(20)) == 6
-    assert of_all.capacity == 0
+    assert of_all.free_messages == 0
 
 
 def test_one_large_entry_counts_for_the_subscription_at_most_as_one_consumer() -> None:
@@ -148,7 +149,7 @@ def test_one_large_entry_counts_for_the_subscription_at_most_as_one_consumer() -
     first.bound_unacked(of_all)
     assert first.measure()
     assert first.take(_entries(2, messages=5_000)) == 1
-    assert (of_all.total, of_all.capacity) == (5_000, 5)
+    assert (of_all.total, of_all.free_messages) == (5_000, 5)
 
 
 def test_full_budget_of_the_broker_leaves_each_outbox_a_small_capacity() -> None:
@@ -168,10 +169,10 @@ def test_full_budget_of_the_broker_leaves_each_outbox_a_small_capacity() -> None
 
 def test_outbox_reports_returned_memory_and_not_reserved_memory() -> None:
     returned: list[int] = []
-    outbox = OutboxCapacity(100, OutboxBudget(1000), lambda: returned.append(1))
-    outbox.reserve(60)
+    outbox_capacity = OutboxCapacity(100, OutboxBudget(1000), lambda: returned.append(1))
+    outbox_capacity.reserve(60)
     assert returned == []
-    outbox.reserve(-60)
+    outbox_capacity.reserve(-60)
     assert returned == [1]
 
 
@@ -194,6 +195,6 @@ async def test_outbox_is_measured_once_per_delivery() -> None:
             [position] = scene.add(1)
             assert sink.take() == [position]
             ack(consumer, position)
-            assert sink.outbox.measured == number
+            assert sink.outbox_capacity.measured == number
         await settle()
         assert scene.log.last < LATEST

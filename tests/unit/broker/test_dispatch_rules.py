@@ -16,17 +16,17 @@ from magnetar_broker.topics.dispatch.position_set import PositionSet
 from magnetar_broker.topics.dispatch.redelivery_counts import RedeliveryCounts
 from magnetar_broker.topics.dispatch.shared import SharedRule
 from tests.unit.broker.fake_log import FakeLog
-from tests.unit.broker.recording_sink import FakeOutbox
+from tests.unit.broker.recording_sink import FakeOutboxCapacity
 
 
 class _Consumer(BaseConsumer):
-    def __init__(self, name: str, priority: int = 0, outbox: OutboxCapacity | None = None) -> None:
-        super().__init__(name, priority, outbox or FakeOutbox())
+    def __init__(self, name: str, priority: int = 0, outbox_capacity: OutboxCapacity | None = None) -> None:
+        super().__init__(name, priority, outbox_capacity or FakeOutboxCapacity())
 
     def deliver(self, entries: Sequence[Deliverable]) -> None:
         raise AssertionError("rules deliver nothing")
 
-    def on_capacity(self) -> None:
+    def on_outbox_capacity(self) -> None:
         pass
 
 
@@ -100,19 +100,19 @@ def test_entries_read_beyond_permits_are_queued_for_redelivery() -> None:
 
 def test_stream_without_capacity_is_skipped_until_it_has_some() -> None:
     rule = SharedRule(DispatchLimits(), Position(1, -1))
-    outbox = FakeOutbox(0)
-    consumer = _Consumer("a", 0, outbox)
+    outbox_capacity = FakeOutboxCapacity(0)
+    consumer = _Consumer("a", 0, outbox_capacity)
     rule.join(consumer, Position(1, -1))
     rule.grant(consumer, consumer.epoch, 3)
     assert rule.next_read(_LOG) is None
-    outbox.free = 15
+    outbox_capacity.free = 15
     rule.recheck(consumer)
     read = rule.next_read(_LOG)
     assert read is not None
     went: list[Deliverable] = []
     for _, assigned in rule.assign(_entries(3), read, Position(1, 3)):
         went += assigned
-        outbox.free -= sum(len(one.entry.stored) for one in assigned)
+        outbox_capacity.free -= sum(len(one.entry.stored) for one in assigned)
     assert len(went) == 2  # the one that passes the bound still goes
     assert rule.redelivery_entries == 1
 

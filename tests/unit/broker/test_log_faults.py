@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from typing import cast
 
 import pytest
 
 from magnetar_broker.errors import BrokerError, DamagedEntry, TopicUnloaded
-from magnetar_broker.managed_ledger.log_entry import NewEntry
+from magnetar_broker.managed_ledger.append_queue import AppendQueue
+from magnetar_broker.managed_ledger.log_entry import Chunk, NewEntry
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.read_ahead import SequentialRead
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
@@ -187,6 +189,17 @@ async def test_an_entry_that_is_too_large_is_refused_alone() -> None:
         assert isinstance(told[0], BrokerError)
         assert told[0].code == ErrorCode.MESSAGE_TOO_BIG
         assert log.next_index == 1
+
+
+def test_an_append_that_raises_leaves_the_queue_as_it_was() -> None:
+    queue, ignore = AppendQueue(0, 0, 1_000_000), id
+    assert queue.append([NewEntry(b"a", 3, 3)], ignore, 1) == 1
+    before = (len(queue), queue.next_index, queue.pending_bytes, queue.waiting_chunks)
+    with pytest.raises(TypeError):
+        queue.append([NewEntry(b"b", 1, 0, Chunk(7, 0, last=False)), NewEntry(cast("bytes", None), 1, 0)], ignore, 1)
+    assert (len(queue), queue.next_index, queue.pending_bytes, queue.waiting_chunks) == before
+    assert queue.append([NewEntry(b"c", 1, 0)], ignore, 1) == 1
+    assert [append.entry.index for append in queue.waiting] == [2, 3]
 
 
 async def test_foreign_bytes_in_a_ledger_are_a_typed_error() -> None:

@@ -902,13 +902,13 @@ async def test_a_stream_that_is_behind_holds_up_its_own_consumers_alone() -> Non
     scene = Scene()
     slow, gets_slow = await scene.subscribe(kind=SHARED)
     _, gets_other = await scene.subscribe("other", SHARED)
-    gets_slow.outbox.free = 0
+    gets_slow.outbox_capacity.free = 0
     entries = scene.add(3)
     assert gets_slow.take() == []
     assert "can't keep up" in scene.stats().blocked_by
     assert gets_other.take() == entries
-    gets_slow.outbox.free = 10_000
-    slow.on_capacity()
+    gets_slow.outbox_capacity.free = 10_000
+    slow.on_outbox_capacity()
     await settle()
     assert gets_slow.take() == entries
 

@@ -5,9 +5,9 @@ no other header. The client handles the parts of a message in the order of their
 later entries, and parts about an end after earlier ones. The outbox may never be empty, because consumers are delivered
 more after every message. So a part that comes after entries waits only for those that were queued before it.
 
-The memory of queued entries (`magnetar_wire.entry_memory`) is counted by `capacity`, which bounds what the stream's
-consumers are delivered. The other parts are few, as they answer the client's requests: the stream is not read while
-many of them wait (`waiting_answers`).
+The memory of queued entries (`magnetar_wire.entry_memory`) is counted by `outbox_capacity`, which bounds what the
+stream's consumers are delivered. The other parts are few, as they answer the client's requests: the stream is not read
+while many of them wait (`waiting_answers`).
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class DeliveryChannel(Protocol):
 
 
 class ConsumeOutbox:
-    def __init__(self, capacity: OutboxCapacity, counters: BrokerCounters | None = None) -> None:
-        self.capacity = capacity
+    def __init__(self, outbox_capacity: OutboxCapacity, counters: BrokerCounters | None = None) -> None:
+        self.outbox_capacity = outbox_capacity
         self._counters = counters
         # Runs to deliver, and how many entries of the first one are sent.
         self._runs: deque[tuple[DeliveryChannel, DeliveryRun]] = deque()
@@ -75,7 +75,7 @@ class ConsumeOutbox:
 
     def close(self) -> None:
         """Drop all entries and return their memory."""
-        self.capacity.release()
+        self.outbox_capacity.release()
         self._runs.clear()
 
     @property
@@ -85,7 +85,7 @@ class ConsumeOutbox:
     def deliver(self, channel: DeliveryChannel, runs: Sequence[DeliveryRun]) -> None:
         for run in runs:
             self._runs.append((channel, run))
-            self.capacity.add(run.memory_bytes)
+            self.outbox_capacity.add(run.memory_bytes)
         self._queued_runs += len(runs)
 
     def add_before(self, part: ConsumerOpened | EpochBegan | ActiveChanged) -> None:
@@ -152,7 +152,7 @@ class ConsumeOutbox:
         return deliveries
 
     def _count_sent(self, messages: int, entries: int, size: int, released_bytes: int) -> None:
-        self.capacity.add(-released_bytes)
+        self.outbox_capacity.add(-released_bytes)
         if self._counters is not None and entries:
             self._counters.delivered.count(messages, entries, size)
 

@@ -17,7 +17,7 @@ __all__ = ["ConsumeSession"]
 
 
 class ConsumeSession:
-    __slots__ = ("_to_send", "address", "capacity", "is_broken", "outbox")
+    __slots__ = ("_to_send", "address", "is_broken", "outbox", "outbox_capacity")
 
     def __init__(
         self, address: str, max_queued_bytes: int, budget: OutboxBudget, counters: BrokerCounters | None
@@ -25,8 +25,8 @@ class ConsumeSession:
         # Of the client.
         self.address = address
         # For entries. The sender offers it to consumers whenever it has composed a message.
-        self.capacity = OutboxCapacity(max_queued_bytes, budget, self.wake_sender)
-        self.outbox = ConsumeOutbox(self.capacity, counters)
+        self.outbox_capacity = OutboxCapacity(max_queued_bytes, budget, self.wake_sender)
+        self.outbox = ConsumeOutbox(self.outbox_capacity, counters)
         # The stream has broken: nothing can be sent.
         self.is_broken = False
         # The sender waits for this.

@@ -143,7 +143,7 @@ class ConsumeStream:
         try:
             while True:
                 message = self.outbox.compose()
-                self._session.capacity.offer()  # their entries are read while this message is in flight
+                self._session.outbox_capacity.offer()  # their entries are read while this message is in flight
                 if message is not None:
                     self._is_sending = True
                     await self.stream.send(message)
@@ -171,7 +171,7 @@ class ConsumeStream:
     def _all_leave(self) -> None:
         channels = list(self._channels.values())
         self._channels.clear()
-        self._session.capacity.close()  # messages of one must not be dispatched to another that leaves too
+        self._session.outbox_capacity.close()  # messages of one must not be dispatched to another that leaves too
         for channel in channels:
             channel.leave()
 

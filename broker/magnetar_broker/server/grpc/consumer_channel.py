@@ -61,8 +61,8 @@ class ConsumerChannel:
         return self._session.address
 
     @property
-    def outbox(self) -> OutboxCapacity:
-        return self._session.capacity
+    def outbox_capacity(self) -> OutboxCapacity:
+        return self._session.outbox_capacity
 
     @property
     def is_broken(self) -> bool:

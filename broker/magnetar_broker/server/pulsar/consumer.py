@@ -270,7 +270,7 @@ class ConnectedConsumer:
         return self._session.address
 
     @property
-    def outbox(self) -> OutboxCapacity:
+    def outbox_capacity(self) -> OutboxCapacity:
         return self._session.outbound
 
     @property

@@ -25,13 +25,13 @@ _LARGE_FRAME_BYTES: Final = 8_192
 
 class OutboundFrames(OutboxCapacity):
     __slots__ = (
-        "_counted_bytes",
         "_flushed_bytes",
         "_frames",
         "_is_flush_scheduled",
         "_loop",
         "_max_waiting_bytes",
         "_on_taken",
+        "_reading_bytes",
         "_transport",
         "_unwritten_bytes",
     )
@@ -55,8 +55,8 @@ class OutboundFrames(OutboxCapacity):
         self._is_flush_scheduled = False
         # Bytes passed to the transport since the connection was opened.
         self._flushed_bytes = 0
-        # Bytes of this connection that the budget counts. `queued_bytes` are only those that are being read.
-        self._counted_bytes = 0
+        # Of entries that are being read for its consumers.
+        self._reading_bytes = 0
         # The transport reports that bytes were taken only if more than the upper mark had waited. So the mark is below
         # what may wait, and below what each connection may always queue (`OutboxBudget`).
         high = min(HIGH_WATER_BYTES, self._max_bytes) - 1
@@ -94,14 +94,14 @@ class OutboundFrames(OutboxCapacity):
         self.update_capacity()
 
     def release(self) -> None:
-        """Drop the frames of a connection that is lost, and return their memory to the budget."""
+        """Drop the frames of a connection that is lost, and return all memory to the budget."""
         self._frames, self._unwritten_bytes = [], 0
-        self._count(0)
+        super().release()
 
     def update_capacity(self) -> None:
         """Offer the capacity that is free now, because the client may have taken bytes."""
         waiting = self.waiting_bytes
-        if waiting or self.queued_bytes or self._counted_bytes:
+        if waiting or self._reading_bytes or self.queued_bytes:
             self._count(waiting)
         if self._waiting:
             self.offer()
@@ -121,12 +121,10 @@ class OutboundFrames(OutboxCapacity):
     def is_behind(self) -> bool:
         """Whether more bytes wait than may wait. The transport reports when the client has taken some."""
         waiting = self._unwritten_bytes + self._transport.get_write_buffer_size()
-        return waiting > 0 and self._budget.free_bytes(self._max_waiting_bytes, waiting) < 0
+        return waiting > 0 and self._budget.free_bytes_of_stream(self._max_waiting_bytes, waiting) < 0
 
-    def _count(self, size_bytes: int) -> None:
-        size_bytes += 0 if self.is_closed else self.queued_bytes
-        self._budget.queued_bytes += size_bytes - self._counted_bytes
-        self._counted_bytes = size_bytes
+    def _count(self, waiting: int) -> None:
+        self.add(waiting + (0 if self.is_closed else self._reading_bytes) - self.queued_bytes)
 
     # Capacity for consumers.
 
@@ -135,11 +133,13 @@ class OutboundFrames(OutboxCapacity):
         if self.is_closed:
             return 0
         waiting = self._unwritten_bytes + self._transport.get_write_buffer_size()
-        return self._budget.free_bytes(self._max_bytes, waiting + self.queued_bytes)
+        return self._budget.free_bytes_of_stream(self._max_bytes, waiting + self._reading_bytes)
 
-    def add(self, size_bytes: int) -> None:
-        """Count entries that are being read, in the budget as soon as frames are written."""
-        self.queued_bytes += size_bytes
+    def reserve(self, size_bytes: int) -> None:
+        """Count entries that are being read. `queued_bytes` and the budget have them when frames are written next."""
+        self._reading_bytes += size_bytes
+        if size_bytes < 0:
+            self._offer_soon()
 
     def _offer_soon(self) -> None:
         if self._waiting:

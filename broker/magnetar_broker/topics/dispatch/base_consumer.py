@@ -18,11 +18,11 @@ __all__ = ["BaseConsumer"]
 class BaseConsumer(ABC):
     __slots__ = ("acknowledged_from", "capacity", "epoch", "is_in_line", "name", "number", "priority_level")
 
-    def __init__(self, name: str, priority_level: int, outbox: OutboxCapacity) -> None:
+    def __init__(self, name: str, priority_level: int, outbox_capacity: OutboxCapacity) -> None:
         self.name = name
         # 0 is served first.
         self.priority_level = priority_level
-        self.capacity = DeliveryCapacity(outbox, self.on_capacity)
+        self.capacity = DeliveryCapacity(outbox_capacity, self.on_outbox_capacity)
         # The number of consumers that had joined before.
         self.number = 0
         self.epoch = 0
@@ -36,7 +36,7 @@ class BaseConsumer(ABC):
         """Send entries to the client."""
 
     @abstractmethod
-    def on_capacity(self) -> None:
+    def on_outbox_capacity(self) -> None:
         """Deliver more entries: the outbox has capacity again."""
 
     def begin_epoch(self, epoch: int, *, acknowledgements_end: bool) -> None:

@@ -59,12 +59,20 @@ class Deliverable:
 class DeliveryCapacity:
     """The capacity of one consumer."""
 
-    __slots__ = ("_is_stopped", "_on_capacity", "_outbox", "_unacked", "_unacked_of_all", "free_bytes", "permits")
+    __slots__ = (
+        "_outbox_capacity",
+        "_unacked",
+        "_unacked_of_all",
+        "free_bytes",
+        "is_stopped",
+        "on_outbox_capacity",
+        "permits",
+    )
 
-    def __init__(self, outbox: OutboxCapacity, on_capacity: Callable[[], object]) -> None:
-        self._outbox = outbox
+    def __init__(self, outbox_capacity: OutboxCapacity, on_outbox_capacity: Callable[[], object]) -> None:
+        self._outbox_capacity = outbox_capacity
         # Called when the outbox has capacity again, after `measure` found none.
-        self._on_capacity = on_capacity
+        self.on_outbox_capacity = on_outbox_capacity
         # Below 0 after an entry with more messages than were left.
         self.permits = 0
         # The outbox's capacity when it was measured last, less what was taken since.
@@ -73,7 +81,8 @@ class DeliveryCapacity:
         # are not acknowledged; and those of all its consumers. None: they have no bounds, and are not counted.
         self._unacked = EntryCounts()
         self._unacked_of_all: UnackedMessages | None = None
-        self._is_stopped = False
+        # The consumer gets no more: it is leaving, or has left.
+        self.is_stopped = False
 
     def grant(self, permits: int) -> None:
         self.permits = min(self.permits + permits, _MAX_PERMITS)
@@ -84,27 +93,25 @@ class DeliveryCapacity:
 
     def stop(self) -> None:
         """Let the consumer get no more."""
-        self._is_stopped = True
-        self._outbox.forget(self)
+        self.is_stopped = True
+        self._outbox_capacity.forget(self)
 
     # Delivery.
 
     @property
     def may_get_more(self) -> bool:
         """Whether the consumer has capacity apart from its outbox."""
-        return self.permits > 0 and not self._is_stopped and not self.has_max_unacked
+        return self.permits > 0 and not self.is_stopped and not self.has_max_unacked
 
     def measure(self) -> bool:
-        """Return whether the consumer may get entries now. If only its outbox is full, `on_capacity` is called once it
-        is not."""
-        if self.permits <= 0 or self._is_stopped:
+        """Return whether the consumer may get entries now. If only its outbox is full, `on_outbox_capacity` is called
+        once it is not."""
+        if not self.may_get_more:
             return False
-        if self._unacked_of_all is not None and self._unacked.total >= self._unacked_of_all.max_per_consumer:
-            return False
-        self.free_bytes = self._outbox.free_bytes()
+        self.free_bytes = self._outbox_capacity.free_bytes()
         if self.free_bytes > 0:
             return True
-        self._outbox.wait(self)
+        self._outbox_capacity.wait(self)
         return False
 
     def take(self, entries: Sequence[Deliverable], max_messages: int = UNLIMITED) -> int:
@@ -116,7 +123,7 @@ class DeliveryCapacity:
         count = messages = max_unacked = 0
         if (of_all := self._unacked_of_all) is not None:
             unacked_before = unacked.total
-            max_unacked = min(of_all.max_per_consumer, unacked_before + of_all.capacity)
+            max_unacked = min(of_all.max_per_consumer, unacked_before + of_all.free_messages)
         for one in entries:
             entry = one.entry
             count += 1
@@ -136,13 +143,12 @@ class DeliveryCapacity:
 
     def reserve(self, size_bytes: int) -> None:
         """Reserve memory in the outbox for entries that are being read; below 0: return it."""
-        self._outbox.reserve(size_bytes)
-
-    def on_capacity(self) -> None:
-        self._on_capacity()
+        self._outbox_capacity.reserve(size_bytes)
 
     def find_shortage(self) -> str:
         """Return why the consumer gets nothing now, for statistics. Empty: it may get entries."""
+        if self.is_stopped:
+            return "it is being closed"
         if self.permits <= 0:
             return "it has granted no permits: its receiver queue is full"
         if self._unacked_of_all is not None and self.has_max_unacked:
@@ -150,7 +156,9 @@ class DeliveryCapacity:
                 f"it has {self._unacked.total} unacknowledged messages, and max_unacked_messages_per_consumer is "
                 f"{self._unacked_of_all.max_per_consumer}"
             )
-        return "" if not self._is_stopped and self._outbox.free_bytes() > 0 else "its connection can't keep up"
+        if self._outbox_capacity.is_closed:
+            return "its connection is being closed"
+        return "" if self._outbox_capacity.free_bytes() > 0 else "its connection can't keep up"
 
     # Unacknowledged entries of a Shared subscription.
 
@@ -213,7 +221,7 @@ class UnackedMessages:
         self._bounded = 0
 
     @property
-    def capacity(self) -> int:
+    def free_messages(self) -> int:
         """How many more messages may be delivered to consumers, 0 or less: none."""
         return self.max_per_subscription - self._bounded
 
@@ -236,7 +244,7 @@ class OutboxBudget:
         self._max_bytes = max_bytes
         self.queued_bytes = 0
 
-    def free_bytes(self, max_bytes: int, queued_bytes: int) -> int:
+    def free_bytes_of_stream(self, max_bytes: int, queued_bytes: int) -> int:
         """Return how much more a stream may queue that has queued `queued_bytes` of its own limit `max_bytes`."""
         if self.queued_bytes >= self._max_bytes:
             max_bytes = min(max_bytes, _MIN_OUTBOX_BYTES)
@@ -253,7 +261,7 @@ class OutboxCapacity:
         self._max_bytes = max_bytes
         self._budget = budget
         self._on_returned = on_returned
-        # Of entries that are queued or being read.
+        # What the budget counts for it: entries that are queued or being read.
         self.queued_bytes = 0
         # Consumers that found no capacity, in that order.
         self._waiting: dict[DeliveryCapacity, None] = {}
@@ -262,10 +270,10 @@ class OutboxCapacity:
 
     def free_bytes(self) -> int:
         """Return how many more bytes may be queued; 0 or less: none."""
-        return 0 if self.is_closed else self._budget.free_bytes(self._max_bytes, self.queued_bytes)
+        return 0 if self.is_closed else self._budget.free_bytes_of_stream(self._max_bytes, self.queued_bytes)
 
     def add(self, size_bytes: int) -> None:
-        """Count entries that were queued; below 0: that were sent."""
+        """Count what was queued; below 0: what was sent."""
         self.queued_bytes += size_bytes
         self._budget.queued_bytes += size_bytes
 
@@ -289,7 +297,7 @@ class OutboxCapacity:
                 return
             consumer = next(iter(self._waiting))
             del self._waiting[consumer]
-            consumer.on_capacity()
+            consumer.on_outbox_capacity()
 
     def close(self) -> None:
         """Give consumers no more capacity."""

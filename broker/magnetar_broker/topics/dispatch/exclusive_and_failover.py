@@ -144,6 +144,8 @@ class FailoverRule(DispatchRule):
         active = self._active
         if active is None:
             return "no consumer is connected"
+        if active.capacity.is_stopped:
+            return f"consumer {active.name} is being closed"
         if active.capacity.permits <= 0:
             return f"consumer {active.name} has granted no permits: its receiver queue is full"
         return f"the connection to consumer {active.name} can't keep up" if active.capacity.find_shortage() else ""

@@ -76,7 +76,7 @@ class SharedRule(DispatchRule):
 
     def _next_line(self, measured: BaseConsumer | None = None) -> deque[BaseConsumer] | None:
         """Return the line whose first consumer is served next, and has capacity. `measured` has."""
-        if self._unacked.capacity <= 0:
+        if self._unacked.free_messages <= 0:
             return None
         for line in self._lines.values():
             while line:
@@ -233,14 +233,17 @@ class SharedRule(DispatchRule):
     def find_shortage(self) -> str:
         if not self.consumers:
             return "no consumer is connected"
-        if self._unacked.capacity <= 0:
+        if self._unacked.free_messages <= 0:
             return (
                 f"{self._unacked.total} messages are delivered and not acknowledged, and "
                 f"max_unacked_messages_per_subscription is {self._unacked.max_per_subscription}"
             )
         if any(not consumer.capacity.find_shortage() for consumer in self.consumers):
             return ""
-        granted = [consumer.capacity for consumer in self.consumers if consumer.capacity.permits > 0]
+        staying = [consumer.capacity for consumer in self.consumers if not consumer.capacity.is_stopped]
+        if not staying:
+            return "all consumers are being closed"
+        granted = [capacity for capacity in staying if capacity.permits > 0]
         if not granted:
             return "no consumer has granted permits: their receiver queues are full"
         if all(capacity.has_max_unacked for capacity in granted):

@@ -195,7 +195,7 @@ async def test_a_deletion_that_was_begun_is_finished_without_force() -> None:
         def marked(payload: bytes | None) -> bytes:
             assert payload is not None
             node = ManagedLedgerNode.FromString(payload)
-            node.state, node.life = TopicState.DELETING, b""
+            node.state, node.owner_epoch = TopicState.DELETING, b""
             return node.SerializeToString()
 
         # As by a broker that was killed then.

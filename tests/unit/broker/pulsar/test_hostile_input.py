@@ -350,17 +350,17 @@ async def test_full_connection_does_not_poll_its_waiting_consumers() -> None:
         for number in range(50):
             client.flow(number, 1000)
         await until(lambda: client.session.waiting_bytes > 4_000, "the client is behind")
-        outgoing = client.session.outbound
+        outbound = client.session.outbound
         looks = 0
 
         def look() -> None:
             nonlocal looks
             looks += 1
 
-        assert outgoing.free_bytes() <= 0
-        outgoing.wait(DeliveryCapacity(outgoing, look))
+        assert outbound.free_bytes() <= 0
+        outbound.wait(DeliveryCapacity(outbound, look))
         for _ in range(100):
-            outgoing.update_capacity()
+            outbound.update_capacity()
         assert looks == 0
         client.read_on()
         await until(lambda: len(client.delivered) == 50 * 300, "all of them get all")
