@@ -32,9 +32,9 @@ after the other. A topic is deleted in steps, too, and any broker that finds it 
 Ledgers that a Spark reader has leased are spared (lease_rules.py, log_leases.py), also if the topic is deleted
 (orphaned_ledgers.py). A topic is created with the leases that readers have on its namespace (namespace_leases.py).
 
-**Reading.** The newest entries of all topics are cached (entry_cache.py). Older ones are read from their ledgers
-(entry_reader.py), ahead of need for a consumer that works through a backlog (read_ahead.py). Spark reads the bookies
-itself, by a plan (read_plan.py).
+**Reading.** The newest entries of all topics are cached (entry_cache.py), and reads look there first (log_reads.py).
+Older entries are read from their ledgers (entry_reader.py), ahead of need for a consumer that works through a backlog
+(read_ahead.py). Spark reads the bookies itself, by a plan (read_plan.py).
 
 What opening a topic costs
 --------------------------

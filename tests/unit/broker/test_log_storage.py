@@ -280,7 +280,7 @@ async def test_tailing_reads_are_served_from_a_bounded_cache() -> None:
         last = log.read_nowait(log.last, 10, 10)
         assert last is not None
         assert log.read_nowait(log.last, 10, 10)[0] is last[0]  # type: ignore[index]
-        stored = await scene.patiently(log.read_stored(log.last))
+        stored = await scene.patiently(log.reads.read_stored(log.last))
         assert stored is not None
         assert stored is not last[0]
         assert stored == last[0]
