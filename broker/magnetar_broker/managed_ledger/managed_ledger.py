@@ -15,7 +15,6 @@ from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.appender import Appender
-from magnetar_broker.managed_ledger.deletion import delete_topic, topic_exists
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
 from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListedLedger
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
@@ -37,7 +36,7 @@ from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["ManagedLedger", "ManagedLedgerStats", "delete_topic", "topic_exists"]
+__all__ = ["ManagedLedger", "ManagedLedgerStats"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +112,7 @@ class ManagedLedger:
         randomness: Randomness,
         *,
         create: bool,
+        finish_deletion: Callable[[str], Awaitable[None]],
         along: Sequence[Change] = (),
         prefetched: PrefetchedTopic | None = None,
         on_claimed: Callable[[TopicNode], Awaitable[None]] | None = None,
@@ -121,6 +121,7 @@ class ManagedLedger:
     ) -> Self:
         """Open the topic's log, and fence the broker that had it before.
 
+        `finish_deletion` is called where a deletion of the topic was begun, with its incarnation, and finishes it.
         `along` are changes in the transaction that creates a new topic, `prefetched` its nodes.
         `on_claimed` is called as soon as no other broker can change the topic's node any more, `on_lost_entry` for each
         entry that is found lost, now or later. `read_striping` returns the present striping of the namespace; it is
@@ -137,6 +138,7 @@ class ManagedLedger:
             randomness,
             lost,
             create=create,
+            finish_deletion=finish_deletion,
             along=along,
             prefetched=prefetched.log if prefetched is not None else None,
             on_claimed=on_claimed,
