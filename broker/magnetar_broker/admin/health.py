@@ -127,7 +127,7 @@ class BrokerHealth:
             position = await sent.outcome
         finally:
             topic.leave(producer, TopicUnloaded("the heartbeat has been read"))
-        stored = await topic.log.read_stored(position)
+        stored = await topic.log.reads.read_stored(position)
         if stored is None or decode_entry(stored.stored).payload != payload:
             raise TopicUnloaded(f"the bookies return another entry for {position} of {name} than was stored")
 

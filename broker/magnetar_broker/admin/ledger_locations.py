@@ -63,7 +63,7 @@ class LedgerLocations:
         missing: list[int] = []
         now = self._client.clock.monotonic()
         for ledger_id in ledger_ids:
-            written = log.get_open_metadata(ledger_id)
+            written = log.reads.get_current_metadata(ledger_id)
             if written is not None:
                 found[ledger_id] = LedgerLocation(written.striping, written.fragments, written.is_closed, now)
                 continue

@@ -196,7 +196,7 @@ async def _look(log: ManagedLedger, position: Position) -> EntryFacts | None:
     """Return an entry's facts; None: it is lost, or damaged on all bookies. Raises `Deleted`, `BrokerError`."""
     facts = None
     with contextlib.suppress(LostEntry, DamagedEntry):
-        facts = _facts(position, await log.read_record(position))
+        facts = _facts(position, await log.reads.read_record(position))
     if not log.ledger_list.holds(position):
         # A bookie still returns an entry for a while after its ledger has left the list, which the rule reads.
         raise Deleted

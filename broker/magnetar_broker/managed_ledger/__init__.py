@@ -28,13 +28,14 @@ pages of a thousand ledgers each. A page never changes, and is deleted when all 
 
 **Deletion.** Storage is freed by whole ledgers, from the front. ledger_lifetime_rules.py decides which ledgers may be
 deleted, and what a topic without a durable subscription retains. trimmer.py deletes them, in steps that are durable one
-after the other. A topic is deleted in steps, too, and any broker that finds it half deleted continues (deletion.py).
-Ledgers that a Spark reader has leased are spared (lease_rules.py, log_leases.py), also if the topic is deleted
-(orphaned_ledgers.py). A topic is created with the leases that readers have on its namespace (namespace_leases.py).
+after the other. A topic is deleted in steps, too, and any broker that finds it half deleted continues
+(topics/topic_deletion.py). Ledgers that a Spark reader has leased are spared (lease_rules.py, log_leases.py), also if
+the topic is deleted (orphaned_ledgers.py). A topic is created with the leases that readers have on its namespace
+(namespace_leases.py).
 
-**Reading.** The newest entries of all topics are cached (entry_cache.py). Older ones are read from their ledgers
-(log_reader.py), prefetched for a consumer that works through a backlog (read_ahead.py). Spark reads the bookies
-itself, by a plan (read_plan.py).
+**Reading.** The newest entries of all topics are cached (entry_cache.py), and reads look there first (log_reader.py).
+Older entries are read from their ledgers (uncached_entry_reader.py), and prefetched for a consumer that works through a
+backlog (read_ahead.py). Spark reads the bookies itself, by a plan (read_plan.py).
 
 What opening a topic costs
 --------------------------

@@ -184,6 +184,11 @@ class Appender:
             return "waiting"
         return "idle" if self.current_ledger is None else "written"
 
+    def check_open(self) -> None:
+        """Raise `TopicUnloaded` if the log has ended."""
+        if self.error is not None:
+            raise self.error.again()
+
     # ── the way down ──
 
     def append(self, entries: Sequence[NewEntry], done: AppendDone) -> int:

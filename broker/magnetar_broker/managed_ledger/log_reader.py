@@ -1,155 +1,195 @@
-"""Reads entries of a topic's log that are not cached from their ledgers.
+"""Reads the entries of a topic's log: from the cache, or else from their ledgers (uncached_entry_reader.py).
 
-A single read is passed to the bookies as it is. A read that continues where an earlier one ended belongs to a consumer
-that works through a backlog: from then on the following entries are fetched ahead (read_ahead.py), up to the last entry
-that is readable when that begins. Several consumers may do so at once, at different positions.
-
-A few ledger readers per topic are cached. The list of ledgers limits how far each may read, since the bookies learn the
-LAC of an open ledger with a delay.
+The errors of ledgers become those of the broker here, and each lost entry that is found is reported. A read of a ledger
+that is trimmed in the meantime finds nothing there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
 
-from magnetar_bookie.errors import LedgerDeleted, Unreadable
+from magnetar_bookie.errors import LedgerError, Unreadable
 from magnetar_bookie.ledger.ledger_client import LedgerClient
-from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
-from magnetar_bookie.ledger.ledger_reader import LedgerReader
-from magnetar_broker.managed_ledger.ledger_list import ListedLedger
+from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
+from magnetar_broker.errors import BrokerError, LostEntry, UnreadableEntry
+from magnetar_broker.managed_ledger.appender import Appender
+from magnetar_broker.managed_ledger.entry_cache import CachedEntries
 from magnetar_broker.managed_ledger.log_entry import LogEntry
+from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.managed_ledger.position import Position
-from magnetar_broker.managed_ledger.read_ahead import ReadAhead, SequentialRead, decode_entries
+from magnetar_broker.managed_ledger.topic_node import TopicNode
+from magnetar_broker.managed_ledger.uncached_entry_reader import UncachedEntryReader
+from magnetar_metadata.errors import MetadataError
+from magnetar_protos.broker_pb2 import ErrorCode
 
 __all__ = ["LogReader"]
 
-_READERS: Final = 8
-_ENDS: Final = 64
-# Requested entries are read together if at most this many bytes of others are between them.
-_GAP_BYTES: Final = 16_384
-
 
 class LogReader:
-    __slots__ = ("_ahead", "_client", "_ends", "_readers")
+    """The methods that read raise `TopicUnloaded` if the log has ended."""
 
-    def __init__(self, client: LedgerClient, ahead: ReadAhead) -> None:
-        self._client = client
-        self._ahead = ahead
-        # By ledger, the least recently used first.
-        self._readers: dict[int, LedgerReader] = {}
-        # The positions at which recent reads ended, the oldest first.
-        self._ends: dict[Position, None] = {}
+    __slots__ = ("_appender", "_cached", "_client", "_lost_entries", "_node", "_uncached_reader")
 
-    async def read(
-        self, start: Position, listed: ListedLedger, metadata: LedgerMetadata | None, max_entries: int, max_bytes: int
-    ) -> list[LogEntry]:
-        """Read at least one entry of this ledger, from `start` on. Raises `LedgerError`, `MetadataError`,
-        `BrokerError`.
-
-        `metadata` are those of an open ledger, as its writer has them.
-        """
-        ahead = self._ahead.take(self, start)
-        if ahead is None:
-            last = min(listed.entries, start.entry_id + max_entries) - 1
-            reader = await self._reader(listed, metadata)
-            if start not in self._ends:
-                entries = decode_entries(start, await reader.read(start.entry_id, last, max_bytes))
-                self._note_end(Position(start.ledger_id, start.entry_id + len(entries)))
-                return entries
-            del self._ends[start]
-            batches = reader.batches(start.entry_id, listed.entries - 1)
-            ahead = SequentialRead(start, batches, self._spawn)
-        try:
-            entries = await ahead.read(max_entries, max_bytes)
-        except BaseException:
-            ahead.close()
-            raise
-        if entries:
-            self._ahead.put_back(ahead, self)
-            return entries
-        # It has read all entries that were readable when it began.
-        self._note_end(start)
-        return await self.read(start, listed, metadata, max_entries, max_bytes)
-
-    def _note_end(self, position: Position) -> None:
-        self._ends.pop(position, None)
-        self._ends[position] = None
-        if len(self._ends) > _ENDS:
-            del self._ends[next(iter(self._ends))]
-
-    async def read_some(
+    def __init__(
         self,
-        listed: ListedLedger,
-        metadata: LedgerMetadata | None,
-        entry_ids: Sequence[int],
-        max_bytes: int | None = None,
-    ) -> dict[Position, LogEntry]:
-        """Read these entries of the ledger, which are in order. With `max_bytes`: the first of them, at least one."""
-        reader = await self._reader(listed, metadata)
-        gap = max(1, _GAP_BYTES * listed.entries // max(1, listed.length_bytes))
-        found: dict[Position, LogEntry] = {}
-        for group in _group(entry_ids, gap):
-            try:
-                stored = dict(enumerate(await reader.read(group[0], group[-1], max_bytes), group[0]))
-            except Unreadable as error:
-                if error.entry_id in group:
-                    raise
-                # That entry was not requested: read the requested ones alone.
-                stored = {one: (await reader.read(one, one))[0] for one in group}
-            for entry_id in group:
-                if entry_id not in stored:
-                    return found
-                position = Position(listed.ledger_id, entry_id)
-                found[position] = decode_entries(position, [stored[entry_id]])[0]
-            if max_bytes is not None:
-                max_bytes -= sum(map(len, stored.values()))
-                if max_bytes <= 0:
-                    return found
+        node: TopicNode,
+        client: LedgerClient,
+        cached: CachedEntries,
+        appender: Appender,
+        lost_entries: LostEntries,
+    ) -> None:
+        self._node = node
+        self._client = client
+        self._cached = cached
+        self._appender = appender
+        self._lost_entries = lost_entries
+        # None until the first read of an entry that is not cached.
+        self._uncached_reader: UncachedEntryReader | None = None
+
+    def read_nowait(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry] | None:
+        """As in `Log`. Raises `TopicUnloaded`."""
+        self._appender.check_open()
+        ledger_list = self._node.ledger_list
+        position = ledger_list.at_or_after(start)
+        if position is None:
+            return []
+        table = self._cached.table
+        entry = self._cached.get(position)
+        if entry is None or table is None:
+            return None
+        found = [entry]
+        left, last = max_bytes - len(entry.stored), ledger_list.last
+        while len(found) < max_entries and position != last:
+            ledger_id, entry_id = position
+            following = table.get(Position(ledger_id, entry_id + 1))
+            if following is None:
+                position = ledger_list.at_or_after(Position(ledger_id, entry_id + 1))
+                following = None if position is None else table.get(position)
+                if following is None:
+                    break
+            left -= len(following.stored)
+            if left < 0:
+                break
+            found.append(following)
+            position = following.position
         return found
 
-    async def read_record(self, listed: ListedLedger, metadata: LedgerMetadata | None, entry_id: int) -> bytes:
-        """Read the record of an entry."""
-        return await (await self._reader(listed, metadata)).read_record(entry_id)
+    async def read(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry]:
+        """As in `Log`. Raises `BrokerError`, `TopicUnloaded` and `DamagedEntry` among them."""
+        while True:
+            cached = self.read_nowait(start, max_entries, max_bytes)
+            if cached is not None:
+                return cached
+            position = self._node.ledger_list.at_or_after(start)
+            assert position is not None
+            found = self._node.ledger_list.find(position.ledger_id)
+            assert found is not None
+            try:
+                return await self._reader().read(
+                    position, found, self.get_current_metadata(position.ledger_id), max_entries, max_bytes
+                )
+            except UnreadableEntry as error:
+                self._lost_entries.report(error)
+                raise
+            except (LedgerError, MetadataError) as error:
+                if self._node.ledger_list.find(position.ledger_id) is None:
+                    continue  # it was trimmed in the meantime
+                raise self._unreadable(position, error) from error
 
-    async def _reader(self, listed: ListedLedger, metadata: LedgerMetadata | None) -> LedgerReader:
-        ledger_id = listed.ledger_id
-        reader = self._readers.pop(ledger_id, None)
-        if reader is None:
-            if metadata is None:
-                metadata = await self._client.ledgers.read_metadata(ledger_id)
-                if metadata.state is LedgerState.TOMBSTONE:
-                    raise LedgerDeleted(f"ledger {ledger_id} was deleted")
-            reader = LedgerReader(self._client, ledger_id, metadata)
-        self._readers[ledger_id] = reader
-        if len(self._readers) > _READERS:
-            del self._readers[next(iter(self._readers))]
-        reader.raise_last_add_confirmed(listed.entries - 1)
-        return reader
+    async def read_at(self, positions: Sequence[Position], max_bytes: int | None = None) -> list[LogEntry | None]:
+        """As in `Log`. Raises `BrokerError`."""
+        self._appender.check_open()
+        found: dict[Position, LogEntry] = {}
+        missing: dict[int, list[int]] = {}
+        for position in positions:
+            entry = self._cached.get(position)
+            if entry is not None:
+                found[position] = entry
+            elif self._node.ledger_list.holds(position):
+                missing.setdefault(position.ledger_id, []).append(position.entry_id)
+        end = len(positions)
+        for ledger_id, entry_ids in missing.items():
+            wanted = sorted(dict.fromkeys(entry_ids))
+            if max_bytes is not None and max_bytes <= 0:
+                end = positions.index(Position(ledger_id, wanted[0]))
+                break
+            read = await self._read_some(ledger_id, wanted, max_bytes)
+            found.update(read)
+            if max_bytes is not None and read:
+                max_bytes -= sum(len(entry.stored) for entry in read.values())
+                if len(read) < len(wanted):
+                    end = positions.index(Position(ledger_id, wanted[len(read)]))
+                    break
+        return [found.get(position) for position in positions[:end]]
+
+    async def read_stored(self, position: Position) -> LogEntry | None:
+        """Read the entry from a bookie, not from the cache; None: there is none."""
+        self._appender.check_open()
+        if not self._node.ledger_list.holds(position):
+            return None
+        return (await self._read_some(position.ledger_id, [position.entry_id])).get(position)
+
+    async def read_record(self, position: Position) -> bytes | None:
+        """Read the entry's record from a bookie; None: there is no such entry (any more). Raises `BrokerError`."""
+        self._appender.check_open()
+        ledger_list = self._node.ledger_list
+        if (listed := ledger_list.find(position.ledger_id)) is None or not ledger_list.holds(position):
+            return None
+        try:
+            return await self._reader().read_record(
+                listed, self.get_current_metadata(position.ledger_id), position.entry_id
+            )
+        except (LedgerError, MetadataError) as error:
+            if ledger_list.find(position.ledger_id) is None:
+                return None  # it was trimmed in the meantime
+            raise self._unreadable(position, error) from error
+
+    def get_current_metadata(self, ledger_id: int) -> LedgerMetadata | None:
+        """Return the metadata of the current ledger, as its writer has them; None: the ledger is another one."""
+        current = self._appender.current_ledger
+        return current.writer.metadata if current is not None and current.writer.ledger_id == ledger_id else None
 
     def forget_up_to(self, position: Position) -> None:
-        """Close the readers of ledgers up to this position, which were deleted."""
-        self._ahead.close_reads(self, position)
-        for ledger_id in [one for one in self._readers if one <= position.ledger_id]:
-            del self._readers[ledger_id]
+        """Forget the entries up to this position: they were deleted from the log."""
+        self._cached.drop_up_to(position)
+        if self._uncached_reader is not None:
+            self._uncached_reader.forget_up_to(position)
+        self._lost_entries.forget_ledgers(position.ledger_id)
 
     def close(self) -> None:
-        self._ahead.close_reads(self)
+        """Free the memory: the log has ended."""
+        self._cached.drop_all()
+        if self._uncached_reader is not None:
+            self._uncached_reader.close()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        bookies = self._client.bookies
-        if bookies.is_closed:
-            work.close()  # everything in flight ended with the client
-        else:
-            bookies.spawn(work)
+    async def _read_some(
+        self, ledger_id: int, entry_ids: list[int], max_bytes: int | None = None
+    ) -> dict[Position, LogEntry]:
+        listed = self._node.ledger_list.find(ledger_id)
+        if listed is None:
+            return {}  # it was trimmed in the meantime
+        try:
+            return await self._reader().read_some(listed, self.get_current_metadata(ledger_id), entry_ids, max_bytes)
+        except UnreadableEntry as error:
+            self._lost_entries.report(error)
+            raise
+        except (LedgerError, MetadataError) as error:
+            if self._node.ledger_list.find(ledger_id) is None:
+                return {}
+            raise self._unreadable(Position(ledger_id, entry_ids[0]), error) from error
 
+    def _reader(self) -> UncachedEntryReader:
+        if self._uncached_reader is None:
+            self._uncached_reader = UncachedEntryReader(self._client, self._cached.read_ahead)
+        return self._uncached_reader
 
-def _group(entry_ids: Sequence[int], gap: int) -> list[list[int]]:
-    """Group entries that are read together: the next one is at most `gap` further."""
-    groups = [[entry_ids[0]]]
-    for entry_id in entry_ids[1:]:
-        if entry_id <= groups[-1][-1] + gap:
-            groups[-1].append(entry_id)
-        else:
-            groups.append([entry_id])
-    return groups
+    def _unreadable(self, position: Position, error: Exception) -> BrokerError:
+        """Return the error of a read from `position`. A lost entry is reported."""
+        if isinstance(error, Unreadable):
+            if error.entry_id is not None:
+                position = Position(position.ledger_id, error.entry_id)
+            if error.is_lost:
+                lost = LostEntry(position, error)
+                self._lost_entries.report(lost)
+                return lost
+        return BrokerError(ErrorCode.PERSISTENCE_ERROR, f"entry {position} can't be read now: {error}")

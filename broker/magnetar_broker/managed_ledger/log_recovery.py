@@ -25,7 +25,6 @@ from magnetar_bookie.errors import LedgerError, Unreadable
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_reader import LedgerReader
 from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
-from magnetar_broker.managed_ledger.deletion import finish_deletion
 from magnetar_broker.managed_ledger.ledger_ends import LISTED, LedgerEnds, ends_from_entries, ends_from_properties
 from magnetar_broker.managed_ledger.log_entry import LogEntry, decode_log_entry
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
@@ -53,13 +52,15 @@ async def recover_log(
     lost: LostEntries,
     *,
     create: bool,
+    finish_deletion: Callable[[str], Awaitable[None]],
     along: Sequence[Change],
     prefetched: StoredValue | None = None,
     on_claimed: Callable[[TopicNode], Awaitable[None]] | None = None,
 ) -> TopicNode:
     """Claim the topic's node, close its last ledger, and return the node.
 
-    `on_claimed` is called as soon as the node is claimed. Lost entries at the end of the log are reported to `lost`.
+    `finish_deletion` finishes a deletion of an incarnation that was begun. `on_claimed` is called as soon as the node
+    is claimed. Lost entries at the end of the log are reported to `lost`.
     Raises `BrokerError`.
     """
     try:
@@ -70,7 +71,7 @@ async def recover_log(
             except BeingDeleted as deleted:
                 (incarnation,) = deleted.args
                 prefetched = None
-                await finish_deletion(name, incarnation, client, clock, randomness)
+                await finish_deletion(incarnation)
                 continue
             await _run_both(_find_end(node, client, lost), on_claimed(node) if on_claimed is not None else None)
             return node

@@ -1,7 +1,7 @@
 """A topic's log, and the interface of this package, whose docstring has the theory.
 
 Its parts: the node with the list of ledgers (topic_node.py), appends (appender.py), the cache of the newest entries
-(entry_cache.py), reads of older ones (log_reader.py), leases (log_leases.py) and trimming (trimmer.py). None of them
+(entry_cache.py), reads (log_reader.py), leases (log_leases.py) and trimming (trimmer.py). None of them
 has a task or a timer while nothing happens on the topic.
 """
 
@@ -11,13 +11,10 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from magnetar_bookie.errors import LedgerError, Unreadable
 from magnetar_bookie.ledger.ledger_client import LedgerClient
-from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata
 from magnetar_bookie.read.striping import Striping
-from magnetar_broker.errors import BrokerError, LostEntry, TopicUnloaded, UnreadableEntry
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.appender import Appender
-from magnetar_broker.managed_ledger.deletion import delete_topic, topic_exists
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
 from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListedLedger
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
@@ -39,7 +36,7 @@ from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["ManagedLedger", "ManagedLedgerStats", "delete_topic", "topic_exists"]
+__all__ = ["ManagedLedger", "ManagedLedgerStats"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +61,15 @@ class ManagedLedger:
 
     __slots__ = (
         "_appender",
-        "_cached",
-        "_client",
-        "_log_reader",
         "_node",
         "_trimmer",
         "append",
         "leases",
         "lost_entries",
+        "read",
+        "read_at",
+        "read_nowait",
+        "reads",
         "retention",
         "striping",
     )
@@ -89,18 +87,18 @@ class ManagedLedger:
         # The lost entries that were found.
         self.lost_entries = lost or LostEntries(node.name)
         self._node = node
-        self._client = client
-        self._cached = CachedEntries(cache)
-        self._log_reader: LogReader | None = None
+        cached = CachedEntries(cache)
         self._trimmer = Trimmer(node, client, self._fail)
         # The striping of the next ledgers, also of its cursors.
         self.striping = LedgerStriping(settings.striping, read_striping)
         self._appender = Appender(
-            node, client, self._cached, settings, self.striping, clock, self._trimmer.finish_soon, self._free_caches
+            node, client, cached, settings, self.striping, clock, self._trimmer.finish_soon, self._free_caches
         )
-        # Without a call in between: each publish makes it.
+        self.reads = LogReader(node, client, cached, self._appender, self.lost_entries)
+        # Without a call in between, as publishes and deliveries make them.
         self.append = self._appender.append
-        self.leases = LogLeases(node, settings, clock, self._check_open, self._fail)
+        self.read, self.read_nowait, self.read_at = self.reads.read, self.reads.read_nowait, self.reads.read_at
+        self.leases = LogLeases(node, settings, clock, self._appender.check_open, self._fail)
         self.retention = LogRetention(node, self.leases, settings, clock, self._fail)
 
     @classmethod
@@ -114,6 +112,7 @@ class ManagedLedger:
         randomness: Randomness,
         *,
         create: bool,
+        finish_deletion: Callable[[str], Awaitable[None]],
         along: Sequence[Change] = (),
         prefetched: PrefetchedTopic | None = None,
         on_claimed: Callable[[TopicNode], Awaitable[None]] | None = None,
@@ -122,6 +121,7 @@ class ManagedLedger:
     ) -> Self:
         """Open the topic's log, and fence the broker that had it before.
 
+        `finish_deletion` is called where a deletion of the topic was begun, with its incarnation, and finishes it.
         `along` are changes in the transaction that creates a new topic, `prefetched` its nodes.
         `on_claimed` is called as soon as no other broker can change the topic's node any more, `on_lost_entry` for each
         entry that is found lost, now or later. `read_striping` returns the present striping of the namespace; it is
@@ -138,6 +138,7 @@ class ManagedLedger:
             randomness,
             lost,
             create=create,
+            finish_deletion=finish_deletion,
             along=along,
             prefetched=prefetched.log if prefetched is not None else None,
             on_claimed=on_claimed,
@@ -202,7 +203,7 @@ class ManagedLedger:
     async def check_current(self) -> None:
         """Check that no other broker had opened the topic when this was called. So `ledger_list` has all entries that
         were persisted by then. Raises `TopicUnloaded`, METADATA_ERROR."""
-        self._check_open()
+        self._appender.check_open()
         try:
             await self._node.check_current()
         except TopicUnloaded as error:
@@ -211,7 +212,7 @@ class ManagedLedger:
         except MetadataError as error:
             text = f"unknown whether this broker still owns topic {self.name}: {error}"
             raise BrokerError(ErrorCode.METADATA_ERROR, text) from error
-        self._check_open()
+        self._appender.check_open()
 
     def ledger_end(self, ledger_id: int) -> int | None:
         """As in `Log`."""
@@ -286,141 +287,13 @@ class ManagedLedger:
 
     # ── reading ──
 
-    def read_nowait(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry] | None:
-        """As in `Log`. Raises `TopicUnloaded`."""
-        self._check_open()
-        listed = self._node.ledger_list
-        position = listed.at_or_after(start)
-        if position is None:
-            return []
-        table = self._cached.table
-        entry = self._cached.get(position)
-        if entry is None or table is None:
-            return None
-        found = [entry]
-        left, last = max_bytes - len(entry.stored), listed.last
-        while len(found) < max_entries and position != last:
-            ledger_id, entry_id = position
-            following = table.get(Position(ledger_id, entry_id + 1))
-            if following is None:
-                position = listed.at_or_after(Position(ledger_id, entry_id + 1))
-                following = None if position is None else table.get(position)
-                if following is None:
-                    break
-            left -= len(following.stored)
-            if left < 0:
-                break
-            found.append(following)
-            position = following.position
-        return found
-
-    async def read(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry]:
-        """As in `Log`. Raises `BrokerError`, `TopicUnloaded` and `DamagedEntry` among them."""
-        while True:
-            cached = self.read_nowait(start, max_entries, max_bytes)
-            if cached is not None:
-                return cached
-            position = self._node.ledger_list.at_or_after(start)
-            assert position is not None
-            found = self._node.ledger_list.find(position.ledger_id)
-            assert found is not None
-            try:
-                return await self._reader().read(
-                    position, found, self.get_open_metadata(position.ledger_id), max_entries, max_bytes
-                )
-            except UnreadableEntry as error:
-                self.lost_entries.report(error)
-                raise
-            except (LedgerError, MetadataError) as error:
-                if self._node.ledger_list.find(position.ledger_id) is None:
-                    continue  # it was trimmed in the meantime
-                raise self._unreadable(position, error) from error
-
-    async def read_at(self, positions: Sequence[Position], max_bytes: int | None = None) -> list[LogEntry | None]:
-        """As in `Log`. Raises `BrokerError`."""
-        self._check_open()
-        found: dict[Position, LogEntry] = {}
-        missing: dict[int, list[int]] = {}
-        for position in positions:
-            entry = self._cached.get(position)
-            if entry is not None:
-                found[position] = entry
-            elif self._node.ledger_list.holds(position):
-                missing.setdefault(position.ledger_id, []).append(position.entry_id)
-        end = len(positions)
-        for ledger_id, entry_ids in missing.items():
-            wanted = sorted(dict.fromkeys(entry_ids))
-            if max_bytes is not None and max_bytes <= 0:
-                end = positions.index(Position(ledger_id, wanted[0]))
-                break
-            read = await self._read_some(ledger_id, wanted, max_bytes)
-            found.update(read)
-            if max_bytes is not None and read:
-                max_bytes -= sum(len(entry.stored) for entry in read.values())
-                if len(read) < len(wanted):
-                    end = positions.index(Position(ledger_id, wanted[len(read)]))
-                    break
-        return [found.get(position) for position in positions[:end]]
-
     async def read_last_readable(self) -> LogEntry | None:
         """Return the last entry that can be read, or None. Raises `BrokerError`."""
-        return await find_last_readable(self, self.ledger_list)
-
-    async def read_stored(self, position: Position) -> LogEntry | None:
-        """Read the entry from a bookie, not from the cache; None: there is none."""
-        self._check_open()
-        if not self._node.ledger_list.holds(position):
-            return None
-        return (await self._read_some(position.ledger_id, [position.entry_id])).get(position)
-
-    async def _read_some(
-        self, ledger_id: int, entry_ids: list[int], max_bytes: int | None = None
-    ) -> dict[Position, LogEntry]:
-        listed = self._node.ledger_list.find(ledger_id)
-        if listed is None:
-            return {}  # it was trimmed in the meantime
-        try:
-            return await self._reader().read_some(listed, self.get_open_metadata(ledger_id), entry_ids, max_bytes)
-        except UnreadableEntry as error:
-            self.lost_entries.report(error)
-            raise
-        except (LedgerError, MetadataError) as error:
-            if self._node.ledger_list.find(ledger_id) is None:
-                return {}
-            raise self._unreadable(Position(ledger_id, entry_ids[0]), error) from error
-
-    async def read_record(self, position: Position) -> bytes | None:
-        """Read the entry's record from a bookie; None: there is no such entry (any more). Raises `BrokerError`."""
-        self._check_open()
-        if (listed := self.ledger_list.find(position.ledger_id)) is None or not self.ledger_list.holds(position):
-            return None
-        try:
-            return await self._reader().read_record(
-                listed, self.get_open_metadata(position.ledger_id), position.entry_id
-            )
-        except (LedgerError, MetadataError) as error:
-            if self.ledger_list.find(position.ledger_id) is None:
-                return None  # it was trimmed in the meantime
-            raise self._unreadable(position, error) from error
+        return await find_last_readable(self.reads, self.ledger_list)
 
     async def find_first_at_time(self, time_ms: int) -> Position:
         """As in `Log`. Raises `BrokerError`."""
-        return await find_first_at_time(self, self.ledger_list, time_ms)
-
-    def _check_open(self) -> None:
-        error = self._appender.error
-        if error is not None:
-            raise error.again()
-
-    def _reader(self) -> LogReader:
-        if self._log_reader is None:
-            self._log_reader = LogReader(self._client, self._cached.read_ahead)
-        return self._log_reader
-
-    def get_open_metadata(self, ledger_id: int) -> LedgerMetadata | None:
-        """Return the metadata of the ledger that is being written, as its writer has them."""
-        current = self._appender.current_ledger
-        return current.writer.metadata if current is not None and current.writer.ledger_id == ledger_id else None
+        return await find_first_at_time(self.reads, self.ledger_list, time_ms)
 
     # ── trimming and closing ──
 
@@ -439,14 +312,10 @@ class ManagedLedger:
         return await self._trim(lambda: self.retention.deletable(up_to()))
 
     async def _trim(self, deletable: Callable[[], Iterator[int]]) -> bool:
-        self._check_open()
+        self._appender.check_open()
         trimmed = await self._trimmer.trim(deletable)
         if trimmed:
-            trimmed_up_to = self._node.ledger_list.trimmed_up_to
-            self._cached.drop_up_to(trimmed_up_to)
-            if self._log_reader is not None:
-                self._log_reader.forget_up_to(trimmed_up_to)
-            self.lost_entries.forget_ledgers(trimmed_up_to.ledger_id)
+            self.reads.forget_up_to(self._node.ledger_list.trimmed_up_to)
         return trimmed
 
     async def truncate(self) -> None:
@@ -470,17 +339,4 @@ class ManagedLedger:
     def _free_caches(self) -> None:
         """Free the caches and stop the background trim: the log has ended."""
         self._trimmer.stop()
-        self._cached.drop_all()
-        if self._log_reader is not None:
-            self._log_reader.close()
-
-    def _unreadable(self, position: Position, error: Exception) -> BrokerError:
-        """Return the error of a read from `position`. A lost entry is reported."""
-        if isinstance(error, Unreadable):
-            if error.entry_id is not None:
-                position = Position(position.ledger_id, error.entry_id)
-            if error.is_lost:
-                lost = LostEntry(position, error)
-                self.lost_entries.report(lost)
-                return lost
-        return BrokerError(ErrorCode.PERSISTENCE_ERROR, f"entry {position} can't be read now: {error}")
+        self.reads.close()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
@@ -20,7 +21,6 @@ from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.cursors.cursor_nodes import CursorNodes
 from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger.deletion import delete_topic, finish_deletion
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.prefetched_topic import PrefetchedTopic, prefetch_topic
@@ -30,6 +30,7 @@ from magnetar_broker.settings.managed_ledgers import CursorSettings, ManagedLedg
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_broker.topics.topic import Topic
+from magnetar_broker.topics.topic_deletion import delete_topic, finish_deletion
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -131,6 +132,7 @@ class LedgerTopicStorage:
             clock,
             randomness,
             create=create,
+            finish_deletion=partial(finish_deletion, name, client=client, clock=clock, randomness=randomness),
             along=along,
             prefetched=prefetched,
             on_claimed=claim_cursors,

@@ -18,9 +18,10 @@ from magnetar_broker.admin.read_planner import ReadPlanner
 from magnetar_broker.errors import BrokerError, LostEntry
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.log_entry import NewEntry, get_chunk
-from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger, delete_topic
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.orphaned_ledgers import OrphanedLedgerDeleter
 from magnetar_broker.managed_ledger.position import EARLIEST, Position
+from magnetar_broker.topics.topic_deletion import delete_topic, finish_deletion
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.entry_pb2 import MessageMetadata
@@ -118,8 +119,11 @@ class TopicOwner(ChainWriter):
     async def opened(self, client: LedgerClient, name: TopicName) -> ManagedLedger | None:
         options = self.world.options
         cache = EntryCache(self.chance.choice((0, 2_000, 1_000_000)), 2)
+        finish = partial(finish_deletion, name, client=client, clock=self.clock, randomness=self.chance)
         try:
-            log = await ManagedLedger.open(name, client, cache, options, self.clock, self.chance, create=True)
+            log = await ManagedLedger.open(
+                name, client, cache, options, self.clock, self.chance, create=True, finish_deletion=finish
+            )
         except BrokerError as error:
             self.trace(f"could not open {name}: {error}")
             self.world.count("could not open a topic")

@@ -20,6 +20,7 @@ from magnetar_broker.managed_ledger.log_entry import Chunk, LogEntry, NewEntry
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.position import EARLIEST, Position
 from magnetar_broker.settings.managed_ledgers import CursorSettings, ManagedLedgerSettings
+from magnetar_broker.topics.topic_deletion import finish_deletion
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import Change
 from magnetar_protos import managed_ledger_pb2 as pb
@@ -113,15 +114,17 @@ class Scene(SmallCluster):
     ) -> ManagedLedger:
         self._lives += 1
         self.cache = EntryCache(cache_bytes, read_ahead)
+        client, clock, randomness = client or self.client, self.clock, SeededRandomness(f"life {self._lives}")
         log = await self.patiently(
             ManagedLedger.open(
                 name,
-                client or self.client,
+                client,
                 self.cache,
                 options,
-                self.clock,
-                SeededRandomness(f"life {self._lives}"),
+                clock,
+                randomness,
                 create=create,
+                finish_deletion=partial(finish_deletion, name, client=client, clock=clock, randomness=randomness),
                 along=along,
             )
         )

@@ -11,8 +11,9 @@ from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger import orphaned_ledgers
-from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger, delete_topic
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.orphaned_ledgers import OrphanedLedgerDeleter
+from magnetar_broker.topics.topic_deletion import delete_topic
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import ABSENT

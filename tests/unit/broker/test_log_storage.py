@@ -11,15 +11,27 @@ from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger import trimmer as trimming
 from magnetar_broker.managed_ledger.log_entry import LogEntry
-from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger, delete_topic, topic_exists
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.position import EARLIEST, LATEST, Position
+from magnetar_broker.managed_ledger.topic_node import decode_topic
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
+from magnetar_broker.topics.topic_deletion import delete_topic
+from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import MetadataError
-from magnetar_metadata.store import ABSENT, Check, Put
+from magnetar_metadata.store import ABSENT, Check, MetadataStore, Put
+from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.metadata.server import Fault
 from magnetar_testing.randomness import SeededRandomness
+from magnetar_wire.topic_name import TopicName
 from tests.unit.broker.log_scene import SMALL, TOPIC, Scene, numbered, payload, running_log_scene
+
+
+async def topic_exists(store: MetadataStore, name: TopicName) -> bool:
+    """Return whether the topic exists. A topic that is being deleted does not."""
+    path = paths.topic(name)
+    stored = await compare_and_set.read(store, path)
+    return stored is not None and decode_topic(path, stored.payload).state != pb.DELETING
 
 
 async def delete(scene: Scene) -> None:
@@ -280,7 +292,7 @@ async def test_tailing_reads_are_served_from_a_bounded_cache() -> None:
         last = log.read_nowait(log.last, 10, 10)
         assert last is not None
         assert log.read_nowait(log.last, 10, 10)[0] is last[0]  # type: ignore[index]
-        stored = await scene.patiently(log.read_stored(log.last))
+        stored = await scene.patiently(log.reads.read_stored(log.last))
         assert stored is not None
         assert stored is not last[0]
         assert stored == last[0]

@@ -18,6 +18,7 @@ from magnetar_broker.admin.ledger_locations import LedgerLocations
 from magnetar_broker.admin.read_planner import ReadPlanner
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.log_entry import Chunk
+from magnetar_broker.managed_ledger.log_reader import LogReader
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, find_end
 from magnetar_broker.managed_ledger.position import Position
@@ -160,14 +161,14 @@ async def test_plan_is_recomputed_if_ledger_is_trimmed_during_read(
 
     async with _running_log() as (scene, log, plans):
         begin = place((await plans.plan(log, request(MessagePosition(0, 0, 0)))).start)
-        look = ManagedLedger.read_record
+        look = LogReader.read_record
 
-        async def trimmed_meanwhile(log: ManagedLedger, position: Position) -> bytes | None:
-            record = await look(log, position)
+        async def trimmed_meanwhile(reads: LogReader, position: Position) -> bytes | None:
+            record = await look(reads, position)
             await log.trim(lambda: Position(begin.ledger_id, 99))
             return record
 
-        monkeypatch.setattr(ManagedLedger, "read_record", trimmed_meanwhile)
+        monkeypatch.setattr(LogReader, "read_record", trimmed_meanwhile)
         stop = pb.MessagePosition(ledger_id=begin.ledger_id, entry_id=1) if with_stop else None
         plan = await plans.plan(log, request(begin._replace(batch_index=1), stop=stop))
         assert plan.begins_in_deleted

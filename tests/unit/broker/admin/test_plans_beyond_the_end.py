@@ -16,6 +16,7 @@ from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.log_entry import NewEntry
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
+from magnetar_broker.topics.topic_deletion import finish_deletion
 from magnetar_metadata.store import ANY
 from magnetar_wire.randomness import SystemRandomness
 from magnetar_wire.topic_name import TopicName
@@ -37,8 +38,10 @@ async def store_elsewhere(scene: BrokerScene, count: int) -> MessagePosition:
     client = LedgerClient(store, scene.transport, scene.clock, SystemRandomness(), LedgerClientSettings())
     await client.start()
     options = ManagedLedgerSettings(**_STRIPING)
+    randomness = SystemRandomness()
+    finish = partial(finish_deletion, _TOPIC, client=client, clock=scene.clock, randomness=randomness)
     log = await ManagedLedger.open(
-        _TOPIC, client, EntryCache(0), options, scene.clock, SystemRandomness(), create=False
+        _TOPIC, client, EntryCache(0), options, scene.clock, randomness, create=False, finish_deletion=finish
     )
     stored: list[asyncio.Future[object]] = []
     for number in range(count):

@@ -11,7 +11,7 @@ import pytest
 
 from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
 from magnetar_broker.managed_ledger.log_entry import LogEntry
-from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.managed_ledger.log_reader import LogReader
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.entry_pb2 import MessageIdData, MessageMetadata
@@ -210,25 +210,25 @@ async def test_last_message_id_skips_lost_entries(monkeypatch: pytest.MonkeyPatc
         client.publish(1, 0, 1, name=opened.producer_name)
         first, last = [Position(*_position(receipt.message_id)) for receipt in await client.receipts(1, 2)]
         lost: list[Position] = []
-        read_at = ManagedLedger.read_at
+        read_at = LogReader.read_at
 
-        async def read(log: ManagedLedger, positions: Sequence[Position]) -> list[LogEntry | None]:
+        async def read(log: LogReader, positions: Sequence[Position]) -> list[LogEntry | None]:
             for position in positions:
                 if position in lost:
                     raise LostEntry(position, "lost") if position == last else DamagedEntry(position, "bad")
             return await read_at(log, positions)
 
-        monkeypatch.setattr(ManagedLedger, "read_at", read)
+        monkeypatch.setattr(LogReader, "read_at", read)
         assert _position((await _last(client)).last_message_id) == last
         lost.append(last)
         assert _position((await _last(client)).last_message_id) == first
         lost.append(first)
         assert (await _last(client)).last_message_id.entryId == _NONE
 
-        async def not_now(log: ManagedLedger, positions: Sequence[Position]) -> list[LogEntry | None]:
+        async def not_now(log: LogReader, positions: Sequence[Position]) -> list[LogEntry | None]:
             raise BrokerError(ErrorCode.PERSISTENCE_ERROR, "not now")
 
-        monkeypatch.setattr(ManagedLedger, "read_at", not_now)
+        monkeypatch.setattr(LogReader, "read_at", not_now)
         assert (await _try_last(client)).error.error == ServerError.PERSISTENCE_ERROR
 
 

@@ -3,7 +3,7 @@
 1. The topic's node is marked as DELETING. From then on no owner changes it, and a broker that opens the topic finishes
    the deletion, and finds no topic.
 2. Cursors and ledgers are deleted, then the pages of the list. Ledgers that leases protect stay, and another node has
-   their ids before (orphaned_ledgers.py).
+   their ids before (managed_ledger/orphaned_ledgers.py).
 3. The topic's node is deleted.
 
 So everything that still exists can be found from the node, at any time. Several brokers may delete the topic at once,
@@ -37,16 +37,9 @@ from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["delete_topic", "finish_deletion", "topic_exists"]
+__all__ = ["delete_topic", "finish_deletion"]
 
 _ROUNDS: Final = 5
-
-
-async def topic_exists(store: MetadataStore, name: TopicName) -> bool:
-    """Return whether the topic exists. A topic that is being deleted does not."""
-    path = paths.topic(name)
-    stored = await compare_and_set.read(store, path)
-    return stored is not None and decode_topic(path, stored.payload).state != pb.DELETING
 
 
 async def delete_topic(
