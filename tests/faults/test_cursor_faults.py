@@ -227,8 +227,8 @@ async def test_million_acknowledgement_holes_are_recovered() -> None:
             state.acknowledge([(ledger_id, entry_id, entry_id) for entry_id in range(1, 50_000, 2)])
         held = sum(
             sys.getsizeof(entries)
-            + sys.getsizeof(dict(entries.chunks()))
-            + sum(sys.getsizeof(bits) for _, bits in entries.chunks())
+            + sys.getsizeof(dict(entries.blocks()))
+            + sum(sys.getsizeof(bits) for _, bits in entries.blocks())
             for entries in state.entries().values()
         )
         assert held < 600_000, f"{held} bytes for a million holes"

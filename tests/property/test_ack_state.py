@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from magnetar_broker.cursors.ack_state import AckState
 from magnetar_broker.cursors.cursor_record import apply_record, encode_changes, encode_snapshot
-from magnetar_broker.cursors.entry_set import CHUNK_ENTRIES, EntrySet
+from magnetar_broker.cursors.entry_set import BLOCK_ENTRIES, EntrySet
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.position import EARLIEST, Position
 from tests.examples import examples
@@ -193,14 +193,14 @@ def _restored(log: FakeLogPositions, records: list[bytes]) -> AckState:
 @given(
     st.lists(
         st.tuples(
-            st.integers(0, 4 * CHUNK_ENTRIES) | st.sampled_from([CHUNK_ENTRIES - 1, CHUNK_ENTRIES, 2 * CHUNK_ENTRIES]),
-            st.integers(0, 3) | st.integers(0, 3 * CHUNK_ENTRIES) | st.sampled_from([CHUNK_ENTRIES, CHUNK_ENTRIES - 1]),
+            st.integers(0, 4 * BLOCK_ENTRIES) | st.sampled_from([BLOCK_ENTRIES - 1, BLOCK_ENTRIES, 2 * BLOCK_ENTRIES]),
+            st.integers(0, 3) | st.integers(0, 3 * BLOCK_ENTRIES) | st.sampled_from([BLOCK_ENTRIES, BLOCK_ENTRIES - 1]),
             st.booleans(),
         ),
         max_size=12,
     )
 )
-def test_a_set_of_entries_over_many_chunks(steps: list[tuple[int, int, bool]]) -> None:
+def test_a_set_of_entries_over_many_blocks(steps: list[tuple[int, int, bool]]) -> None:
     held, model = EntrySet(), set[int]()
     for first, length, adds in steps:
         if adds:
@@ -215,14 +215,14 @@ def test_a_set_of_entries_over_many_chunks(steps: list[tuple[int, int, bool]]) -
             assert held.remove_up_to(first) == len(removed)
             model -= removed
         assert held.count == len(model)
-        for start in (0, first, first + length, CHUNK_ENTRIES):
+        for start in (0, first, first + length, BLOCK_ENTRIES):
             expected = start
             while expected in model:
                 expected += 1
             assert held.first_absent(start) == expected
     assert {
-        number * CHUNK_ENTRIES + bit
-        for number, bits in held.chunks()
+        number * BLOCK_ENTRIES + bit
+        for number, bits in held.blocks()
         for bit in range(bits.bit_length())
         if bits >> bit & 1
     } == model

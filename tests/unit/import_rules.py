@@ -64,6 +64,7 @@ RULES: Final = frozenset(
         "magnetar_broker.cursors.ack_state",
         "magnetar_broker.cursors.cursor_record",
         "magnetar_broker.cursors.entry_set",
+        "magnetar_broker.cursors.subscription_limits",
         "magnetar_broker.managed_ledger.append_queue",
         "magnetar_broker.managed_ledger.entry_search",
         "magnetar_broker.managed_ledger.lease_rules",

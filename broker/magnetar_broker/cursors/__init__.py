@@ -15,10 +15,11 @@ The state of a durable cursor is stored three times:
 
 An acknowledgement takes this way:
 
-    `Subscription.acknowledge` → `Cursor.acknowledge`          changes `AckState`; takes effect for dispatch
-    `call_when_saved`                                          a consumer wants a receipt: begins a save
+    `Subscription.acknowledge` → `read_acknowledge`            checks what the client named (topics/acknowledgments.py)
+    `acknowledge` → `Cursor.acknowledge`, `DispatchRule`       changes `AckState`; takes effect for dispatch
+    `AckReceipts.add` → `call_when_saved`                      a consumer wants a receipt: begins a save
     `DurableCursor._save_to_ledger` → `CursorLedger`           adds the unsaved changes to the ledger
-    `DurableCursor._complete_save`                             they are durable: the receipts are sent
+    `DurableCursor._complete_save`                             they are durable: `AckReceipts` sends the receipts
 
 An acknowledgement whose receipt was sent is never lost, for three reasons:
 
@@ -43,7 +44,8 @@ Files
 -----
 - `cursor.py`: what subscriptions call. `cursor_table.py`: the cursors of a topic. `durable_cursor.py`: when and how
   changes are saved, and what happens if a ledger fails.
-- Rules without I/O: `ack_state.py`, `entry_set.py` (bitmaps), `cursor_record.py` (the format of records).
+- Rules without I/O: `ack_state.py`, `entry_set.py` (bitmaps), `cursor_record.py` (the format of records),
+  `subscription_limits.py` (names and properties).
 - Storage: `cursor_ledger.py`, `ledger_pause.py` (the pause after a failed ledger), `cursor_nodes.py` (the nodes, and
   their claim by the owner), `cursor_node_writer.py` (changes of one node), `cursor_deletion.py`.
 - Opening: `cursor_opener.py`, `opening_slots.py` (how many at a time).

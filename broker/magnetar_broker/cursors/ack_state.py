@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from magnetar_broker.cursors.entry_set import CHUNK_ENTRIES, EntrySet
+from magnetar_broker.cursors.entry_set import BLOCK_ENTRIES, EntrySet
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.position import EARLIEST, Position
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -251,12 +251,12 @@ class AckState:
         if not bits or end is None or not 0 <= first <= end:
             return
         bits &= (2 << (end - first)) - 1
-        number, low = divmod(first, CHUNK_ENTRIES)
+        number, low = divmod(first, BLOCK_ENTRIES)
         bits <<= low
         entries = self._entries.setdefault(ledger_id, EntrySet())
         while bits:
-            entries.add_bits(number, bits & ((1 << CHUNK_ENTRIES) - 1))
-            number, bits = number + 1, bits >> CHUNK_ENTRIES
+            entries.add_bits(number, bits & ((1 << BLOCK_ENTRIES) - 1))
+            number, bits = number + 1, bits >> BLOCK_ENTRIES
 
     def restore_messages(self, position: Position, bits: int, size: int) -> None:
         self._batches.setdefault(position.ledger_id, {})[position.entry_id] = bits, size

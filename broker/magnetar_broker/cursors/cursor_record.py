@@ -4,7 +4,7 @@ A record has the mark-delete position, and the entries and messages that were ac
 record with `reset` voids all records before it. Acknowledgements only accumulate, so a group of records that is cut
 off in the middle, as by a crash, leaves a valid state.
 
-The entries of each chunk are encoded in the shorter form: as runs if there are few holes, else as bits.
+The entries of each block are encoded in the shorter form: as runs if there are few holes, else as bits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from magnetar_broker.cursors.ack_state import AckState, PartialBatch, Unsaved
-from magnetar_broker.cursors.entry_set import CHUNK_ENTRIES, EntrySet
+from magnetar_broker.cursors.entry_set import BLOCK_ENTRIES, EntrySet
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_protos.cursor_pb2 import AcknowledgedEntries, AcknowledgedMessages, CursorPlace, CursorRecord
 
@@ -28,8 +28,8 @@ MAX_RECORD_BYTES: Final = 1_000_000
 _RUN_BYTES: Final = 2
 _FRAME_BYTES: Final = 24
 
-# Ledger id, number of the chunk, its bits.
-_Chunk = tuple[int, int, int]
+# Ledger id, number of the block, its bits.
+_Block = tuple[int, int, int]
 
 
 class BadCursorRecord(Exception):
@@ -38,7 +38,7 @@ class BadCursorRecord(Exception):
 
 def encode_snapshot(state: AckState) -> Iterator[bytes]:
     """Encode the whole state as records. Each is encoded when it is requested."""
-    return _encode(state, True, _chunks_of(state.entries()), list(state.batches()))
+    return _encode(state, True, _blocks_of(state.entries()), list(state.batches()))
 
 
 def encode_changes(state: AckState, unsaved: Unsaved) -> Iterator[bytes]:
@@ -50,26 +50,26 @@ def encode_changes(state: AckState, unsaved: Unsaved) -> Iterator[bytes]:
     if mark.ledger_id in unsaved.entries:
         unsaved.entries[mark.ledger_id].remove_up_to(mark.entry_id)
     batches = [(position, *state.get_batch(position)) for position in unsaved.batches]
-    return _encode(state, unsaved.reset, _chunks_of(unsaved.entries), [batch for batch in batches if batch[2]])
+    return _encode(state, unsaved.reset, _blocks_of(unsaved.entries), [batch for batch in batches if batch[2]])
 
 
-def _chunks_of(entries: Mapping[int, EntrySet]) -> list[_Chunk]:
-    return [(ledger_id, *chunk) for ledger_id in sorted(entries) for chunk in entries[ledger_id].chunks()]
+def _blocks_of(entries: Mapping[int, EntrySet]) -> list[_Block]:
+    return [(ledger_id, *block) for ledger_id in sorted(entries) for block in entries[ledger_id].blocks()]
 
 
-def _encode(state: AckState, reset: bool, chunks: list[_Chunk], batches: list[PartialBatch]) -> Iterator[bytes]:
+def _encode(state: AckState, reset: bool, blocks: list[_Block], batches: list[PartialBatch]) -> Iterator[bytes]:
     mark_delete = CursorPlace(ledger_id=state.mark_delete.ledger_id, entry_id=state.mark_delete.entry_id)
     head = CursorRecord(mark_delete=mark_delete, moves=state.moves, take_overs=state.take_overs)
-    return _encode_records(head, reset, chunks, batches)
+    return _encode_records(head, reset, blocks, batches)
 
 
 def _encode_records(
-    head: CursorRecord, reset: bool, chunks: list[_Chunk], batches: list[PartialBatch]
+    head: CursorRecord, reset: bool, blocks: list[_Block], batches: list[PartialBatch]
 ) -> Iterator[bytes]:
     record, size = CursorRecord(), 0
     record.CopyFrom(head)
     record.reset = reset
-    parts: Iterable[AcknowledgedEntries | AcknowledgedMessages] = chain(_entries(chunks), _messages(batches))
+    parts: Iterable[AcknowledgedEntries | AcknowledgedMessages] = chain(_entries(blocks), _messages(batches))
     for part in parts:
         if size > MAX_RECORD_BYTES - len(part.bits):
             yield record.SerializeToString()
@@ -84,11 +84,11 @@ def _encode_records(
     yield record.SerializeToString()
 
 
-def _entries(chunks: list[_Chunk]) -> Iterator[AcknowledgedEntries]:
-    for ledger_id, number, chunk in chunks:
-        skipped = (chunk & -chunk).bit_length() - 1
-        bits = chunk >> skipped
-        encoded = AcknowledgedEntries(ledger_id=ledger_id, first_entry_id=number * CHUNK_ENTRIES + skipped)
+def _entries(blocks: list[_Block]) -> Iterator[AcknowledgedEntries]:
+    for ledger_id, number, block in blocks:
+        skipped = (block & -block).bit_length() - 1
+        bits = block >> skipped
+        encoded = AcknowledgedEntries(ledger_id=ledger_id, first_entry_id=number * BLOCK_ENTRIES + skipped)
         changes = bits ^ (bits >> 1)  # a bit for the last entry of each run
         if changes.bit_count() * _RUN_BYTES < bits.bit_length() // 8:
             encoded.runs.extend(_runs(changes))

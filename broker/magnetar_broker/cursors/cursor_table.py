@@ -29,6 +29,7 @@ from magnetar_broker.cursors.cursor_deletion import log_leaked_ledger
 from magnetar_broker.cursors.cursor_nodes import CursorNodes, StoredNode, point_node
 from magnetar_broker.cursors.cursor_opener import CursorOpener, UnopenedCursor, create_state, first_error
 from magnetar_broker.cursors.durable_cursor import DurableCursor
+from magnetar_broker.cursors.subscription_limits import check_properties, check_subscription_name
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.position import Position
@@ -45,8 +46,6 @@ from magnetar_wire.topic_name import TopicName
 __all__ = ["CursorLog", "CursorTable"]
 
 _log = logging.getLogger(__name__)
-_MAX_NAME_BYTES: Final = 255
-_MAX_PROPERTIES_BYTES: Final = 65_536
 # Maximum number of cursors that are saved or closed at a time.
 _SAVED_AT_ONCE: Final = 16
 
@@ -191,8 +190,8 @@ class CursorTable:
     async def create(self, name: str, mark_delete: Position, properties: Mapping[str, str]) -> Cursor:
         """Create a durable cursor. Raises `BrokerError`, also ALREADY_EXISTS."""
         self._check_open()
-        _check_name(name)
-        _check_properties(properties)
+        check_subscription_name(name)
+        check_properties("subscription", properties)
         if name in self._creating or name in self.names():
             raise BrokerError(
                 ErrorCode.ALREADY_EXISTS, f"{self._context.topic} already has a subscription {name!r}: use another name"
@@ -259,7 +258,7 @@ class CursorTable:
     async def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
         """Replace the properties of a durable cursor, durably. Raises `BrokerError`."""
         self._check_open()
-        _check_properties(properties)
+        check_properties("subscription", properties)
         cursor = self._cursors.get(name)
         if cursor is None:
             raise self._no_subscription(name)
@@ -373,26 +372,3 @@ class CursorTable:
     def _check_open(self) -> None:
         if self._lost is not None:
             raise self._lost.again()
-
-
-def _check_name(name: str) -> None:
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        raise BrokerError(
-            ErrorCode.INVALID_ARGUMENT, f"invalid subscription name {name!r}: it contains an unpaired surrogate"
-        ) from None
-    if not 0 < size <= _MAX_NAME_BYTES:
-        raise BrokerError(
-            ErrorCode.INVALID_ARGUMENT,
-            f"a subscription's name can't have {size} bytes: use 1 … {_MAX_NAME_BYTES}",
-        )
-
-
-def _check_properties(properties: Mapping[str, str]) -> None:
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in properties.items())
-    if size > _MAX_PROPERTIES_BYTES:
-        raise BrokerError(
-            ErrorCode.INVALID_ARGUMENT,
-            f"the subscription's properties have {size} bytes, above the limit of {_MAX_PROPERTIES_BYTES}",
-        )

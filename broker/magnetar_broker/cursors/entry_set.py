@@ -1,7 +1,7 @@
-"""A set of entry ids of one ledger: a bitmap in chunks.
+"""A set of entry ids of one ledger: a bitmap in blocks.
 
-A chunk is one integer, so adding, counting and searching take a few operations per 4,096 entries. Empty chunks are not
-stored, and all full chunks are the same object: a million acknowledged entries with gaps take a million bits.
+A block is one integer, so adding, counting and searching take a few operations per 4,096 entries. Empty blocks are not
+stored, and all full blocks are the same object: a million acknowledged entries with gaps take a million bits.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["CHUNK_ENTRIES", "EntrySet", "lowest_unset_bit"]
+__all__ = ["BLOCK_ENTRIES", "EntrySet", "lowest_unset_bit"]
 
-CHUNK_ENTRIES: Final = 4096
-_FULL: Final = (1 << CHUNK_ENTRIES) - 1
+BLOCK_ENTRIES: Final = 4096
+_FULL: Final = (1 << BLOCK_ENTRIES) - 1
 
 
 def lowest_unset_bit(bits: int) -> int:
@@ -20,11 +20,11 @@ def lowest_unset_bit(bits: int) -> int:
 
 
 class EntrySet:
-    __slots__ = ("_chunks", "count")
+    __slots__ = ("_blocks", "count")
 
     def __init__(self) -> None:
-        # By number: entry id // CHUNK_ENTRIES. None is 0.
-        self._chunks: dict[int, int] = {}
+        # By number: entry id // BLOCK_ENTRIES. None is 0.
+        self._blocks: dict[int, int] = {}
         # Number of entries in the set.
         self.count = 0
 
@@ -32,14 +32,14 @@ class EntrySet:
         return self.count > 0
 
     def __contains__(self, entry_id: int) -> bool:
-        number, bit = divmod(entry_id, CHUNK_ENTRIES)
-        return bool(self._chunks.get(number, 0) >> bit & 1)
+        number, bit = divmod(entry_id, BLOCK_ENTRIES)
+        return bool(self._blocks.get(number, 0) >> bit & 1)
 
     def add(self, first: int, last: int, added: EntrySet | None = None) -> int:
         """Add `first` to `last`. Return how many of them were not in the set, and add those to `added`, too."""
         before = self.count
-        number, low = divmod(first, CHUNK_ENTRIES)
-        last_number, high = divmod(last, CHUNK_ENTRIES)
+        number, low = divmod(first, BLOCK_ENTRIES)
+        last_number, high = divmod(last, BLOCK_ENTRIES)
         while number < last_number:
             self.add_bits(number, _FULL >> low << low, added)
             number, low = number + 1, 0
@@ -47,13 +47,13 @@ class EntrySet:
         return self.count - before
 
     def add_bits(self, number: int, bits: int, added: EntrySet | None = None) -> None:
-        """Add entries of one chunk, as `add` does."""
-        old = self._chunks.get(number, 0)
+        """Add entries of one block, as `add` does."""
+        old = self._blocks.get(number, 0)
         new = bits & ~old
         if not new:
             return
         both = old | new
-        self._chunks[number] = _FULL if both == _FULL else both
+        self._blocks[number] = _FULL if both == _FULL else both
         self.count += new.bit_count()
         if added is not None:
             added.add_bits(number, new)
@@ -61,30 +61,30 @@ class EntrySet:
     def remove_up_to(self, last: int) -> int:
         """Remove all entries up to and including `last`. Return how many were removed."""
         before = self.count
-        number, high = divmod(last, CHUNK_ENTRIES)
-        for lower in [key for key in self._chunks if key < number]:
-            self.count -= self._chunks.pop(lower).bit_count()
-        old = self._chunks.get(number, 0)
+        number, high = divmod(last, BLOCK_ENTRIES)
+        for lower in [key for key in self._blocks if key < number]:
+            self.count -= self._blocks.pop(lower).bit_count()
+        old = self._blocks.get(number, 0)
         left = old >> (high + 1) << (high + 1)
         if left:
-            self._chunks[number] = left
+            self._blocks[number] = left
         elif old:
-            del self._chunks[number]
+            del self._blocks[number]
         self.count -= old.bit_count() - left.bit_count()
         return before - self.count
 
     def first_absent(self, start: int) -> int:
         """Return the lowest entry id from `start` on that is not in the set."""
-        number, low = divmod(start, CHUNK_ENTRIES)
+        number, low = divmod(start, BLOCK_ENTRIES)
         while True:
-            bits = self._chunks.get(number, 0)
+            bits = self._blocks.get(number, 0)
             if bits is not _FULL:
                 bit = low + lowest_unset_bit(bits >> low)
-                if bit < CHUNK_ENTRIES:
-                    return number * CHUNK_ENTRIES + bit
+                if bit < BLOCK_ENTRIES:
+                    return number * BLOCK_ENTRIES + bit
             number, low = number + 1, 0
 
-    def chunks(self) -> Iterator[tuple[int, int]]:
-        """Yield the number and the bits of each chunk, in order."""
-        for number in sorted(self._chunks):
-            yield number, self._chunks[number]
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Yield the number and the bits of each block, in order."""
+        for number in sorted(self._blocks):
+            yield number, self._blocks[number]

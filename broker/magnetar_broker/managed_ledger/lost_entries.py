@@ -1,8 +1,8 @@
 """The lost entries of one topic that were found since its broker opened it: logged, counted and listed in its stats.
 
 Consumers and readers report a lost entry each time that they pass it, so the set of known ones decides whether an entry
-is new: each is counted once. The first 1,000 are logged one by one. The set is a bitmap in chunks of 1,024 entries of
-one ledger, and has at most 4,096 chunks, about 1 MB: a lost ledger takes few of them. With all chunks in use an entry
+is new: each is counted once. The first 1,000 are logged one by one. The set is a bitmap in blocks of 1,024 entries of
+one ledger, and has at most 4,096 blocks, about 1 MB: a lost ledger takes few of them. With all blocks in use an entry
 outside of them is not counted, so the count is a lower bound: it is never more than what is lost. Up to 1,000 are
 listed with the reason, until their ledgers are deleted. A read in flight can report an entry of a ledger that has been
 deleted: the report is ignored.
@@ -23,21 +23,21 @@ __all__ = ["LostEntries"]
 _log = logging.getLogger(__name__)
 _MAX_LISTED: Final = 1_000
 _MAX_LOGGED: Final = 1_000
-_MAX_CHUNKS: Final = 4_096
-_CHUNK_ENTRIES: Final = 1_024
+_MAX_BLOCKS: Final = 4_096
+_BLOCK_ENTRIES: Final = 1_024
 
 
 class LostEntries:
-    __slots__ = ("_chunks", "_forgotten_up_to", "_full", "_name", "_on_found", "_reasons", "count")
+    __slots__ = ("_blocks", "_forgotten_up_to", "_full", "_name", "_on_found", "_reasons", "count")
 
     def __init__(self, name: TopicName, on_found: Callable[[], object] = lambda: None) -> None:
         """`on_found` is called for each entry that is counted."""
         self._name = name
         self._on_found = on_found
         self._reasons: dict[Position, str] = {}
-        # (ledger id, entry id // _CHUNK_ENTRIES) to the bits of the known entries; never 0.
-        self._chunks: dict[tuple[int, int], int] = {}
-        # It was logged that there was no chunk for an entry.
+        # (ledger id, entry id // _BLOCK_ENTRIES) to the bits of the known entries; never 0.
+        self._blocks: dict[tuple[int, int], int] = {}
+        # It was logged that there was no block for an entry.
         self._full = False
         # The last ledger whose entries were forgotten.
         self._forgotten_up_to = -1
@@ -48,12 +48,12 @@ class LostEntries:
         """Log and count the entry, unless it is known."""
         if error.position.ledger_id <= self._forgotten_up_to:
             return
-        number, bit = divmod(error.position.entry_id, _CHUNK_ENTRIES)
+        number, bit = divmod(error.position.entry_id, _BLOCK_ENTRIES)
         key = (error.position.ledger_id, number)
-        bits = self._chunks.get(key, 0)
+        bits = self._blocks.get(key, 0)
         if bits >> bit & 1:
             return
-        if not bits and len(self._chunks) >= _MAX_CHUNKS:
+        if not bits and len(self._blocks) >= _MAX_BLOCKS:
             if not self._full:
                 self._full = True
                 _log.error(
@@ -61,7 +61,7 @@ class LostEntries:
                     "near those", self._name, self.count,
                 )  # fmt: skip
             return
-        self._chunks[key] = bits | 1 << bit
+        self._blocks[key] = bits | 1 << bit
         if len(self._reasons) < _MAX_LISTED:
             self._reasons[error.position] = str(error)
         self.count += 1
@@ -84,5 +84,5 @@ class LostEntries:
         self._forgotten_up_to = max(self._forgotten_up_to, last_ledger_id)
         for position in [one for one in self._reasons if one.ledger_id <= last_ledger_id]:
             del self._reasons[position]
-        for key in [one for one in self._chunks if one[0] <= last_ledger_id]:
-            del self._chunks[key]
+        for key in [one for one in self._blocks if one[0] <= last_ledger_id]:
+            del self._blocks[key]

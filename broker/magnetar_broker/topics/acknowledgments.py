@@ -225,9 +225,11 @@ class AckReceipts:
         done = self._waiting.pop(number, None)
         if done is None:  # it was failed before
             return
-        done(error)
-        if not self._waiting:
-            self._on_idle()
+        try:
+            done(error)
+        finally:
+            if not self._waiting:
+                self._on_idle()
 
     def fail(self, error: BrokerError) -> None:
         """Complete all receipts with an error, now and later: the topic is closed."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from magnetar_broker.counters import DeliveryCounters
+from magnetar_broker.cursors.subscription_limits import check_properties, check_subscription_name
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.position import Position
@@ -34,10 +35,9 @@ if TYPE_CHECKING:
     from magnetar_broker.cursors.cursor import SaveDone
     from magnetar_broker.topics.subscription import Subscription
 
-__all__ = ["Consumer", "ConsumerSink", "DeliveryRun", "check_open_request", "check_subscription_name"]
+__all__ = ["Consumer", "ConsumerSink", "DeliveryRun", "check_open_request"]
 
 _MAX_NAME_BYTES: Final = 768
-_MAX_PROPERTIES_BYTES: Final = 65_536
 
 
 @dataclass(slots=True)
@@ -241,20 +241,5 @@ def check_open_request(opened: OpenConsumer) -> None:
             ErrorCode.INVALID_ARGUMENT,
             f"a consumer's name has {size} bytes, above the limit of {_MAX_NAME_BYTES}",
         )
-    for properties in (opened.properties, opened.subscription_properties):
-        size = sum(len(key.encode()) + len(value.encode()) for key, value in properties.items())
-        if size > _MAX_PROPERTIES_BYTES:
-            raise BrokerError(
-                ErrorCode.INVALID_ARGUMENT,
-                f"the properties have {size} bytes, above the limit of {_MAX_PROPERTIES_BYTES}",
-            )
-
-
-def check_subscription_name(name: str) -> None:
-    """Raises `BrokerError`."""
-    size = len(name.encode())
-    if not 0 < size <= _MAX_NAME_BYTES:
-        raise BrokerError(
-            ErrorCode.INVALID_ARGUMENT,
-            f"a subscription's name can't have {size} bytes: use 1 … {_MAX_NAME_BYTES}",
-        )
+    check_properties("consumer", opened.properties)
+    check_properties("subscription", opened.subscription_properties)

@@ -18,12 +18,13 @@ from typing import Any, Final, TypeVar
 from magnetar_broker.counters import Deliveries, DeliveryCounters
 from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.cursors.cursor_table import CursorTable
+from magnetar_broker.cursors.subscription_limits import check_subscription_name
 from magnetar_broker.errors import BrokerError, TopicUnloaded, UnreadableEntry
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.client_positions import StartPosition, find_start
-from magnetar_broker.topics.consumer import Consumer, ConsumerSink, check_open_request, check_subscription_name
+from magnetar_broker.topics.consumer import Consumer, ConsumerSink, check_open_request
 from magnetar_broker.topics.dispatch.exclusive_and_failover import LastActiveConsumer
 from magnetar_broker.topics.progress_subscription import NO_OWNER, ProgressOwner, advance, check_consumable
 from magnetar_broker.topics.subscription import Subscription

@@ -195,6 +195,24 @@ async def test_many_slow_streams_together_are_bounded_too() -> None:
         await eventually(lambda: server.budget.queued_bytes == 0)
 
 
+@pytest.mark.parametrize("durable", [True, False])
+async def test_a_subscription_of_any_kind_has_a_name_of_at_most_255_bytes(durable: bool) -> None:
+    async with _running() as (_, _, client):
+        names = "ä" * 127 + "x", "ä" * 128
+        await client.send(
+            open=[
+                OpenConsumer(consumer_id=number, topic="topic", subscription=name, durable=durable)
+                for number, name in enumerate(names)
+            ]
+        )
+        await eventually(lambda: client.epochs and client.ended)
+        assert list(client.epochs) == [0]
+        problem = client.ended[1]
+        assert problem is not None
+        assert problem.code == ErrorCode.INVALID_ARGUMENT
+        assert problem.text == "a subscription's name can't have 256 bytes: use 1 … 255"
+
+
 async def test_invalid_consumer_requests_are_refused_with_error_codes() -> None:
     async with _running(ConsumeSettings(max_consumers_per_stream=8)) as (scene, _, client):
         scene.add(1)

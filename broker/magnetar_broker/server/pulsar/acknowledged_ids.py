@@ -14,19 +14,19 @@ from magnetar_protos.broker_pb2 import EntryRange
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import CommandAck, CommandRedeliverUnacknowledgedMessages
 
-__all__ = ["PartialBatch", "entry_ranges", "split_ack", "split_redelivery", "whole_and_partial"]
+__all__ = ["UnackedBatch", "entry_ranges", "split_ack", "split_redelivery", "whole_and_partial"]
 
 # A batch and its unacknowledged messages, as words of the protocol's bit set.
-PartialBatch = tuple[Position, Sequence[int]]
+UnackedBatch = tuple[Position, Sequence[int]]
 
 
-def whole_and_partial(message_ids: Iterable[MessageIdData]) -> tuple[list[EntryRange], list[PartialBatch]]:
+def whole_and_partial(message_ids: Iterable[MessageIdData]) -> tuple[list[EntryRange], list[UnackedBatch]]:
     """Return the whole entries as ranges, and the partial batches.
 
     Ids below 0, which are `earliest` or of an empty topic, are skipped.
     """
     whole: list[MessageIdData] = []
-    partial: list[PartialBatch] = []
+    partial: list[UnackedBatch] = []
     for one in message_ids:
         if one.ack_set and any(words := one.ack_set[:MAX_WORDS]):
             partial.append((to_position(one), words))

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
-from magnetar_broker.server.pulsar.acknowledged_ids import PartialBatch, entry_ranges, whole_and_partial
+from magnetar_broker.server.pulsar.acknowledged_ids import UnackedBatch, entry_ranges, whole_and_partial
 from magnetar_broker.server.pulsar.error_codes import server_error
 from magnetar_broker.server.pulsar.message_ids import acknowledged_bits, to_position
 from magnetar_broker.server.pulsar.replies import frame
@@ -80,7 +80,7 @@ class Acknowledgments:
         if request.ack_type == CommandAck.CUMULATIVE and not whole and not partial:
             whole = _before_ledger(consumer, request)
         known: list[BatchMessages] = []
-        unknown: list[PartialBatch] = []
+        unknown: list[UnackedBatch] = []
         try:
             for one in partial:
                 if (size := consumer.batch_size(one[0])) is None:
@@ -103,7 +103,7 @@ class Acknowledgments:
         consumer: Consumer,
         request: CommandAck,
         epoch: int,
-        unknown: list[PartialBatch],
+        unknown: list[UnackedBatch],
         refused: BrokerError | None,
     ) -> None:
         """Read the sizes of batches, few entries at a time, and apply the acknowledgements of each few."""
@@ -124,7 +124,7 @@ class Acknowledgments:
                 refused = _apply(consumer, request, epoch, [], _batches(part, sizes)) or refused
         self._answer_when_saved(consumer, request, refused)
 
-    async def _read_sizes(self, consumer: Consumer, part: list[PartialBatch]) -> list[int]:
+    async def _read_sizes(self, consumer: Consumer, part: list[UnackedBatch]) -> list[int]:
         """Return the sizes of batches. A connection reads one part at a time, so that many delay only itself."""
         async with self._session.batch_size_lock, self._session.context.batch_size_readers:
             return await consumer.find_batch_sizes([position for position, _ in part])
@@ -198,7 +198,7 @@ def _apply(
     return None
 
 
-def _batches(partial: Sequence[PartialBatch], sizes: Sequence[int]) -> list[BatchMessages]:
+def _batches(partial: Sequence[UnackedBatch], sizes: Sequence[int]) -> list[BatchMessages]:
     """Return the acknowledged messages of each batch. An entry that is deleted or no batch is skipped."""
     batches = []
     for (position, words), size in zip(partial, sizes, strict=True):

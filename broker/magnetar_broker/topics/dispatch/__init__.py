@@ -12,6 +12,7 @@ entry_counts.py          a number for each of many entries: unacknowledged messa
 redelivery_counts.py     Exclusive, Failover: how often entries were delivered
 position_set.py          a set of entries, in order: what is redelivered
 
-All modules but dispatcher.py are rules without I/O. A new subscription type is a file with its rule, and a line in the
-table.
+All modules but dispatcher.py are rules without I/O. One of them calls back: `OutboxCapacity` registers the consumers
+that found no capacity, and calls them when there is some. A new subscription type is a file with its rule, and a line
+in the table.
 """

@@ -33,6 +33,16 @@ def test_subscription_starts_at_the_requested_position(fields: dict[str, Any], s
     assert make_open_consumer(command, 100_000).start == start
 
 
+@pytest.mark.parametrize("durable", [True, False])
+async def test_a_subscription_of_any_kind_has_a_name_of_at_most_255_bytes(durable: bool) -> None:
+    async with running_pulsar_broker() as scene:
+        client = await scene.pulsar_client()
+        await client.subscribe(1, subscription="ä" * 127 + "x", durable=durable)
+        refused = await client.try_subscribe(2, subscription="ä" * 128, durable=durable)
+        assert refused.error.message == "a subscription's name can't have 256 bytes: use 1 … 255"
+        assert not client.is_disconnected
+
+
 async def test_a_progress_subscription_refuses_consumers() -> None:
     """SPK-1, WIRE-1: with an error that client libraries do not retry, and the connection goes on. A reader's
     subscription of the same name is another one."""
