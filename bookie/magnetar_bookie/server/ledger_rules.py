@@ -104,6 +104,10 @@ class LedgerRules:
         # Ledgers that were created since the start, less those that were deleted.
         self.ledger_count_change = 0
 
+    @property
+    def ledgers_in_memory(self) -> int:
+        return len(self._cache)
+
     # Changes.
 
     def add_run(

@@ -308,7 +308,7 @@ async def test_many_ledgers_take_no_more_memory_than_allowed() -> None:
         for ledger_id in range(1, 51):
             assert await one.add_one(ledger_id, 0) == Status.OK
             await one.read(1000 + ledger_id, 0)
-        assert len(one.bookie._rules._cache) <= 10
+        assert one.bookie._rules.ledgers_in_memory <= 10
         for ledger_id in range(1, 51):
             assert await one.add_one(ledger_id, 0) == Status.OK
             assert await one.add_one(ledger_id, 1, key=b"wrong") == Status.WRONG_KEY
