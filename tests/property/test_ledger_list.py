@@ -11,7 +11,7 @@ from magnetar_broker.managed_ledger import ledger_list
 from magnetar_broker.managed_ledger.append_queue import AppendDone, AppendQueue
 from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListChange
 from magnetar_broker.managed_ledger.log_entry import NewEntry
-from magnetar_broker.managed_ledger.position import EARLIEST, LATEST, Position
+from magnetar_broker.position import EARLIEST, LATEST, Position
 from magnetar_protos import managed_ledger_pb2 as pb
 from tests.examples import examples
 

@@ -12,8 +12,8 @@ from magnetar_broker.managed_ledger.chunk_lookback import find_first_held, plan_
 from magnetar_broker.managed_ledger.entry_search import Boundary, EntryFacts
 from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListChange
 from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, find_end, find_first
-from magnetar_broker.managed_ledger.position import LATEST, Position
 from magnetar_broker.managed_ledger.read_plan import LogPlan, PlanLimits, make_plan
+from magnetar_broker.position import LATEST, Position
 from magnetar_protos import managed_ledger_pb2 as pb
 from tests.examples import examples
 

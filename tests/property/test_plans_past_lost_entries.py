@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from magnetar_broker.managed_ledger.entry_search import EntryFacts
 from magnetar_broker.managed_ledger.lost_entry_facts import facts_of_lost
 from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, find_end
-from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.read_plan import LogPlan, PlanLimits, make_plan
+from magnetar_broker.position import Position
 from tests.property.test_log_plan import Log
 
 R = TypeVar("R")

@@ -31,8 +31,8 @@ from magnetar_broker.managed_ledger.log_entry import decode_log_entry
 from magnetar_broker.managed_ledger.lost_entry_facts import facts_of_lost
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.message_position import MessagePosition, find_end, is_deleted
-from magnetar_broker.managed_ledger.position import EARLIEST, Position
 from magnetar_broker.managed_ledger.read_plan import MAX_PIECES, LogPlan, PlanLimits, PlannedPiece, make_plan
+from magnetar_broker.position import EARLIEST, Position
 from magnetar_protos import reading_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.errors import WireError

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from magnetar_broker.cursors.ack_state import AckState, LedgerRange, PartialBatch
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 
 __all__ = ["Cursor", "SaveDone", "TransientCursor"]
 

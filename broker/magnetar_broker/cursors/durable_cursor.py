@@ -46,7 +46,7 @@ from magnetar_broker.cursors.cursor_nodes import StoredNode
 from magnetar_broker.cursors.cursor_record import encode_changes, encode_snapshot
 from magnetar_broker.cursors.ledger_pause import LedgerPause
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_metadata.errors import MetadataError, SessionLost, StoreFull, Unavailable
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Timer

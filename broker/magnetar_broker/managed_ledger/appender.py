@@ -53,11 +53,12 @@ from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.append_queue import AppendDone, AppendQueue
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries
+from magnetar_broker.managed_ledger.ledger_lifetimes import create_roll_rule
 from magnetar_broker.managed_ledger.ledger_rollover import LedgerRollover
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.log_entry import NewEntry
-from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.topic_node import TopicNode
+from magnetar_broker.position import Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_wire.clock import Clock
@@ -140,7 +141,7 @@ class Appender:
         self._node = node
         self._rollover = LedgerRollover(node, client, striping, clock)
         self._cached = cached
-        self._rule = settings.roll_rule
+        self._rule = create_roll_rule(settings)
         self._clock = clock
         self.queue = AppendQueue(
             node.ledger_list.next_index,

@@ -14,8 +14,8 @@ from typing import Final
 from magnetar_broker.managed_ledger.entry_search import Boundary
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
 from magnetar_broker.managed_ledger.message_position import MessagePosition
-from magnetar_broker.managed_ledger.position import EARLIEST, Position
 from magnetar_broker.managed_ledger.read_plan import PlannedPiece
+from magnetar_broker.position import EARLIEST, Position
 
 __all__ = ["find_first_held", "find_needed_start", "is_all_deleted_before", "plan_pieces_before"]
 

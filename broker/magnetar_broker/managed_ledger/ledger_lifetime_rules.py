@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
-from magnetar_broker.managed_ledger.position import LATEST, Position
+from magnetar_broker.position import LATEST, Position
 
 __all__ = ["NO_RETENTION", "RetentionWithoutSubscription", "RollRule", "deletable_ledgers"]
 

@@ -27,7 +27,7 @@ from typing import Final
 
 from magnetar_broker.managed_ledger.lease_rules import Lease
 from magnetar_broker.managed_ledger.ledger_ends import LISTED, LedgerEnds
-from magnetar_broker.managed_ledger.position import EARLIEST, Position
+from magnetar_broker.position import EARLIEST, Position
 from magnetar_protos import managed_ledger_pb2 as pb
 
 __all__ = ["ForeignList", "LedgerList", "ListChange", "ListedLedger", "NewPage"]

@@ -17,8 +17,8 @@ from magnetar_broker.managed_ledger.entry_cache import CachedEntries
 from magnetar_broker.managed_ledger.entry_reader import EntryReader
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
-from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.topic_node import TopicNode
+from magnetar_broker.position import Position
 from magnetar_metadata.errors import MetadataError
 from magnetar_protos.broker_pb2 import ErrorCode
 

@@ -29,8 +29,8 @@ from magnetar_broker.managed_ledger.ledger_ends import LISTED, LedgerEnds, ends_
 from magnetar_broker.managed_ledger.log_entry import LogEntry, decode_log_entry
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.managed_ledger.lost_entry_facts import find_nearest_readable
-from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
+from magnetar_broker.position import Position
 from magnetar_metadata.compare_and_set import StoredValue
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import Change

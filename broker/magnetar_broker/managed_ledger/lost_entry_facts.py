@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from magnetar_broker.managed_ledger.entry_search import Boundary, EntryFacts
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
-from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.read_plan import front_of_ledger
+from magnetar_broker.position import Position
 
 __all__ = ["facts_of_lost", "find_nearest_readable"]
 

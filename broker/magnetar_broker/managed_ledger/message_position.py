@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
-from magnetar_broker.managed_ledger.position import EARLIEST, Position
+from magnetar_broker.position import EARLIEST, Position
 
 __all__ = ["BEFORE_ALL", "MessagePosition", "find_end", "find_first", "is_deleted"]
 

@@ -35,7 +35,7 @@ from magnetar_broker.managed_ledger.entry_search import (
 )
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
 from magnetar_broker.managed_ledger.message_position import MessagePosition, find_end, find_first, is_deleted
-from magnetar_broker.managed_ledger.position import EARLIEST, Position
+from magnetar_broker.position import EARLIEST, Position
 
 __all__ = ["MAX_PIECES", "LogPlan", "PlanLimits", "PlannedPiece", "front_of", "front_of_ledger", "make_plan"]
 

@@ -15,7 +15,7 @@ from magnetar_broker.errors import UnreadableEntry
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.lost_entry_facts import find_nearest_readable
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 
 __all__ = ["find_first_at_time", "find_last_readable", "read_if_readable"]
 

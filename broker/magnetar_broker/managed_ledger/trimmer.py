@@ -32,10 +32,11 @@ from magnetar_broker.managed_ledger.ledger_lifetime_rules import (
     RetentionWithoutSubscription,
     deletable_ledgers,
 )
+from magnetar_broker.managed_ledger.ledger_lifetimes import create_retention
 from magnetar_broker.managed_ledger.ledger_list import ListChange
 from magnetar_broker.managed_ledger.log_leases import LogLeases
-from magnetar_broker.managed_ledger.position import LATEST, Position
 from magnetar_broker.managed_ledger.topic_node import TopicNode
+from magnetar_broker.position import LATEST, Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_broker.system_topics import is_system_topic
 from magnetar_metadata.errors import MetadataError
@@ -68,7 +69,7 @@ class LogRetention:
         self._leases = leases
         self._clock = clock
         self._fail = fail
-        self._retention = NO_RETENTION if is_system_topic(node.name) else settings.retention_without_subscription
+        self._retention = NO_RETENTION if is_system_topic(node.name) else create_retention(settings)
         # At most `unsubscribed_up_to` as it is in the node.
         self._saved_mark = node.ledger_list.unsubscribed_up_to
 

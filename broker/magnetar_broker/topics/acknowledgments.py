@@ -16,7 +16,7 @@ from magnetar_broker.cursors.ack_state import LedgerRange, PartialBatch
 from magnetar_broker.cursors.cursor import Cursor, SaveDone
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.topics.client_positions import is_of_another_incarnation, make_incarnation_error
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.dispatch_rule import DispatchRule

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from magnetar_broker.managed_ledger.ledger_list import ForeignList, LedgerList, ListChange, ListedLedger
-from magnetar_broker.managed_ledger.position import EARLIEST, LATEST, Position
+from magnetar_broker.position import EARLIEST, LATEST, Position
 from magnetar_metadata.envelope import MAX_PAYLOAD_BYTES
 from magnetar_protos import managed_ledger_pb2 as pb
 

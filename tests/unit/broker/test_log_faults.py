@@ -7,9 +7,10 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from magnetar_broker.errors import BrokerError, DamagedEntry, TopicUnloaded
+from magnetar_broker.managed_ledger.ledger_lifetimes import create_roll_rule
 from magnetar_broker.managed_ledger.log_entry import NewEntry
-from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.read_ahead import SequentialRead
+from magnetar_broker.position import Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.metadata.server import Fault
@@ -302,7 +303,7 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         ManagedLedgerSettings(managed_ledger_default_write_quorum=1)
     with pytest.raises(ValueError, match=r"rollover_time_minutes is 10, above .*, which is 5"):
         ManagedLedgerSettings(managed_ledger_max_ledger_rollover_time_minutes=5)
-    assert SMALL.roll_rule.find_limits(0)[0] == 3
+    assert create_roll_rule(SMALL).find_limits(0)[0] == 3
 
 
 async def test_append_returns_the_number_of_entries_it_accepted() -> None:

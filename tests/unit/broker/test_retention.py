@@ -9,8 +9,9 @@ from magnetar_broker.managed_ledger.ledger_lifetime_rules import (
     RetentionWithoutSubscription,
     deletable_ledgers,
 )
+from magnetar_broker.managed_ledger.ledger_lifetimes import create_retention
 from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListChange, ListedLedger
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos import managed_ledger_pb2 as pb
 
@@ -134,7 +135,7 @@ def test_the_mark_covers_the_open_ledger_grows_only_and_is_stored() -> None:
 
 def test_the_options_are_the_bounds() -> None:
     """RET-1: 7 days and no size by default; -1 is no bound, and nothing between -1 and 0 is one."""
-    assert ManagedLedgerSettings().retention_without_subscription == RetentionWithoutSubscription(604_800_000, None)
+    assert create_retention(ManagedLedgerSettings()) == RetentionWithoutSubscription(604_800_000, None)
     for minutes, size_mb, expected in (
         (-1, -1, _FOR_EVER),
         (0, -1, _AT_ONCE),
@@ -145,7 +146,7 @@ def test_the_options_are_the_bounds() -> None:
             default_retention_without_subscription_minutes=minutes,
             default_retention_without_subscription_size_mb=size_mb,
         )
-        assert options.retention_without_subscription == expected
+        assert create_retention(options) == expected
     for name in ("minutes", "size_mb"):
         for value in (-0.5, -2, float("nan"), float("inf")):
             with pytest.raises(ValueError, match=f"default_retention_without_subscription_{name}"):
