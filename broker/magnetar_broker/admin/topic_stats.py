@@ -1,6 +1,6 @@
 """Describe topics in the responses of admin calls.
 
-Rates are those of the last sample that `rates.py` took, so reading them often does not change them.
+Rates are those of the last sample (`Traffic.sample`), so reading them often does not change them.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ async def _run_both(one: Coroutine[Any, Any, None], other: Awaitable[None] | Non
 
 
 async def _find_end(node: TopicNode, client: LedgerClient, lost: LostEntries) -> None:
-    last_ledger = node.ledger_list.open_ledger
+    last_ledger = node.ledger_list.current_ledger
     if last_ledger is None:
         return
     metadata = await client.recover(last_ledger.ledger_id)

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 async def run_sweeps(
     sweep: Callable[[], Awaitable[None]], swept: str, clock: Clock, randomness: Randomness, interval_s: float
 ) -> None:
-    """Call `sweep` at intervals, until cancelled. `swept` says for the log what it checks."""
+    """Call `sweep` at intervals, until cancelled. `swept` names what it checks, for the log."""
     while True:
         # The intervals are random, so that brokers that were started together do not sweep at the same time.
         await clock.sleep(interval_s * (0.5 + randomness.random()))

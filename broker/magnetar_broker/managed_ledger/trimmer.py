@@ -150,10 +150,12 @@ class Trimmer:
         deleted.
         """
         await self._node.wait_until_unchanged()
-        listed = self._node.ledger_list
+        ledger_list = self._node.ledger_list
         trimmed = list(islice(deletable(), _LEDGERS_AT_A_TIME))
-        if trimmed or listed.empty_ledger_id is not None:
-            await self._node.change(ListChange(trimmed=trimmed[-1] if trimmed else None, empty=listed.empty_ledger_id))
+        if trimmed or ledger_list.empty_ledger_id is not None:
+            await self._node.change(
+                ListChange(trimmed=trimmed[-1] if trimmed else None, empty=ledger_list.empty_ledger_id)
+            )
         return bool(trimmed)
 
     async def _delete(self) -> None:
@@ -168,10 +170,10 @@ class Trimmer:
             self._background = asyncio.create_task(self._finish())
 
     async def _finish(self) -> None:
-        listed = self._node.ledger_list
+        ledger_list = self._node.ledger_list
         try:
-            if listed.empty_ledger_id is not None:
-                await self._node.change(ListChange(empty=listed.empty_ledger_id))
+            if ledger_list.empty_ledger_id is not None:
+                await self._node.change(ListChange(empty=ledger_list.empty_ledger_id))
             await self._delete()
         except TopicUnloaded as error:
             self._fail(error)

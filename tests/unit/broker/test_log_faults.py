@@ -194,12 +194,12 @@ async def test_foreign_bytes_in_a_ledger_are_a_typed_error() -> None:
     async with running_log_scene() as scene:
         log = await scene.open(options=WIDE, cache_bytes=0)
         await scene.append(log, *numbered(2))
-        written = log._appender.current_ledger
-        assert written is not None
-        foreign = [await scene.patiently(written.writer.add(b"of nobody"))]
-        log._node.ledger_list.add_confirmed(Position(written.writer.ledger_id, foreign[0]), 9, 2, 0)
+        current = log._appender.current_ledger
+        assert current is not None
+        foreign = [await scene.patiently(current.writer.add(b"of nobody"))]
+        log._node.ledger_list.add_confirmed(Position(current.writer.ledger_id, foreign[0]), 9, 2, 0)
         assert [payload(one) for one in await scene.patiently(log.read(log.before_first, 10, 10_000))] == numbered(2)
-        place = Position(written.writer.ledger_id, 2)
+        place = Position(current.writer.ledger_id, 2)
         for read in (log.read(place, 10, 10_000), log.read_at([place])):
             with pytest.raises(DamagedEntry) as raised:
                 await scene.patiently(read)
