@@ -3,7 +3,6 @@
     LedgerError
     ├── NoSuchLedger          there is no ledger with this id
     ├── LedgerDeleted         the ledger was deleted
-    ├── LedgerNotClosed       the call needs a closed ledger
     ├── NoSuchEntry           the entry is above the last one that may be read
     ├── Unreadable            no replica returned the entry; `reasons` has the answer of each bookie
     ├── AddFailed             an add failed, and with it all later ones of its writer
@@ -39,10 +38,6 @@ class NoSuchLedger(LedgerError):
 
 class LedgerDeleted(LedgerError):
     """A ledger that was deleted."""
-
-
-class LedgerNotClosed(LedgerError):
-    """A ledger that is not closed, in a call that needs a closed one."""
 
 
 class NoSuchEntry(LedgerError):

@@ -98,9 +98,6 @@ class BrokerSession:
             randomness,
             counters,
             settings,
-            settings,
-            settings,
-            settings,
             self.catalog.get_policies,
         )
         self._load = LoadSampler(clock, counters, lambda: len(self.topics), identity.cpu_seconds)

@@ -14,7 +14,7 @@ Errors of ledgers stay within the managed ledger, which translates them into the
 
 from __future__ import annotations
 
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
 
 __all__ = [

@@ -20,7 +20,7 @@ from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.cursors.cursor_record import encode_snapshot
 from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.settings.managed_ledgers import CursorSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_testing.metadata import Fault, MemoryStore

@@ -48,7 +48,7 @@ def magnetar(cluster: LocalCluster, *arguments: str) -> str:
 
 
 def command(cluster: LocalCluster, *arguments: str) -> Result:
-    """In this process, or most of the time would go into starting Python; test_readme.py has it as a process."""
+    """In this process, or most of the time would go into starting Python."""
     return CliRunner().invoke(app, [*arguments, "--folder", str(cluster.folder)])
 
 

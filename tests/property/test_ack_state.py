@@ -12,7 +12,7 @@ from magnetar_broker.cursors.ack_state import AckState
 from magnetar_broker.cursors.cursor_record import apply_record, encode_changes, encode_snapshot
 from magnetar_broker.cursors.entry_set import BLOCK_ENTRIES, EntrySet
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.position import EARLIEST, Position
+from magnetar_broker.position import EARLIEST, Position
 from tests.examples import examples
 from tests.unit.broker.fake_log import FakeLogPositions
 

@@ -11,7 +11,7 @@ from magnetar_broker.managed_ledger import ledger_list
 from magnetar_broker.managed_ledger.append_queue import AppendDone, AppendQueue
 from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListChange
 from magnetar_broker.managed_ledger.log_entry import NewEntry
-from magnetar_broker.managed_ledger.position import EARLIEST, LATEST, Position
+from magnetar_broker.position import EARLIEST, LATEST, Position
 from magnetar_protos import managed_ledger_pb2 as pb
 from tests.examples import examples
 
@@ -46,26 +46,26 @@ class Both:
     def __init__(self) -> None:
         self.node = pb.ManagedLedgerNode(incarnation="i")
         self.pages: dict[int, bytes] = {}
-        self.listed = LedgerList("i")
+        self.ledger_list = LedgerList("i")
         self.model = Model()
         self.next_ledger = 1
         self.with_chunks: set[int] = set()
         self.index = 0
 
     def change(self, change: ListChange) -> None:
-        made, removed = self.listed.encode(change, self.node)
+        made, removed = self.ledger_list.encode(change, self.node)
         self.pages.update((page.number, page.payload) for page in made)
         for number in removed:
             del self.pages[number]
-        self.listed.apply(change, self.node)
+        self.ledger_list.apply(change, self.node)
 
     def append(self, count: int) -> None:
-        written = self.listed.open_ledger
-        if written is None:
+        current = self.ledger_list.current_ledger
+        if current is None:
             return self.roll(1)
         for _ in range(count):
-            position = Position(written.ledger_id, written.entries)
-            self.listed.add_confirmed(position, 10, self.index, 1000 + self.index)
+            position = Position(current.ledger_id, current.entries)
+            self.ledger_list.add_confirmed(position, 10, self.index, 1000 + self.index)
             self.index += 1
             self.model.entries.append(position)
         return None
@@ -76,67 +76,69 @@ class Both:
         self.model.closed[self.next_ledger] = False
         if gap % 2 == 0:
             self.with_chunks.add(self.next_ledger)
-        self.change(ListChange(made=self.next_ledger, chunks=gap % 2 == 0, empty=self.listed.empty_ledger_id))
+        self.change(
+            ListChange(new_ledger=self.next_ledger, chunks=gap % 2 == 0, empty=self.ledger_list.empty_ledger_id)
+        )
 
     def close(self, _: int) -> None:
-        written = self.listed.open_ledger
-        if written is not None:
-            self.listed.set_closed(5)
-            self.model.closed[written.ledger_id] = True
+        current = self.ledger_list.current_ledger
+        if current is not None:
+            self.ledger_list.set_closed(5)
+            self.model.closed[current.ledger_id] = True
 
     def trim(self, back: int) -> None:
         entries = self.model.entries
         up_to = entries[-1 - back] if back < len(entries) else LATEST
-        going = [one.ledger_id for one in self.listed.closed_up_to(up_to)]
+        going = [one.ledger_id for one in self.ledger_list.closed_up_to(up_to)]
         assert all(self.model.closed[one] for one in going)
         retained = [one for one in entries if one.ledger_id not in going]
         assert all(one <= up_to for one in entries if one.ledger_id in going)
         # The next one is retained for a reason.
-        following = [listed for listed in self.listed.ledgers if listed.ledger_id not in going]
+        following = [listed for listed in self.ledger_list.ledgers if listed.ledger_id not in going]
         assert not following or following[0].last > up_to or not (following[0].is_closed and following[0].entries)
         if going:
             self.model.entries = retained
-            self.change(ListChange(trimmed=going[-1], empty=self.listed.empty_ledger_id))
-            assert set(going) <= set(self.listed.deleting)
+            self.change(ListChange(trimmed=going[-1], empty=self.ledger_list.empty_ledger_id))
+            assert set(going) <= set(self.ledger_list.deleting)
             self.change(ListChange(deleted=frozenset(going)))
 
     def reopen(self, _: int) -> None:
         """Another owner reads it: the open ledger is closed first, as a recovery does, and known by its entries."""
         self.close(0)
-        known = self.listed
+        known = self.ledger_list
         node = pb.ManagedLedgerNode.FromString(self.node.SerializeToString())
         pages = [pb.LedgerPage.FromString(self.pages[page.number]) for page in node.pages]
-        self.listed = LedgerList.decode(node, pages)
-        written = self.listed.open_ledger
-        if written is not None:
-            last = known.find(written.ledger_id)
+        self.ledger_list = LedgerList.decode(node, pages)
+        current = self.ledger_list.current_ledger
+        if current is not None:
+            last = known.find(current.ledger_id)
             assert last is not None
             for entry_id in range(last.entries):
                 index = last.last_index - last.entries + 1 + entry_id
-                self.listed.add_confirmed(Position(written.ledger_id, entry_id), 10, index, 1000 + index)
-            self.listed.set_closed(5)
-        assert [(one.ledger_id, one.entries, one.chunks) for one in self.listed.ledgers] == [
+                self.ledger_list.add_confirmed(Position(current.ledger_id, entry_id), 10, index, 1000 + index)
+            self.ledger_list.set_closed(5)
+        assert [(one.ledger_id, one.entries, one.chunks) for one in self.ledger_list.ledgers] == [
             (one.ledger_id, one.entries, one.chunks) for one in known.ledgers
         ]
         assert all(one.chunks == (one.ledger_id in self.with_chunks) for one in known.ledgers)
-        assert (self.listed.next_index, self.listed.trimmed_up_to) == (known.next_index, known.trimmed_up_to)
+        assert (self.ledger_list.next_index, self.ledger_list.trimmed_up_to) == (known.next_index, known.trimmed_up_to)
 
     def check(self) -> None:
-        model, listed = self.model, self.listed
-        assert listed.last == (model.entries[-1] if model.entries else listed.before_first)
-        assert listed.entries == len(model.entries)
-        positions = [EARLIEST, LATEST, listed.before_first, listed.last, *model.entries]
+        model, found = self.model, self.ledger_list
+        assert found.last == (model.entries[-1] if model.entries else found.before_first)
+        assert found.entries == len(model.entries)
+        positions = [EARLIEST, LATEST, found.before_first, found.last, *model.entries]
         positions += [Position(one.ledger_id, one.entry_id + 1) for one in model.entries]
         positions += [Position(one.ledger_id + 1, -1) for one in model.entries]
         for position in positions:
             expected = model.first_after(position)
             if expected is not None:
-                assert listed.first_after(position) == expected
+                assert found.first_after(position) == expected
             else:
-                assert listed.first_after(position) > listed.last or not model.entries
-            assert listed.holds(position) == (position in model.entries)
+                assert found.first_after(position) > found.last or not model.entries
+            assert found.holds(position) == (position in model.entries)
             for other in positions[:6]:
-                assert listed.entries_between(other, position) == model.between(other, position)
+                assert found.entries_between(other, position) == model.between(other, position)
 
 
 @examples(150)

@@ -12,8 +12,8 @@ from magnetar_broker.managed_ledger.chunk_lookback import find_first_held, plan_
 from magnetar_broker.managed_ledger.entry_search import Boundary, EntryFacts
 from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListChange
 from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, find_end, find_first
-from magnetar_broker.managed_ledger.position import LATEST, Position
 from magnetar_broker.managed_ledger.read_plan import LogPlan, PlanLimits, make_plan
+from magnetar_broker.position import LATEST, Position
 from magnetar_protos import managed_ledger_pb2 as pb
 from tests.examples import examples
 
@@ -68,7 +68,7 @@ class Log:
     def __init__(self) -> None:
         self.node = pb.ManagedLedgerNode(incarnation="i")
         self.pages: dict[int, bytes] = {}
-        self.listed = LedgerList("i")
+        self.ledger_list = LedgerList("i")
         self.entries: dict[Position, Entry] = {}
         self.deleted = 0
         self.next_ledger = 1
@@ -80,49 +80,49 @@ class Log:
         self.read: list[MessagePosition] = []
 
     def change(self, change: ListChange) -> None:
-        made, missing = self.listed.encode(change, self.node)
+        made, missing = self.ledger_list.encode(change, self.node)
         self.pages.update((page.number, page.payload) for page in made)
         for number in missing:
             del self.pages[number]
-        self.listed.apply(change, self.node)
+        self.ledger_list.apply(change, self.node)
 
     def append(self, entries: list[tuple[int, int]]) -> None:
-        if self.listed.open_ledger is None:
+        if self.ledger_list.current_ledger is None:
             self.roll(1)
-        written = self.listed.open_ledger
-        assert written is not None
+        current = self.ledger_list.current_ledger
+        assert current is not None
         for messages, size in entries:
-            position = Position(written.ledger_id, written.entries)
-            self.entries[position] = Entry(EntryFacts(position, self.index, messages, written.length_bytes, size))
+            position = Position(current.ledger_id, current.entries)
+            self.entries[position] = Entry(EntryFacts(position, self.index, messages, current.length_bytes, size))
             self.index += messages
-            self.listed.add_confirmed(position, size, self.index - 1, self.index)
+            self.ledger_list.add_confirmed(position, size, self.index - 1, self.index)
 
     def roll(self, gap: int) -> None:
         self.close()
         self.next_ledger += gap
-        self.change(ListChange(made=self.next_ledger, empty=self.listed.empty_ledger_id))
+        self.change(ListChange(new_ledger=self.next_ledger, empty=self.ledger_list.empty_ledger_id))
 
     def close(self) -> None:
-        if self.listed.open_ledger is not None:
-            self.listed.set_closed(5)
+        if self.ledger_list.current_ledger is not None:
+            self.ledger_list.set_closed(5)
 
     def trim(self, count: int) -> None:
-        going = [one.ledger_id for one in self.listed.closed_up_to(LATEST)][:count]
+        going = [one.ledger_id for one in self.ledger_list.closed_up_to(LATEST)][:count]
         if going:
             self.deleted = going[-1]
             self.change(ListChange(trimmed=going[-1]))
 
     def reopen(self) -> None:
         """Another owner reads the list; it finds out what it does not know of the last ledger."""
-        written = self.listed.open_ledger
-        before = (written.entries, written.last_index, written.length_bytes) if written is not None else (0, 0, 0)
+        current = self.ledger_list.current_ledger
+        before = (current.entries, current.last_index, current.length_bytes) if current is not None else (0, 0, 0)
         self.change(ListChange())
         pages = [pb.LedgerPage.FromString(self.pages[page.number]) for page in self.node.pages]
-        self.listed = LedgerList.decode(self.node, pages)
-        written = self.listed.open_ledger
-        if written is not None and before[0]:
-            written.entries, written.last_index, written.length_bytes = before
-            self.listed.last = written.last
+        self.ledger_list = LedgerList.decode(self.node, pages)
+        current = self.ledger_list.current_ledger
+        if current is not None and before[0]:
+            current.entries, current.last_index, current.length_bytes = before
+            self.ledger_list.last = current.last
         self.close()
         self.known.clear()
 
@@ -141,7 +141,7 @@ class Log:
         return [position for position in self.ever if position.ledger_id > self.deleted]
 
     def plan(self, start: MessagePosition, stop: MessagePosition | None, limits: PlanLimits) -> LogPlan:
-        rule = make_plan(self.listed, start, stop, limits, self.known.get)
+        rule = make_plan(self.ledger_list, start, stop, limits, self.known.get)
         self.looks = 0
         try:
             position = next(rule)
@@ -207,7 +207,7 @@ class Log:
         if left and not plan.at_limit:
             assert len(ledgers) > limits.pieces
         elif not left and stop is None:
-            assert plan.stop == max(start, find_end(self.listed))
+            assert plan.stop == max(start, find_end(self.ledger_list))
         lost = [one for one in self.ever if start <= one and one.ledger_id <= self.deleted]
         if start == BEFORE_ALL:
             assert not plan.begins_in_deleted
@@ -215,7 +215,7 @@ class Log:
             assert plan.begins_in_deleted
         elif start.position not in self.entries or not start.batch_index:
             assert not plan.begins_in_deleted
-        assert (plan.first, plan.end) == (find_first(self.listed), find_end(self.listed))
+        assert (plan.first, plan.end) == (find_first(self.ledger_list), find_end(self.ledger_list))
         assert plan.first == (there[0] if there else plan.end)
         # The ends, and by halves at most twice as often for each limit.
         assert self.looks <= 3 + 2 * 2 * 5
@@ -226,7 +226,7 @@ class Log:
         assert plan.front is not None
         position = Position(plan.pieces[0].ledger_id, plan.pieces[0].first_entry_id)
         pieces = plan_pieces_before(
-            self.listed, find_first_held(self.listed, position, ledgers, max_bytes), position, plan.front
+            self.ledger_list, find_first_held(self.ledger_list, position, ledgers, max_bytes), position, plan.front
         )
         entries = [
             Position(piece.ledger_id, entry_id)
@@ -289,7 +289,7 @@ def test_chained_plans_give_each_message_once_in_order(steps: list[tuple[str, An
                 log.append([(2, 20)])
                 again = log.plan(plan.start, plan.stop, PlanLimits())
                 assert log.messages_of(again) == log.messages_of(plan)
-    while log.position < find_end(log.listed):
+    while log.position < find_end(log.ledger_list):
         log.go_on(PlanLimits(messages=3))
     deleted = [one for one in log.ever if one.ledger_id <= log.deleted]
     assert log.read == sorted(log.read)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from magnetar_broker.managed_ledger.entry_search import EntryFacts
 from magnetar_broker.managed_ledger.lost_entry_facts import facts_of_lost
 from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, find_end
-from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.read_plan import LogPlan, PlanLimits, make_plan
+from magnetar_broker.position import Position
 from tests.property.test_log_plan import Log
 
 R = TypeVar("R")
@@ -38,7 +38,7 @@ class Holes(Log):
         self.lost: set[Position] = set()
 
     def planned(self, start: MessagePosition, stop: MessagePosition | None, limits: PlanLimits) -> LogPlan:
-        plan = self._followed(make_plan(self.listed, start, stop, limits, self.known.get))
+        plan = self._followed(make_plan(self.ledger_list, start, stop, limits, self.known.get))
         if plan.back is not None:
             self.known[plan.back[0]] = plan.back[1]
         return plan
@@ -53,7 +53,7 @@ class Holes(Log):
             return result
 
     def _by_neighbours(self, position: Position) -> EntryFacts:
-        rule = facts_of_lost(self.listed, position)
+        rule = facts_of_lost(self.ledger_list, position)
         looked_at = {position}
         try:
             look_at = next(rule)
@@ -96,7 +96,7 @@ def test_plans_return_readable_messages_once_and_cover_lost_entries(
     log.lost = set(data.draw(st.lists(st.sampled_from(there)))) if there else set()
     position = BEFORE_ALL
     found, missed = list[MessagePosition](), list[Position]()
-    while position < find_end(log.listed):
+    while position < find_end(log.ledger_list):
         if data.draw(st.booleans()):
             log.known.clear()  # by another broker
         plan = log.planned(position, None, limits)

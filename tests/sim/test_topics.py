@@ -11,7 +11,7 @@ import pytest
 
 from magnetar_broker.admin.read_planner import message_of
 from magnetar_broker.managed_ledger.message_position import MessagePosition
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_protos.reading_pb2 import Piece, PlanAnswer
 from tests.sim.invariants.history import Violation
 from tests.sim.run import run_seed

@@ -8,7 +8,9 @@
 The modules in `RULES` do no I/O: neither they nor anything of ours that they import, however indirectly, imports a
 module that does. The same holds for the modules of magnetar_wire, except the few that implement an interface.
 
-Some packages stand beside each other and don't import each other, not even for the type checker: `APART`.
+Some packages stand beside each other and don't import each other, not even for the type checker: `APART`. The folders
+and single modules of the broker are in layers, and import only what is in layers before theirs, not even for the type
+checker anything else: `BROKER_LAYERS`.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ RULES: Final = frozenset(
         "magnetar_broker.managed_ledger.log_entry",
         "magnetar_broker.managed_ledger.lost_entry_facts",
         "magnetar_broker.managed_ledger.message_position",
-        "magnetar_broker.managed_ledger.position",
+        "magnetar_broker.position",
         "magnetar_broker.managed_ledger.read_plan",
         "magnetar_broker.managed_ledger.chunk_lookback",
         "magnetar_broker.managed_ledger.ledger_lifetime_rules",
@@ -114,6 +116,21 @@ RULES: Final = frozenset(
     }
 )
 APART: Final = (("magnetar_broker.server.grpc", "magnetar_broker.server.pulsar"),)
+BROKER_LAYERS: Final = (
+    ("concurrency_limit", "counters", "paths", "position", "session_end", "system_topics"),
+    ("errors",),
+    ("owned_tasks", "peers", "settings"),
+    ("managed_ledger",),
+    ("catalog", "cursors"),
+    ("ownership",),
+    ("topics",),
+    ("admin",),
+    ("broker_session",),
+    ("server",),
+    ("broker",),
+    ("http",),
+    ("daemon",),
+)
 # The modules and packages of magnetar_wire that do I/O; only shells may import them.
 WIRE_SHELLS: Final = frozenset(
     f"magnetar_wire.{name}"
@@ -185,7 +202,29 @@ def violations(project: Path, roots: list[str]) -> list[str]:
         if _is_pure(module.name):
             reached = _reached(module, known)
             found += [f"{module.name} reaches {name} through {via}" for name, via in sorted(reached.items())]
-    return found + [line for pair in APART for line in _imports_of_each_other(pair, known)]
+    found += [line for pair in APART for line in _imports_of_each_other(pair, known)]
+    return found + [line for module in known.values() for line in _layer_violations(module)]
+
+
+def _layer_violations(module: Module) -> list[str]:
+    own = _folder_of_broker(module.name)
+    if own is None:
+        return []
+    layers = {folder: number for number, folders in enumerate(BROKER_LAYERS) for folder in folders}
+    if own not in layers:
+        return [f"{module.name}: {own} is in no layer of the broker"]
+    found = []
+    for imported in sorted(module.all_imports):
+        other = _folder_of_broker(imported)
+        if other not in (None, own) and layers.get(other, 0) >= layers[own]:
+            found.append(f"{module.name} imports {imported}: its layer is not below that of {own}")
+    return found
+
+
+def _folder_of_broker(name: str) -> str | None:
+    """Return the folder or single module of the broker that this name is in; None: it is in none."""
+    parts = name.split(".")
+    return parts[1] if parts[0] == "magnetar_broker" and len(parts) > 1 else None
 
 
 def _imports_of_each_other(pair: tuple[str, str], known: dict[str, Module]) -> list[str]:

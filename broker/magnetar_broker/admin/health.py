@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.settings.administration import HealthSettings
 from magnetar_broker.system_topics import heartbeat_topic
 from magnetar_broker.topics.topics import Topics

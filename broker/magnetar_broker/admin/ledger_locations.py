@@ -63,9 +63,9 @@ class LedgerLocations:
         missing: list[int] = []
         now = self._client.clock.monotonic()
         for ledger_id in ledger_ids:
-            written = log.reads.get_current_metadata(ledger_id)
-            if written is not None:
-                found[ledger_id] = LedgerLocation(written.striping, written.fragments, written.is_closed, now)
+            current = log.reads.get_current_metadata(ledger_id)
+            if current is not None:
+                found[ledger_id] = LedgerLocation(current.striping, current.fragments, current.is_closed, now)
                 continue
             location = self._known.pop(ledger_id, None)
             if location is None or fresh or now - location.read_at > _CACHE_TTL_S:

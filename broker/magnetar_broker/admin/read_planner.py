@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Final, TypeVar
 
@@ -31,8 +31,9 @@ from magnetar_broker.managed_ledger.log_entry import decode_log_entry
 from magnetar_broker.managed_ledger.lost_entry_facts import facts_of_lost
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.message_position import MessagePosition, find_end, is_deleted
-from magnetar_broker.managed_ledger.position import EARLIEST, Position
 from magnetar_broker.managed_ledger.read_plan import MAX_PIECES, LogPlan, PlanLimits, PlannedPiece, make_plan
+from magnetar_broker.managed_ledger.readable_entries import run_search
+from magnetar_broker.position import EARLIEST, Position
 from magnetar_protos import reading_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.errors import WireError
@@ -122,10 +123,10 @@ class ReadPlanner:
         async def look(position: Position) -> EntryFacts:
             found = await _look(log, position)
             if found is None:
-                found = await _run_rule(facts_of_lost(log.ledger_list, position), partial(_look, log))
+                found = await run_search(facts_of_lost(log.ledger_list, position), partial(_look, log))
             return found
 
-        return await _run_rule(rule, look)
+        return await run_search(rule, look)
 
     async def _answer(
         self, log: ManagedLedger, plan: LogPlan, from_ledger_id: int, request: pb.PlanRequest
@@ -178,18 +179,6 @@ class ReadPlanner:
         self._known[position] = boundary
         if len(self._known) > _MAX_BOUNDARIES:
             del self._known[next(iter(self._known))]
-
-
-async def _run_rule(rule: Generator[Position, F, R], look: Callable[[Position], Awaitable[F]]) -> R:
-    try:
-        position = next(rule)
-        while True:
-            position = rule.send(await look(position))
-    except StopIteration as done:
-        result: R = done.value
-        return result
-    finally:
-        rule.close()
 
 
 async def _look(log: ManagedLedger, position: Position) -> EntryFacts | None:

@@ -15,7 +15,7 @@ from magnetar_broker.admin.owner_rpc import OwnerRpc
 from magnetar_broker.admin.topic_router import TopicRoute, check_single_part, routed
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError, UnreadableEntry
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.topics.topic import Topic
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode

@@ -1,6 +1,6 @@
 """Describe topics in the responses of admin calls.
 
-Rates are those of the last sample that `rates.py` took, so reading them often does not change them.
+Rates are those of the last sample (`Traffic.sample`), so reading them often does not change them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 from magnetar_broker.counters import Traffic
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.topics.producer import Producer
 from magnetar_broker.topics.subscription_stats import ConsumerStats, SubscriptionStats
 from magnetar_broker.topics.topic import Topic

@@ -25,7 +25,7 @@ from typing import Final, Protocol
 
 from magnetar_broker.cursors.entry_set import BLOCK_ENTRIES, EntrySet
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.position import EARLIEST, Position
+from magnetar_broker.position import EARLIEST, Position
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 

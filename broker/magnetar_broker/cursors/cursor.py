@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from magnetar_broker.cursors.ack_state import AckState, LedgerRange, PartialBatch
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 
-__all__ = ["Cursor", "SaveDone", "TransientCursor"]
+__all__ = ["Cursor", "SaveDone", "TransientCursor", "report_saved"]
 
+_log = logging.getLogger(__name__)
 # Called with None when changes are durable, or with the reason why they may not be.
 SaveDone = Callable[[BrokerError | None], object]
+
+
+def report_saved(done: SaveDone, error: BrokerError | None) -> None:
+    """Call `done`. Its own error is logged, so that the others that wait are called."""
+    try:
+        done(error)
+    except Exception:  # noqa: BLE001
+        _log.exception("The callback of a save failed")
 
 
 class Cursor(ABC):

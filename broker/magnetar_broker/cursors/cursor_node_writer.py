@@ -18,8 +18,8 @@ from magnetar_broker.cursors.cursor_context import CursorContext
 from magnetar_broker.cursors.cursor_deletion import delete_all_ledgers
 from magnetar_broker.cursors.cursor_nodes import StoredNode, point_node
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.trimmer import delete_ledgers
+from magnetar_broker.position import Position
 from magnetar_protos.cursor_pb2 import CursorNode
 
 __all__ = ["CursorNodeWriter"]

@@ -28,7 +28,7 @@ from magnetar_broker.cursors.cursor_nodes import StoredNode, point_node
 from magnetar_broker.cursors.durable_cursor import DurableCursor
 from magnetar_broker.cursors.opening_slots import FIRST_SLICE_S, OpeningSlots
 from magnetar_broker.errors import BrokerError, DamagedCursor, TopicUnloaded
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.tasks import OrderedTaskGroup

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar_broker.cursors.ack_state import AckState, PartialBatch, Unsaved
 from magnetar_broker.cursors.entry_set import BLOCK_ENTRIES, EntrySet
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_protos.cursor_pb2 import AcknowledgedEntries, AcknowledgedMessages, CursorPlace, CursorRecord
 
 __all__ = ["BadCursorRecord", "apply_record", "encode_changes", "encode_snapshot"]

@@ -32,8 +32,8 @@ from magnetar_broker.cursors.durable_cursor import DurableCursor
 from magnetar_broker.cursors.subscription_limits import check_properties, check_subscription_name
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
-from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.owned_tasks import OwnedTasks
+from magnetar_broker.position import Position
 from magnetar_broker.settings.managed_ledgers import CursorSettings
 from magnetar_metadata.store import Check
 from magnetar_protos.broker_pb2 import ErrorCode

@@ -38,7 +38,7 @@ from typing import Final
 
 from magnetar_bookie.errors import AddFailed, ClientClosed, LedgerError, LedgerNotClaimed, NotEnoughBookies
 from magnetar_broker.cursors.ack_state import AckState
-from magnetar_broker.cursors.cursor import Cursor, SaveDone
+from magnetar_broker.cursors.cursor import Cursor, SaveDone, report_saved
 from magnetar_broker.cursors.cursor_context import CursorContext
 from magnetar_broker.cursors.cursor_ledger import CursorLedger
 from magnetar_broker.cursors.cursor_node_writer import CursorNodeWriter
@@ -46,7 +46,7 @@ from magnetar_broker.cursors.cursor_nodes import StoredNode
 from magnetar_broker.cursors.cursor_record import encode_changes, encode_snapshot
 from magnetar_broker.cursors.ledger_pause import LedgerPause
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_metadata.errors import MetadataError, SessionLost, StoreFull, Unavailable
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Timer
@@ -286,7 +286,7 @@ class DurableCursor(Cursor):
                 count = number
                 break
         for _, done in waiting[:count]:
-            _report(done, None)
+            report_saved(done, None)
 
     # Saving to the node, without a ledger.
 
@@ -390,7 +390,7 @@ class DurableCursor(Cursor):
         self._drop_ledger()
         waiting, self._waiting = self._waiting or [], None
         for _, done in waiting:
-            _report(done, problem.again())
+            report_saved(done, problem.again())
 
     # Deleting.
 
@@ -429,10 +429,3 @@ class DurableCursor(Cursor):
 
     def __str__(self) -> str:
         return self._context.describe(self.name)
-
-
-def _report(done: SaveDone, error: BrokerError | None) -> None:
-    try:
-        done(error)
-    except Exception:  # noqa: BLE001 (an error of one caller must not keep the others from being notified)
-        _log.exception("The callback of a save failed")

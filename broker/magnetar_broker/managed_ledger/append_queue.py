@@ -20,7 +20,7 @@ from typing import Final
 from magnetar_bookie.read.record import RECORD_HEADER_BYTES
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.log_entry import LogEntry, NewEntry
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.entry import add_broker_metadata
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES

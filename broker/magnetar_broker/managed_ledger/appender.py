@@ -53,11 +53,12 @@ from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.append_queue import AppendDone, AppendQueue
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries
+from magnetar_broker.managed_ledger.ledger_lifetimes import create_roll_rule
 from magnetar_broker.managed_ledger.ledger_rollover import LedgerRollover
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.log_entry import NewEntry
-from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.topic_node import TopicNode
+from magnetar_broker.position import Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_wire.clock import Clock
@@ -140,7 +141,7 @@ class Appender:
         self._node = node
         self._rollover = LedgerRollover(node, client, striping, clock)
         self._cached = cached
-        self._rule = settings.roll_rule
+        self._rule = create_roll_rule(settings)
         self._clock = clock
         self.queue = AppendQueue(
             node.ledger_list.next_index,
@@ -202,30 +203,21 @@ class Appender:
             self._report_refused_soon()
             return 0
         accepted = self.queue.append(entries, done, self._clock.time_ms())
-        if accepted and (run := self._take_run()):
-            ledger = self.current_ledger
-            assert ledger is not None
-            ledger.writer.append_entries(run, ledger.on_completed)
+        if accepted:
+            self._send_waiting()
         if accepted < len(entries):
             self._report_refused_soon()
         return accepted
 
     def _send_waiting(self) -> None:
-        """Add waiting entries to the current ledger, as far as it accepts them."""
-        if run := self._take_run():
-            ledger = self.current_ledger
-            assert ledger is not None
-            ledger.writer.append_entries(run, ledger.on_completed)
-
-    def _take_run(self) -> list[bytes]:
-        """Return the waiting entries that are to be added to the current ledger now. Rolls it over if it is due."""
+        """Add waiting entries to the current ledger, as far as it accepts them. Rolls it over if it is due."""
         ledger, queue = self.current_ledger, self.queue
         if ledger is None or ledger.is_rolling:
             self._manage_ledgers()
-            return []
+            return
         free_entries, free_bytes = ledger.writer.count_capacity()
         if not free_entries:
-            return []  # completed adds make capacity, or `_on_capacity` is called
+            return  # completed adds make capacity, or `_on_capacity` is called
         entries_left, bytes_left = self._count_until_due(ledger)
         chunks = queue.waiting_chunks
         run = queue.take_run(min(free_entries, entries_left), free_bytes, bytes_left, takes_chunks=ledger.takes_chunks)
@@ -238,7 +230,8 @@ class Appender:
             is_due = len(run) >= entries_left or size_bytes >= bytes_left
             if is_due or (queue.is_chunk_next and not ledger.takes_chunks):
                 self._roll(ledger)
-        return run
+        if run:
+            ledger.writer.append_entries(run, ledger.on_completed)
 
     def _count_until_due(self, ledger: CurrentLedger) -> tuple[int, int]:
         """Return the number of entries, and of bytes, with which the ledger is due to be rolled over; 0 or less: it is

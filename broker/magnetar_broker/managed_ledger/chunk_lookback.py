@@ -14,37 +14,37 @@ from typing import Final
 from magnetar_broker.managed_ledger.entry_search import Boundary
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
 from magnetar_broker.managed_ledger.message_position import MessagePosition
-from magnetar_broker.managed_ledger.position import EARLIEST, Position
 from magnetar_broker.managed_ledger.read_plan import PlannedPiece
+from magnetar_broker.position import EARLIEST, Position
 
 __all__ = ["find_first_held", "find_needed_start", "is_all_deleted_before", "plan_pieces_before"]
 
 _ledger_id: Final = attrgetter("ledger_id")
 
 
-def find_first_held(log: LedgerList, position: Position, ledgers: int, max_bytes: int) -> int:
+def find_first_held(ledger_list: LedgerList, position: Position, ledgers: int, max_bytes: int) -> int:
     """Return the first ledger that a lease must protect for a range that begins at `position`."""
-    own = bisect_left(log.ledgers, position.ledger_id, key=_ledger_id)
-    if own == len(log.ledgers):
+    own = bisect_left(ledger_list.ledgers, position.ledger_id, key=_ledger_id)
+    if own == len(ledger_list.ledgers):
         # The range is empty, and begins after all ledgers.
         return position.ledger_id
-    listed = log.ledgers[own]
+    listed = ledger_list.ledgers[own]
     at, size = own, 0
     if listed.ledger_id == position.ledger_id and position.entry_id > 0:
         # An estimate: no entry was read.
         size = max(1, listed.length_bytes * min(position.entry_id, listed.entries) // max(1, listed.entries))
         ledgers -= 1
-    while at > 0 and ledgers > 0 and (not size or size + log.ledgers[at - 1].length_bytes <= max_bytes):
+    while at > 0 and ledgers > 0 and (not size or size + ledger_list.ledgers[at - 1].length_bytes <= max_bytes):
         at -= 1
         ledgers -= 1
-        size += log.ledgers[at].length_bytes
-    return min(log.ledgers[at].ledger_id, position.ledger_id)
+        size += ledger_list.ledgers[at].length_bytes
+    return min(ledger_list.ledgers[at].ledger_id, position.ledger_id)
 
 
-def find_needed_start(log: LedgerList, from_ledger_id: int, start: MessagePosition) -> MessagePosition:
+def find_needed_start(ledger_list: LedgerList, from_ledger_id: int, start: MessagePosition) -> MessagePosition:
     """Return the first position that a reader needs which reads from `start` on: the beginning of the first ledger,
     from `from_ledger_id` on, that may hold chunks. A message that was incomplete at `start` may begin there."""
-    for listed in log.ledgers[bisect_left(log.ledgers, from_ledger_id, key=_ledger_id) :]:
+    for listed in ledger_list.ledgers[bisect_left(ledger_list.ledgers, from_ledger_id, key=_ledger_id) :]:
         if listed.ledger_id > start.ledger_id:
             break
         if listed.chunks:
@@ -52,13 +52,15 @@ def find_needed_start(log: LedgerList, from_ledger_id: int, start: MessagePositi
     return start
 
 
-def plan_pieces_before(log: LedgerList, from_ledger_id: int, position: Position, front: Boundary) -> list[PlannedPiece]:
+def plan_pieces_before(
+    ledger_list: LedgerList, from_ledger_id: int, position: Position, front: Boundary
+) -> list[PlannedPiece]:
     """Return the pieces from that ledger on up to `position`, whose front is `front`, in order."""
-    begin = bisect_left(log.ledgers, from_ledger_id, key=_ledger_id)
-    end = bisect_left(log.ledgers, position.ledger_id, key=_ledger_id)
+    begin = bisect_left(ledger_list.ledgers, from_ledger_id, key=_ledger_id)
+    end = bisect_left(ledger_list.ledgers, position.ledger_id, key=_ledger_id)
     pieces = []
-    index = log.ledgers[begin - 1].last_index + 1 if begin else -1
-    for listed in log.ledgers[begin:end]:
+    index = ledger_list.ledgers[begin - 1].last_index + 1 if begin else -1
+    for listed in ledger_list.ledgers[begin:end]:
         if listed.entries:
             # For the first ledger of the list only the index of its last message is known, not the number of messages.
             messages = listed.last_index + 1 - index if index >= 0 else 0
@@ -70,7 +72,7 @@ def plan_pieces_before(log: LedgerList, from_ledger_id: int, position: Position,
     return pieces
 
 
-def is_all_deleted_before(log: LedgerList, position: Position) -> bool:
+def is_all_deleted_before(ledger_list: LedgerList, position: Position) -> bool:
     """Return whether there were entries before the position, and all of them were deleted."""
-    first = log.at_or_after(EARLIEST)
-    return log.trimmed_up_to != EARLIEST and (first is None or position <= first)
+    first = ledger_list.at_or_after(EARLIEST)
+    return ledger_list.trimmed_up_to != EARLIEST and (first is None or position <= first)

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from magnetar_broker.managed_ledger.log_entry import LogEntry
-from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.read_ahead import ReadAhead
+from magnetar_broker.position import Position
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 
 __all__ = ["CachedEntries", "EntryCache"]

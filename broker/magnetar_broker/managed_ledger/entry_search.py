@@ -12,7 +12,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 
 __all__ = ["Boundary", "EntryFacts", "find_entry_with_byte", "find_entry_with_message"]
 

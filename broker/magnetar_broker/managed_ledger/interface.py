@@ -15,7 +15,7 @@ from typing import Protocol
 
 from magnetar_broker.managed_ledger.append_queue import AppendDone
 from magnetar_broker.managed_ledger.log_entry import LogEntry, NewEntry
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["Log"]

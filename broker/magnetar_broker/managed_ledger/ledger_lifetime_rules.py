@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
-from magnetar_broker.managed_ledger.position import LATEST, Position
+from magnetar_broker.position import LATEST, Position
 
 __all__ = ["NO_RETENTION", "RetentionWithoutSubscription", "RollRule", "deletable_ledgers"]
 
@@ -74,7 +74,7 @@ NO_RETENTION: Final = RetentionWithoutSubscription(0, None)
 
 
 def deletable_ledgers(
-    listed: LedgerList, acknowledged: Position | None, retention: RetentionWithoutSubscription, now_ms: int
+    ledger_list: LedgerList, acknowledged: Position | None, retention: RetentionWithoutSubscription, now_ms: int
 ) -> Iterator[int]:
     """Yield the ids of the ledgers that may be deleted, from the front.
 
@@ -83,12 +83,12 @@ def deletable_ledgers(
     """
 
     def is_unsubscribed(ledger_id: int) -> bool:
-        return acknowledged is None or ledger_id <= listed.unsubscribed_up_to
+        return acknowledged is None or ledger_id <= ledger_list.unsubscribed_up_to
 
     retained_bytes = 0
     if retention.max_bytes is not None:
-        retained_bytes = sum(one.length_bytes for one in listed.ledgers if is_unsubscribed(one.ledger_id))
-    for ledger in listed.closed_up_to(LATEST if acknowledged is None else acknowledged):
+        retained_bytes = sum(one.length_bytes for one in ledger_list.ledgers if is_unsubscribed(one.ledger_id))
+    for ledger in ledger_list.closed_up_to(LATEST if acknowledged is None else acknowledged):
         if is_unsubscribed(ledger.ledger_id):
             if not retention.is_over(now_ms - ledger.closed_ms, retained_bytes):
                 return

@@ -27,7 +27,7 @@ from typing import Final
 
 from magnetar_broker.managed_ledger.lease_rules import Lease
 from magnetar_broker.managed_ledger.ledger_ends import LISTED, LedgerEnds
-from magnetar_broker.managed_ledger.position import EARLIEST, Position
+from magnetar_broker.position import EARLIEST, Position
 from magnetar_protos import managed_ledger_pb2 as pb
 
 __all__ = ["ForeignList", "LedgerList", "ListChange", "ListedLedger", "NewPage"]
@@ -67,7 +67,7 @@ class ListedLedger:
 @dataclass(frozen=True, slots=True)
 class ListChange:
     # Add this ledger, after all others.
-    made: int | None = None
+    new_ledger: int | None = None
     # It may hold chunks of messages.
     chunks: bool = False
     # Remove the last ledger, which was closed empty.
@@ -143,7 +143,7 @@ class LedgerList:
         return Position(self.ledgers[0].ledger_id, -1) if self.ledgers else self.trimmed_up_to
 
     @property
-    def open_ledger(self) -> ListedLedger | None:
+    def current_ledger(self) -> ListedLedger | None:
         """The last ledger, if it is not known to be closed."""
         return self.ledgers[-1] if self.ledgers and not self.ledgers[-1].is_closed else None
 
@@ -186,7 +186,7 @@ class LedgerList:
         found = self.at_or_after(Position(position.ledger_id, position.entry_id + 1))
         if found is not None:
             return found
-        last = self.open_ledger
+        last = self.current_ledger
         if last is not None:
             return Position(last.ledger_id, last.entries)
         return Position(self.last.ledger_id, self.last.entry_id + 1)
@@ -278,13 +278,13 @@ class LedgerList:
         dropped = [listed.ledger_id for listed in self.ledgers[:trimmed]]
         if in_node and in_node[-1].ledger_id == change.empty:
             dropped.append(in_node.pop().ledger_id)
-        if change.made is not None:
-            in_node.append(ListedLedger(change.made, chunks=change.chunks))
-        made: list[NewPage] = []
+        if change.new_ledger is not None:
+            in_node.append(ListedLedger(change.new_ledger, chunks=change.chunks))
+        new_pages: list[NewPage] = []
         if len(in_node) > MAX_LEDGERS_IN_NODE:
             paged, in_node = in_node[:PAGE_LEDGERS], in_node[PAGE_LEDGERS:]
             payload = pb.LedgerPage(ledgers=map(_encoded, paged)).SerializeToString()
-            made.append(NewPage(self.next_page, payload))
+            new_pages.append(NewPage(self.next_page, payload))
             pages = [*pages, (self.next_page, paged[-1].ledger_id)]
         del node.ledgers[:], node.pages[:], node.deleting[:]
         node.ledgers.extend(map(_encoded, in_node))
@@ -292,14 +292,14 @@ class LedgerList:
         node.deleting.extend(one for one in [*self.deleting, *dropped] if one not in change.deleted)
         first = self.ledgers[trimmed] if trimmed < len(self.ledgers) else None
         node.first_ledger_id = first.ledger_id if first is not None else 0
-        node.next_page = self.next_page + len(made)
+        node.next_page = self.next_page + len(new_pages)
         node.next_index = self.next_index
         node.last_time_ms = self.last_time_ms
         node.unsubscribed_up_to = self.unsubscribed_up_to
         trimmed_up_to = self._trimmed_up_to(trimmed)
         if trimmed_up_to != EARLIEST:
             node.trimmed_up_to.ledger_id, node.trimmed_up_to.entry_id = trimmed_up_to
-        return made, deleted_pages
+        return new_pages, deleted_pages
 
     def apply(self, change: ListChange, node: pb.ManagedLedgerNode) -> None:
         """Change the list in memory: the change is durable, and `node` is as `encode` made it."""
@@ -308,9 +308,9 @@ class LedgerList:
         del self.ledgers[:trimmed]
         if self.ledgers and self.ledgers[-1].ledger_id == change.empty:
             self.ledgers.pop()
-        if change.made is not None:
+        if change.new_ledger is not None:
             rank = self.ledgers[-1].rank + self.ledgers[-1].entries if self.ledgers else 0
-            self.ledgers.append(ListedLedger(change.made, rank=rank, chunks=change.chunks))
+            self.ledgers.append(ListedLedger(change.new_ledger, rank=rank, chunks=change.chunks))
         self.deleting = list(node.deleting)
         self.pages = [(page.number, page.last_ledger_id) for page in node.pages]
         self.next_page = node.next_page

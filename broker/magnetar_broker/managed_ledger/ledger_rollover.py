@@ -92,7 +92,7 @@ class LedgerRollover:
         while True:
             try:
                 change = ListChange(
-                    made=new_ledger.ledger_id, chunks=chunks, empty=self._node.ledger_list.empty_ledger_id
+                    new_ledger=new_ledger.ledger_id, chunks=chunks, empty=self._node.ledger_list.empty_ledger_id
                 )
                 return await self._node.change(change, new_ledger)
             except (Unavailable, StoreFull) as error:

@@ -1,8 +1,8 @@
 """The striping of a topic's next ledgers, its log's and its cursors', while its namespace's policies may change.
 
-A topic takes the policies as they are when it is opened. If too few bookies are there for a ledger, the policy may be
-wrong, not the cluster: so while a ledger waits for bookies the policy is read again, every few seconds. The wait ends
-when the present policy can be met.
+A topic takes the policies as they are when it is opened. If too few bookies are available for a ledger, the policy may
+be wrong, not the cluster: so while a ledger waits for bookies, the policy is read again every few seconds. The wait
+ends when the present policy can be met.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from magnetar_broker.errors import BrokerError
 __all__ = ["LedgerStriping"]
 
 _log = logging.getLogger(__name__)
-# Between two looks at the policy. The broker reads a namespace once for all of its topics that wait.
-_LOOK_AGAIN_S: Final = 2.0
+# Seconds after which a waiting ledger reads the policy again. The broker reads a namespace once for all of its topics
+# that wait.
+_REREAD_S: Final = 2.0
 
 
 class LedgerStriping:
@@ -31,11 +32,11 @@ class LedgerStriping:
         self._read = read
 
     async def wait_for_bookies(self, client: LedgerClient) -> None:
-        """Return when there may be bookies enough for a ledger of `current`, which is set to what holds by then.
+        """Return when enough bookies may be available for a ledger of `current`, which is set to the present policy.
 
         Raises `ClientClosed`.
         """
-        while not await client.wait_for_bookies(self.current, _LOOK_AGAIN_S):
+        while not await client.wait_for_bookies(self.current, _REREAD_S):
             if await self._refresh():
                 return
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.entry import Entry, decode_entry_metadata
 from magnetar_wire.errors import MalformedEntry

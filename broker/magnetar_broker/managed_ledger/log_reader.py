@@ -16,9 +16,9 @@ from magnetar_broker.managed_ledger.appender import Appender
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
-from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.managed_ledger.uncached_entry_reader import UncachedEntryReader
+from magnetar_broker.position import Position
 from magnetar_metadata.errors import MetadataError
 from magnetar_protos.broker_pb2 import ErrorCode
 

@@ -29,8 +29,9 @@ from magnetar_broker.managed_ledger.ledger_ends import LISTED, LedgerEnds, ends_
 from magnetar_broker.managed_ledger.log_entry import LogEntry, decode_log_entry
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.managed_ledger.lost_entry_facts import find_nearest_readable
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.managed_ledger.readable_entries import run_search
 from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
+from magnetar_broker.position import Position
 from magnetar_metadata.compare_and_set import StoredValue
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import Change
@@ -99,7 +100,7 @@ async def _run_both(one: Coroutine[Any, Any, None], other: Awaitable[None] | Non
 
 
 async def _find_end(node: TopicNode, client: LedgerClient, lost: LostEntries) -> None:
-    last_ledger = node.ledger_list.open_ledger
+    last_ledger = node.ledger_list.current_ledger
     if last_ledger is None:
         return
     metadata = await client.recover(last_ledger.ledger_id)
@@ -131,10 +132,9 @@ async def _read_ends(node: TopicNode, reader: LedgerReader, entries: int, lost: 
     first, last = await asyncio.gather(read(Position(reader.ledger_id, 0)), read(end))
     if last is None and entries > 1:
         search: Generator[Position, LogEntry | None, LogEntry | None] = find_nearest_readable(end, -1)
-        try:
-            position = next(search)
-            while True:
-                position = search.send(first if not position.entry_id else await read(position))
-        except StopIteration as found:
-            last = found.value
+
+        async def read_next(position: Position) -> LogEntry | None:
+            return await read(position) if position.entry_id else first
+
+        last = await run_search(search, read_next)
     return ends_from_entries(node.ledger_list.next_index, node.ledger_list.last_time_ms, entries, first, last)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from magnetar_broker.errors import UnreadableEntry
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["LostEntries"]

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from magnetar_broker.managed_ledger.entry_search import Boundary, EntryFacts
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
-from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.read_plan import front_of_ledger
+from magnetar_broker.position import Position
 
 __all__ = ["facts_of_lost", "find_nearest_readable"]
 
@@ -25,12 +25,12 @@ T = TypeVar("T")
 Search = Generator[Position, EntryFacts | None, EntryFacts | None]
 
 
-def facts_of_lost(log: LedgerList, lost: Position) -> Generator[Position, EntryFacts | None, EntryFacts]:
+def facts_of_lost(ledger_list: LedgerList, lost: Position) -> Generator[Position, EntryFacts | None, EntryFacts]:
     """Return the facts of a lost entry. Yields entries of the same ledger to read; send None if one is lost, too."""
-    listed = log.find(lost.ledger_id)
+    listed = ledger_list.find(lost.ledger_id)
     assert listed is not None
     entries, back = listed.entries, Boundary(listed.entries, listed.last_index + 1, listed.length_bytes)
-    front = front_of_ledger(log, lost.ledger_id)
+    front = front_of_ledger(ledger_list, lost.ledger_id)
     in_front: Search = find_nearest_readable(lost, -1)
     before = yield from in_front
     if before is not None:

@@ -23,11 +23,11 @@ from magnetar_broker.managed_ledger.log_leases import LogLeases
 from magnetar_broker.managed_ledger.log_reader import LogReader
 from magnetar_broker.managed_ledger.log_recovery import recover_log
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
-from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.prefetched_topic import PrefetchedTopic
 from magnetar_broker.managed_ledger.readable_entries import find_first_at_time, find_last_readable
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.managed_ledger.trimmer import LogRetention, Trimmer
+from magnetar_broker.position import Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import Change, Check
@@ -41,11 +41,11 @@ __all__ = ["ManagedLedger", "ManagedLedgerStats"]
 
 @dataclass(frozen=True, slots=True)
 class ManagedLedgerStats:
-    # `written`: a ledger is open; `idle`: none is, until the next append; `waiting`: see `waiting_for`; `ended`: the
-    # log is closed, or the broker has lost the topic.
+    # `written`: there is a current ledger; `idle`: none, until the next append; `waiting`: see `waiting_for`; `ended`:
+    # the log is closed, or the broker has lost the topic.
     state: str
     waiting_for: str
-    # Oldest first, with the open ledger and without those being deleted. Empty before the first append.
+    # Oldest first, with the current ledger and without those being deleted. Empty before the first append.
     ledgers: Sequence[ListedLedger]
     # The readable entries of these ledgers, and their bytes, broker metadata included.
     stored_entries: int
@@ -192,8 +192,8 @@ class ManagedLedger:
     @property
     def closed_ledgers(self) -> int:
         """The number of closed ledgers. When it changes, a trim may delete something."""
-        listed = self._node.ledger_list
-        return len(listed.ledgers) - (listed.open_ledger is not None)
+        ledger_list = self._node.ledger_list
+        return len(ledger_list.ledgers) - (ledger_list.current_ledger is not None)
 
     @property
     def has_ledgers_to_delete(self) -> bool:
@@ -235,14 +235,14 @@ class ManagedLedger:
         return self._appender.waiting_for
 
     def stats(self) -> ManagedLedgerStats:
-        listed, queue = self._node.ledger_list, self._appender.queue
+        ledger_list, queue = self._node.ledger_list, self._appender.queue
         return ManagedLedgerStats(
             state=self._appender.state,
             waiting_for=self.waiting_for,
-            ledgers=tuple(listed.ledgers),
-            stored_entries=listed.entries,
-            stored_bytes=sum(ledger.length_bytes for ledger in listed.ledgers),
-            ledgers_to_delete=len(listed.deleting),
+            ledgers=tuple(ledger_list.ledgers),
+            stored_entries=ledger_list.entries,
+            stored_bytes=sum(ledger.length_bytes for ledger in ledger_list.ledgers),
+            ledgers_to_delete=len(ledger_list.deleting),
             pending_appends=len(queue),
             pending_bytes=queue.pending_bytes,
             next_index=queue.next_index,

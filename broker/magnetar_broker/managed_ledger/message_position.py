@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
-from magnetar_broker.managed_ledger.position import EARLIEST, Position
+from magnetar_broker.position import EARLIEST, Position
 
 __all__ = ["BEFORE_ALL", "MessagePosition", "find_end", "find_first", "is_deleted"]
 
@@ -34,25 +34,25 @@ class MessagePosition(NamedTuple):
 BEFORE_ALL: Final = MessagePosition(0, 0, 0)
 
 
-def find_end(log: LedgerList) -> MessagePosition:
+def find_end(ledger_list: LedgerList) -> MessagePosition:
     """Return the position after the last readable message. It never falls, and changes only by appends, not when
     ledgers are created or deleted."""
-    if log.last.entry_id >= 0:
-        return MessagePosition(*log.last.next)
-    if log.trimmed_up_to != EARLIEST:
-        return MessagePosition(*log.trimmed_up_to.next)
+    if ledger_list.last.entry_id >= 0:
+        return MessagePosition(*ledger_list.last.next)
+    if ledger_list.trimmed_up_to != EARLIEST:
+        return MessagePosition(*ledger_list.trimmed_up_to.next)
     # All of its ledgers will have higher ids.
-    return MessagePosition(log.floor + 1, 0)
+    return MessagePosition(ledger_list.floor + 1, 0)
 
 
-def find_first(log: LedgerList) -> MessagePosition:
+def find_first(ledger_list: LedgerList) -> MessagePosition:
     """Return the position of the first message, or the end if there is none."""
-    first = log.at_or_after(EARLIEST)
-    return find_end(log) if first is None else MessagePosition(*first)
+    first = ledger_list.at_or_after(EARLIEST)
+    return find_end(ledger_list) if first is None else MessagePosition(*first)
 
 
-def is_deleted(log: LedgerList, position: MessagePosition) -> bool:
+def is_deleted(ledger_list: LedgerList, position: MessagePosition) -> bool:
     """Return whether messages after the position were deleted. After the last deleted entry none was."""
-    if position == BEFORE_ALL or log.trimmed_up_to == EARLIEST:
+    if position == BEFORE_ALL or ledger_list.trimmed_up_to == EARLIEST:
         return False
-    return position < MessagePosition(*log.trimmed_up_to.next)
+    return position < MessagePosition(*ledger_list.trimmed_up_to.next)

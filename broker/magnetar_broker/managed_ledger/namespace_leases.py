@@ -42,10 +42,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from magnetar_broker import paths
+from magnetar_broker.managed_ledger.sweeps import run_sweeps
 from magnetar_broker.system_topics import is_system_topic
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import LEAVE, UpdateAction
-from magnetar_metadata.errors import ForeignValue, MetadataError, Refused
+from magnetar_metadata.errors import ForeignValue, Refused
 from magnetar_metadata.store import Change, Check, MetadataStore
 from magnetar_metadata.undecodable_nodes import UndecodableNodes, decode_node, replace_undecodable
 from magnetar_protos.catalog_pb2 import NamespaceNode
@@ -189,13 +190,8 @@ class NamespaceLeaseSweeper:
 
     async def run(self) -> None:
         """Sweep until cancelled."""
-        while True:
-            # The intervals are random, so that brokers that were started together do not sweep at the same time.
-            await self._clock.sleep(self._interval_s * (0.5 + self._randomness.random()))
-            try:
-                await self.sweep()
-            except MetadataError as error:
-                _log.info("The leases on namespaces can't be checked now: %s", error)
+        swept = "The leases on namespaces"
+        await run_sweeps(self.sweep, swept, self._clock, self._randomness, self._interval_s)
 
     async def sweep(self) -> None:
         """Do one round. Raises `MetadataError`."""

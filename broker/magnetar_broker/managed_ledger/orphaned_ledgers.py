@@ -20,10 +20,11 @@ from typing import Final
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker import paths
+from magnetar_broker.managed_ledger.sweeps import run_sweeps
 from magnetar_broker.managed_ledger.trimmer import delete_ledgers
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import LEAVE
-from magnetar_metadata.errors import BadVersion, ForeignValue, MetadataError, NoNode
+from magnetar_metadata.errors import BadVersion, ForeignValue, NoNode
 from magnetar_metadata.store import Check
 from magnetar_metadata.undecodable_nodes import decode_node
 from magnetar_protos.managed_ledger_pb2 import LeasedRemains, ManagedLedgerNode
@@ -93,13 +94,8 @@ class OrphanedLedgerDeleter:
 
     async def run(self) -> None:
         """Check the nodes at intervals, until cancelled."""
-        while True:
-            # The intervals are random, so that brokers that were started together do not check at the same time.
-            await self._clock.sleep(self._interval_s * (0.5 + self._randomness.random()))
-            try:
-                await self.check_nodes()
-            except MetadataError as error:
-                _log.info("Ledgers of deleted topics that readers have leased can't be checked now: %s", error)
+        swept = "Ledgers of deleted topics that readers have leased"
+        await run_sweeps(self.check_nodes, swept, self._clock, self._randomness, self._interval_s)
 
     async def check_nodes(self) -> None:
         """Do one round. Raises `MetadataError`."""

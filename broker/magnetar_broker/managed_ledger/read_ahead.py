@@ -13,7 +13,7 @@ from typing import Any
 
 from magnetar_broker.errors import DamagedEntry
 from magnetar_broker.managed_ledger.log_entry import LogEntry, decode_log_entry
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_wire.errors import WireError
 
 __all__ = ["ReadAhead", "SequentialRead", "decode_entries"]

@@ -35,7 +35,7 @@ from magnetar_broker.managed_ledger.entry_search import (
 )
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
 from magnetar_broker.managed_ledger.message_position import MessagePosition, find_end, find_first, is_deleted
-from magnetar_broker.managed_ledger.position import EARLIEST, Position
+from magnetar_broker.position import EARLIEST, Position
 
 __all__ = ["MAX_PIECES", "LogPlan", "PlanLimits", "PlannedPiece", "front_of", "front_of_ledger", "make_plan"]
 
@@ -119,25 +119,25 @@ class _Cut:
 
 
 def make_plan(
-    log: LedgerList, start: MessagePosition, stop: MessagePosition | None, limits: PlanLimits, known: Known
+    ledger_list: LedgerList, start: MessagePosition, stop: MessagePosition | None, limits: PlanLimits, known: Known
 ) -> PlanRule:
     """Plan the range from `start` to `stop`; None: to the end of the log."""
-    first, end = find_first(log), find_end(log)
+    first, end = find_first(ledger_list), find_end(ledger_list)
     begin = max(start, first if stop is None else min(first, stop))
     goal = max(begin, end if stop is None else min(stop, end))
-    end_index = _end_index(log)
-    plan = LogPlan(begin, goal, is_deleted(log, start), first, end, end_index, 0)
-    first_entry, skip = log.at_or_after(begin.position), 0
+    end_index = _end_index(ledger_list)
+    plan = LogPlan(begin, goal, is_deleted(ledger_list, start), first, end, end_index, 0)
+    first_entry, skip = ledger_list.at_or_after(begin.position), 0
     if first_entry == begin.position and begin.batch_index:
         facts = yield first_entry
         skip = begin.batch_index
         if skip >= facts.messages and not facts.lost:
-            first_entry, skip = log.at_or_after(first_entry.next), 0
+            first_entry, skip = ledger_list.at_or_after(first_entry.next), 0
     if first_entry is None or goal <= max(begin, MessagePosition(*first_entry)):
-        index = yield from _index_at(log, goal, known)
+        index = yield from _index_at(ledger_list, goal, known)
         return plan if index is None else replace(plan, messages_behind=max(0, end_index - index))
-    runs, capped = _runs(log, first_entry, goal, limits.pieces)
-    runs[0].front = yield from front_of(log, first_entry, known)
+    runs, capped = _runs(ledger_list, first_entry, goal, limits.pieces)
+    runs[0].front = yield from front_of(ledger_list, first_entry, known)
     cut = _Cut(len(runs) - 1, runs[-1].back)
     if not capped and runs[-1].ledger_id == goal.ledger_id and goal.entry_id < runs[-1].back.entry_id:
         cut = yield from _cut_at_goal(runs, goal, known)
@@ -162,9 +162,9 @@ def make_plan(
     )
 
 
-def front_of(log: LedgerList, position: Position, known: Known) -> Generator[Position, EntryFacts, Boundary]:
+def front_of(ledger_list: LedgerList, position: Position, known: Known) -> Generator[Position, EntryFacts, Boundary]:
     """Return the boundary before an existing entry."""
-    found = front_of_ledger(log, position.ledger_id) if position.entry_id == 0 else None
+    found = front_of_ledger(ledger_list, position.ledger_id) if position.entry_id == 0 else None
     if found is None:
         found = known(position)
     if found is not None:
@@ -173,42 +173,48 @@ def front_of(log: LedgerList, position: Position, known: Known) -> Generator[Pos
     return facts.front
 
 
-def front_of_ledger(log: LedgerList, ledger_id: int) -> Boundary | None:
+def front_of_ledger(ledger_list: LedgerList, ledger_id: int) -> Boundary | None:
     """Return the boundary before a ledger. None: it is the first, and the number of messages before it is unknown,
     since they were deleted."""
-    at = bisect_left(log.ledgers, ledger_id, key=_ledger_id)
+    at = bisect_left(ledger_list.ledgers, ledger_id, key=_ledger_id)
     if at:
-        return Boundary(0, log.ledgers[at - 1].last_index + 1, 0)
-    return Boundary(0, 0, 0) if log.trimmed_up_to == EARLIEST else None
+        return Boundary(0, ledger_list.ledgers[at - 1].last_index + 1, 0)
+    return Boundary(0, 0, 0) if ledger_list.trimmed_up_to == EARLIEST else None
 
 
-def _index_at(log: LedgerList, position: MessagePosition, known: Known) -> Generator[Position, EntryFacts, int | None]:
+def _index_at(
+    ledger_list: LedgerList, position: MessagePosition, known: Known
+) -> Generator[Position, EntryFacts, int | None]:
     """Return the index of the message at the position, or of the next one; None: there is none."""
-    entry = log.at_or_after(position.position)
+    entry = ledger_list.at_or_after(position.position)
     if entry is None:
         return None
     if entry == position.position and position.batch_index:
         facts = yield entry
         return facts.first_index + min(position.batch_index, facts.messages)
-    front = yield from front_of(log, entry, known)
+    front = yield from front_of(ledger_list, entry, known)
     return front.messages
 
 
-def _end_index(log: LedgerList) -> int:
-    last = log.find(log.last.ledger_id)
-    return last.last_index + 1 if last is not None and last.entries else log.next_index
+def _end_index(ledger_list: LedgerList) -> int:
+    last = ledger_list.find(ledger_list.last.ledger_id)
+    return last.last_index + 1 if last is not None and last.entries else ledger_list.next_index
 
 
-def _runs(log: LedgerList, first_entry: Position, goal: MessagePosition, most: int) -> tuple[list[_Run], bool]:
+def _runs(ledger_list: LedgerList, first_entry: Position, goal: MessagePosition, most: int) -> tuple[list[_Run], bool]:
     """Return the runs of the range, at most `most`, and whether there are more. The front of the first run and the cut
     are applied later."""
-    begin = bisect_left(log.ledgers, first_entry.ledger_id, key=_ledger_id)
-    end = bisect_right(log.ledgers, goal.ledger_id, key=_ledger_id)
-    if end - 1 > begin and log.ledgers[end - 1].ledger_id == goal.ledger_id and not goal.entry_id | goal.batch_index:
+    begin = bisect_left(ledger_list.ledgers, first_entry.ledger_id, key=_ledger_id)
+    end = bisect_right(ledger_list.ledgers, goal.ledger_id, key=_ledger_id)
+    if (
+        end - 1 > begin
+        and ledger_list.ledgers[end - 1].ledger_id == goal.ledger_id
+        and not goal.entry_id | goal.batch_index
+    ):
         end -= 1
     runs = []
     index = 0
-    for listed in log.ledgers[begin : min(end, begin + most)]:
+    for listed in ledger_list.ledgers[begin : min(end, begin + most)]:
         if listed.entries:
             back = Boundary(listed.entries, listed.last_index + 1, listed.length_bytes)
             runs.append(_Run(listed.ledger_id, Boundary(0, index, 0), back))

@@ -8,17 +8,20 @@ may be that of a lost entry: readers that begin there pass over it, and miss not
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Generator, Sequence
-from typing import Final, Protocol, cast
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
 from magnetar_broker.errors import UnreadableEntry
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.lost_entry_facts import find_nearest_readable
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 
-__all__ = ["find_first_at_time", "find_last_readable", "read_if_readable"]
+__all__ = ["find_first_at_time", "find_last_readable", "read_if_readable", "run_search"]
 
+F = TypeVar("F")
+R = TypeVar("R")
 # The search reads each of up to 64 consecutive lost entries. Beyond that its steps grow, and the position may be early.
 _EXACT: Final = 64
 
@@ -47,15 +50,23 @@ async def find_last_readable(log: _ReadsEntries, ledger_list: LedgerList) -> Log
         if (entry := await read_if_readable(log, position)) is not None:
             return entry
         search: Generator[Position, LogEntry | None, LogEntry | None] = find_nearest_readable(position, -1)
-        try:
-            wanted = next(search)
-            while True:
-                wanted = search.send(await read_if_readable(log, wanted))
-        except StopIteration as found:
-            if found.value is not None:
-                return cast("LogEntry", found.value)
+        if (entry := await run_search(search, partial(read_if_readable, log))) is not None:
+            return entry
         position = ledger_list.last_before(Position(position.ledger_id, 0))
     return None
+
+
+async def run_search(search: Generator[Position, F, R], read: Callable[[Position], Awaitable[F]]) -> R:
+    """Read the entries that the search yields, and return what it finds."""
+    try:
+        position = next(search)
+        while True:
+            position = search.send(await read(position))
+    except StopIteration as done:
+        result: R = done.value
+        return result
+    finally:
+        search.close()
 
 
 async def find_first_at_time(log: _ReadsEntries, ledger_list: LedgerList, time_ms: int) -> Position:

@@ -188,15 +188,15 @@ class TopicNode:
         if stored is None or decode_topic(self._path, stored.payload).owner_epoch != self._owner_epoch:
             raise TopicUnloaded(f"topic {self.name} was opened by another broker, or deleted")
 
-    async def change(self, change: ListChange, made: NewLedger | None = None) -> None:
-        """Make the change in the node, and then in `ledger_list`. `made` is a new ledger, whose intent is deleted in
-        the same transaction.
+    async def change(self, change: ListChange, new_ledger: NewLedger | None = None) -> None:
+        """Make the change in the node, and then in `ledger_list`. `new_ledger` is the one that it adds: its intent is
+        deleted in the same transaction.
 
         Raises `TopicUnloaded` if the topic has another owner or the outcome is unknown, and `LedgerNotClaimed`. After
         other errors of the metadata store nothing is changed.
         """
         await self.wait_until_unchanged()
-        task = self._changing = asyncio.create_task(self._change(change, made))
+        task = self._changing = asyncio.create_task(self._change(change, new_ledger))
         task.add_done_callback(self._on_changed)
         await asyncio.shield(task)
 
@@ -209,9 +209,9 @@ class TopicNode:
     def _on_changed(self, task: asyncio.Task[None]) -> None:
         self._changing = None
         if not task.cancelled():
-            task.exception()  # prefetched, should its caller have been cancelled
+            task.exception()  # asyncio does not log it, should the caller have been cancelled
 
-    async def _change(self, change: ListChange, made: NewLedger | None) -> None:
+    async def _change(self, change: ListChange, new_ledger: NewLedger | None) -> None:
         known, result = self.ledger_list, pb.ManagedLedgerNode()
         begun_at = self._clock.monotonic()
         leases = self.leases.begin_change(change.lease, begun_at)
@@ -237,8 +237,8 @@ class TopicNode:
         ]
         along += [Delete(page_path(self.name, number), ANY) for number in deleted]
         try:
-            if made is not None:
-                stored = await self._client.ledgers.claim_ledger(made, self._path, update, along, self._stored)
+            if new_ledger is not None:
+                stored = await self._client.ledgers.claim_ledger(new_ledger, self._path, update, along, self._stored)
             else:
                 stored = await self._change_node(update, along, self._stored)
         except OutcomeUnknown as error:

@@ -32,10 +32,11 @@ from magnetar_broker.managed_ledger.ledger_lifetime_rules import (
     RetentionWithoutSubscription,
     deletable_ledgers,
 )
+from magnetar_broker.managed_ledger.ledger_lifetimes import create_retention
 from magnetar_broker.managed_ledger.ledger_list import ListChange
 from magnetar_broker.managed_ledger.log_leases import LogLeases
-from magnetar_broker.managed_ledger.position import LATEST, Position
 from magnetar_broker.managed_ledger.topic_node import TopicNode
+from magnetar_broker.position import LATEST, Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_broker.system_topics import is_system_topic
 from magnetar_metadata.errors import MetadataError
@@ -68,7 +69,7 @@ class LogRetention:
         self._leases = leases
         self._clock = clock
         self._fail = fail
-        self._retention = NO_RETENTION if is_system_topic(node.name) else settings.retention_without_subscription
+        self._retention = NO_RETENTION if is_system_topic(node.name) else create_retention(settings)
         # At most `unsubscribed_up_to` as it is in the node.
         self._saved_mark = node.ledger_list.unsubscribed_up_to
 
@@ -149,10 +150,12 @@ class Trimmer:
         deleted.
         """
         await self._node.wait_until_unchanged()
-        listed = self._node.ledger_list
+        ledger_list = self._node.ledger_list
         trimmed = list(islice(deletable(), _LEDGERS_AT_A_TIME))
-        if trimmed or listed.empty_ledger_id is not None:
-            await self._node.change(ListChange(trimmed=trimmed[-1] if trimmed else None, empty=listed.empty_ledger_id))
+        if trimmed or ledger_list.empty_ledger_id is not None:
+            await self._node.change(
+                ListChange(trimmed=trimmed[-1] if trimmed else None, empty=ledger_list.empty_ledger_id)
+            )
         return bool(trimmed)
 
     async def _delete(self) -> None:
@@ -167,10 +170,10 @@ class Trimmer:
             self._background = asyncio.create_task(self._finish())
 
     async def _finish(self) -> None:
-        listed = self._node.ledger_list
+        ledger_list = self._node.ledger_list
         try:
-            if listed.empty_ledger_id is not None:
-                await self._node.change(ListChange(empty=listed.empty_ledger_id))
+            if ledger_list.empty_ledger_id is not None:
+                await self._node.change(ListChange(empty=ledger_list.empty_ledger_id))
             await self._delete()
         except TopicUnloaded as error:
             self._fail(error)

@@ -19,8 +19,8 @@ from magnetar_bookie.ledger.ledger_metadata import LedgerMetadata, LedgerState
 from magnetar_bookie.ledger.ledger_reader import LedgerReader
 from magnetar_broker.managed_ledger.ledger_list import ListedLedger
 from magnetar_broker.managed_ledger.log_entry import LogEntry
-from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.read_ahead import ReadAhead, SequentialRead, decode_entries
+from magnetar_broker.position import Position
 
 __all__ = ["UncachedEntryReader"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from magnetar_broker.topics.dispatch.dispatch_rule import DispatchLimits
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.limits import FRAME_FILL_BYTES, MAX_MESSAGE_BYTES
 from magnetar_wire.settings import Subject, setting
@@ -69,16 +68,6 @@ class SubscriptionSettings(Configuration):
         ge=1,
         named_by="Pulsar",
     )
-
-    @property
-    def limits(self) -> DispatchLimits:
-        return DispatchLimits(
-            max_read_entries=self.dispatcher_max_read_batch_size,
-            max_read_bytes=self.dispatcher_max_read_size_bytes,
-            max_round_robin_messages=self.dispatcher_max_round_robin_batch_size,
-            max_unacked_per_consumer=self.max_unacked_messages_per_consumer,
-            max_unacked_per_subscription=self.max_unacked_messages_per_subscription,
-        )
 
 
 class ConsumeSettings(Configuration):

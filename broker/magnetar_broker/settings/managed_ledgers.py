@@ -7,7 +7,6 @@ from typing import Final, Self
 from pydantic import field_validator, model_validator
 
 from magnetar_bookie.read.striping import Striping
-from magnetar_broker.managed_ledger.ledger_lifetime_rules import RetentionWithoutSubscription, RollRule
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.settings import Subject, check_order, setting
 
@@ -167,24 +166,6 @@ class ManagedLedgerSettings(Configuration):
             self.managed_ledger_default_ensemble_size,
             self.managed_ledger_default_write_quorum,
             self.managed_ledger_default_ack_quorum,
-        )
-
-    @property
-    def roll_rule(self) -> RollRule:
-        return RollRule(
-            self.managed_ledger_max_entries_per_ledger,
-            self.managed_ledger_max_size_per_ledger_bytes,
-            self.managed_ledger_min_ledger_rollover_time_minutes * _SECONDS_PER_MINUTE,
-            self.managed_ledger_max_ledger_rollover_time_minutes * _SECONDS_PER_MINUTE,
-        )
-
-    @property
-    def retention_without_subscription(self) -> RetentionWithoutSubscription:
-        minutes = self.default_retention_without_subscription_minutes
-        size_mb = self.default_retention_without_subscription_size_mb
-        return RetentionWithoutSubscription(
-            None if minutes == -1 else int(minutes * _SECONDS_PER_MINUTE * 1000),
-            None if size_mb == -1 else int(size_mb * _BYTES_PER_MB),
         )
 
     @property

@@ -13,10 +13,10 @@ from itertools import chain
 from typing import Final
 
 from magnetar_broker.cursors.ack_state import LedgerRange, PartialBatch
-from magnetar_broker.cursors.cursor import Cursor, SaveDone
+from magnetar_broker.cursors.cursor import Cursor, SaveDone, report_saved
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.topics.client_positions import is_of_another_incarnation, make_incarnation_error
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.dispatch_rule import DispatchRule
@@ -225,15 +225,13 @@ class AckReceipts:
         done = self._waiting.pop(number, None)
         if done is None:  # it was failed before
             return
-        try:
-            done(error)
-        finally:
-            if not self._waiting:
-                self._on_idle()
+        report_saved(done, error)
+        if not self._waiting:
+            self._on_idle()
 
     def fail(self, error: BrokerError) -> None:
         """Complete all receipts with an error, now and later: the topic is closed."""
         self._error = error
         waiting, self._waiting = self._waiting, {}
         for done in waiting.values():
-            done(error)
+            report_saved(done, error)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from magnetar_broker.cursors.ack_state import PartialBatch
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
-from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.readable_entries import read_if_readable
+from magnetar_broker.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode, MessagePlace, StartAt
 
 __all__ = ["StartPosition", "find_start", "is_of_another_incarnation", "make_incarnation_error"]

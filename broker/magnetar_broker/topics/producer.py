@@ -22,7 +22,7 @@ from magnetar_broker.counters import BrokerCounters, TopicCounters, Traffic
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.log_entry import NewEntry
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.topics.entry_check import accept_entry
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_wire.clock import Clock

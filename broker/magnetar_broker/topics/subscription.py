@@ -17,12 +17,12 @@ from magnetar_broker.counters import DeliveryCounters
 from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.acknowledgments import AckReceipts, acknowledge, check_ranges, read_acknowledge
 from magnetar_broker.topics.client_positions import StartPosition, find_start
 from magnetar_broker.topics.consumer import Consumer, ConsumerSink
-from magnetar_broker.topics.dispatch.dispatch_rule import ConsumerUpdates, DispatchRule
+from magnetar_broker.topics.dispatch.dispatch_rule import ConsumerUpdates, DispatchLimits, DispatchRule
 from magnetar_broker.topics.dispatch.dispatcher import Dispatcher
 from magnetar_broker.topics.dispatch.exclusive_and_failover import LastActiveConsumer
 from magnetar_broker.topics.dispatch.subscription_types import DISPATCH_RULES
@@ -40,7 +40,7 @@ from magnetar_protos.broker_pb2 import (
 )
 from magnetar_wire.clock import Clock, Timer
 
-__all__ = ["Subscription"]
+__all__ = ["Subscription", "create_dispatch_limits"]
 
 _TAKE_OVER_BITS: Final = 32
 
@@ -157,7 +157,9 @@ class Subscription:
         consumer = Consumer(self, name, sink, opened, self._clock.time_ms())
         if self.dispatcher is None:
             self.type = opened.type
-            rule = DISPATCH_RULES[opened.type](self._settings.limits, self.cursor.mark_delete, self._partition)
+            rule = DISPATCH_RULES[opened.type](
+                create_dispatch_limits(self._settings), self.cursor.mark_delete, self._partition
+            )
             self.dispatcher = Dispatcher(self.name, rule, self.log, self.cursor, self._clock, self._tasks)
             self.dispatcher.is_paused = self.is_paused
         self._consumers[consumer] = None
@@ -430,3 +432,13 @@ class Subscription:
         """Close all consumers of a subscription that was deleted."""
         deleted = BrokerError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"subscription {self.name} was deleted")
         self.end(deleted.problem)
+
+
+def create_dispatch_limits(settings: SubscriptionSettings) -> DispatchLimits:
+    return DispatchLimits(
+        max_read_entries=settings.dispatcher_max_read_batch_size,
+        max_read_bytes=settings.dispatcher_max_read_size_bytes,
+        max_round_robin_messages=settings.dispatcher_max_round_robin_batch_size,
+        max_unacked_per_consumer=settings.max_unacked_messages_per_consumer,
+        max_unacked_per_subscription=settings.max_unacked_messages_per_subscription,
+    )

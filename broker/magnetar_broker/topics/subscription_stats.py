@@ -9,7 +9,7 @@ from magnetar_broker.counters import DeliveryCounters
 from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.cursors.cursor_opener import UnopenedCursor
 from magnetar_broker.managed_ledger.interface import Log
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.topics.consumer import Consumer
 from magnetar_broker.topics.subscription import Subscription
 from magnetar_protos.broker_pb2 import SubscriptionType

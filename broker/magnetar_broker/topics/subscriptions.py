@@ -21,7 +21,7 @@ from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.cursors.subscription_limits import check_subscription_name
 from magnetar_broker.errors import BrokerError, TopicUnloaded, UnreadableEntry
 from magnetar_broker.managed_ledger.interface import Log
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.client_positions import StartPosition, find_start
 from magnetar_broker.topics.consumer import Consumer, ConsumerSink, check_open_request

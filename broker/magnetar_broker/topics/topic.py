@@ -46,8 +46,6 @@ class Topic:
     """A topic that `TopicStorage.open` opened."""
 
     __slots__ = (
-        "_all_counters",
-        "_clock",
         "_closing",
         "_names",
         "_publishing",
@@ -93,9 +91,7 @@ class Topic:
         self.unused_since = clock.monotonic()
         self.counted_lapsed_leases = 0
         self._settings = settings
-        self._clock = clock
         self._randomness = randomness
-        self._all_counters = counters
         self._names: ProducerNames[Producer] = ProducerNames()
         self._publishing = TopicPublishing(
             log=log,

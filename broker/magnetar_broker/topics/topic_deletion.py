@@ -126,17 +126,17 @@ async def _delete_ledgers(
     checks: Sequence[Check],
 ) -> None:
     try:
-        listed = LedgerList.decode(node, await read_pages(client.ledgers.store, name, node))
+        ledger_list = LedgerList.decode(node, await read_pages(client.ledgers.store, name, node))
     except ForeignList as error:
         raise ForeignValue(f"{paths.topic(name)!r}: {error}") from None
-    if listed.open_ledger is not None:
-        await fence_ledger(client, listed.open_ledger.ledger_id)
+    if ledger_list.current_ledger is not None:
+        await fence_ledger(client, ledger_list.current_ledger.ledger_id)
     leased = await record_leased_ledgers(
-        name, node, [one.ledger_id for one in listed.ledgers], client, clock, randomness, checks
+        name, node, [one.ledger_id for one in ledger_list.ledgers], client, clock, randomness, checks
     )
     # A lease protects all ledgers from one on.
-    not_leased = listed.ledgers[: len(listed.ledgers) - len(leased)]
-    ledgers = [*listed.deleting, *(one.ledger_id for one in not_leased)]
+    not_leased = ledger_list.ledgers[: len(ledger_list.ledgers) - len(leased)]
+    ledgers = [*ledger_list.deleting, *(one.ledger_id for one in not_leased)]
     failed = len(ledgers) - len(await delete_ledgers(client, ledgers))
     if failed:
         text = f"{failed} of {len(ledgers)} ledgers of topic {name} could not be deleted: try again"

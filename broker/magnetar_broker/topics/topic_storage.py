@@ -11,7 +11,6 @@ the next ledger of a topic waits for bookies, the present `persistence` policy t
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -25,9 +24,7 @@ from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.prefetched_topic import PrefetchedTopic, prefetch_topic
 from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
-from magnetar_broker.settings.delivery import SubscriptionSettings
-from magnetar_broker.settings.managed_ledgers import CursorSettings, ManagedLedgerSettings
-from magnetar_broker.settings.topics import TopicSettings
+from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topic_deletion import delete_topic, finish_deletion
@@ -44,30 +41,6 @@ __all__ = ["LedgerTopicStorage"]
 _MAX_WITH_POLICIES: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class _LogSettings:
-    ledgers: ManagedLedgerSettings
-    cursors: CursorSettings
-    subscriptions: SubscriptionSettings
-
-    def with_policies(self, policies: Policies) -> _LogSettings:
-        striping: dict[str, object] = {}
-        if policies.HasField("persistence"):
-            striping = {
-                "managed_ledger_default_ensemble_size": policies.persistence.ensemble_size,
-                "managed_ledger_default_write_quorum": policies.persistence.write_quorum,
-                "managed_ledger_default_ack_quorum": policies.persistence.ack_quorum,
-            }
-        creation: dict[str, object] = {}
-        if policies.HasField("auto_subscription_creation"):
-            creation = {"allow_auto_subscription_creation": policies.auto_subscription_creation.allowed}
-        return _LogSettings(
-            self.ledgers.model_copy(update=striping),
-            self.cursors,
-            self.subscriptions.model_copy(update=creation),
-        )
-
-
 class LedgerTopicStorage:
     """The `TopicStorage` of one session of the metadata store."""
 
@@ -78,10 +51,7 @@ class LedgerTopicStorage:
         clock: Clock,
         randomness: Randomness,
         counters: BrokerCounters,
-        topic_settings: TopicSettings,
-        ledger_settings: ManagedLedgerSettings,
-        cursor_settings: CursorSettings,
-        subscription_settings: SubscriptionSettings,
+        settings: BrokerServiceSettings,
         policies_of: Callable[[NamespaceName], Awaitable[Policies]],
     ) -> None:
         """`policies_of` returns the policies of a namespace, at most a few seconds old, or raises `BrokerError`."""
@@ -91,10 +61,9 @@ class LedgerTopicStorage:
         self._clock = clock
         self._randomness = randomness
         self._counters = counters
-        self._topic_settings = topic_settings
-        self._default = _LogSettings(ledger_settings, cursor_settings, subscription_settings)
+        self._settings = settings
         # By encoded policies, for namespaces that have some: topics share the settings.
-        self._by_policies: dict[bytes, _LogSettings] = {}
+        self._by_policies: dict[bytes, BrokerServiceSettings] = {}
 
     async def prefetch(self, name: TopicName) -> PrefetchedTopic:
         return await prefetch_topic(self._client.ledgers.store, name)
@@ -113,7 +82,7 @@ class LedgerTopicStorage:
         settings = self._settings_with(policies)
 
         async def read_striping() -> Striping:
-            return self._settings_with(await self._policies_of(name.namespace_name)).ledgers.striping
+            return self._settings_with(await self._policies_of(name.namespace_name)).striping
 
         nodes = CursorNodes(name, client, clock, randomness)
 
@@ -128,7 +97,7 @@ class LedgerTopicStorage:
             name,
             client,
             self._cache,
-            settings.ledgers,
+            settings,
             clock,
             randomness,
             create=create,
@@ -139,14 +108,14 @@ class LedgerTopicStorage:
             on_lost_entry=self._counters.count_lost_entry,
             read_striping=read_striping,
         )
-        cursors = CursorTable(log, client, settings.cursors, clock, randomness, nodes)
-        subscriptions = Subscriptions(name, log, cursors, settings.subscriptions, clock, randomness)
+        cursors = CursorTable(log, client, settings, clock, randomness, nodes)
+        subscriptions = Subscriptions(name, log, cursors, settings, clock, randomness)
         topic = Topic(
             name,
             log,
             cursors,
             subscriptions,
-            self._topic_settings,
+            settings,
             clock,
             randomness,
             self._counters,
@@ -161,15 +130,15 @@ class LedgerTopicStorage:
             raise
         return topic
 
-    def _settings_with(self, policies: Policies) -> _LogSettings:
+    def _settings_with(self, policies: Policies) -> BrokerServiceSettings:
         if not policies.ByteSize():
-            return self._default
+            return self._settings
         key = policies.SerializeToString(deterministic=True)
         found = self._by_policies.get(key)
         if found is None:
             if len(self._by_policies) >= _MAX_WITH_POLICIES:
                 self._by_policies.clear()
-            found = self._by_policies[key] = self._default.with_policies(policies)
+            found = self._by_policies[key] = _apply(self._settings, policies)
         return found
 
     async def claim(self, name: TopicName) -> bytes:
@@ -191,3 +160,16 @@ class LedgerTopicStorage:
         except MetadataError as error:
             text = f"topic {name} may be deleted completely, partly or not at all: delete it again: {error}"
             raise BrokerError(ErrorCode.METADATA_ERROR, text) from error
+
+
+def _apply(settings: BrokerServiceSettings, policies: Policies) -> BrokerServiceSettings:
+    changed: dict[str, object] = {}
+    if policies.HasField("persistence"):
+        changed = {
+            "managed_ledger_default_ensemble_size": policies.persistence.ensemble_size,
+            "managed_ledger_default_write_quorum": policies.persistence.write_quorum,
+            "managed_ledger_default_ack_quorum": policies.persistence.ack_quorum,
+        }
+    if policies.HasField("auto_subscription_creation"):
+        changed["allow_auto_subscription_creation"] = policies.auto_subscription_creation.allowed
+    return settings.model_copy(update=changed)

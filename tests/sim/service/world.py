@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from magnetar_broker import paths
+from magnetar_broker.managed_ledger.ledger_lifetimes import create_retention
 from magnetar_protos import cursor_pb2
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_wire.path_component import decode_path_component
@@ -90,7 +91,7 @@ class ServiceWorld(World):
         self.operator = Operator(self, "operator")
         self.leases = PlanLeases(lambda: self.loop.now, self.history.look)
         self.retained = Retained(
-            self.service.options.retention_without_subscription.time_ms,
+            create_retention(self.service.options).time_ms,
             self._wall_clock_ms,
             lambda ledger_id: self.checker.history.ledger(ledger_id).metadata,
             self.history.look,

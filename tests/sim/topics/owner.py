@@ -20,7 +20,7 @@ from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.log_entry import NewEntry, get_chunk
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.orphaned_ledgers import OrphanedLedgerDeleter
-from magnetar_broker.managed_ledger.position import EARLIEST, Position
+from magnetar_broker.position import EARLIEST, Position
 from magnetar_broker.topics.topic_deletion import delete_topic, finish_deletion
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition
-from magnetar_broker.managed_ledger.position import EARLIEST, Position
+from magnetar_broker.position import EARLIEST, Position
 from magnetar_protos.reading_pb2 import PlanAnswer
 from tests.sim.invariants.history import Violation
 

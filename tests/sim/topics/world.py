@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from magnetar_broker import paths
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_wire.topic_name import TopicName

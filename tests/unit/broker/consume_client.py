@@ -9,7 +9,7 @@ from typing import Any
 
 from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.server.grpc.consume_stream import ConsumeStream
 from magnetar_broker.settings.delivery import ConsumeSettings
 from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget

@@ -13,7 +13,7 @@ from magnetar_broker import paths
 from magnetar_broker.cursors.cursor_deletion import delete_cursors
 from magnetar_broker.cursors.cursor_nodes import CursorNodes
 from magnetar_broker.cursors.cursor_table import CursorLog, CursorTable
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.settings.managed_ledgers import CursorSettings
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.store import ABSENT

@@ -14,7 +14,7 @@ from magnetar_broker.cursors.cursor import SaveDone, TransientCursor
 from magnetar_broker.cursors.cursor_opener import UnopenedCursor
 from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode
 from tests.unit.broker.fake_log import FakeLog
 

@@ -11,7 +11,7 @@ from magnetar_broker.errors import BrokerError, LostEntry
 from magnetar_broker.managed_ledger.append_queue import AppendDone
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.log_entry import Chunk, LogEntry, NewEntry
-from magnetar_broker.managed_ledger.position import EARLIEST, Position
+from magnetar_broker.position import EARLIEST, Position
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.topic_name import TopicName
 

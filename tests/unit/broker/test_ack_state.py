@@ -7,7 +7,7 @@ import pytest
 from magnetar_broker.cursors.ack_state import MAX_BATCH_BYTES, AckState
 from magnetar_broker.cursors.cursor_record import BadCursorRecord, apply_record, encode_changes, encode_snapshot
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.position import EARLIEST, Position
+from magnetar_broker.position import EARLIEST, Position
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.cursor_pb2 import AcknowledgedEntries, CursorPlace, CursorRecord
 from magnetar_wire.limits import MAX_BATCH_MESSAGES

@@ -12,7 +12,7 @@ import pytest
 from magnetar import Message, MessageId
 from magnetar.exceptions import IncarnationChanged, InvalidArgument, StaleEpoch, TopicNotFound
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_metadata.store import SessionState
 from magnetar_protos.broker_pb2 import ErrorCode, LookupRequest, OpenProducer
 from magnetar_testing.metadata import MemoryStore

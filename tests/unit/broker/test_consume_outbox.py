@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from magnetar_broker.managed_ledger.log_entry import LogEntry
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.server.grpc.consume_outbox import ConsumeOutbox
 from magnetar_broker.topics.consumer import DeliveryRun
 from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget, OutboxCapacity

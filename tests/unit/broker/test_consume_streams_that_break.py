@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_protos.broker_pb2 import CloseConsumer, Redeliver, Seek, SubscriptionType, Unsubscribe
 from magnetar_wire.transport import TransportError
 from tests.unit.broker.consume_client import ConsumeClient, ConsumeServer, eventually

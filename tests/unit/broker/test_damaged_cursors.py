@@ -12,8 +12,8 @@ from magnetar_broker.cursors.cursor_nodes import CursorNodes
 from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.errors import BrokerError, DamagedCursor, TopicUnloaded
 from magnetar_broker.managed_ledger.interface import Log
-from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.prefetched_topic import prefetch_topic
+from magnetar_broker.position import Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.client_positions import StartPosition, find_start
 from magnetar_broker.topics.subscriptions import Subscriptions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from magnetar_broker.managed_ledger.log_entry import LogEntry
-from magnetar_broker.managed_ledger.position import LATEST, Position
+from magnetar_broker.position import LATEST, Position
 from magnetar_broker.topics.dispatch.delivery_capacity import (
     Deliverable,
     DeliveryCapacity,

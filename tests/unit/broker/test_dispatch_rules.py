@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from magnetar_broker.managed_ledger.log_entry import Chunk, LogEntry
-from magnetar_broker.managed_ledger.position import LATEST, Position
+from magnetar_broker.position import LATEST, Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, OutboxCapacity
@@ -15,6 +15,7 @@ from magnetar_broker.topics.dispatch.exclusive_and_failover import choose_active
 from magnetar_broker.topics.dispatch.position_set import PositionSet
 from magnetar_broker.topics.dispatch.redelivery_counts import RedeliveryCounts
 from magnetar_broker.topics.dispatch.shared import SharedRule
+from magnetar_broker.topics.subscription import create_dispatch_limits
 from tests.unit.broker.fake_log import FakeLog
 from tests.unit.broker.recording_sink import FakeOutboxCapacity
 
@@ -130,7 +131,7 @@ def test_priority_levels_that_nobody_has_any_more_are_forgotten() -> None:
 
 def test_fifty_thousand_held_entries_are_cheap_to_give_back() -> None:
     """ACK-3: the default bound of unacknowledged messages of a consumer"""
-    rule = SharedRule(SubscriptionSettings().limits, Position(1, -1))
+    rule = SharedRule(create_dispatch_limits(SubscriptionSettings()), Position(1, -1))
     consumer = _consumer("a")
     rule.join(consumer, Position(1, -1))
     rule.grant(consumer, consumer.epoch, 1_000_000)

@@ -122,8 +122,8 @@ async def test_ledgers_that_each_store_an_entry_are_created_ever_more_seldom() -
             await scene.append(log, *numbered(1, sent))
             bookie.failing.add("add")
             scene.outcomes.append(log, *numbered(1, sent + 1))
-            written = log._appender.current_ledger
-            await scene.wait(lambda: log._appender.current_ledger is not written)  # noqa: B023 (called at once)
+            current = log._appender.current_ledger
+            await scene.wait(lambda: log._appender.current_ledger is not current)  # noqa: B023 (called at once)
             listed.update(one.ledger_id for one in log.stats().ledgers)
             sent += 2
         assert 8 <= len(listed) <= 33
@@ -139,9 +139,9 @@ async def test_a_ledger_that_stored_something_is_replaced_at_once() -> None:
         log = await scene.open(options=WIDE)
         await scene.append(log, *numbered(2))
         began = scene.clock.monotonic()
-        written = log._appender.current_ledger
-        assert written is not None
-        (bookie_id,) = written.writer.metadata.last_fragment.bookies
+        current = log._appender.current_ledger
+        assert current is not None
+        (bookie_id,) = current.writer.metadata.last_fragment.bookies
         scene[bookie_id].failing.add("add")
         await scene.append(log, *numbered(2, 2))
         assert scene.clock.monotonic() < began + 1

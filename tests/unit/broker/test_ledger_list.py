@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from magnetar_broker.managed_ledger.ledger_list import ForeignList, LedgerList, ListChange, ListedLedger
-from magnetar_broker.managed_ledger.position import EARLIEST, LATEST, Position
+from magnetar_broker.position import EARLIEST, LATEST, Position
 from magnetar_metadata.envelope import MAX_PAYLOAD_BYTES
 from magnetar_protos import managed_ledger_pb2 as pb
 
@@ -20,8 +20,8 @@ class Metadata:
         self.pages: dict[int, bytes] = {}
         self.largest = 0
 
-    def change(self, listed: LedgerList, change: ListChange) -> None:
-        made, gone = listed.encode(change, self.node)
+    def change(self, ledger_list: LedgerList, change: ListChange) -> None:
+        made, gone = ledger_list.encode(change, self.node)
         for page in made:
             assert page.number not in self.pages
             self.pages[page.number] = page.payload
@@ -29,68 +29,72 @@ class Metadata:
         for number in gone:
             del self.pages[number]
         self.largest = max(self.largest, self.node.ByteSize())
-        listed.apply(change, self.node)
+        ledger_list.apply(change, self.node)
 
     def read(self) -> LedgerList:
         node = pb.ManagedLedgerNode.FromString(self.node.SerializeToString())
         return LedgerList.decode(node, [pb.LedgerPage.FromString(self.pages[page.number]) for page in node.pages])
 
 
-def write(metadata: Metadata, listed: LedgerList, ledger_id: int, entries: int) -> None:
+def write(metadata: Metadata, ledger_list: LedgerList, ledger_id: int, entries: int) -> None:
     """One more ledger, from its making to its close."""
-    metadata.change(listed, ListChange(made=ledger_id, empty=listed.empty_ledger_id))
+    metadata.change(ledger_list, ListChange(new_ledger=ledger_id, empty=ledger_list.empty_ledger_id))
     for entry_id in range(entries):
-        listed.add_confirmed(Position(ledger_id, entry_id), 100, listed.next_index + entry_id, 1000 + ledger_id)
-    listed.set_closed(2000 + ledger_id)
+        ledger_list.add_confirmed(
+            Position(ledger_id, entry_id), 100, ledger_list.next_index + entry_id, 1000 + ledger_id
+        )
+    ledger_list.set_closed(2000 + ledger_id)
 
 
-def view(listed: LedgerList) -> LedgerList:
+def view(ledger_list: LedgerList) -> LedgerList:
     """Without what only differences of are meant."""
-    rank = listed.ledgers[0].rank if listed.ledgers else 0
-    return replace(listed, ledgers=[replace(one, rank=one.rank - rank) for one in listed.ledgers])
+    rank = ledger_list.ledgers[0].rank if ledger_list.ledgers else 0
+    return replace(ledger_list, ledgers=[replace(one, rank=one.rank - rank) for one in ledger_list.ledgers])
 
 
 def test_long_ledger_list_is_paged_and_read_back_unchanged() -> None:
     """RET-3: the list outgrows one metadata node, and nothing of it is lost; trimming takes it, pages and all."""
-    metadata, listed, ledgers = Metadata(), LedgerList("i"), 25_000
+    metadata, ledger_list, ledgers = Metadata(), LedgerList("i"), 25_000
     for number in range(1, ledgers + 1):
         if number % 500:  # a change writes the whole node: one for each would take the test a minute
-            listed.ledgers.append(ListedLedger(3 * number, True, 2, 200, 2 * number - 2, 2 * number - 1, 5, 6, 7))
-            listed.next_index = 2 * number
+            ledger_list.ledgers.append(ListedLedger(3 * number, True, 2, 200, 2 * number - 2, 2 * number - 1, 5, 6, 7))
+            ledger_list.next_index = 2 * number
         else:
-            write(metadata, listed, 3 * number, 2)
+            write(metadata, ledger_list, 3 * number, 2)
     assert len(metadata.pages) >= 20
     assert metadata.largest < MAX_PAYLOAD_BYTES / 5
-    metadata.change(listed, ListChange(made=3 * ledgers + 3))  # what is known of the last is written with the next
+    metadata.change(
+        ledger_list, ListChange(new_ledger=3 * ledgers + 3)
+    )  # what is known of the last is written with the next
     again = metadata.read()
-    assert again == listed
+    assert again == ledger_list
     assert again.entries == 2 * ledgers
     assert again.entries_between(Position(30, 0), Position(60, 1)) == 21
     assert again.first_after(Position(59, 5)) == Position(60, 0)
 
     # Half a page goes, and later the rest of it.
     page = metadata.node.pages[0].last_ledger_id
-    metadata.change(listed, ListChange(trimmed=page - 600))
-    assert view(metadata.read()) == view(listed)
-    assert listed.before_first == Position(page - 597, -1)
+    metadata.change(ledger_list, ListChange(trimmed=page - 600))
+    assert view(metadata.read()) == view(ledger_list)
+    assert ledger_list.before_first == Position(page - 597, -1)
     pages = len(metadata.pages)
-    metadata.change(listed, ListChange(deleted=frozenset(listed.deleting)))
-    metadata.change(listed, ListChange(trimmed=page))
+    metadata.change(ledger_list, ListChange(deleted=frozenset(ledger_list.deleting)))
+    metadata.change(ledger_list, ListChange(trimmed=page))
     assert len(metadata.pages) == pages - 1
-    assert view(metadata.read()) == view(listed)
-    metadata.change(listed, ListChange(trimmed=3 * ledgers))
+    assert view(metadata.read()) == view(ledger_list)
+    metadata.change(ledger_list, ListChange(trimmed=3 * ledgers))
     assert metadata.pages == {}
-    assert view(metadata.read()) == view(listed)
-    assert listed.trimmed_up_to == Position(3 * ledgers, 1)
-    assert listed.next_index == 2 * ledgers
+    assert view(metadata.read()) == view(ledger_list)
+    assert ledger_list.trimmed_up_to == Position(3 * ledgers, 1)
+    assert ledger_list.next_index == 2 * ledgers
 
 
 def test_empty_ledger_list_retains_the_position_of_the_log() -> None:
-    metadata, listed = Metadata(), LedgerList("i")
-    assert listed.last == listed.before_first == EARLIEST
-    assert listed.at_or_after(EARLIEST) is None
-    write(metadata, listed, 7, 3)
-    metadata.change(listed, ListChange(trimmed=7))
+    metadata, ledger_list = Metadata(), LedgerList("i")
+    assert ledger_list.last == ledger_list.before_first == EARLIEST
+    assert ledger_list.at_or_after(EARLIEST) is None
+    write(metadata, ledger_list, 7, 3)
+    metadata.change(ledger_list, ListChange(trimmed=7))
     again = metadata.read()
     assert again.ledgers == []
     assert again.last == again.before_first == Position(7, 2)
@@ -102,27 +106,27 @@ def test_empty_ledger_list_retains_the_position_of_the_log() -> None:
 
 def test_a_ledger_that_was_closed_empty_leaves_with_the_next_change() -> None:
     """CHK-31: an empty ledger is not kept for ever."""
-    metadata, listed = Metadata(), LedgerList("i")
-    write(metadata, listed, 1, 2)
-    write(metadata, listed, 2, 0)
-    assert listed.empty_ledger_id == 2
-    write(metadata, listed, 3, 1)
-    assert [one.ledger_id for one in listed.ledgers] == [1, 3]
-    assert listed.deleting == [2]
-    assert listed.last == Position(3, 0)
+    metadata, ledger_list = Metadata(), LedgerList("i")
+    write(metadata, ledger_list, 1, 2)
+    write(metadata, ledger_list, 2, 0)
+    assert ledger_list.empty_ledger_id == 2
+    write(metadata, ledger_list, 3, 1)
+    assert [one.ledger_id for one in ledger_list.ledgers] == [1, 3]
+    assert ledger_list.deleting == [2]
+    assert ledger_list.last == Position(3, 0)
 
 
 def test_changes_made_twice_do_no_harm() -> None:
-    metadata, listed = Metadata(), LedgerList("i")
+    metadata, ledger_list = Metadata(), LedgerList("i")
     for ledger_id in (1, 2, 3):
-        write(metadata, listed, ledger_id, 1)
+        write(metadata, ledger_list, ledger_id, 1)
     for _ in range(2):
-        metadata.change(listed, ListChange(trimmed=1))
-    assert [one.ledger_id for one in listed.ledgers] == [2, 3]
-    assert listed.deleting == [1]
+        metadata.change(ledger_list, ListChange(trimmed=1))
+    assert [one.ledger_id for one in ledger_list.ledgers] == [2, 3]
+    assert ledger_list.deleting == [1]
     for _ in range(2):
-        metadata.change(listed, ListChange(deleted=frozenset([1])))
-    assert listed.deleting == []
+        metadata.change(ledger_list, ListChange(deleted=frozenset([1])))
+    assert ledger_list.deleting == []
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ import pytest
 
 from magnetar_broker.errors import BrokerError, DamagedEntry, TopicUnloaded
 from magnetar_broker.managed_ledger.append_queue import AppendQueue
+from magnetar_broker.managed_ledger.ledger_lifetimes import create_roll_rule
 from magnetar_broker.managed_ledger.log_entry import Chunk, NewEntry
-from magnetar_broker.managed_ledger.position import Position
 from magnetar_broker.managed_ledger.read_ahead import SequentialRead
+from magnetar_broker.position import Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.metadata.server import Fault
@@ -206,12 +207,12 @@ async def test_foreign_bytes_in_a_ledger_are_a_typed_error() -> None:
     async with running_log_scene() as scene:
         log = await scene.open(options=WIDE, cache_bytes=0)
         await scene.append(log, *numbered(2))
-        written = log._appender.current_ledger
-        assert written is not None
-        foreign = [await scene.patiently(written.writer.add(b"of nobody"))]
-        log._node.ledger_list.add_confirmed(Position(written.writer.ledger_id, foreign[0]), 9, 2, 0)
+        current = log._appender.current_ledger
+        assert current is not None
+        foreign = [await scene.patiently(current.writer.add(b"of nobody"))]
+        log._node.ledger_list.add_confirmed(Position(current.writer.ledger_id, foreign[0]), 9, 2, 0)
         assert [payload(one) for one in await scene.patiently(log.read(log.before_first, 10, 10_000))] == numbered(2)
-        place = Position(written.writer.ledger_id, 2)
+        place = Position(current.writer.ledger_id, 2)
         for read in (log.read(place, 10, 10_000), log.read_at([place])):
             with pytest.raises(DamagedEntry) as raised:
                 await scene.patiently(read)
@@ -315,7 +316,7 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         ManagedLedgerSettings(managed_ledger_default_write_quorum=1)
     with pytest.raises(ValueError, match=r"rollover_time_minutes is 10, above .*, which is 5"):
         ManagedLedgerSettings(managed_ledger_max_ledger_rollover_time_minutes=5)
-    assert SMALL.roll_rule.find_limits(0)[0] == 3
+    assert create_roll_rule(SMALL).find_limits(0)[0] == 3
 
 
 async def test_append_returns_the_number_of_entries_it_accepted() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
-from magnetar_broker.managed_ledger.position import LATEST, Position
+from magnetar_broker.position import LATEST, Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_wire.topic_name import TopicName
 from tests.unit.broker.log_scene import SMALL, Scene, numbered, running_log_scene

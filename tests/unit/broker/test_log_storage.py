@@ -10,10 +10,11 @@ import pytest
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger import trimmer as trimming
+from magnetar_broker.managed_ledger.ledger_lifetimes import create_roll_rule
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
-from magnetar_broker.managed_ledger.position import EARLIEST, LATEST, Position
 from magnetar_broker.managed_ledger.topic_node import decode_topic
+from magnetar_broker.position import EARLIEST, LATEST, Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_broker.topics.topic_deletion import delete_topic
 from magnetar_metadata import compare_and_set
@@ -107,7 +108,7 @@ async def test_an_idle_ledger_rolls_at_its_age_and_none_before() -> None:
 
     async with running_log_scene() as scene:
         options = ManagedLedgerSettings()
-        rule = options.roll_rule
+        rule = create_roll_rule(options)
         assert min(rule.find_limits(599)) > 2**62
         assert rule.find_limits(600) == rule.find_limits(4 * 3600 - 1) == (50_000, 2**31)
         assert rule.find_limits(4 * 3600) == (0, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from magnetar_broker.errors import TopicUnloaded
-from magnetar_broker.managed_ledger.position import EARLIEST, Position
+from magnetar_broker.position import EARLIEST, Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from tests.unit.broker.log_scene import numbered, payload, running_log_scene
 

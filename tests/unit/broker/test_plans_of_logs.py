@@ -21,7 +21,7 @@ from magnetar_broker.managed_ledger.log_entry import Chunk
 from magnetar_broker.managed_ledger.log_reader import LogReader
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.message_position import BEFORE_ALL, MessagePosition, find_end
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos import reading_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.server.grpc.produce_answers import ProduceAnswers
 from magnetar_broker.topics.producer_names import NOTHING_STORED, ProducerNames
 from magnetar_protos.broker_pb2 import ErrorCode, Problem, ProduceAnswer, ProducerOpened

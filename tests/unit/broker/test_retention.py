@@ -9,8 +9,9 @@ from magnetar_broker.managed_ledger.ledger_lifetime_rules import (
     RetentionWithoutSubscription,
     deletable_ledgers,
 )
+from magnetar_broker.managed_ledger.ledger_lifetimes import create_retention
 from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListChange, ListedLedger
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos import managed_ledger_pb2 as pb
 
@@ -30,14 +31,14 @@ def a_list(*closed_ms: int, is_open: bool = True, unsubscribed_up_to: int = 0) -
 
 
 def deletable(
-    listed: LedgerList, up_to: Position | None, retention: RetentionWithoutSubscription, now_ms: int
+    ledger_list: LedgerList, up_to: Position | None, retention: RetentionWithoutSubscription, now_ms: int
 ) -> list[int]:
-    return list(deletable_ledgers(listed, up_to, retention, now_ms))
+    return list(deletable_ledgers(ledger_list, up_to, retention, now_ms))
 
 
 def test_a_ledger_is_retained_for_its_time_from_when_it_was_closed() -> None:
     """RET-1: neither a millisecond less nor more; and the open ledger in any case."""
-    listed = a_list(1_000, 2_000, 500_000)
+    ledger_list = a_list(1_000, 2_000, 500_000)
     for now_ms, expected in (
         (0, []),
         (3_600_999, []),
@@ -48,8 +49,8 @@ def test_a_ledger_is_retained_for_its_time_from_when_it_was_closed() -> None:
         (4_100_000, [1, 2, 3]),
         (10**12, [1, 2, 3]),
     ):
-        assert deletable(listed, None, _HOUR, now_ms) == expected
-    assert deletable(listed, None, _FOR_EVER, 10**15) == []
+        assert deletable(ledger_list, None, _HOUR, now_ms) == expected
+    assert deletable(ledger_list, None, _FOR_EVER, 10**15) == []
 
 
 def test_with_0_minutes_closed_ledgers_go_at_once() -> None:
@@ -66,17 +67,17 @@ def test_ledgers_go_from_the_front_only() -> None:
 
 def test_the_oldest_ledgers_go_when_the_size_is_exceeded() -> None:
     """RET-1: the first bound that is exceeded counts. The open ledger's bytes count, and it stays."""
-    listed = a_list(1_000, 2_000, 3_000)
+    ledger_list = a_list(1_000, 2_000, 3_000)
     for max_bytes, expected in ((330, []), (329, [1]), (230, [1]), (229, [1, 2]), (100, [1, 2, 3]), (0, [1, 2, 3])):
-        assert deletable(listed, None, RetentionWithoutSubscription(None, max_bytes), 3_000) == expected
-        assert deletable(listed, None, RetentionWithoutSubscription(3_600_000, max_bytes), 3_000) == expected
-    assert deletable(listed, None, RetentionWithoutSubscription(3_600_000, 10**9), 3_602_000) == [1, 2]
+        assert deletable(ledger_list, None, RetentionWithoutSubscription(None, max_bytes), 3_000) == expected
+        assert deletable(ledger_list, None, RetentionWithoutSubscription(3_600_000, max_bytes), 3_000) == expected
+    assert deletable(ledger_list, None, RetentionWithoutSubscription(3_600_000, 10**9), 3_602_000) == [1, 2]
     assert deletable(a_list(1_000, is_open=False), None, RetentionWithoutSubscription(None, 0), 1_000) == [1]
 
 
 def test_ledgers_acknowledged_by_the_subscription_are_deletable() -> None:
     """RET-1: without retention, where no ledger was written before the subscription."""
-    listed = a_list(1_000, 2_000, 3_000)
+    ledger_list = a_list(1_000, 2_000, 3_000)
     for up_to, expected in (
         (Position(1, 8), []),
         (Position(1, 9), [1]),
@@ -84,57 +85,57 @@ def test_ledgers_acknowledged_by_the_subscription_are_deletable() -> None:
         (Position(4, 2), [1, 2, 3]),
     ):
         for retention in (_HOUR, _FOR_EVER, RetentionWithoutSubscription(None, 0)):
-            assert deletable(listed, up_to, retention, 3_000) == expected
+            assert deletable(ledger_list, up_to, retention, 3_000) == expected
 
 
 def test_ledgers_from_before_the_first_subscription_keep_their_remaining_time() -> None:
     """RET-1: whatever is acknowledged; those behind them need the subscription alone, and wait for the front."""
-    listed = a_list(1_000, 2_000, 3_000, unsubscribed_up_to=2)
+    ledger_list = a_list(1_000, 2_000, 3_000, unsubscribed_up_to=2)
     end = Position(4, 2)
-    assert deletable(listed, end, _HOUR, 3_600_999) == []
-    assert deletable(listed, end, _HOUR, 3_601_000) == [1]
-    assert deletable(listed, end, _HOUR, 3_602_000) == [1, 2, 3]
-    assert deletable(listed, Position(2, 9), _HOUR, 3_602_000) == [1, 2]
+    assert deletable(ledger_list, end, _HOUR, 3_600_999) == []
+    assert deletable(ledger_list, end, _HOUR, 3_601_000) == [1]
+    assert deletable(ledger_list, end, _HOUR, 3_602_000) == [1, 2, 3]
+    assert deletable(ledger_list, Position(2, 9), _HOUR, 3_602_000) == [1, 2]
     # What is not acknowledged stays when its time is over, too.
-    assert deletable(listed, Position(1, 9), _HOUR, 10**12) == [1]
-    assert deletable(listed, Position(1, 8), _HOUR, 10**12) == []
+    assert deletable(ledger_list, Position(1, 9), _HOUR, 10**12) == [1]
+    assert deletable(ledger_list, Position(1, 8), _HOUR, 10**12) == []
     # Without a subscription all of them count again.
-    assert deletable(listed, None, _HOUR, 3_602_000) == [1, 2]
+    assert deletable(ledger_list, None, _HOUR, 3_602_000) == [1, 2]
 
 
 def test_the_backlog_of_a_subscription_does_not_count_for_the_size() -> None:
     """RET-1: else the ledgers from before it would lose their time."""
-    listed = a_list(1_000, 2_000, 3_000, unsubscribed_up_to=2)
-    assert deletable(listed, Position(4, 2), RetentionWithoutSubscription(None, 200), 3_000) == []
-    assert deletable(listed, Position(4, 2), RetentionWithoutSubscription(None, 199), 3_000) == [1]
-    assert deletable(listed, Position(4, 2), RetentionWithoutSubscription(None, 99), 3_000) == [1, 2, 3]
+    ledger_list = a_list(1_000, 2_000, 3_000, unsubscribed_up_to=2)
+    assert deletable(ledger_list, Position(4, 2), RetentionWithoutSubscription(None, 200), 3_000) == []
+    assert deletable(ledger_list, Position(4, 2), RetentionWithoutSubscription(None, 199), 3_000) == [1]
+    assert deletable(ledger_list, Position(4, 2), RetentionWithoutSubscription(None, 99), 3_000) == [1, 2, 3]
 
 
 def test_the_mark_covers_the_open_ledger_grows_only_and_is_stored() -> None:
     """RET-1: another broker reads it from the topic's node."""
-    listed, node = LedgerList("i"), pb.ManagedLedgerNode(incarnation="i")
+    ledger_list, node = LedgerList("i"), pb.ManagedLedgerNode(incarnation="i")
 
     def change(change: ListChange) -> None:
-        listed.encode(change, node)
-        listed.apply(change, node)
+        ledger_list.encode(change, node)
+        ledger_list.apply(change, node)
 
-    listed.mark_unsubscribed()
-    assert listed.unsubscribed_up_to == 0
-    change(ListChange(made=7))
+    ledger_list.mark_unsubscribed()
+    assert ledger_list.unsubscribed_up_to == 0
+    change(ListChange(new_ledger=7))
     assert LedgerList.decode(node).unsubscribed_up_to == 0
-    listed.mark_unsubscribed()
+    ledger_list.mark_unsubscribed()
     change(ListChange())
-    assert LedgerList.decode(node).unsubscribed_up_to == listed.unsubscribed_up_to == 7
-    listed.set_closed(5)
+    assert LedgerList.decode(node).unsubscribed_up_to == ledger_list.unsubscribed_up_to == 7
+    ledger_list.set_closed(5)
     change(ListChange(empty=7))
-    listed.mark_unsubscribed()
-    change(ListChange(made=9))
+    ledger_list.mark_unsubscribed()
+    change(ListChange(new_ledger=9))
     assert LedgerList.decode(node).unsubscribed_up_to == 7
 
 
 def test_the_options_are_the_bounds() -> None:
     """RET-1: 7 days and no size by default; -1 is no bound, and nothing between -1 and 0 is one."""
-    assert ManagedLedgerSettings().retention_without_subscription == RetentionWithoutSubscription(604_800_000, None)
+    assert create_retention(ManagedLedgerSettings()) == RetentionWithoutSubscription(604_800_000, None)
     for minutes, size_mb, expected in (
         (-1, -1, _FOR_EVER),
         (0, -1, _AT_ONCE),
@@ -145,7 +146,7 @@ def test_the_options_are_the_bounds() -> None:
             default_retention_without_subscription_minutes=minutes,
             default_retention_without_subscription_size_mb=size_mb,
         )
-        assert options.retention_without_subscription == expected
+        assert create_retention(options) == expected
     for name in ("minutes", "size_mb"):
         for value in (-0.5, -2, float("nan"), float("inf")):
             with pytest.raises(ValueError, match=f"default_retention_without_subscription_{name}"):

@@ -18,7 +18,7 @@ from magnetar_broker.managed_ledger.lease_rules import (
     Leases,
     encode_lease,
 )
-from magnetar_broker.managed_ledger.position import LATEST
+from magnetar_broker.position import LATEST
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.randomness import SeededRandomness

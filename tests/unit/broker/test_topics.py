@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger.position import EARLIEST
+from magnetar_broker.position import EARLIEST
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.housekeeping import Housekeeping

@@ -8,7 +8,7 @@ from typing import Any
 
 from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topics import Topics

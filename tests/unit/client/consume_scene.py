@@ -11,7 +11,7 @@ from magnetar import aio
 from magnetar._message import Message
 from magnetar.aio._consumer import Consumer
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.server.grpc.consume_stream import ConsumeStream
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget

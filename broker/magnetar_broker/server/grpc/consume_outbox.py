@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.managed_ledger.log_entry import LogEntry
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.topics.consumer import DeliveryRun
 from magnetar_broker.topics.dispatch.delivery_capacity import OutboxCapacity
 from magnetar_protos.broker_pb2 import (

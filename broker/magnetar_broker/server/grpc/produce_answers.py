@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_protos.broker_pb2 import (
     EntryRefused,
     Problem,

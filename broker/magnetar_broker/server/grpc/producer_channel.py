@@ -24,7 +24,7 @@ import asyncio
 from collections import deque
 
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.server.grpc.produce_session import ProduceSession
 from magnetar_broker.topics.producer import Producer
 from magnetar_broker.topics.topic import Topic

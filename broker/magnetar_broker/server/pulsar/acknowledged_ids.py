@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.server.pulsar.message_ids import MAX_WORDS, to_position
 from magnetar_protos.broker_pb2 import EntryRange
 from magnetar_protos.entry_pb2 import MessageIdData

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.server.pulsar.consumer import ConnectedConsumer
 from magnetar_broker.server.pulsar.consumers import Consumers
 from magnetar_broker.server.pulsar.replies import frame

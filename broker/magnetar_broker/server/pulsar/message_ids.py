@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_protos.broker_pb2 import MessagePlace, StartAt
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_wire.limits import MAX_BATCH_MESSAGES

@@ -23,7 +23,7 @@ from collections import deque
 from typing import Final
 
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.server.pulsar.error_codes import refusal_error, survives_send_error
 from magnetar_broker.server.pulsar.replies import NO_REQUEST, ReceiptFrames, frame, shorten
 from magnetar_broker.server.pulsar.schemas import check_schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.server.pulsar.message_ids import start_at, to_position
 from magnetar_broker.server.pulsar.schemas import check_schema
 from magnetar_broker.topics.dispatch.subscription_types import DISPATCH_RULES

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from magnetar_broker.managed_ledger.log_entry import Chunk
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.position_set import PositionSet
 

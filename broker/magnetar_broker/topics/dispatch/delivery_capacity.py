@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar_broker.managed_ledger.log_entry import LogEntry
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
 
 __all__ = [

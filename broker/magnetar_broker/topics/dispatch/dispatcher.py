@@ -20,7 +20,7 @@ from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.errors import BrokerError, TopicUnloaded, UnreadableEntry
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.log_entry import LogEntry
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable
 from magnetar_broker.topics.dispatch.dispatch_rule import DispatchRead, DispatchRule
 from magnetar_broker.topics.topic_tasks import TopicTasks

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from itertools import chain
 from typing import Final
 
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 
 __all__ = ["EntryCounts"]
 

@@ -11,7 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 from typing import Final
 
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 
 __all__ = ["PositionSet"]
 

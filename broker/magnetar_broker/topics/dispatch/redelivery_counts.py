@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 
 __all__ = ["RedeliveryCounts"]
 

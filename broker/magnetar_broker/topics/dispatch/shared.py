@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.log_entry import Chunk, LogEntry
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.chunk_owners import ChunkOwners
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, UnackedMessages

@@ -11,7 +11,7 @@ from magnetar import ConsumerType, exceptions
 from magnetar.admin import MessagePosition
 from magnetar_broker.cursors.durable_cursor import DurableCursor
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode, MessagePlace, StartAt
 from magnetar_wire.message_id import MessageId
 from tests.unit.broker.admin.read_logs import LOGS, numbers, publish

@@ -23,7 +23,7 @@ _IMPOSSIBLE = NamespacePolicies(Persistence(3, 3, 3))
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_striping, "_LOOK_AGAIN_S", 0.02)
+    monkeypatch.setattr(ledger_striping, "_REREAD_S", 0.02)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from magnetar_broker.errors import BrokerError, LostEntry, TopicUnloaded
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_broker.topics.consumer import Consumer
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.entry_pb2 import MessageIdData

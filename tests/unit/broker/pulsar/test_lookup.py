@@ -12,7 +12,7 @@ import pytest
 from magnetar_broker.errors import BrokerError, DamagedEntry, LostEntry
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.log_reader import LogReader
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.entry_pb2 import MessageIdData, MessageMetadata
 from magnetar_protos.pulsar_pb2 import (

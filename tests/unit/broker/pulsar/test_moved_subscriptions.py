@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from magnetar_broker.cursors.durable_cursor import DurableCursor
-from magnetar_broker.managed_ledger.position import Position
+from magnetar_broker.position import Position
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import BaseCommand, ServerError
 from tests.running import until

@@ -1,0 +1,31 @@
+"""Makes the rules of ledger_lifetime_rules.py from the settings, which are in other units."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar_broker.managed_ledger.ledger_lifetime_rules import RetentionWithoutSubscription, RollRule
+from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
+
+__all__ = ["create_retention", "create_roll_rule"]
+
+_SECONDS_PER_MINUTE: Final = 60
+_BYTES_PER_MB: Final = 1_048_576
+
+
+def create_roll_rule(settings: ManagedLedgerSettings) -> RollRule:
+    return RollRule(
+        settings.managed_ledger_max_entries_per_ledger,
+        settings.managed_ledger_max_size_per_ledger_bytes,
+        settings.managed_ledger_min_ledger_rollover_time_minutes * _SECONDS_PER_MINUTE,
+        settings.managed_ledger_max_ledger_rollover_time_minutes * _SECONDS_PER_MINUTE,
+    )
+
+
+def create_retention(settings: ManagedLedgerSettings) -> RetentionWithoutSubscription:
+    minutes = settings.default_retention_without_subscription_minutes
+    size_mb = settings.default_retention_without_subscription_size_mb
+    return RetentionWithoutSubscription(
+        None if minutes == -1 else int(minutes * _SECONDS_PER_MINUTE * 1000),
+        None if size_mb == -1 else int(size_mb * _BYTES_PER_MB),
+    )
