@@ -1,6 +1,6 @@
 """The bookies that store the entries of ledgers, for plans.
 
-For an open ledger its writer knows them. For a closed one they are read from the metadata store and cached for a
+For the current ledger its writer knows them. For a closed one they are read from the metadata store and cached for a
 while: a stream's plans name the same ledgers again and again, and a topic may have thousands. A repair may have
 replaced a dead bookie since; a reader that finds nothing at the bookies of a plan requests a fresh one.
 """

@@ -47,7 +47,7 @@ class ForeignList(ValueError):
 class ListedLedger:
     ledger_id: int
     is_closed: bool = False
-    # The number of readable entries. Those of an open ledger are confirmed.
+    # The number of readable entries. Those of the current ledger are confirmed.
     entries: int = 0
     length_bytes: int = 0
     # The number of entries in all ledgers before it, plus a constant of the list.
@@ -226,8 +226,8 @@ class LedgerList:
     def add_confirmed(
         self, position: Position, stored_bytes: int, index: int, time_ms: int, first_time_ms: int | None = None
     ) -> None:
-        """Note that entries of the open ledger are persisted, up to this one. `first_time_ms` is the time of the first
-        of them, if that is another one."""
+        """Note that entries of the current ledger are persisted, up to this one. `first_time_ms` is the time of the
+        first of them, if that is another one."""
         last = self.ledgers[-1]
         if not last.entries:
             last.first_time_ms = time_ms if first_time_ms is None else first_time_ms

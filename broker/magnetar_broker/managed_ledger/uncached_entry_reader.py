@@ -47,7 +47,7 @@ class UncachedEntryReader:
         """Read at least one entry of this ledger, from `start` on. Raises `LedgerError`, `MetadataError`,
         `BrokerError`.
 
-        `metadata` are those of an open ledger, as its writer has them.
+        `metadata` are those of the current ledger, as its writer has them; None: it is another one.
         """
         ahead = self._ahead.take(self, start)
         if ahead is None:
