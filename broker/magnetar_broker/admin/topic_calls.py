@@ -111,7 +111,7 @@ class TopicCalls:
                     raise
                 # It was deleted while others were skipped.
         await topic.log.truncate()
-        topic.cursors.drop_trimmed_ledgers()
+        topic.drop_trimmed_ledgers()
         return pb.Done()
 
     @routed(TopicRoute(reduce=drop_clients, merge=merge_stats))

@@ -132,4 +132,4 @@ class Housekeeping:
 
     async def _trim(self, topic: Topic) -> None:
         if await topic.log.trim(topic.cursors.find_slowest_position):
-            topic.cursors.drop_trimmed_ledgers()
+            topic.drop_trimmed_ledgers()

@@ -320,6 +320,12 @@ class Subscription:
         if acknowledged.problem is not None:
             raise acknowledged.problem
 
+    def release_trimmed_entries(self) -> None:
+        """The log has deleted ledgers, and the cursor has moved out of them: consumers need not acknowledge them."""
+        if self.dispatcher is not None:
+            self.dispatcher.rule.record_acknowledged_up_to(self.cursor.mark_delete)
+            self.dispatcher.run()
+
     def _report(self, updates: ConsumerUpdates) -> None:
         """Report changes to the consumers that have not left in the meantime."""
         if updates.rewound and self.dispatcher is not None:
@@ -353,7 +359,7 @@ class Subscription:
         self.is_paused = False
         if self.dispatcher is not None:
             self.dispatcher.is_paused = False
-            self.dispatcher.run()
+            self.dispatcher.retry()  # reading may continue at another position
         self.release()
 
     async def seek_for(self, consumer: Consumer, to: StartAt, moves: int | None) -> None:

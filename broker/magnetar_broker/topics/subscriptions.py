@@ -114,6 +114,11 @@ class Subscriptions:
             except Exception:  # noqa: BLE001 (the others go on)
                 _log.exception("Topic %s: subscription %s failed to deliver new entries", self._name, subscription.name)
 
+    def release_trimmed_entries(self) -> None:
+        """The cursors have moved out of deleted ledgers: the entries there are not delivered or counted any more."""
+        for subscription in list(self._loaded.values()):
+            subscription.release_trimmed_entries()
+
     def stats(self) -> list[SubscriptionStats]:
         """Return the statistics of all subscriptions, the durable ones first."""
         found = []

@@ -129,6 +129,11 @@ class Topic:
     def in_use(self) -> bool:
         return bool(self._names.live) or self.subscriptions.consumers > 0
 
+    def drop_trimmed_ledgers(self) -> None:
+        """Move all subscriptions out of ledgers that the log has deleted."""
+        self.cursors.drop_trimmed_ledgers()
+        self.subscriptions.release_trimmed_entries()
+
     def waiting_for(self) -> str:
         """Return why publishing waits; empty: it does not."""
         return self.log.waiting_for

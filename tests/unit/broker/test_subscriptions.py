@@ -654,6 +654,72 @@ async def test_unacked_limit_blocks_one_consumer_and_leaving_redelivers() -> Non
     assert gets_two.take() == [entries[0], entries[2], entries[5]]
 
 
+@pytest.mark.parametrize("durable", [True, False])
+async def test_trimmed_entries_are_not_unacknowledged_any_more(durable: bool) -> None:
+    """ACK-3, CHK-66: a consumer at its bound, whose entries are deleted, could acknowledge them in vain for ever."""
+    scene = Scene(per_ledger=2, max_unacked_messages_per_consumer=2)
+    entries = scene.add(6)
+    consumer, sink = await scene.subscribe(kind=SHARED, durable=durable)
+    await settle()
+    assert sink.take() == entries[:2]
+    for trimmed in entries[:2]:
+        del scene.log.entries[trimmed]
+    ack(consumer, *entries[:2])
+    await settle()
+    assert sink.take() == []
+    consumer.subscription.cursor.drop_trimmed_ledgers()
+    scene.subscriptions.release_trimmed_entries()
+    await settle()
+    assert sink.take() == entries[2:4]
+    assert scene.stats(durable=durable).unacked_messages == 2
+
+
+async def test_a_seek_does_not_wait_for_the_retry_of_a_failed_read() -> None:
+    """SUB-9"""
+    scene = Scene()
+    entries = scene.add(4)
+    scene.log.fails = BrokerError(ErrorCode.PERSISTENCE_ERROR, "no bookie answers")
+    consumer, sink = await scene.subscribe()
+    await settle()
+    assert "no bookie answers" in scene.stats().blocked_by
+    scene.log.fails = None
+    await consumer.seek(at_position(entries[2]))
+    consumer.flow(consumer.epoch, 10)
+    await settle()
+    assert sink.take() == entries[2:]
+    assert "reading failed" not in scene.stats().blocked_by
+
+
+async def test_lost_entries_that_wait_for_redelivery_are_skipped_once() -> None:
+    """CHK-67: though another one that was requested with them can't be read at first."""
+    scene = Scene()
+    entries = scene.add(4)
+    consumer, sink = await scene.subscribe(kind=SHARED)
+    await settle()
+    assert sink.take() == entries
+    scene.log.lost.append(entries[0])
+    read_at = scene.log.read_at
+
+    async def read(positions: Sequence[Position], max_bytes: int | None = None) -> list[LogEntry | None]:
+        if entries[0] not in positions and fails:
+            raise BrokerError(ErrorCode.PERSISTENCE_ERROR, "no bookie answers")
+        return await read_at(positions, max_bytes)
+
+    scene.log.read_at = read  # type: ignore[method-assign]
+    fails = True
+    redeliver(consumer)
+    await settle()
+    dispatcher = consumer.subscription.dispatcher
+    assert dispatcher is not None
+    assert dispatcher.skipped_entries == 1
+    assert scene.stats().redelivery_entries == 3
+    fails = False
+    scene.clock.advance(1)
+    await settle()
+    assert sink.take() == entries[1:]
+    assert dispatcher.skipped_entries == 1
+
+
 async def test_a_shared_subscription_as_a_whole_holds_up_to_a_bound() -> None:
     """ACK-3"""
     scene = Scene(max_unacked_messages_per_subscription=4)

@@ -175,9 +175,13 @@ class Acknowledgments:
 def _before_ledger(consumer: Consumer, request: CommandAck) -> list[EntryRange]:
     """Return the last entry before a ledger if the acknowledgement names the position before its first entry.
 
-    A client that acknowledges whole entries names (7, -1) for a message within the batch (7, 0).
+    A client that acknowledges whole entries names (7, -1) for a message within the batch (7, 0). An entry of a ledger
+    that the topic does not have yet is returned as it is, and refused.
     """
+    last_ledger_id = consumer.subscription.log.last.ledger_id
     for position in map(to_position, request.message_id):
+        if position.ledger_id > last_ledger_id:
+            return [EntryRange(ledger_id=position.ledger_id)]
         if position.entry_id < 0 <= position.ledger_id and (last := consumer.last_before(position.ledger_id)):
             return entry_ranges([MessageIdData(ledgerId=last.ledger_id, entryId=last.entry_id)])
     return []

@@ -115,7 +115,6 @@ class Dispatcher:
                 try:
                     entries = log.read_nowait(read.start, read.max_entries, read.max_bytes)
                 except TopicUnloaded as error:
-                    rule.put_back(read.positions)
                     self.read_error = str(error)
                     return  # the topic is about to be closed
                 if entries is None:
@@ -123,6 +122,8 @@ class Dispatcher:
                     return
                 if not entries:
                     return
+                if self.read_error:
+                    self._note_success()
                 self._deliver(read, entries, none_acknowledged)
         finally:
             self._is_running = False
@@ -168,7 +169,7 @@ class Dispatcher:
         if entries is None or self._read is not read or self._is_stopped:
             return
         self._read = None
-        self.read_error, self._failures = "", 0
+        self._note_success()
         found = [entry for entry in entries if entry is not None]
         if found or read.positions:
             cursor = self._cursor
@@ -180,11 +181,11 @@ class Dispatcher:
 
     async def _read_entries(self, read: DispatchRead) -> Sequence[LogEntry | None] | None:
         """Return None if the read has failed."""
-        positions, start = read.positions, read.start
+        start, are_chosen = read.start, bool(read.positions)
         while True:
             try:
-                if read.positions:
-                    return await self._read_positions(read, positions)
+                if are_chosen:
+                    return await self._read_positions(read)
                 if start > self._log.last:
                     return []
                 return await self._log.read(start, read.max_entries, read.max_bytes)
@@ -192,7 +193,7 @@ class Dispatcher:
                 if self._read is not read or self._is_stopped:
                     return None
                 self._skip_lost(error.position)
-                positions = [position for position in positions if position != error.position]
+                read.positions = [position for position in read.positions if position != error.position]
                 start = self._first_open(self._log.first_after(error.position))
             except BrokerError as error:
                 self._fail_read(read, error)
@@ -202,12 +203,12 @@ class Dispatcher:
                 self._fail_read(read, error)
                 return None
 
-    async def _read_positions(self, read: DispatchRead, positions: list[Position]) -> Sequence[LogEntry | None]:
-        if not positions:
+    async def _read_positions(self, read: DispatchRead) -> Sequence[LogEntry | None]:
+        if not read.positions:
             return []
-        entries = await self._log.read_at(positions, read.max_bytes)
+        entries = await self._log.read_at(read.positions, read.max_bytes)
         if self._read is read:  # otherwise the rule has dropped them
-            self.rule.put_back(positions[len(entries) :])
+            self.rule.put_back(read.positions[len(entries) :])
         return entries
 
     def _skip_lost(self, lost: Position) -> None:
@@ -228,10 +229,16 @@ class Dispatcher:
         _log.warning(
             "Subscription %s: reading failed, and is retried in %.1f s: %s", self.name, pause_s, self.read_error
         )
-        self._timer = self._clock.call_later(pause_s, self._retry)
+        self._timer = self._clock.call_later(pause_s, self.retry)
 
-    def _retry(self) -> None:
-        self._timer = None
+    def _note_success(self) -> None:
+        self.read_error, self._failures = "", 0
+
+    def retry(self) -> None:
+        """Read now, even if a read has failed and would be retried later."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self.run()
 
 

@@ -49,6 +49,23 @@ async def test_ack_during_a_seek_is_refused(
         assert len(await client.wait_delivered(10, 2)) == 10
 
 
+async def test_cumulative_ack_of_an_unknown_ledger_acknowledges_nothing() -> None:
+    """CHK-62: the position before the first entry of a ledger stands for the entry before it, if the topic has it."""
+
+    async with running_pulsar_broker() as scene:
+        client = await scene.pulsar_client()
+        opened = await client.open_producer()
+        client.publish(1, *range(3), name=opened.producer_name)
+        await client.receipts(1, 3)
+        await client.subscribe()
+        await client.wait_delivered(3)
+        [topic] = scene.broker_session.topics.loaded()
+        answer = await client.acknowledge(1, [MessageIdData(ledgerId=2**62, entryId=2**64 - 1)], cumulative=True)
+        assert "can't be acknowledged" in answer.message
+        [subscription] = topic.subscriptions.stats()
+        assert subscription.backlog_entries == 3
+
+
 async def test_non_durable_subscription_survives_seek_until_consumers_return() -> None:
     """SUB-7, SUB-9: a transient subscription is deleted with its last consumer, and these are about to reconnect."""
 
