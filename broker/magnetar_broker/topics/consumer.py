@@ -23,10 +23,10 @@ from magnetar_protos.broker_pb2 import (
     Acknowledge,
     EntryRange,
     ErrorCode,
-    MessagePlace,
     OpenConsumer,
     Problem,
     StartAt,
+    StartMessageId,
     SubscriptionType,
 )
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
@@ -112,7 +112,7 @@ class Consumer(BaseConsumer):
     def moves(self) -> int:
         return self.subscription.moves
 
-    def find_epoch_start(self) -> MessagePlace | None:
+    def find_epoch_start(self) -> StartMessageId | None:
         """Return the position after which all messages of this epoch are. None: they may be anywhere (Shared)."""
         return self.subscription.find_epoch_start()
 

@@ -55,6 +55,6 @@ def _start(request: CommandSubscribe, now_ms: int) -> StartAt:
     if not request.durable and request.HasField("start_message_id"):
         position = to_position(request.start_message_id)
         start: Any = start_at(request.start_message_id)
-        start.place.batch_index = -1
+        start.message_id.batch_index = -1
         return StartAt(earliest=True) if position < Position(0, 0) else start
     return StartAt(earliest=True) if request.initial_position == 1 else StartAt(latest=True)
