@@ -195,7 +195,7 @@ class Consumer(BaseConsumer):
         entries = await self.subscription.log.read_at(positions)
         return [0 if entry is None else entry.batch_size for entry in entries]
 
-    def last_before(self, ledger_id: int) -> Position | None:
+    def find_last_before_ledger(self, ledger_id: int) -> Position | None:
         """Return the topic's last entry before that ledger. None: there is none."""
         log, found = self.subscription.log, None
         at: int | None = log.before_first.ledger_id
