@@ -109,11 +109,6 @@ class ConnectedProducer:
         self._has_dropped = False
 
     @property
-    def undecided_entries(self) -> int:
-        """Entries without a result."""
-        return len(self._sent)
-
-    @property
     def topic(self) -> Topic | None:
         return self._topic
 
