@@ -171,7 +171,7 @@ class BrokerCounters:
         self.received = Traffic()
         self.delivered = Traffic()
         self.refused_entries = 0
-        # Time from accepting an entry until its receipt is queued. Entries that share both times are counted together.
+        # Time from accepting an entry until its result is queued. Entries that share both times are counted together.
         self.publish_seconds = Histogram(SECONDS)
         self.entry_bytes = Histogram(BYTES)
         # Leases of topics that were not renewed in time.

@@ -7,6 +7,7 @@
     /topics/<tenant>/<namespace>/<domain>/<topic>         ManagedLedgerNode: the topic's incarnation and ledgers
     /topics/…/<topic>/incarnation-<uuid>                  empty: the topic still has this incarnation
     /topics/…/<topic>/pages/<number>                      LedgerPage: older parts of that list
+    /topics/…/<topic>/cursors                             CursorTableNode: the owner of the topic's cursors
     /topics/…/<topic>/cursors/<subscription>              CursorNode
     /leased-remains/<incarnation>-<number>                LeasedRemains: leased ledgers of a deleted topic
     /namespace-leases/<tenant>%2F<namespace>              NamespaceLeases: leases that topics created later get

@@ -145,7 +145,7 @@ class MultiTopicConsumer:
     def _check_partitions(self) -> None:
         if len(self.partitions) == 1:
             return
-        if self._start.WhichOneof("at") == "place":
+        if self._start.WhichOneof("at") == "message_id":
             raise InvalidConfiguration(
                 f"{self.names[0]} has {len(self.partitions)} partitions, and a message id belongs to one of them: read "
                 "that partition, or start at earliest, latest or a time"
@@ -351,7 +351,7 @@ class MultiTopicConsumer:
             raise TypeError(f"seek takes a MessageId or a time in ms, not {type(where).__name__}")
         target = make_start(where, inclusive=self.options.start_message_id_inclusive)
         partitions = self.partitions[:]
-        if isinstance(where, MessageId) and target.WhichOneof("at") == "place" and len(partitions) > 1:
+        if isinstance(where, MessageId) and target.WhichOneof("at") == "message_id" and len(partitions) > 1:
             self.find_target(where)
             partitions = [self.find_partition(where)]
         self.acks.distribute()

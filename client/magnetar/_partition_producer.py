@@ -1,6 +1,6 @@
 """A producer of one partition, or of a topic without partitions, on the client's event loop.
 
-    look up the owner ──► its stream ──► OpenProducer ──opened──► send entries, get receipts
+    look up the owner ──► its stream ──► OpenProducer ──opened──► send entries, get results
          ▲                                   │                            │
          └────────── after a pause ──────────┴─── disconnected, or ended ─┘   (at once, if it was open for a while)
 
@@ -80,7 +80,7 @@ class PartitionProducer:
         self._channel_id = 0
         self._open = False
         self._opened_at = 0.0
-        # Whether receipts have come since.
+        # Whether entries were reported as persisted since.
         self._made_progress = False
         # Whether the broker has paused this opening, because the topic has no capacity.
         self._paused = False
@@ -199,7 +199,7 @@ class PartitionProducer:
 
     def _fail_expired(self, batches: list[Batch], timeout_s: float) -> None:
         text = (
-            f"no receipt within {timeout_s:g} s (send_timeout_millis); the message may be stored; "
+            f"no result within {timeout_s:g} s (send_timeout_millis); the message may be stored; "
             f"{self._explain_pending() or 'the producer is connected'}"
         )
         for batch in batches:
@@ -306,7 +306,7 @@ class PartitionProducer:
                 self._answer.set_exception(error)
             return
         self._react(error)
-        # If receipts have come, the next pause is short. If nothing, or too much, gets through, pauses get longer.
+        # If entries were persisted, the next pause is short. If nothing, or too much, gets through, pauses get longer.
         if self._made_progress and not isinstance(error, exceptions.TooManyLookupRequestException):
             self._backoff.reset()
         if not self._closing:
@@ -426,8 +426,8 @@ class PartitionProducer:
 class _SendTimeout:
     """Removes batches that have been pending for longer than `send_timeout_millis`.
 
-    One timer watches the oldest batch. It is set again when it has fired, not at each receipt. If it fires far too
-    late, the process was suspended or very busy, and receipts may have come that were not read yet. So they get some
+    One timer watches the oldest batch. It is set again when it has fired, not at each result. If it fires far too
+    late, the process was suspended or very busy, and results may have come that were not read yet. So they get some
     more time.
     """
 

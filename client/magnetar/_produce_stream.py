@@ -1,4 +1,4 @@
-"""The `produce` stream: all producers of a client send entries to one broker, and get receipts for them.
+"""The `produce` stream: all producers of a client send entries to one broker, and get their results.
 
 See magnetar_protos/broker.proto. A producer with entries to send registers once (`mark_ready`), and puts them into the
 next message when that is built (`fill`). Producers take turns: one that does not fit all its entries into a message is

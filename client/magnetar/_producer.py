@@ -75,7 +75,7 @@ class Producer(Unpicklable):
         """Publish a message, and return its id when it is persisted. The open batch is sent at once.
 
         `content` None is a null value. Raises the error with which it failed. After `Timeout`, which means that there
-        was no receipt in time, the message may have been stored or not.
+        was no result in time, the message may have been stored or not.
         """
         result = _SendResult()
         self._send(

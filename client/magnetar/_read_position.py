@@ -7,8 +7,8 @@ If the subscription is not Shared, the broker says with each epoch behind which 
 deliveries are counted here. `has_more` asks the broker for the topic's last message. If that was not delivered yet, it
 waits for it, since retention may trim it first. So `has_more` is true only if a read will return a message.
 
-A `Position` is (ledger id, entry id, batch index), and is compared as the end of what was delivered: `WHOLE_ENTRY` is
-the batch index of the last message of a batch, and of a message without a batch.
+A `BatchPosition` is (ledger id, entry id, batch index), and is compared as the end of what was delivered: `WHOLE_ENTRY`
+is the batch index of the last message of a batch, and of a message without a batch.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from magnetar._client_core import ClientCore
 from magnetar._message import DeliveredEntry, Message
 from magnetar._receiver_queue import ReceiverQueue
 from magnetar.exceptions import TopicNotFound
-from magnetar_protos.broker_pb2 import ConsumerOpened, EpochBegan, LastMessage, MessagePlace, StartAt
+from magnetar_protos.broker_pb2 import ConsumerOpened, EpochBegan, LastMessage, StartAt, StartMessageId
 from magnetar_wire.message_id import MessageId
 
 __all__ = ["ReadPosition", "get_position", "make_start"]
 
-Position = tuple[int, int, int]
+BatchPosition = tuple[int, int, int]
 WHOLE_ENTRY: Final = 2**31
 
 
@@ -53,7 +53,7 @@ class ReadPosition:
         # The ledger and entry id of the last entry that was delivered and not dropped since.
         self.last_delivered: tuple[int, int] | None = None
         # All deliveries of this epoch are behind this position; None: it is not known.
-        self._behind: Position | None = None
+        self._behind: BatchPosition | None = None
         # Completed when a message was delivered, or may never be.
         self._waiters: list[asyncio.Future[None]] = []
 
@@ -122,7 +122,7 @@ class ReadPosition:
         return [row for row in entry.remaining if entry.batch_index(row) < first_index]
 
     @property
-    def _end(self) -> Position | None:
+    def _end(self) -> BatchPosition | None:
         """The end of what was delivered."""
         if self.last_delivered is None:
             return self._behind
@@ -196,7 +196,7 @@ def make_start(where: MessageId | int, *, inclusive: bool) -> StartAt:
     return _start_at_position(where.ledger_id(), where.entry_id(), where.batch_index(), inclusive=inclusive)
 
 
-def get_position(message: Message) -> Position:
+def get_position(message: Message) -> BatchPosition:
     """Return the position up to which everything was read when this message was."""
     entry = message._entry
     index = entry.batch_index(message._row)
@@ -205,17 +205,17 @@ def get_position(message: Message) -> Position:
 
 def _start_at_position(ledger_id: int, entry_id: int, batch_index: int, *, inclusive: bool) -> StartAt:
     return StartAt(
-        place=MessagePlace(ledger_id=ledger_id, entry_id=entry_id, batch_index=batch_index, inclusive=inclusive)
+        message_id=StartMessageId(ledger_id=ledger_id, entry_id=entry_id, batch_index=batch_index, inclusive=inclusive)
     )
 
 
-def _find_first_wanted(start: StartAt) -> Position | None:
+def _find_first_wanted(start: StartAt) -> BatchPosition | None:
     """Return the first position behind the start, if the start may lie within a batch."""
-    if start.WhichOneof("at") != "place" or start.place.batch_index < 0:
+    if start.WhichOneof("at") != "message_id" or start.message_id.batch_index < 0:
         return None
-    place = start.place
-    return place.ledger_id, place.entry_id, place.batch_index + (not place.inclusive)
+    first = start.message_id
+    return first.ledger_id, first.entry_id, first.batch_index + (not first.inclusive)
 
 
-def _end_of(last: LastMessage) -> Position:
+def _end_of(last: LastMessage) -> BatchPosition:
     return last.ledger_id, last.entry_id, WHOLE_ENTRY

@@ -5,7 +5,7 @@ exists only if one of them does.
 
 **In flight.** What a partition's producer holds until the broker has answered, and the rules of resending it:
 
-    closed batches ──► waiting ──sent, with a number──► sent ──receipt or refusal──► completed
+    closed batches ──► waiting ──sent, with a number──► sent ────────result────────► completed
                           ▲                              │
                           └── in order, in front ── the connection broke
 
@@ -251,7 +251,7 @@ class InFlight:
         return self._waiting.popleft()
 
     def remove_received(self, first: int, count: int) -> Iterator[tuple[int, Batch]]:
-        """Remove the batches that a receipt names. Yield each with its offset from the receipt's first number."""
+        """Remove the batches that a `Receipt` names. Yield each with its offset from its first number."""
         numbers: range | list[int] = range(first, first + count)
         if count > len(self._sent):  # a broker may name more numbers than there are
             numbers = [number for number in self._sent if first <= number < first + count]

@@ -1,5 +1,6 @@
 from magnetar_protos import broker_pb2 as _broker_pb2
 from magnetar_protos import catalog_pb2 as _catalog_pb2
+from magnetar_protos import ledger_pb2 as _ledger_pb2
 from magnetar_protos import ownership_pb2 as _ownership_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -128,7 +129,7 @@ class PartitionsRequest(_message.Message):
     properties: _containers.ScalarMap[str, str]
     def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
-class TopicHomesRequest(_message.Message):
+class TopicOwnersRequest(_message.Message):
     __slots__ = ("topic", "listener_name")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     LISTENER_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -136,17 +137,17 @@ class TopicHomesRequest(_message.Message):
     listener_name: str
     def __init__(self, topic: _Optional[str] = ..., listener_name: _Optional[str] = ...) -> None: ...
 
-class TopicHomesAnswer(_message.Message):
-    __slots__ = ("problem", "homes", "partitions")
+class TopicOwnersAnswer(_message.Message):
+    __slots__ = ("problem", "owners", "partitions")
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
-    HOMES_FIELD_NUMBER: _ClassVar[int]
+    OWNERS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     problem: _broker_pb2.Problem
-    homes: _containers.RepeatedCompositeFieldContainer[TopicHome]
+    owners: _containers.RepeatedCompositeFieldContainer[TopicOwner]
     partitions: int
-    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., homes: _Optional[_Iterable[_Union[TopicHome, _Mapping]]] = ..., partitions: _Optional[int] = ...) -> None: ...
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., owners: _Optional[_Iterable[_Union[TopicOwner, _Mapping]]] = ..., partitions: _Optional[int] = ...) -> None: ...
 
-class TopicHome(_message.Message):
+class TopicOwner(_message.Message):
     __slots__ = ("topic", "broker_id", "address", "bundle")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -396,11 +397,11 @@ class SubscriptionStats(_message.Message):
     redelivered_messages: int
     acknowledged_entries: int
     expired_entries: int
-    mark_delete: Place
+    mark_delete: _ledger_pb2.EntryPosition
     consumers: _containers.RepeatedCompositeFieldContainer[ConsumerStats]
     properties: _containers.ScalarMap[str, str]
     damaged: bool
-    def __init__(self, subscription: _Optional[str] = ..., type: _Optional[str] = ..., durable: bool = ..., backlog_entries: _Optional[int] = ..., backlog_messages: _Optional[int] = ..., unacknowledged_messages: _Optional[int] = ..., to_be_redelivered: _Optional[int] = ..., blocked_by: _Optional[str] = ..., active_consumer: _Optional[str] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., redelivered_messages: _Optional[int] = ..., acknowledged_entries: _Optional[int] = ..., expired_entries: _Optional[int] = ..., mark_delete: _Optional[_Union[Place, _Mapping]] = ..., consumers: _Optional[_Iterable[_Union[ConsumerStats, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., damaged: bool = ...) -> None: ...
+    def __init__(self, subscription: _Optional[str] = ..., type: _Optional[str] = ..., durable: bool = ..., backlog_entries: _Optional[int] = ..., backlog_messages: _Optional[int] = ..., unacknowledged_messages: _Optional[int] = ..., to_be_redelivered: _Optional[int] = ..., blocked_by: _Optional[str] = ..., active_consumer: _Optional[str] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., redelivered_messages: _Optional[int] = ..., acknowledged_entries: _Optional[int] = ..., expired_entries: _Optional[int] = ..., mark_delete: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., consumers: _Optional[_Iterable[_Union[ConsumerStats, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., damaged: bool = ...) -> None: ...
 
 class ConsumerStats(_message.Message):
     __slots__ = ("consumer_name", "consumer_id", "address", "connected_since_ms", "priority_level", "permits", "unacknowledged_messages", "blocked_by", "delivered", "redelivered_messages", "acknowledged_entries", "properties")
@@ -437,14 +438,6 @@ class ConsumerStats(_message.Message):
     properties: _containers.ScalarMap[str, str]
     def __init__(self, consumer_name: _Optional[str] = ..., consumer_id: _Optional[int] = ..., address: _Optional[str] = ..., connected_since_ms: _Optional[int] = ..., priority_level: _Optional[int] = ..., permits: _Optional[int] = ..., unacknowledged_messages: _Optional[int] = ..., blocked_by: _Optional[str] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., redelivered_messages: _Optional[int] = ..., acknowledged_entries: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
-class Place(_message.Message):
-    __slots__ = ("ledger_id", "entry_id")
-    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
-    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
-    ledger_id: int
-    entry_id: int
-    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ...) -> None: ...
-
 class InternalStatsAnswer(_message.Message):
     __slots__ = ("problem", "stats")
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
@@ -465,13 +458,13 @@ class InternalStats(_message.Message):
     LAPSED_LEASES_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
     state: str
-    last: Place
+    last: _ledger_pb2.EntryPosition
     ledgers: _containers.RepeatedCompositeFieldContainer[LedgerStats]
     more_ledgers: int
     cursors: _containers.RepeatedCompositeFieldContainer[CursorStats]
     leases: _containers.RepeatedCompositeFieldContainer[LeaseStats]
     lapsed_leases: int
-    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[str] = ..., last: _Optional[_Union[Place, _Mapping]] = ..., ledgers: _Optional[_Iterable[_Union[LedgerStats, _Mapping]]] = ..., more_ledgers: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[CursorStats, _Mapping]]] = ..., leases: _Optional[_Iterable[_Union[LeaseStats, _Mapping]]] = ..., lapsed_leases: _Optional[int] = ...) -> None: ...
+    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[str] = ..., last: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., ledgers: _Optional[_Iterable[_Union[LedgerStats, _Mapping]]] = ..., more_ledgers: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[CursorStats, _Mapping]]] = ..., leases: _Optional[_Iterable[_Union[LeaseStats, _Mapping]]] = ..., lapsed_leases: _Optional[int] = ...) -> None: ...
 
 class LeaseStats(_message.Message):
     __slots__ = ("holder", "from_ledger_id", "left_ms", "lease_ms", "lease_id")
@@ -506,10 +499,10 @@ class CursorStats(_message.Message):
     SAVED_MARK_DELETE_FIELD_NUMBER: _ClassVar[int]
     OPEN_ENTRIES_FIELD_NUMBER: _ClassVar[int]
     name: str
-    mark_delete: Place
-    saved_mark_delete: Place
+    mark_delete: _ledger_pb2.EntryPosition
+    saved_mark_delete: _ledger_pb2.EntryPosition
     open_entries: int
-    def __init__(self, name: _Optional[str] = ..., mark_delete: _Optional[_Union[Place, _Mapping]] = ..., saved_mark_delete: _Optional[_Union[Place, _Mapping]] = ..., open_entries: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., mark_delete: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., saved_mark_delete: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., open_entries: _Optional[int] = ...) -> None: ...
 
 class BundlesAnswer(_message.Message):
     __slots__ = ("problem", "bundles")

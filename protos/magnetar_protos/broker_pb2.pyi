@@ -308,18 +308,18 @@ class OpenConsumer(_message.Message):
     def __init__(self, consumer_id: _Optional[int] = ..., topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., consumer_name: _Optional[str] = ..., priority_level: _Optional[int] = ..., durable: bool = ..., start: _Optional[_Union[StartAt, _Mapping]] = ..., broker_metadata: bool = ..., incarnation: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., subscription_properties: _Optional[_Mapping[str, str]] = ..., read_compacted: bool = ...) -> None: ...
 
 class StartAt(_message.Message):
-    __slots__ = ("earliest", "latest", "place", "time_ms")
+    __slots__ = ("earliest", "latest", "message_id", "time_ms")
     EARLIEST_FIELD_NUMBER: _ClassVar[int]
     LATEST_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     TIME_MS_FIELD_NUMBER: _ClassVar[int]
     earliest: bool
     latest: bool
-    place: MessagePlace
+    message_id: StartMessageId
     time_ms: int
-    def __init__(self, earliest: bool = ..., latest: bool = ..., place: _Optional[_Union[MessagePlace, _Mapping]] = ..., time_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, earliest: bool = ..., latest: bool = ..., message_id: _Optional[_Union[StartMessageId, _Mapping]] = ..., time_ms: _Optional[int] = ...) -> None: ...
 
-class MessagePlace(_message.Message):
+class StartMessageId(_message.Message):
     __slots__ = ("ledger_id", "entry_id", "batch_index", "inclusive")
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
@@ -448,8 +448,8 @@ class ConsumerOpened(_message.Message):
     epoch: int
     active: bool
     moves: int
-    behind: MessagePlace
-    def __init__(self, consumer_id: _Optional[int] = ..., consumer_name: _Optional[str] = ..., incarnation: _Optional[str] = ..., epoch: _Optional[int] = ..., active: bool = ..., moves: _Optional[int] = ..., behind: _Optional[_Union[MessagePlace, _Mapping]] = ...) -> None: ...
+    behind: StartMessageId
+    def __init__(self, consumer_id: _Optional[int] = ..., consumer_name: _Optional[str] = ..., incarnation: _Optional[str] = ..., epoch: _Optional[int] = ..., active: bool = ..., moves: _Optional[int] = ..., behind: _Optional[_Union[StartMessageId, _Mapping]] = ...) -> None: ...
 
 class EpochBegan(_message.Message):
     __slots__ = ("consumer_id", "epoch", "acknowledged_from", "moves", "behind")
@@ -462,8 +462,8 @@ class EpochBegan(_message.Message):
     epoch: int
     acknowledged_from: int
     moves: int
-    behind: MessagePlace
-    def __init__(self, consumer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., acknowledged_from: _Optional[int] = ..., moves: _Optional[int] = ..., behind: _Optional[_Union[MessagePlace, _Mapping]] = ...) -> None: ...
+    behind: StartMessageId
+    def __init__(self, consumer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., acknowledged_from: _Optional[int] = ..., moves: _Optional[int] = ..., behind: _Optional[_Union[StartMessageId, _Mapping]] = ...) -> None: ...
 
 class ActiveChanged(_message.Message):
     __slots__ = ("consumer_id", "active")

@@ -30,16 +30,16 @@ class CursorNode(_message.Message):
     MOVES_FIELD_NUMBER: _ClassVar[int]
     TAKE_OVERS_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
-    mark_delete: CursorPlace
+    mark_delete: CursorPosition
     ledger_id: int
     deleting: _containers.RepeatedScalarFieldContainer[int]
     properties: _containers.ScalarMap[str, str]
     deleted: bool
     moves: int
     take_overs: int
-    def __init__(self, incarnation: _Optional[str] = ..., mark_delete: _Optional[_Union[CursorPlace, _Mapping]] = ..., ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., properties: _Optional[_Mapping[str, str]] = ..., deleted: bool = ..., moves: _Optional[int] = ..., take_overs: _Optional[int] = ...) -> None: ...
+    def __init__(self, incarnation: _Optional[str] = ..., mark_delete: _Optional[_Union[CursorPosition, _Mapping]] = ..., ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., properties: _Optional[_Mapping[str, str]] = ..., deleted: bool = ..., moves: _Optional[int] = ..., take_overs: _Optional[int] = ...) -> None: ...
 
-class CursorPlace(_message.Message):
+class CursorPosition(_message.Message):
     __slots__ = ("ledger_id", "entry_id")
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
@@ -56,12 +56,12 @@ class CursorRecord(_message.Message):
     MOVES_FIELD_NUMBER: _ClassVar[int]
     TAKE_OVERS_FIELD_NUMBER: _ClassVar[int]
     reset: bool
-    mark_delete: CursorPlace
+    mark_delete: CursorPosition
     entries: _containers.RepeatedCompositeFieldContainer[AcknowledgedEntries]
     messages: _containers.RepeatedCompositeFieldContainer[AcknowledgedMessages]
     moves: int
     take_overs: int
-    def __init__(self, reset: bool = ..., mark_delete: _Optional[_Union[CursorPlace, _Mapping]] = ..., entries: _Optional[_Iterable[_Union[AcknowledgedEntries, _Mapping]]] = ..., messages: _Optional[_Iterable[_Union[AcknowledgedMessages, _Mapping]]] = ..., moves: _Optional[int] = ..., take_overs: _Optional[int] = ...) -> None: ...
+    def __init__(self, reset: bool = ..., mark_delete: _Optional[_Union[CursorPosition, _Mapping]] = ..., entries: _Optional[_Iterable[_Union[AcknowledgedEntries, _Mapping]]] = ..., messages: _Optional[_Iterable[_Union[AcknowledgedMessages, _Mapping]]] = ..., moves: _Optional[int] = ..., take_overs: _Optional[int] = ...) -> None: ...
 
 class AcknowledgedEntries(_message.Message):
     __slots__ = ("ledger_id", "first_entry_id", "bits", "runs")

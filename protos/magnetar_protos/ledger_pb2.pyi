@@ -196,6 +196,14 @@ class EntryRange(_message.Message):
     last_entry_id: int
     def __init__(self, first_entry_id: _Optional[int] = ..., last_entry_id: _Optional[int] = ...) -> None: ...
 
+class EntryPosition(_message.Message):
+    __slots__ = ("ledger_id", "entry_id")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    entry_id: int
+    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ...) -> None: ...
+
 class LedgerMetadata(_message.Message):
     __slots__ = ("state", "ensemble_size", "write_quorum", "ack_quorum", "master_key", "fragments", "last_entry_id", "length_bytes", "created_ms", "closed_ms", "wanted_ensemble_size", "former_bookies", "holders", "properties")
     class PropertiesEntry(_message.Message):

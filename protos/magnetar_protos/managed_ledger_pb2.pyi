@@ -1,3 +1,4 @@
+from magnetar_protos import ledger_pb2 as _ledger_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -47,13 +48,13 @@ class ManagedLedgerNode(_message.Message):
     deleting: _containers.RepeatedScalarFieldContainer[int]
     next_index: int
     last_time_ms: int
-    trimmed_up_to: EntryPlace
+    trimmed_up_to: _ledger_pb2.EntryPosition
     next_page: int
     properties: _containers.ScalarMap[str, bytes]
     floor: int
     leases: _containers.RepeatedCompositeFieldContainer[LedgerLease]
     unsubscribed_up_to: int
-    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[_Union[TopicState, str]] = ..., owner_epoch: _Optional[bytes] = ..., ledgers: _Optional[_Iterable[_Union[ListedLedger, _Mapping]]] = ..., pages: _Optional[_Iterable[_Union[PageOfLedgers, _Mapping]]] = ..., first_ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., next_index: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., trimmed_up_to: _Optional[_Union[EntryPlace, _Mapping]] = ..., next_page: _Optional[int] = ..., properties: _Optional[_Mapping[str, bytes]] = ..., floor: _Optional[int] = ..., leases: _Optional[_Iterable[_Union[LedgerLease, _Mapping]]] = ..., unsubscribed_up_to: _Optional[int] = ...) -> None: ...
+    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[_Union[TopicState, str]] = ..., owner_epoch: _Optional[bytes] = ..., ledgers: _Optional[_Iterable[_Union[ListedLedger, _Mapping]]] = ..., pages: _Optional[_Iterable[_Union[PageOfLedgers, _Mapping]]] = ..., first_ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., next_index: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., trimmed_up_to: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., next_page: _Optional[int] = ..., properties: _Optional[_Mapping[str, bytes]] = ..., floor: _Optional[int] = ..., leases: _Optional[_Iterable[_Union[LedgerLease, _Mapping]]] = ..., unsubscribed_up_to: _Optional[int] = ...) -> None: ...
 
 class LedgerLease(_message.Message):
     __slots__ = ("lease_id", "from_ledger_id", "lease_ms", "written_ms", "holder", "shared")
@@ -140,11 +141,3 @@ class LedgerPage(_message.Message):
     LEDGERS_FIELD_NUMBER: _ClassVar[int]
     ledgers: _containers.RepeatedCompositeFieldContainer[ListedLedger]
     def __init__(self, ledgers: _Optional[_Iterable[_Union[ListedLedger, _Mapping]]] = ...) -> None: ...
-
-class EntryPlace(_message.Message):
-    __slots__ = ("ledger_id", "entry_id")
-    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
-    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
-    ledger_id: int
-    entry_id: int
-    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ...) -> None: ...

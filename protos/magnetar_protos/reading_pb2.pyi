@@ -8,16 +8,16 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class MessagePosition(_message.Message):
-    __slots__ = ("ledger_id", "entry_id", "batch_index")
+    __slots__ = ("ledger_id", "entry_id", "skip_messages")
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
-    BATCH_INDEX_FIELD_NUMBER: _ClassVar[int]
+    SKIP_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     ledger_id: int
     entry_id: int
-    batch_index: int
-    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., batch_index: _Optional[int] = ...) -> None: ...
+    skip_messages: int
+    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., skip_messages: _Optional[int] = ...) -> None: ...
 
-class LogPlaceRequest(_message.Message):
+class FindPositionRequest(_message.Message):
     __slots__ = ("topic", "at")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
@@ -25,17 +25,17 @@ class LogPlaceRequest(_message.Message):
     at: _broker_pb2.StartAt
     def __init__(self, topic: _Optional[str] = ..., at: _Optional[_Union[_broker_pb2.StartAt, _Mapping]] = ...) -> None: ...
 
-class LogPlaceAnswer(_message.Message):
-    __slots__ = ("problem", "incarnation", "place", "retained")
+class FindPositionAnswer(_message.Message):
+    __slots__ = ("problem", "incarnation", "position", "retained")
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
     RETAINED_FIELD_NUMBER: _ClassVar[int]
     problem: _broker_pb2.Problem
     incarnation: str
-    place: MessagePosition
+    position: MessagePosition
     retained: bool
-    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., incarnation: _Optional[str] = ..., place: _Optional[_Union[MessagePosition, _Mapping]] = ..., retained: bool = ...) -> None: ...
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., incarnation: _Optional[str] = ..., position: _Optional[_Union[MessagePosition, _Mapping]] = ..., retained: bool = ...) -> None: ...
 
 class PlanRequest(_message.Message):
     __slots__ = ("topic", "incarnation", "start", "stop", "max_messages", "max_bytes", "lease_ms", "lease_id", "holder", "listener_name", "before_ledgers", "before_bytes", "fresh", "read_id")

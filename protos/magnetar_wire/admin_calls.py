@@ -132,13 +132,13 @@ _TOPICS: Final = (
               methods=(
         Method("topics.unload(topic: str) -> None", "Close a topic at its broker. It is loaded again when it is used."),
     )),
-    AdminCall("topic_homes", pb.TopicHomesRequest, pb.TopicHomesAnswer, _ANY, _USE, idempotent=True, methods=(
+    AdminCall("topic_owners", pb.TopicOwnersRequest, pb.TopicOwnersAnswer, _ANY, _USE, idempotent=True, methods=(
         Method("topics.lookup"),
         Method("topics.lookup_partitioned"),
         Method(
-            'topics.homes(topic: str, listener_name: str = "") -> list[TopicHome]',
+            'topics.owners(topic: str, listener_name: str = "") -> list[TopicOwner]',
             "Return the owner of a topic, or of each of its partitions in their order.",
-            result="homes",
+            result="owners",
         ),
     )),
     AdminCall("topic_stats", pb.TopicRequest, pb.TopicStatsAnswer, _TOPIC, _USE, partitions=_EACH, idempotent=True,
@@ -275,10 +275,11 @@ _BROKERS: Final = (
 
 # All of these may be repeated: a plan's lease is the same one, and a progress subscription never moves back.
 _READING: Final = (
-    AdminCall("log_place", reading.LogPlaceRequest, reading.LogPlaceAnswer, _TOPIC, _CONSUME, idempotent=True, methods=(
+    AdminCall("find_position", reading.FindPositionRequest, reading.FindPositionAnswer, _TOPIC, _CONSUME,
+              idempotent=True, methods=(
         Method(
-            "reading.place(log: str, start: StartPoint) -> LogPlace",
-            "Return the position of `start` in the log.",
+            "reading.find_position(log: str, start: StartPoint) -> LogPosition",
+            "Return the position of `start` in the log, or the next one that the log has.",
             fields={"topic": "log", "at": "start"},
         ),
     )),

@@ -10,10 +10,8 @@ digits. So lookups use the lower bounds only.
 
 from __future__ import annotations
 
-import bisect
 import re
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,10 +62,3 @@ def default_bundles(count: int) -> tuple[BundleRange, ...]:
     size = (LAST_HASH + 1) // count
     ends = [*(size * number for number in range(1, count)), LAST_HASH]
     return tuple(BundleRange(lower, upper) for lower, upper in zip([0, *ends], ends, strict=False))
-
-
-def find_bundle(topic_hash: int, bundles: Sequence[BundleRange]) -> BundleRange:
-    """Find the bundle that contains the hash. `bundles` are all bundles of a namespace, in order."""
-    if not 0 <= topic_hash <= LAST_HASH:
-        raise ValueError(f"invalid topic hash {topic_hash}: it must be within 0 … {LAST_HASH:#x}")
-    return bundles[bisect.bisect_right(bundles, topic_hash, key=lambda bundle: bundle.lower) - 1]

@@ -90,20 +90,11 @@ class FrameBuilder:
         self._bytes += len(entry)
         return True
 
-    def build_frame(self) -> Frame:
-        """Return the frame, and clear the builder."""
-        frame = Frame(runs=self._runs, entries=self._entries)
-        self._clear()
-        return frame
-
     def build_parts(self) -> list[bytes]:
         """Return the encoded frame in parts, to be joined with the rest of a message, and clear the builder."""
         parts = [Frame(runs=self._runs).SerializeToString(), *encode_bytes_fields(_ENTRIES, self._entries)]
-        self._clear()
-        return parts
-
-    def _clear(self) -> None:
         self._runs, self._entries, self._bytes = [], [], 0
+        return parts
 
 
 def decode_frame(

@@ -198,4 +198,4 @@ class _BatchPlanner:
 
     async def _resolve(self, log: str, offset: RequestedOffset, option: str) -> tuple[str, MessagePosition]:
         found = await resolve_offset(self._admin, log, offset, option)
-        return found.incarnation, found.place
+        return found.incarnation, found.position

@@ -166,9 +166,9 @@ async def _opened(client: aio.Client, topic: str) -> float:
 
 async def _move(admin: AsyncAdmin, topic: str) -> None:
     """To another broker than the one that has its bundle."""
-    home = await admin.topics.lookup(topic)
-    other = next(broker.broker_id for broker in await admin.brokers.list() if broker.broker_id != home.broker_id)
-    await admin.namespaces.unload(NAMESPACE, home.bundle, destination=other)
+    owner = await admin.topics.lookup(topic)
+    other = next(broker.broker_id for broker in await admin.brokers.list() if broker.broker_id != owner.broker_id)
+    await admin.namespaces.unload(NAMESPACE, owner.bundle, destination=other)
 
 
 # ── cluster.two ──
@@ -194,9 +194,9 @@ async def _apart(cluster: LocalCluster, first: str, second: str) -> None:
     async with AsyncAdmin(cluster.service_url) as admin:
         for topic in (first, second):
             await admin.topics.create(topic)
-        homes = [await admin.topics.lookup(topic) for topic in (first, second)]
-        assert homes[0].bundle != homes[1].bundle
-        if homes[0].broker_id == homes[1].broker_id:
+        owners = [await admin.topics.lookup(topic) for topic in (first, second)]
+        assert owners[0].bundle != owners[1].bundle
+        if owners[0].broker_id == owners[1].broker_id:
             await _move(admin, second)
 
 

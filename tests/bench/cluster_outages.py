@@ -59,9 +59,9 @@ async def gaps_of_killed_brokers(cluster: LocalCluster, kills: int) -> list[floa
     gaps: list[float] = []
     async with _publishing(cluster, "killed") as (_, all_publishing), AsyncAdmin(cluster.service_url) as admin:
         for _ in range(kills):
-            homes = {one.topic: (await admin.topics.lookup(one.topic)).broker_id for one in all_publishing}
-            killed = homes[all_publishing[0].topic]
-            affected = [one for one in all_publishing if homes[one.topic] == killed]
+            owners = {one.topic: (await admin.topics.lookup(one.topic)).broker_id for one in all_publishing}
+            killed = owners[all_publishing[0].topic]
+            affected = [one for one in all_publishing if owners[one.topic] == killed]
             await asyncio.gather(*(one.wait_receipt(time.monotonic()) for one in affected))
             at = time.monotonic()
             await in_thread(lambda name=killed: cluster.kill(name))  # type: ignore[misc]

@@ -56,9 +56,9 @@ def test_this_machine_publishes_and_consumes(project: ComposeProject) -> None:
     """Topics of both brokers, looked up at either."""
     with magnetar.Client(project.url) as client, Admin(project.url) as admin:
         admin.topics.create_partitioned("spread", 8)
-        homes = admin.topics.lookup_partitioned("spread").values()
+        owners = admin.topics.lookup_partitioned("spread").values()
         outside = {f"localhost:{project.variables[f'BROKER_{number}_PORT']}" for number in (1, 2)}
-        assert {home.address.removeprefix("magnetar://") for home in homes} == outside
+        assert {owner.address.removeprefix("magnetar://") for owner in owners} == outside
         producer = client.create_producer("spread")
         consumer = client.subscribe("spread", "all", initial_position=magnetar.InitialPosition.Earliest)
         for number in range(100):
@@ -72,7 +72,7 @@ def test_stock_clients_publish_and_consume(project: ComposeProject) -> None:
     """WIRE-1: topics of both brokers, and each leads to the other by its address on this machine."""
     with Admin(project.url) as admin:
         admin.topics.create_partitioned("stock", 8)
-        assert len({home.address for home in admin.topics.lookup_partitioned("stock").values()}) == len(BROKERS)
+        assert len({owner.address for owner in admin.topics.lookup_partitioned("stock").values()}) == len(BROKERS)
     client = pulsar.Client(project.pulsar_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn))
     try:
         producer = client.create_producer("stock", batching_enabled=False)

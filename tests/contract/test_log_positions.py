@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from magnetar_broker.cursors.ack_state import LogPositions
+from magnetar_broker.managed_ledger.interface import LogPositions
 from magnetar_broker.position import EARLIEST, Position
 from tests.unit.broker.fake_log import FakeLog, FakeLogPositions
 from tests.unit.broker.log_scene import SMALL, numbered, running_log_scene

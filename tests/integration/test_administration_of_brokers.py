@@ -118,16 +118,16 @@ def test_partitions_at_both_brokers_are_administered_through_either(cluster: Loc
             two.namespaces.unload("public/shop", bundle.bundle, f"broker-{number % 2 + 1}")
         one.topics.create_partitioned("public/shop/events", 8)
         two.subscriptions.create("public/shop/events", "s", MessageId.earliest)
-        homes = two.topics.lookup_partitioned("public/shop/events")
-        assert {home.broker_id for home in homes.values()} == {"broker-1", "broker-2"}
+        owners = two.topics.lookup_partitioned("public/shop/events")
+        assert {owner.broker_id for owner in owners.values()} == {"broker-1", "broker-2"}
         with client.create_producer("public/shop/events") as producer:
             for number in range(80):
                 producer.send_async(b"%d" % number, None, partition_key=str(number))
             producer.flush()
         for admin in (one, two):
             assert admin.topics.stats("public/shop/events").received.messages == 80
-            for name, home in homes.items():
-                assert admin.topics.stats(name).owner_broker == home.broker_id
+            for name, owner in owners.items():
+                assert admin.topics.stats(name).owner_broker == owner.broker_id
         two.topics.update_partitioned("public/shop/events", 12)
         one.subscriptions.skip_all("public/shop/events", "s")
         assert two.topics.stats("public/shop/events").subscription("s").backlog_entries == 0

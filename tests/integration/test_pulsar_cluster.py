@@ -128,9 +128,9 @@ def test_an_unload_moves_clients_and_loses_nothing(cluster: LocalCluster, tmp_pa
         going = Traffic(client, "stock-unloaded")
         owner = owner_of(cluster, "stock-unloaded")
         to = other_than(cluster, owner)
-        (home,) = admin.topics.homes("stock-unloaded")
+        (topic,) = admin.topics.owners("stock-unloaded")
         with going.going_on():
-            admin.namespaces.unload("public/default", home.bundle, to)
+            admin.namespaces.unload("public/default", topic.bundle, to)
             run(until(lambda: clients_at(cluster, to)["producers"] == 1, "its producer comes to the other broker"))
         going.all_receipted()
         going.whole()
@@ -197,10 +197,10 @@ def test_a_partitioned_topic_over_both_brokers(cluster: LocalCluster, tmp_path: 
     """TOP-2, WIRE-1: one producer and one consumer have connections to both; each partition keeps its order."""
     with connected(cluster.broker("broker-1").pulsar_url, tmp_path) as client, administered(cluster) as admin:
         admin.topics.create_partitioned("stock-parts", 8)
-        homes = {home.topic: home.broker_id for home in admin.topics.homes("stock-parts")}
-        if len(set(homes.values())) == 1:  # by chance
-            (home, *_) = admin.topics.homes("stock-parts")
-            admin.namespaces.unload("public/default", home.bundle, other_than(cluster, home.broker_id))
+        owners = {one.topic: one.broker_id for one in admin.topics.owners("stock-parts")}
+        if len(set(owners.values())) == 1:  # by chance
+            (first, *_) = admin.topics.owners("stock-parts")
+            admin.namespaces.unload("public/default", first.bundle, other_than(cluster, first.broker_id))
         consumer = client.subscribe("stock-parts", "s", initial_position=pulsar.InitialPosition.Earliest)
         producer = client.create_producer(
             "stock-parts",
@@ -220,7 +220,7 @@ def test_a_partitioned_topic_over_both_brokers(cluster: LocalCluster, tmp_path: 
             last[topic] = number
             found[topic] += 1
             consumer.acknowledge(message)
-        assert set(found) == set(homes)
+        assert set(found) == set(owners)
         assert set(found.values()) == {10}
 
 

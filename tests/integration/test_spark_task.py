@@ -348,4 +348,4 @@ async def producing(url: str, topic: str) -> AsyncIterator[ProduceClient]:
 
 async def first_of(url: str, log: str) -> MessagePosition:
     async with AsyncAdmin(url) as admin:
-        return (await admin.reading.place(log, magnetar.MessageId.earliest)).place
+        return (await admin.reading.find_position(log, magnetar.MessageId.earliest)).position

@@ -135,7 +135,7 @@ class Log:
             return MessagePosition(*position)
         which, entries, messages = position
         one = self.ever[which % len(self.ever)]
-        return MessagePosition(one.ledger_id, one.entry_id + entries, one.batch_index + messages)
+        return MessagePosition(one.ledger_id, one.entry_id + entries, one.skip_messages + messages)
 
     def there(self) -> list[MessagePosition]:
         return [position for position in self.ever if position.ledger_id > self.deleted]
@@ -213,7 +213,7 @@ class Log:
             assert not plan.begins_in_deleted
         elif lost:
             assert plan.begins_in_deleted
-        elif start.position not in self.entries or not start.batch_index:
+        elif start.position not in self.entries or not start.skip_messages:
             assert not plan.begins_in_deleted
         assert (plan.first, plan.end) == (find_first(self.ledger_list), find_end(self.ledger_list))
         assert plan.first == (there[0] if there else plan.end)

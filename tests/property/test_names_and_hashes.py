@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_wire.bundles import default_bundles, find_bundle
+from magnetar_wire.bundles import default_bundles
 from magnetar_wire.errors import InvalidMessageId, InvalidTopicName
 from magnetar_wire.hashing import HashingScheme, java_string_hash, partition_of
 from magnetar_wire.message_id import MessageId
@@ -135,4 +135,4 @@ def test_a_key_has_one_of_the_partitions(key: str, partitions: int, scheme: Hash
 @given(st.integers(0, 2**32 - 1), st.integers(1, 200))
 def test_a_hash_is_in_exactly_one_bundle(topic_hash: int, count: int) -> None:
     bundles = default_bundles(count)
-    assert [bundle for bundle in bundles if topic_hash in bundle] == [find_bundle(topic_hash, bundles)]
+    assert len([bundle for bundle in bundles if topic_hash in bundle]) == 1

@@ -108,7 +108,7 @@ def test_plans_return_readable_messages_once_and_cover_lost_entries(
         elif not any(one.ledger_id == plan.stop.ledger_id for one in log.lost):
             assert not limits.messages or len(got) <= limits.messages
         # Nothing is cut within what is lost, or a subscription could not be moved there.
-        assert plan.stop.position not in log.lost or not plan.stop.batch_index
+        assert plan.stop.position not in log.lost or not plan.stop.skip_messages
         found, missed, position = found + got, missed + missing, plan.stop
     assert found == [one for one in log.there() if one.position not in log.lost]
     assert missed == [one for one in there if one in log.lost]
@@ -142,7 +142,7 @@ def test_ranges_meeting_in_lost_entry_have_no_gap_or_overlap(
     second = log.planned(meeting, None, PlanLimits())
     assert (first.stop, second.start) == (meeting, meeting)
     assert meeting.position in log.named(second)[1]
-    assert (meeting.position in log.named(first)[1]) == bool(meeting.batch_index)
+    assert (meeting.position in log.named(first)[1]) == bool(meeting.skip_messages)
     log.lost = set()
     assert log.named(first)[0] + log.named(second)[0] == log.there()
 

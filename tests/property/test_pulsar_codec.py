@@ -185,7 +185,7 @@ def test_ack_set_round_trips(acknowledged: set[int], size: int) -> None:
 
 @given(UINT64, UINT64, WORDS)
 def test_start_position_is_the_first_unacknowledged_message(ledger_id: int, entry_id: int, words: list[int]) -> None:
-    start = start_at(MessageIdData(ledgerId=ledger_id, entryId=entry_id, ack_set=words)).place
+    start = start_at(MessageIdData(ledgerId=ledger_id, entryId=entry_id, ack_set=words)).message_id
     assert (start.ledger_id - ledger_id) % 2**64 == 0
     assert (start.entry_id - entry_id) % 2**64 == 0
     first = next((at for at in range(64 * len(words)) if words[at // 64] >> (at % 64) & 1), 0)

@@ -225,10 +225,10 @@ def _piece(piece: PlannedPiece, location: LedgerLocation, bookies: dict[str, Non
 
 
 def position_of(message: pb.MessagePosition) -> MessagePosition:
-    return MessagePosition(message.ledger_id, message.entry_id, message.batch_index)
+    return MessagePosition(message.ledger_id, message.entry_id, message.skip_messages)
 
 
 def message_of(position: MessagePosition) -> pb.MessagePosition:
     return pb.MessagePosition(
-        ledger_id=position.ledger_id, entry_id=position.entry_id, batch_index=position.batch_index
+        ledger_id=position.ledger_id, entry_id=position.entry_id, skip_messages=position.skip_messages
     )

@@ -19,7 +19,7 @@ from magnetar_broker.topics.progress_subscription import ProgressOwner
 from magnetar_broker.topics.topic import Topic
 from magnetar_protos import reading_pb2 as pb
 from magnetar_protos.admin_pb2 import Done
-from magnetar_protos.broker_pb2 import ErrorCode, MessagePlace, StartAt
+from magnetar_protos.broker_pb2 import ErrorCode, StartAt, StartMessageId
 
 __all__ = ["ReadingCalls"]
 
@@ -73,9 +73,11 @@ class ReadingCalls:
 
     # ── the topic's owner ──
 
-    async def log_place(self, topic: Topic, request: pb.LogPlaceRequest) -> pb.LogPlaceAnswer:
+    async def find_position(self, topic: Topic, request: pb.FindPositionRequest) -> pb.FindPositionAnswer:
         position = await _find_position(topic.log, request.at)
-        return pb.LogPlaceAnswer(incarnation=topic.log.incarnation, place=message_of(position), retained=_RETAINED)
+        return pb.FindPositionAnswer(
+            incarnation=topic.log.incarnation, position=message_of(position), retained=_RETAINED
+        )
 
     async def plan(self, topic: Topic, request: pb.PlanRequest) -> pb.PlanAnswer:
         log = topic.log
@@ -133,14 +135,16 @@ def _as_start(position: MessagePosition) -> StartAt:
     """Convert a position to the type that cursors use. Raises `BrokerError` for numbers above a cursor's limits."""
     if position == BEFORE_ALL:
         return StartAt(earliest=True)
-    ledger_id, entry_id, batch_index = position
-    if max(ledger_id, entry_id) > _MAX_ID or batch_index > _MAX_BATCH_INDEX:
+    ledger_id, entry_id, skip_messages = position
+    if max(ledger_id, entry_id) > _MAX_ID or skip_messages > _MAX_BATCH_INDEX:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT,
             f"progress can't be at {position}: ids of ledgers and entries are at most {_MAX_ID}, and indexes in a "
             f"batch at most {_MAX_BATCH_INDEX}",
         )
-    return StartAt(place=MessagePlace(ledger_id=ledger_id, entry_id=entry_id, batch_index=batch_index, inclusive=True))
+    return StartAt(
+        message_id=StartMessageId(ledger_id=ledger_id, entry_id=entry_id, batch_index=skip_messages, inclusive=True)
+    )
 
 
 async def _find_position(log: ManagedLedger, at: StartAt) -> MessagePosition:
@@ -153,7 +157,7 @@ async def _find_position(log: ManagedLedger, at: StartAt) -> MessagePosition:
         case "time_ms":
             found = MessagePosition(*await log.find_first_at_time(at.time_ms))
             return min(max(found, find_first(log.ledger_list)), find_end(log.ledger_list))
-        case "place":
+        case "message_id":
             return await _find_after_message(log, at)
         case _:
             raise BrokerError(
@@ -162,7 +166,7 @@ async def _find_position(log: ManagedLedger, at: StartAt) -> MessagePosition:
 
 
 async def _find_after_message(log: ManagedLedger, at: StartAt) -> MessagePosition:
-    named = at.place
+    named = at.message_id
     if named.ledger_id < 0 or named.entry_id < 0:
         return find_first(log.ledger_list)
     found = MessagePosition(named.ledger_id, named.entry_id, max(0, named.batch_index))
@@ -170,11 +174,13 @@ async def _find_after_message(log: ManagedLedger, at: StartAt) -> MessagePositio
         raise make_incarnation_error(log, found.position)
     if not named.inclusive:
         found = (
-            MessagePosition(*found.position.next) if named.batch_index < 0 else found._replace(batch_index=found[2] + 1)
+            MessagePosition(*found.position.next)
+            if named.batch_index < 0
+            else found._replace(skip_messages=found[2] + 1)
         )
     found = min(max(found, find_first(log.ledger_list)), find_end(log.ledger_list))
-    if found.batch_index:
+    if found.skip_messages:
         entry = await read_if_readable(log, found.position)
-        if entry is not None and found.batch_index >= entry.messages:
+        if entry is not None and found.skip_messages >= entry.messages:
             return MessagePosition(*found.position.next)
     return found

@@ -77,7 +77,7 @@ class SubscriptionCalls:
         at = request.start.WhichOneof("at")
         if at is None:
             raise BrokerError(ErrorCode.INVALID_ARGUMENT, "`start` is empty: give the subscription's new position")
-        if at == "place":
+        if at == "message_id":
             check_single_part("reset_subscription to a message's position", parts)
 
     @routed(TopicRoute(check=_check_reset, skipped=_no_subscription))

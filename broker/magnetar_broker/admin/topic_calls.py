@@ -42,14 +42,14 @@ class TopicCalls:
         names = await self._catalog.list_topics(name, include_system=request.include_system)
         return cut_page(names, request, self._catalog.settings.admin_max_names)
 
-    async def topic_homes(self, request: pb.TopicHomesRequest) -> pb.TopicHomesAnswer:
+    async def topic_owners(self, request: pb.TopicOwnersRequest) -> pb.TopicOwnersAnswer:
         name = parse_topic_name(request.topic)
         parts = await self._catalog.expand_partitions(name)
         namespace = await self._catalog.get_namespace(name.namespace_name, fresh=True)
 
-        async def find_owner(part: TopicName) -> pb.TopicHome:
+        async def find_owner(part: TopicName) -> pb.TopicOwner:
             owner = await self._ownership.find_owner(part)
-            return pb.TopicHome(
+            return pb.TopicOwner(
                 topic=str(part),
                 broker_id=owner.broker_id,
                 address=owner.addresses.find(request.listener_name),
@@ -57,7 +57,7 @@ class TopicCalls:
             )
 
         owners = await map_bounded(parts, find_owner)
-        return pb.TopicHomesAnswer(homes=owners, partitions=0 if parts == [name] else len(parts))
+        return pb.TopicOwnersAnswer(owners=owners, partitions=0 if parts == [name] else len(parts))
 
     # ── the topic's owner ──
 

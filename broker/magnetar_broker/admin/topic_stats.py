@@ -16,6 +16,7 @@ from magnetar_broker.topics.subscription_stats import ConsumerStats, Subscriptio
 from magnetar_broker.topics.topic import Topic
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.ledger_pb2 import EntryPosition
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["describe_log", "describe_topic", "drop_clients", "merge_stats"]
@@ -233,5 +234,5 @@ def _add(total: pb.Rates, one: pb.Rates) -> None:
     total.bytes_per_s += one.bytes_per_s
 
 
-def _position(position: Position) -> pb.Place:
-    return pb.Place(ledger_id=position.ledger_id, entry_id=position.entry_id)
+def _position(position: Position) -> EntryPosition:
+    return EntryPosition(ledger_id=position.ledger_id, entry_id=position.entry_id)

@@ -21,15 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from magnetar_broker.cursors.entry_set import BLOCK_ENTRIES, EntrySet
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.interface import LogPositions
 from magnetar_broker.position import EARLIEST, Position
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 
-__all__ = ["MAX_BATCH_BYTES", "AckState", "LedgerRange", "LogPositions", "PartialBatch", "Unsaved"]
+__all__ = ["MAX_BATCH_BYTES", "AckState", "LedgerRange", "PartialBatch", "Unsaved"]
 
 # Entries of one ledger: ledger id, first and last entry id.
 LedgerRange = tuple[int, int, int]
@@ -39,24 +40,6 @@ PartialBatch = tuple[Position, int, int]
 # Maximum size of all bits of a cursor's partially acknowledged batches. 200,000 batches of 1,000 messages each need
 # less than half of it.
 MAX_BATCH_BYTES: Final = 67_108_864
-
-
-class LogPositions(Protocol):
-    """The part of `ManagedLedger` that knows which positions the log has."""
-
-    @property
-    def before_first(self) -> Position: ...
-
-    @property
-    def last(self) -> Position: ...
-
-    def first_after(self, position: Position) -> Position: ...
-
-    def entries_between(self, after: Position, up_to: Position) -> int: ...
-
-    def ledger_end(self, ledger_id: int) -> int | None: ...
-
-    def next_ledger(self, ledger_id: int) -> int | None: ...
 
 
 @dataclass(slots=True)

@@ -40,7 +40,7 @@ from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, MetadataError, NotSent, Refused, StoreFull, Unavailable
 from magnetar_metadata.store import Check, Delete, Node, Put
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_protos.cursor_pb2 import CursorNode, CursorPlace, CursorTableNode
+from magnetar_protos.cursor_pb2 import CursorNode, CursorPosition, CursorTableNode
 from magnetar_wire.clock import Clock
 from magnetar_wire.path_component import decode_path_component
 from magnetar_wire.randomness import Randomness
@@ -301,7 +301,7 @@ def point_node(node: CursorNode, ledger_id: int, mark_delete: Position, moves: i
     if node.ledger_id:
         node.deleting.append(node.ledger_id)
     node.ledger_id, node.moves, node.take_overs = ledger_id, moves, take_overs
-    node.mark_delete.CopyFrom(CursorPlace(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id))
+    node.mark_delete.CopyFrom(CursorPosition(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id))
 
 
 def _decodes(node: Node) -> bool:

@@ -20,7 +20,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
-from magnetar_broker.cursors.ack_state import AckState, LogPositions
+from magnetar_broker.cursors.ack_state import AckState
 from magnetar_broker.cursors.cursor_context import CursorContext
 from magnetar_broker.cursors.cursor_deletion import log_leaked_ledger
 from magnetar_broker.cursors.cursor_ledger import damaged_cursor, read_cursor_ledger
@@ -28,6 +28,7 @@ from magnetar_broker.cursors.cursor_nodes import StoredNode, point_node
 from magnetar_broker.cursors.durable_cursor import DurableCursor
 from magnetar_broker.cursors.opening_slots import FIRST_SLICE_S, OpeningSlots
 from magnetar_broker.errors import BrokerError, DamagedCursor, TopicUnloaded
+from magnetar_broker.managed_ledger.interface import LogPositions
 from magnetar_broker.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.randomness import Randomness

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from magnetar_broker.cursors.ack_state import AckState, PartialBatch, Unsaved
 from magnetar_broker.cursors.entry_set import BLOCK_ENTRIES, EntrySet
 from magnetar_broker.position import Position
-from magnetar_protos.cursor_pb2 import AcknowledgedEntries, AcknowledgedMessages, CursorPlace, CursorRecord
+from magnetar_protos.cursor_pb2 import AcknowledgedEntries, AcknowledgedMessages, CursorPosition, CursorRecord
 
 __all__ = ["BadCursorRecord", "apply_record", "encode_changes", "encode_snapshot"]
 
@@ -58,7 +58,7 @@ def _blocks_of(entries: Mapping[int, EntrySet]) -> list[_Block]:
 
 
 def _encode(state: AckState, reset: bool, blocks: list[_Block], batches: list[PartialBatch]) -> Iterator[bytes]:
-    mark_delete = CursorPlace(ledger_id=state.mark_delete.ledger_id, entry_id=state.mark_delete.entry_id)
+    mark_delete = CursorPosition(ledger_id=state.mark_delete.ledger_id, entry_id=state.mark_delete.entry_id)
     head = CursorRecord(mark_delete=mark_delete, moves=state.moves, take_overs=state.take_overs)
     return _encode_records(head, reset, blocks, batches)
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
-from magnetar_broker.cursors.ack_state import AckState, LogPositions
+from magnetar_broker.cursors.ack_state import AckState
 from magnetar_broker.cursors.cursor import Cursor, TransientCursor
 from magnetar_broker.cursors.cursor_context import CursorContext
 from magnetar_broker.cursors.cursor_deletion import log_leaked_ledger
@@ -31,6 +31,7 @@ from magnetar_broker.cursors.cursor_opener import CursorOpener, UnopenedCursor, 
 from magnetar_broker.cursors.durable_cursor import DurableCursor
 from magnetar_broker.cursors.subscription_limits import check_properties, check_subscription_name
 from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.managed_ledger.interface import LogPositions
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.owned_tasks import OwnedTasks
 from magnetar_broker.position import Position

@@ -18,10 +18,36 @@ from magnetar_broker.managed_ledger.log_entry import LogEntry, NewEntry
 from magnetar_broker.position import Position
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["Log"]
+__all__ = ["Log", "LogPositions"]
 
 
-class Log(Protocol):
+class LogPositions(Protocol):
+    """The positions that a log has: all that the state of a cursor needs of it."""
+
+    @property
+    def before_first(self) -> Position:
+        """The position before the first entry, or before the first that will be appended."""
+
+    @property
+    def last(self) -> Position:
+        """The last readable entry; `before_first` if there is none."""
+
+    def first_after(self, position: Position) -> Position:
+        """Return the first entry after the position. At or after `last`: the position of the next entry, as far as it
+        is known."""
+
+    def ledger_end(self, ledger_id: int) -> int | None:
+        """Return the last entry id of a closed ledger in the list, -1 if it is empty; None: it is open or not in the
+        list."""
+
+    def next_ledger(self, ledger_id: int) -> int | None:
+        """Return the ledger after this one in the list; None: there is none, or this one is not in the list."""
+
+    def entries_between(self, after: Position, up_to: Position) -> int:
+        """Return the number of entries after `after`, up to and including `up_to`."""
+
+
+class Log(LogPositions, Protocol):
     """A topic's entries, in order, in all of its ledgers."""
 
     @property
@@ -34,14 +60,6 @@ class Log(Protocol):
     @property
     def floor(self) -> int:
         """A ledger id: all ledgers of this incarnation have higher ids."""
-
-    @property
-    def before_first(self) -> Position:
-        """The position before the first entry, or before the first that will be appended."""
-
-    @property
-    def last(self) -> Position:
-        """The last readable entry; `before_first` if there is none."""
 
     @property
     def next_index(self) -> int:
@@ -58,20 +76,6 @@ class Log(Protocol):
     @property
     def pending_bytes(self) -> int:
         """The memory of pending entries."""
-
-    def first_after(self, position: Position) -> Position:
-        """Return the first entry after the position. At or after `last`: the position of the next entry, as far as it
-        is known."""
-
-    def ledger_end(self, ledger_id: int) -> int | None:
-        """Return the last entry id of a closed ledger in the list, -1 if it is empty; None: it is open or not in the
-        list."""
-
-    def next_ledger(self, ledger_id: int) -> int | None:
-        """Return the ledger after this one in the list; None: there is none, or this one is not in the list."""
-
-    def entries_between(self, after: Position, up_to: Position) -> int:
-        """Return the number of entries after `after`, up to and including `up_to`."""
 
     async def read(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry]:
         """Read entries from `start` on, up to `last`: at least one, unless there is none. Raises `BrokerError`."""

@@ -19,7 +19,7 @@ class MessagePosition(NamedTuple):
     ledger_id: int
     entry_id: int
     # The number of messages before it in the entry's batch.
-    batch_index: int = 0
+    skip_messages: int = 0
 
     @property
     def position(self) -> Position:
@@ -27,7 +27,7 @@ class MessagePosition(NamedTuple):
         return Position(self.ledger_id, self.entry_id)
 
     def __str__(self) -> str:
-        return f"{self.ledger_id}:{self.entry_id}:{self.batch_index}"
+        return f"{self.ledger_id}:{self.entry_id}:{self.skip_messages}"
 
 
 # The position of a reader that has read nothing yet: before all messages, and none of them counts as deleted.

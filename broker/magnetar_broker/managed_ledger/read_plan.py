@@ -128,9 +128,9 @@ def make_plan(
     end_index = _end_index(ledger_list)
     plan = LogPlan(begin, goal, is_deleted(ledger_list, start), first, end, end_index, 0)
     first_entry, skip = ledger_list.at_or_after(begin.position), 0
-    if first_entry == begin.position and begin.batch_index:
+    if first_entry == begin.position and begin.skip_messages:
         facts = yield first_entry
-        skip = begin.batch_index
+        skip = begin.skip_messages
         if skip >= facts.messages and not facts.lost:
             first_entry, skip = ledger_list.at_or_after(first_entry.next), 0
     if first_entry is None or goal <= max(begin, MessagePosition(*first_entry)):
@@ -189,9 +189,9 @@ def _index_at(
     entry = ledger_list.at_or_after(position.position)
     if entry is None:
         return None
-    if entry == position.position and position.batch_index:
+    if entry == position.position and position.skip_messages:
         facts = yield entry
-        return facts.first_index + min(position.batch_index, facts.messages)
+        return facts.first_index + min(position.skip_messages, facts.messages)
     front = yield from front_of(ledger_list, entry, known)
     return front.messages
 
@@ -209,7 +209,7 @@ def _runs(ledger_list: LedgerList, first_entry: Position, goal: MessagePosition,
     if (
         end - 1 > begin
         and ledger_list.ledgers[end - 1].ledger_id == goal.ledger_id
-        and not goal.entry_id | goal.batch_index
+        and not goal.entry_id | goal.skip_messages
     ):
         end -= 1
     runs = []
@@ -225,12 +225,12 @@ def _runs(ledger_list: LedgerList, first_entry: Position, goal: MessagePosition,
 def _cut_at_goal(runs: list[_Run], goal: MessagePosition, known: Known) -> Generator[Position, EntryFacts, _Cut]:
     """Cut at the goal, which is before or within an entry of the last run."""
     last = len(runs) - 1
-    if not goal.batch_index and (found := known(goal.position)) is not None:
+    if not goal.skip_messages and (found := known(goal.position)) is not None:
         return _Cut(last, found)
     facts = yield goal.position
-    if goal.batch_index >= facts.messages and not facts.lost:
+    if goal.skip_messages >= facts.messages and not facts.lost:
         return _Cut(last, facts.back)
-    return _Cut(last, facts.front, goal.batch_index, facts.back if goal.batch_index else None)
+    return _Cut(last, facts.front, goal.skip_messages, facts.back if goal.skip_messages else None)
 
 
 def _cut_at_message(runs: list[_Run], cut: _Cut, index: int) -> Generator[Position, EntryFacts, _Cut]:

@@ -14,7 +14,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.readable_entries import read_if_readable
 from magnetar_broker.position import Position
-from magnetar_protos.broker_pb2 import ErrorCode, MessagePlace, StartAt
+from magnetar_protos.broker_pb2 import ErrorCode, StartAt, StartMessageId
 
 __all__ = ["StartPosition", "find_start", "is_of_another_incarnation", "make_incarnation_error"]
 
@@ -52,13 +52,13 @@ async def find_start(log: Log, at: StartAt) -> StartPosition:
         case "time_ms":
             found = await log.find_first_at_time(at.time_ms)
             return StartPosition(min(found.previous, log.last))
-        case "place":
-            return await _find_message(log, at.place)
+        case "message_id":
+            return await _find_message(log, at.message_id)
         case other:
             raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"a subscription can't start at {other!r}")
 
 
-async def _find_message(log: Log, message: MessagePlace) -> StartPosition:
+async def _find_message(log: Log, message: StartMessageId) -> StartPosition:
     named = Position(message.ledger_id, message.entry_id)
     if is_of_another_incarnation(log, named.ledger_id):
         raise make_incarnation_error(log, named)

@@ -23,10 +23,10 @@ from magnetar_protos.broker_pb2 import (
     Acknowledge,
     EntryRange,
     ErrorCode,
-    MessagePlace,
     OpenConsumer,
     Problem,
     StartAt,
+    StartMessageId,
     SubscriptionType,
 )
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
@@ -112,7 +112,7 @@ class Consumer(BaseConsumer):
     def moves(self) -> int:
         return self.subscription.moves
 
-    def find_epoch_start(self) -> MessagePlace | None:
+    def find_epoch_start(self) -> StartMessageId | None:
         """Return the position after which all messages of this epoch are. None: they may be anywhere (Shared)."""
         return self.subscription.find_epoch_start()
 
@@ -195,7 +195,7 @@ class Consumer(BaseConsumer):
         entries = await self.subscription.log.read_at(positions)
         return [0 if entry is None else entry.batch_size for entry in entries]
 
-    def last_before(self, ledger_id: int) -> Position | None:
+    def find_last_before_ledger(self, ledger_id: int) -> Position | None:
         """Return the topic's last entry before that ledger. None: there is none."""
         log, found = self.subscription.log, None
         at: int | None = log.before_first.ledger_id

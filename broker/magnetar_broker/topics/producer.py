@@ -1,10 +1,10 @@
 """A producer of a topic, and the interface through which it reports results to its client.
 
-Entries are appended in the order received, and their results are reported in that order. An entry that must not be
-stored is refused alone. If the log can't accept an entry, the producer ends, because later entries must not be stored
-without it: its client reconnects, and resends entries that were not persisted. A producer that has ended still counts
-its pending entries until the log has decided them. The next producer of the same name waits for that (`settled`), so
-the last sequence id that its client gets is right.
+Entries are appended in the order received, and reported as stored in that order. An entry that must not be stored is
+refused alone, and at once: also before earlier entries are stored. If the log can't accept an entry, the producer ends,
+because later entries must not be stored without it: its client reconnects, and resends entries that were not persisted.
+A producer that has ended still counts its pending entries until the log has decided them. The next producer of the same
+name waits for that (`settled`), so the last sequence id that its client gets is right.
 
 An entry that is passed to the log is within the limits and undamaged, and its memory is counted in the budgets.
 """

@@ -32,10 +32,10 @@ from magnetar_protos.broker_pb2 import (
     Acknowledge,
     EntryRange,
     ErrorCode,
-    MessagePlace,
     OpenConsumer,
     Problem,
     StartAt,
+    StartMessageId,
     SubscriptionType,
 )
 from magnetar_wire.clock import Clock, Timer
@@ -337,7 +337,7 @@ class Subscription:
             if isinstance(one, Consumer) and one in self._consumers:
                 one.sink.active_changed(active)
 
-    def find_epoch_start(self) -> MessagePlace | None:
+    def find_epoch_start(self) -> StartMessageId | None:
         if not DISPATCH_RULES[self.type].delivers_in_order:
             return None
         mark_delete = self.cursor.mark_delete
@@ -345,8 +345,8 @@ class Subscription:
         bits = self.cursor.get_acknowledged_messages(first)
         if bits & 1:
             first_open = (~bits & bits + 1).bit_length() - 1
-            return MessagePlace(ledger_id=first.ledger_id, entry_id=first.entry_id, batch_index=first_open - 1)
-        return MessagePlace(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id, batch_index=-1)
+            return StartMessageId(ledger_id=first.ledger_id, entry_id=first.entry_id, batch_index=first_open - 1)
+        return StartMessageId(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id, batch_index=-1)
 
     # Changes, which wait for storage. Those that no consumer requests are run by `Subscriptions`.
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from magnetar.admin.reading import LogPlace, MessagePosition, NamespaceLease, Piece, PieceFragment, Plan
+from magnetar.admin.reading import LogPosition, MessagePosition, NamespaceLease, Piece, PieceFragment, Plan
 
 if TYPE_CHECKING:
     from magnetar.admin._admin import Admin, AsyncAdmin
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         ProducerStats,
         SubscriptionStats,
         TenantSettings,
-        TopicHome,
+        TopicOwner,
         TopicStats,
         Traffic,
     )
@@ -64,7 +64,7 @@ __all__ = [
     "InternalStats",
     "LeaseStats",
     "LedgerStats",
-    "LogPlace",
+    "LogPosition",
     "LostEntry",
     "MessagePosition",
     "NamespaceLease",
@@ -79,7 +79,7 @@ __all__ = [
     "ProducerStats",
     "SubscriptionStats",
     "TenantSettings",
-    "TopicHome",
+    "TopicOwner",
     "TopicStats",
     "Traffic",
 ]

@@ -21,10 +21,10 @@ from magnetar.admin.models import (
     OwnedBundle,
     PartitionedTopic,
     TenantSettings,
-    TopicHome,
+    TopicOwner,
     TopicStats,
 )
-from magnetar.admin.reading import LogPlace, MessagePosition, NamespaceLease, Plan
+from magnetar.admin.reading import LogPosition, MessagePosition, NamespaceLease, Plan
 from magnetar_wire.message_id import MessageId
 
 __all__ = ["AsyncBrokers", "AsyncNamespaces", "AsyncReading", "AsyncSubscriptions", "AsyncTenants", "AsyncTopics"]
@@ -114,10 +114,10 @@ class AsyncTopics(WrittenTopics):
         """Close a topic at its broker. It is loaded again when it is used."""
         await self._calls.call("unload_topic", topic=topic)
 
-    async def homes(self, topic: str, listener_name: str = "") -> builtins.list[TopicHome]:
+    async def owners(self, topic: str, listener_name: str = "") -> builtins.list[TopicOwner]:
         """Return the owner of a topic, or of each of its partitions in their order."""
-        answer = await self._calls.call("topic_homes", topic=topic, listener_name=listener_name)
-        return [value_of(TopicHome, one) for one in answer.homes]
+        answer = await self._calls.call("topic_owners", topic=topic, listener_name=listener_name)
+        return [value_of(TopicOwner, one) for one in answer.owners]
 
     async def stats(self, topic: str) -> TopicStats:
         """Return a topic's statistics; of a partitioned topic the sums over its partitions."""
@@ -228,10 +228,10 @@ class AsyncBrokers(AsyncGroup):
 class AsyncReading(AsyncGroup):
     """Bulk reads of the log of a topic without partitions, or of a partition: `log` is its name."""
 
-    async def place(self, log: str, start: StartPoint) -> LogPlace:
-        """Return the position of `start` in the log."""
-        answer = await self._calls.call("log_place", topic=log, at=start)
-        return value_of(LogPlace, answer)
+    async def find_position(self, log: str, start: StartPoint) -> LogPosition:
+        """Return the position of `start` in the log, or the next one that the log has."""
+        answer = await self._calls.call("find_position", topic=log, at=start)
+        return value_of(LogPosition, answer)
 
     async def plan(
         self,

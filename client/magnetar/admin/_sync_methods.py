@@ -29,10 +29,10 @@ from magnetar.admin.models import (
     PartitionedTopic,
     PeekedMessage,
     TenantSettings,
-    TopicHome,
+    TopicOwner,
     TopicStats,
 )
-from magnetar.admin.reading import LogPlace, MessagePosition, NamespaceLease, Plan
+from magnetar.admin.reading import LogPosition, MessagePosition, NamespaceLease, Plan
 from magnetar_wire.message_id import MessageId
 
 __all__ = ["Brokers", "Namespaces", "Reading", "Subscriptions", "Tenants", "Topics"]
@@ -144,9 +144,9 @@ class Topics(SyncGroup[AsyncTopics]):
         """Close a topic at its broker. It is loaded again when it is used."""
         self._run(self._group.unload(topic))
 
-    def homes(self, topic: str, listener_name: str = "") -> builtins.list[TopicHome]:
+    def owners(self, topic: str, listener_name: str = "") -> builtins.list[TopicOwner]:
         """Return the owner of a topic, or of each of its partitions in their order."""
-        return self._run(self._group.homes(topic, listener_name))
+        return self._run(self._group.owners(topic, listener_name))
 
     def stats(self, topic: str) -> TopicStats:
         """Return a topic's statistics; of a partitioned topic the sums over its partitions."""
@@ -176,11 +176,11 @@ class Topics(SyncGroup[AsyncTopics]):
         """
         self._run(self._group.delete_partitioned(topic, force))
 
-    def lookup(self, topic: str, listener_name: str = "") -> TopicHome:
+    def lookup(self, topic: str, listener_name: str = "") -> TopicOwner:
         """Return the owner of a topic. A partitioned topic is refused: each partition has its own."""
         return self._run(self._group.lookup(topic, listener_name))
 
-    def lookup_partitioned(self, topic: str, listener_name: str = "") -> dict[str, TopicHome]:
+    def lookup_partitioned(self, topic: str, listener_name: str = "") -> dict[str, TopicOwner]:
         """Return the owner of each partition, by the partitions' names."""
         return self._run(self._group.lookup_partitioned(topic, listener_name))
 
@@ -255,9 +255,9 @@ class Brokers(SyncGroup[AsyncBrokers]):
 class Reading(SyncGroup[AsyncReading]):
     """Bulk reads of the log of a topic without partitions, or of a partition: `log` is its name."""
 
-    def place(self, log: str, start: StartPoint) -> LogPlace:
-        """Return the position of `start` in the log."""
-        return self._run(self._group.place(log, start))
+    def find_position(self, log: str, start: StartPoint) -> LogPosition:
+        """Return the position of `start` in the log, or the next one that the log has."""
+        return self._run(self._group.find_position(log, start))
 
     def plan(
         self,

@@ -21,9 +21,10 @@ from magnetar.admin.reading import MessagePosition, Piece, PieceFragment, Plan
 from magnetar.exceptions import InvalidArgument
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos import reading_pb2 as reading
-from magnetar_protos.admin_pb2 import PeekedEntry, Place, SplitBy
-from magnetar_protos.broker_pb2 import MessagePlace, StartAt
+from magnetar_protos.admin_pb2 import PeekedEntry, SplitBy
+from magnetar_protos.broker_pb2 import StartAt, StartMessageId
 from magnetar_protos.catalog_pb2 import Policies
+from magnetar_protos.ledger_pb2 import EntryPosition
 from magnetar_wire.admin_call import AdminCall
 from magnetar_wire.batch import decode_messages
 from magnetar_wire.entry import decode_entry
@@ -79,7 +80,7 @@ def _hints(kind: Any) -> list[tuple[str, Any]]:
 def _read(hint: Any, message: Message, name: str) -> Any:
     value = getattr(message, name)
     arguments: tuple[Any, ...] = typing.get_args(hint)
-    if isinstance(value, Place):
+    if isinstance(value, EntryPosition):
         return MessageId(-1, value.ledger_id, value.entry_id)
     if isinstance(hint, types.UnionType):
         return value_of(arguments[0], value) if message.HasField(name) else None
@@ -106,8 +107,8 @@ def _tenant_message(settings: TenantSettings) -> pb.TenantSettings:
 
 
 def _position_message(position: MessagePosition) -> reading.MessagePosition:
-    ledger_id, entry_id, batch_index = position
-    return reading.MessagePosition(ledger_id=ledger_id, entry_id=entry_id, batch_index=batch_index)
+    ledger_id, entry_id, skip_messages = position
+    return reading.MessagePosition(ledger_id=ledger_id, entry_id=entry_id, skip_messages=skip_messages)
 
 
 def _start_at(point: StartPoint) -> StartAt:
@@ -116,10 +117,10 @@ def _start_at(point: StartPoint) -> StartAt:
             return StartAt(earliest=True)
         if point == MessageId.latest:
             return StartAt(latest=True)
-        place = MessagePlace(
+        message_id = StartMessageId(
             ledger_id=point.ledger_id(), entry_id=point.entry_id(), batch_index=point.batch_index(), inclusive=True
         )
-        return StartAt(place=place)
+        return StartAt(message_id=message_id)
     if isinstance(point, datetime.datetime):
         return StartAt(time_ms=max(1, int(point.timestamp() * 1000)))
     if isinstance(point, int) and not isinstance(point, bool) and point > 0:
@@ -182,7 +183,7 @@ def _active_broker(message: pb.ActiveBroker) -> ActiveBroker:
 
 
 def _position(message: reading.MessagePosition) -> MessagePosition:
-    return MessagePosition(message.ledger_id, message.entry_id, message.batch_index)
+    return MessagePosition(message.ledger_id, message.entry_id, message.skip_messages)
 
 
 def _piece(message: reading.Piece) -> Piece:

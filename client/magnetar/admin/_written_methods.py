@@ -10,7 +10,7 @@ from typing import Any
 
 from magnetar.admin._group import AsyncGroup
 from magnetar.admin._values import peeked, split_fields, value_of
-from magnetar.admin.models import NamespacePolicies, PeekedMessage, TopicHome
+from magnetar.admin.models import NamespacePolicies, PeekedMessage, TopicOwner
 from magnetar.exceptions import InvalidArgument
 
 __all__ = ["WrittenNamespaces", "WrittenSubscriptions", "WrittenTopics"]
@@ -55,22 +55,22 @@ class WrittenNamespaces(AsyncGroup):
 
 
 class WrittenTopics(AsyncGroup):
-    async def lookup(self, topic: str, listener_name: str = "") -> TopicHome:
+    async def lookup(self, topic: str, listener_name: str = "") -> TopicOwner:
         """Return the owner of a topic. A partitioned topic is refused: each partition has its own."""
-        answer = await self._homes(topic, listener_name)
+        answer = await self._owners(topic, listener_name)
         if answer.partitions:
             raise InvalidArgument(f"{topic} has {answer.partitions:,} partitions: use lookup_partitioned")
-        return value_of(TopicHome, answer.homes[0])
+        return value_of(TopicOwner, answer.owners[0])
 
-    async def lookup_partitioned(self, topic: str, listener_name: str = "") -> dict[str, TopicHome]:
+    async def lookup_partitioned(self, topic: str, listener_name: str = "") -> dict[str, TopicOwner]:
         """Return the owner of each partition, by the partitions' names."""
-        answer = await self._homes(topic, listener_name)
+        answer = await self._owners(topic, listener_name)
         if not answer.partitions:
             raise InvalidArgument(f"{topic} has no partitions: use lookup")
-        return {home.topic: value_of(TopicHome, home) for home in answer.homes}
+        return {owner.topic: value_of(TopicOwner, owner) for owner in answer.owners}
 
-    async def _homes(self, topic: str, listener_name: str) -> Any:
-        return await self._calls.call("topic_homes", topic=topic, listener_name=listener_name)
+    async def _owners(self, topic: str, listener_name: str) -> Any:
+        return await self._calls.call("topic_owners", topic=topic, listener_name=listener_name)
 
 
 class WrittenSubscriptions(AsyncGroup):

@@ -29,7 +29,7 @@ __all__ = [
     "ProducerStats",
     "SubscriptionStats",
     "TenantSettings",
-    "TopicHome",
+    "TopicOwner",
     "TopicStats",
     "Traffic",
 ]
@@ -251,7 +251,7 @@ class PeekedMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicHome:
+class TopicOwner:
     """The owner of a topic."""
 
     topic: str

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = ["LogPlace", "MessagePosition", "NamespaceLease", "Piece", "PieceFragment", "Plan"]
+__all__ = ["LogPosition", "MessagePosition", "NamespaceLease", "Piece", "PieceFragment", "Plan"]
 
 
 class MessagePosition(NamedTuple):
@@ -18,16 +18,18 @@ class MessagePosition(NamedTuple):
     ledger_id: int
     entry_id: int
     # Number of messages of that entry's batch before it.
-    batch_index: int = 0
+    skip_messages: int = 0
 
 
 _BEFORE_ALL: Final = MessagePosition(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class LogPlace:
+class LogPosition:
+    """A position in the log of one incarnation of a topic."""
+
     incarnation: str
-    place: MessagePosition
+    position: MessagePosition
     # False: acknowledged messages may be deleted at any time.
     retained: bool
 

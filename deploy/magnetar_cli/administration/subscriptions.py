@@ -145,7 +145,7 @@ def peek(
     output_format = choose_format(as_json=as_json, as_hex=as_hex, as_raw=as_raw)
 
     def act(admin: Admin) -> list[tuple[str, PeekedMessage]]:
-        logs = [home.topic for home in admin.topics.homes(topic)]
+        logs = [owner.topic for owner in admin.topics.owners(topic)]
         # An entry has at least one message, so this returns enough.
         found = ((log, admin.subscriptions.peek(log, subscription, count)) for log in logs)
         return [(log, one) for log, messages in found for one in messages[:count]]

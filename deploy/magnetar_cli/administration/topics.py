@@ -129,16 +129,16 @@ def stats(
 @app.command("lookup")
 def lookup(topic: Topic, url: Url = DEFAULT_URL, listener_name: ListenerName = "", as_json: AsJson = False) -> None:
     """Show which broker serves a topic, or each of its partitions."""
-    homes = call_admin(url, lambda admin: admin.topics.homes(topic, listener_name))
-    rows = [(one.topic, one.broker_id, one.address, one.bundle) for one in homes]
+    owners = call_admin(url, lambda admin: admin.topics.owners(topic, listener_name))
+    rows = [(one.topic, one.broker_id, one.address, one.bundle) for one in owners]
     print_rows(("topic", "broker", "address", "bundle"), rows, as_json=as_json)
 
 
 @app.command("partitions")
 def partitions(topic: Topic, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """List the names of a topic's partitions, or its own name if it is not partitioned."""
-    homes = call_admin(url, lambda admin: admin.topics.homes(topic))
-    print_rows(("topic",), [(one.topic,) for one in homes], as_json=as_json)
+    owners = call_admin(url, lambda admin: admin.topics.owners(topic))
+    print_rows(("topic",), [(one.topic,) for one in owners], as_json=as_json)
 
 
 _TOPIC: Final = Argument("topic", Topic)
@@ -231,7 +231,7 @@ def peek(
 
 
 def _get_internal_stats(admin: Admin, topic: str) -> list[tuple[str, InternalStats]]:
-    names = [home.topic for home in admin.topics.homes(topic)]
+    names = [owner.topic for owner in admin.topics.owners(topic)]
     return [(name, admin.topics.internal_stats(name)) for name in names]
 
 

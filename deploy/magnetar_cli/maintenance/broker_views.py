@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich.console import RenderableType
 from rich.table import Table
 
-from magnetar.admin import ActiveBroker, Bundle, TopicHome
+from magnetar.admin import ActiveBroker, Bundle, TopicOwner
 
 __all__ = ["BrokersView", "BundlesView", "OwnersView"]
 
@@ -59,7 +59,7 @@ class BundlesView:
 
 @dataclass(frozen=True, slots=True)
 class OwnersView:
-    owners: Sequence[TopicHome]
+    owners: Sequence[TopicOwner]
     is_final: bool = True
 
     def table(self) -> RenderableType:

@@ -47,7 +47,7 @@ def find(
     as_json: AsJson = False,
 ) -> None:
     """Show which broker serves a topic, or each of its partitions. A bundle without an owner gets one."""
-    show(call_brokers(url, folder, lambda admin: OwnersView(admin.topics.homes(topic, listener))), as_json=as_json)
+    show(call_brokers(url, folder, lambda admin: OwnersView(admin.topics.owners(topic, listener))), as_json=as_json)
 
 
 @app.command("unload")

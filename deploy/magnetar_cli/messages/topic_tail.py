@@ -61,7 +61,7 @@ def show_messages(
     output = _LimitedOutput(writer, tail.count)
     if tail.last:
         # One reader for each partition, since each has its own end.
-        partitions = [home.topic for topic in topics for home in admin.topics.homes(topic)]
+        partitions = [owner.topic for topic in topics for owner in admin.topics.owners(topic)]
         found = [_read_last(client, admin, partition, tail.last) for partition in partitions]
         readers = [reader for reader, _ in found]
         stored = sorted((message for _, last in found for message in last), key=lambda one: one.publish_ms)
@@ -95,7 +95,7 @@ class _LimitedOutput:
 def _choose_topics(admin: Admin, topic: str, start: MessageId | int) -> list[str]:
     """Return the topics to read: the partition of a start message, or the topic itself. The request for its partitions
     fails if it does not exist, which a reader would create."""
-    partitions = [home.topic for home in admin.topics.homes(topic)]
+    partitions = [owner.topic for owner in admin.topics.owners(topic)]
     if isinstance(start, MessageId) and start not in (MessageId.earliest, MessageId.latest) and len(partitions) > 1:
         if not 0 <= start.partition() < len(partitions):
             from magnetar.exceptions import InvalidArgument

@@ -131,7 +131,7 @@ def _create_topic(admin: Admin, topic: str, partitions: int) -> None:
     try:
         admin.topics.create_partitioned(topic, partitions)
     except AlreadyExists:
-        existing = len(admin.topics.homes(topic))
+        existing = len(admin.topics.owners(topic))
         if existing != partitions:
             raise AlreadyExists(
                 f"{topic} has {existing:,} partitions, not {partitions:,}: use another topic, or leave out --partitions"

@@ -34,6 +34,7 @@ __all__ = [
     "LATEST",
     "OffsetOption",
     "RequestedOffset",
+    "encode_position",
     "format_position",
     "parse_offset_option",
     "parse_position",
@@ -72,7 +73,7 @@ class OffsetOption:
         """Raise InvalidOptions if it names a topic or partition that is not read."""
         read = dict.fromkeys(logs)
         if isinstance(self.default, MessagePosition) and len(read) != 1:
-            example = json.dumps({next(iter(read), "my-topic"): self.default._asdict()})
+            example = json.dumps({next(iter(read), "my-topic"): encode_position(self.default)})
             raise InvalidOptions(
                 f"{option} is a position without a topic, but {len(read)} partitions are read: a position "
                 f"belongs to one of them, so name it, {example}"
@@ -131,9 +132,14 @@ def parse_position(value: Mapping[str, Any]) -> MessagePosition:
     return MessagePosition(numbers[0], numbers[1], max(0, numbers[2]))
 
 
+def encode_position(position: MessagePosition) -> dict[str, int]:
+    """Return the position as JSON has it: with the batch index of its message."""
+    return {"ledger_id": position.ledger_id, "entry_id": position.entry_id, "batch_index": position.skip_messages}
+
+
 def format_position(position: MessagePosition) -> str:
     """Format a position as errors show it."""
-    return f"{position.ledger_id}:{position.entry_id}:{position.batch_index}"
+    return f"{position.ledger_id}:{position.entry_id}:{position.skip_messages}"
 
 
 def _parse_offset(option: str, value: object, zone: datetime.tzinfo | None) -> RequestedOffset:

@@ -37,12 +37,12 @@ class FilterPushdown:
         """Return `start`, or a later position before which the filters accept no message."""
         found = [start]
         if (first_ms := self._bounds.time_ms.first) is not None and first_ms > 0:
-            found.append((await self._admin.reading.place(log, first_ms)).place)
+            found.append((await self._admin.reading.find_position(log, first_ms)).position)
         if (first := self._bounds.index.first) is not None:
             known = await self._find_index(log, first)
             if known is not None and known[1] <= first:
                 found.append(known[0])
-        if len(found) > 1 and max(found) <= (await self._admin.reading.place(log, MessageId.earliest)).place:
+        if len(found) > 1 and max(found) <= (await self._admin.reading.find_position(log, MessageId.earliest)).position:
             # The filters may have accepted messages that were deleted: the plan from `start` reports these.
             return start
         return max(found)
@@ -51,12 +51,12 @@ class FilterPushdown:
         """Return `stop`, or an earlier position after which the filters accept no message."""
         found = [] if stop is None else [stop]
         if (stop_ms := self._bounds.time_ms.stop) is not None:
-            position = (await self._admin.reading.place(log, max(1, stop_ms))).place
+            position = (await self._admin.reading.find_position(log, max(1, stop_ms))).position
             after = MessagePosition(position.ledger_id, position.entry_id + 1, 0)
             if not self._fail_on_data_loss:
                 after = MessagePosition(position.ledger_id + 1, 0, 0)
             # A range that ends after the log's end would be refused.
-            if after < (await self._admin.reading.place(log, MessageId.latest)).place:
+            if after < (await self._admin.reading.find_position(log, MessageId.latest)).position:
                 found.append(after)
         if (stop_index := self._bounds.index.stop) is not None:
             known = await self._find_index(log, stop_index)

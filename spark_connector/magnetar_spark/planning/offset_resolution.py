@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from magnetar import MessageId
-from magnetar.admin.reading import LogPlace, MessagePosition
+from magnetar.admin.reading import LogPosition, MessagePosition
 from magnetar_spark.errors import InvalidOptions, PositionBeyondEnd, PositionOfOtherTopic
 from magnetar_spark.options.offset_option import EARLIEST, LATEST, RequestedOffset, format_position
 from magnetar_spark.options.offset_times import format_time
@@ -35,7 +35,7 @@ ENDING: Final = "endingOffsets"
 _CLOCK_SKEW_MS: Final = 10_000
 
 
-async def resolve_offset(admin: AsyncAdmin, log: str, offset: RequestedOffset, option: str) -> LogPlace:
+async def resolve_offset(admin: AsyncAdmin, log: str, offset: RequestedOffset, option: str) -> LogPosition:
     """Return the position of an offset of the option. A position is returned unchanged, even without a message there.
 
     Raises InvalidOptions, PositionBeyondEnd, PositionOfOtherTopic."""
@@ -48,12 +48,12 @@ async def resolve_offset(admin: AsyncAdmin, log: str, offset: RequestedOffset, o
                 "topic, a time, earliest or latest"
             )
         check_not_beyond_end(log, offset, plan.end, option)
-        return LogPlace(plan.incarnation, offset, plan.retained)
+        return LogPosition(plan.incarnation, offset, plan.retained)
     if isinstance(offset, int):
         if option == STARTING:
             _check_not_in_future(log, offset)
-        return await admin.reading.place(log, offset)
-    return await admin.reading.place(log, {EARLIEST: MessageId.earliest, LATEST: MessageId.latest}[offset])
+        return await admin.reading.find_position(log, offset)
+    return await admin.reading.find_position(log, {EARLIEST: MessageId.earliest, LATEST: MessageId.latest}[offset])
 
 
 def check_not_beyond_end(log: str, position: MessagePosition, end: MessagePosition, origin: str) -> None:
@@ -81,7 +81,7 @@ async def check_start_before_end(
             return
     elif isinstance(starting, str) or isinstance(ending, str) or start <= stop:
         return
-    elif isinstance(starting, int) and stop < (await admin.reading.place(log, MessageId.earliest)).place:
+    elif isinstance(starting, int) and stop < (await admin.reading.find_position(log, MessageId.earliest)).position:
         # The first messages from that time on may have been before `stop`, and deleted since.
         return
     raise InvalidOptions(

@@ -148,7 +148,7 @@ async def _find_missing(
 
 async def _check_exists(admin: AsyncAdmin, log: str) -> bool:
     try:
-        await admin.reading.place(log, MessageId.latest)
+        await admin.reading.find_position(log, MessageId.latest)
     except (NotFound, TopicNotFound):
         return False
     return True

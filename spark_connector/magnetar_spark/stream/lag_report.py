@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from magnetar.admin.reading import MessagePosition
 from magnetar.exceptions import MagnetarException, TopicNotFound
 from magnetar_spark.broker_requests import gather_bounded
+from magnetar_spark.options.offset_option import encode_position
 from magnetar_spark.planning.log_plan import LogPlan
 from magnetar_spark.stream.offsets import LogOffset
 
@@ -102,7 +103,7 @@ class LagReport:
         if not self._logs:
             return None
         formatted: dict[str, Any] = {
-            log: {"incarnation": lag.incarnation, **lag.end._asdict(), "messages_behind": lag.messages_behind}
+            log: {"incarnation": lag.incarnation, **encode_position(lag.end), "messages_behind": lag.messages_behind}
             for log, lag in sorted(self._logs.items())
         }
         formatted["total"] = {

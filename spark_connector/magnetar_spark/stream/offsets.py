@@ -30,7 +30,7 @@ from typing import Any
 
 from magnetar.admin import MessagePosition
 from magnetar_spark.errors import InvalidOffsets
-from magnetar_spark.options.offset_option import parse_position
+from magnetar_spark.options.offset_option import encode_position, parse_position
 
 __all__ = ["LogOffset", "OffsetRange", "find_ranges", "format_offsets", "parse_offsets"]
 
@@ -127,11 +127,11 @@ def _parse_optional_position(value: Mapping[str, Any], name: str) -> MessagePosi
 
 
 def _format_offset(offset: LogOffset) -> dict[str, Any]:
-    formatted: dict[str, Any] = {"incarnation": offset.incarnation, **offset.position._asdict()}
+    formatted: dict[str, Any] = {"incarnation": offset.incarnation, **encode_position(offset.position)}
     if offset.since is not None:
-        formatted["since"] = offset.since._asdict()
+        formatted["since"] = encode_position(offset.since)
     if offset.entered is not None:
-        formatted["entered"] = offset.entered._asdict()
+        formatted["entered"] = encode_position(offset.entered)
     if offset.query_id:
         formatted["query"] = offset.query_id
     return formatted

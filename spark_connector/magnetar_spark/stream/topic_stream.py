@@ -222,7 +222,7 @@ class TopicStream:
         incarnation, position = "", EARLIEST_POSITION
         if starting != EARLIEST:
             found = await resolve_offset(self._admin, log, starting, STARTING)
-            incarnation, position = found.incarnation, found.place
+            incarnation, position = found.incarnation, found.position
         plan = await self._planner.plan_range(log, incarnation, position, limits=PlanLimits(messages=1))
         if plan.other_incarnation:
             # The first micro-batch reports it.
@@ -244,12 +244,12 @@ class TopicStream:
 
     async def _find_end(self, log: str) -> LogOffset | None:
         try:
-            found = await self._admin.reading.place(log, MessageId.latest)
+            found = await self._admin.reading.find_position(log, MessageId.latest)
         except TopicNotFound:
             if self._requires_topics:
                 raise
             return None
-        return LogOffset(found.incarnation, found.place, query_id=self._query_id)
+        return LogOffset(found.incarnation, found.position, query_id=self._query_id)
 
     def _get_stop(self, log: str) -> MessagePosition | None:
         """Return the position up to which the log may be read; None: up to its end."""

@@ -21,7 +21,7 @@ from magnetar_metadata.location import open_metadata
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.catalog_pb2 import NamespaceNode
 from magnetar_protos.ownership_pb2 import BundleOwner
-from magnetar_wire.bundles import LAST_HASH, BundleRange, bundle_hash, default_bundles, find_bundle
+from magnetar_wire.bundles import LAST_HASH, BundleRange, bundle_hash, default_bundles
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.path_component import decode_path_component
 from magnetar_wire.topic_name import TopicName
@@ -130,7 +130,8 @@ async def _owners(store: MetadataStore, partition_names: Sequence[str]) -> dict[
         namespace = str(name.namespace_name)
         if namespace not in bundles:
             bundles[namespace] = await _bundles(store, name)
-        path = paths.owner(name.namespace_name, find_bundle(bundle_hash(name), bundles[namespace]))
+        bundle = next(one for one in bundles[namespace] if bundle_hash(name) in one)
+        path = paths.owner(name.namespace_name, bundle)
         if path not in owners:
             node = await store.get(path)
             owners[path] = None if node is None else Owner(_broker_of(node.value), node.stat.ephemeral_owner)

@@ -230,7 +230,7 @@ class TopicOwner(ChainWriter):
             before_ledgers=BEFORE_LEDGERS,
             before_bytes=2**40,
         )
-        request.start.ledger_id, request.start.entry_id, request.start.batch_index = begin
+        request.start.ledger_id, request.start.entry_id, request.start.skip_messages = begin
         acknowledged = list(world.history(log.incarnation).acknowledged.values())
         plans = ReadPlanner(LedgerLocations(client), lambda ids, _: dict.fromkeys(ids, ""))
         plan = await plans.plan(log, request)

@@ -46,7 +46,9 @@ class Planned:
 
     def answered(self, plan: PlanAnswer, begin: MessagePosition, acknowledged: Iterable[Position]) -> None:
         """Check and record a plan. `acknowledged`: before the plan was requested."""
-        start, stop = (MessagePosition(one.ledger_id, one.entry_id, one.batch_index) for one in (plan.start, plan.stop))
+        start, stop = (
+            MessagePosition(one.ledger_id, one.entry_id, one.skip_messages) for one in (plan.start, plan.stop)
+        )
         named = [
             Position(piece.ledger_id, entry_id)
             for piece in plan.pieces
@@ -54,7 +56,7 @@ class Planned:
         ]
         if not begin <= start <= stop:
             raise Violation("SPK-5", f"a plan from {begin} goes from {start} to {stop}")
-        end = MessagePosition(plan.end.ledger_id, plan.end.entry_id, plan.end.batch_index)
+        end = MessagePosition(plan.end.ledger_id, plan.end.entry_id, plan.end.skip_messages)
         if begin > end:
             # The reader takes that for a loss. The broker that answered has lost the topic, and did not make sure.
             raise Violation("SPK-1", f"a plan is requested from {begin} on, and the log's reported end is {end}")
@@ -75,7 +77,7 @@ class Planned:
     def answered_before(self, plan: PlanAnswer, begin: MessagePosition) -> None:
         """Check the chunks in front of a plan's range. `answered` has recorded the plan already."""
         end, needed = (
-            MessagePosition(one.ledger_id, one.entry_id, one.batch_index) for one in (plan.end, plan.needed_from)
+            MessagePosition(one.ledger_id, one.entry_id, one.skip_messages) for one in (plan.end, plan.needed_from)
         )
         began = self._began.setdefault(plan.incarnation, end)
         if needed > end:

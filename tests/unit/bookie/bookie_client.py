@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 from magnetar_bookie.read.record import MAX_RECORD_BYTES, encode_record
 from magnetar_bookie.server.bookie import Bookie
 from magnetar_bookie.settings.server import BookieServerSettings
+from magnetar_protos.frame_pb2 import Frame
 from magnetar_protos.ledger_pb2 import (
     AddAnswers,
     AddRequest,
@@ -50,7 +51,7 @@ def add_request(ledger_id: int, records: Sequence[tuple[int, bytes]], key: bytes
     for entry_id, one in records:
         assert frame.try_add_entry(ledger_id, entry_id, one)
     runs = [AddRun(master_key=key, recovery=recovery)] * frame.run_count
-    return AddRequest(frame=frame.build_frame(), runs=runs).SerializeToString()
+    return AddRequest(frame=Frame.FromString(b"".join(frame.build_parts())), runs=runs).SerializeToString()
 
 
 class OneBookie:

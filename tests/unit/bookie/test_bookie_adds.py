@@ -11,6 +11,7 @@ import pytest
 from magnetar_bookie.server.ledger_rules import LedgerRules
 from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_bookie.storage.interface import Changes, LedgerData, StorageFailed
+from magnetar_protos.frame_pb2 import Frame
 from magnetar_protos.ledger_pb2 import AddAnswers, AddRequest, AddRun, Status
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.randomness import SeededRandomness
@@ -293,7 +294,8 @@ async def test_malformed_adds_are_refused() -> None:
         frame = FrameBuilder()
         frame.try_add_entry(1, 0, record(1, 0))
         frame.try_add_entry(2, 0, record(2, 0))
-        one_description = AddRequest(frame=frame.build_frame(), runs=[AddRun(master_key=KEY)]).SerializeToString()
+        both = Frame.FromString(b"".join(frame.build_parts()))
+        one_description = AddRequest(frame=both, runs=[AddRun(master_key=KEY)]).SerializeToString()
         for message in (b"\xff\xff", one_description, AddRequest(runs=[AddRun()]).SerializeToString()):
             stream = one.adds()
             await stream.send(message)

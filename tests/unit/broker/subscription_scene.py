@@ -14,9 +14,9 @@ from magnetar_protos.broker_pb2 import (
     Acknowledge,
     BatchMessages,
     EntryRange,
-    MessagePlace,
     OpenConsumer,
     StartAt,
+    StartMessageId,
     SubscriptionType,
 )
 from magnetar_testing.clock import ManualClock
@@ -34,7 +34,7 @@ LATEST = StartAt(latest=True)
 
 def at_position(position: Position, batch_index: int = -1, *, inclusive: bool = True) -> StartAt:
     return StartAt(
-        place=MessagePlace(
+        message_id=StartMessageId(
             ledger_id=position.ledger_id, entry_id=position.entry_id, batch_index=batch_index, inclusive=inclusive
         )
     )

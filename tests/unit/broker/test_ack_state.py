@@ -9,7 +9,7 @@ from magnetar_broker.cursors.cursor_record import BadCursorRecord, apply_record,
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.position import EARLIEST, Position
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_protos.cursor_pb2 import AcknowledgedEntries, CursorPlace, CursorRecord
+from magnetar_protos.cursor_pb2 import AcknowledgedEntries, CursorPosition, CursorRecord
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 from tests.unit.broker.cursor_scene import at, entries
 from tests.unit.broker.fake_log import FakeLogPositions
@@ -176,7 +176,7 @@ def test_record_is_clipped_to_entries_of_the_log() -> None:
     ]
     state = _state((3, 10))
     apply_record(
-        state, CursorRecord(mark_delete=CursorPlace(ledger_id=3, entry_id=1), entries=encoded).SerializeToString()
+        state, CursorRecord(mark_delete=CursorPosition(ledger_id=3, entry_id=1), entries=encoded).SerializeToString()
     )
     state.match_log()
     assert [one for one in range(20) if state.is_acknowledged(at(3, one))] == [0, 1, 5, 6, 7, 8, 9]

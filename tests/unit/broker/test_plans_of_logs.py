@@ -43,13 +43,13 @@ def making(client: LedgerClient) -> ReadPlanner:
 
 
 def request(start: MessagePosition, **others: Any) -> pb.PlanRequest:
-    ledger_id, entry_id, batch_index = start
-    at = pb.MessagePosition(ledger_id=ledger_id, entry_id=entry_id, batch_index=batch_index)
+    ledger_id, entry_id, skip_messages = start
+    at = pb.MessagePosition(ledger_id=ledger_id, entry_id=entry_id, skip_messages=skip_messages)
     return pb.PlanRequest(start=at, **others)
 
 
-def place(message: pb.MessagePosition) -> MessagePosition:
-    return MessagePosition(message.ledger_id, message.entry_id, message.batch_index)
+def position_of(message: pb.MessagePosition) -> MessagePosition:
+    return MessagePosition(message.ledger_id, message.entry_id, message.skip_messages)
 
 
 def payloads(scene: Scene, plan: pb.PlanAnswer) -> list[bytes]:
@@ -103,7 +103,7 @@ async def test_reader_following_plans_gets_each_message_once_in_order(seed: int)
             assert not answer.begins_in_deleted
             found.extend(payloads(scene, answer))
             assert answer.messages_behind == len(wanted) - len(found)
-            reader = place(answer.stop)
+            reader = position_of(answer.stop)
 
         for _ in range(40):
             match chance.randrange(9):
@@ -139,7 +139,7 @@ async def _running_log() -> AsyncIterator[tuple[Scene, ManagedLedger, ReadPlanne
 
 async def test_plan_is_recomputed_if_ledger_is_trimmed_before_answer() -> None:
     async with _running_log() as (scene, log, plans):
-        begin = place((await plans.plan(log, request(MessagePosition(0, 0, 0)))).start)
+        begin = position_of((await plans.plan(log, request(MessagePosition(0, 0, 0)))).start)
         find = plans._locations.find
 
         async def trimmed_first(*arguments: Any, **named: Any) -> Any:
@@ -149,7 +149,7 @@ async def test_plan_is_recomputed_if_ledger_is_trimmed_before_answer() -> None:
         plans._locations.find = trimmed_first  # type: ignore[method-assign]
         plan = await plans.plan(log, request(begin, fresh=True))
         assert plan.begins_in_deleted
-        assert place(plan.start) == place(plan.first) > begin
+        assert position_of(plan.start) == position_of(plan.first) > begin
         assert payloads(scene, plan) == [b"%d" % number for number in range(3, 10) for _ in range(2)]
 
 
@@ -160,7 +160,7 @@ async def test_plan_is_recomputed_if_ledger_is_trimmed_during_read(
     """A bookie gives an entry whose ledger has just left the list: nothing is planned by what it says."""
 
     async with _running_log() as (scene, log, plans):
-        begin = place((await plans.plan(log, request(MessagePosition(0, 0, 0)))).start)
+        begin = position_of((await plans.plan(log, request(MessagePosition(0, 0, 0)))).start)
         look = LogReader.read_record
 
         async def trimmed_meanwhile(reads: LogReader, position: Position) -> bytes | None:
@@ -170,7 +170,7 @@ async def test_plan_is_recomputed_if_ledger_is_trimmed_during_read(
 
         monkeypatch.setattr(LogReader, "read_record", trimmed_meanwhile)
         stop = pb.MessagePosition(ledger_id=begin.ledger_id, entry_id=1) if with_stop else None
-        plan = await plans.plan(log, request(begin._replace(batch_index=1), stop=stop))
+        plan = await plans.plan(log, request(begin._replace(skip_messages=1), stop=stop))
         assert plan.begins_in_deleted
         assert payloads(scene, plan) == ([] if with_stop else [b"%d" % one for one in range(3, 10) for _ in range(2)])
 
@@ -185,7 +185,7 @@ async def test_needed_from_covers_the_start_of_a_chunked_message() -> None:
             begin = find_end(log.ledger_list)
             asked = request(begin, before_ledgers=before_ledgers, before_bytes=1_000_000)
             answer = await scene.patiently(making(scene.client).plan(log, asked))
-            return place(answer.needed_from) if place(answer.needed_from) != begin else BEFORE_ALL
+            return position_of(answer.needed_from) if position_of(answer.needed_from) != begin else BEFORE_ALL
 
         await scene.append(log, *numbered(7))
         assert await needed() == BEFORE_ALL
@@ -231,7 +231,7 @@ async def test_a_broker_that_has_lost_the_topic_releases_no_ledger_that_it_does_
         assert scene.lost
         answer = await scene.patiently(plans.plan(log, asked))
         assert not answer.pieces
-        assert place(answer.needed_from) == MessagePosition(first.ledger_id, 0)
+        assert position_of(answer.needed_from) == MessagePosition(first.ledger_id, 0)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -286,8 +286,8 @@ async def test_an_entry_that_is_lost_or_damaged_stops_no_plan(lost: set[int], da
             plans = making(scene.client)
             while at < find_end(log.ledger_list):
                 plan = await scene.patiently(plans.plan(log, request(at, **limits)))
-                assert place(plan.stop) > at
-                at = place(plan.stop)
+                assert position_of(plan.stop) > at
+                at = position_of(plan.stop)
                 named |= {
                     Position(piece.ledger_id, entry_id)
                     for piece in plan.pieces
@@ -374,7 +374,7 @@ async def test_an_answer_is_bounded_however_many_ledgers_there_are(monkeypatch: 
             plan = await plans.plan(log, request(reader))
             assert len(plan.pieces) == pieces
             found += payloads(scene, plan)
-            reader = place(plan.stop)
+            reader = position_of(plan.stop)
         assert found == numbered(9)
         # So many bookies that fewer pieces fit: it is planned anew, with as many as do.
         monkeypatch.setattr("magnetar_broker.admin.read_planner._MAX_FRAGMENTS", 2)

@@ -13,7 +13,7 @@ from magnetar_broker.position import Position
 from magnetar_broker.topics.acknowledgments import check_ranges
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable
 from magnetar_broker.topics.dispatch.dispatch_rule import DispatchRead
-from magnetar_protos.broker_pb2 import Acknowledge, EntryRange, ErrorCode, MessagePlace, StartAt, SubscriptionType
+from magnetar_protos.broker_pb2 import Acknowledge, EntryRange, ErrorCode, StartAt, StartMessageId, SubscriptionType
 from tests.unit.broker.recording_sink import RecordingSink
 from tests.unit.broker.subscription_scene import (
     EARLIEST,
@@ -127,7 +127,9 @@ async def test_reconnecting_reader_replaces_its_disconnected_consumer() -> None:
     entries = scene.add(4)
     _, had = await scene.subscribe(durable=False, consumer="reader")
     had.is_broken = True
-    start = StartAt(place=MessagePlace(ledger_id=entries[1].ledger_id, entry_id=entries[1].entry_id, batch_index=-1))
+    start = StartAt(
+        message_id=StartMessageId(ledger_id=entries[1].ledger_id, entry_id=entries[1].entry_id, batch_index=-1)
+    )
     _, gets = await scene.subscribe(durable=False, consumer="reader", start=start)
     new = scene.add(1)
     await settle()
@@ -848,7 +850,7 @@ async def test_ids_from_before_the_topic_was_made_are_refused_and_move_nothing()
     consumer, _ = await scene.subscribe(kind=SHARED)
     single, _ = await scene.subscribe("single")
     old = Position(6, 2)
-    start = StartAt(place=MessagePlace(ledger_id=6, entry_id=2, batch_index=-1))
+    start = StartAt(message_id=StartMessageId(ledger_id=6, entry_id=2, batch_index=-1))
     epochs = consumer.epoch, single.epoch
 
     def refused(request: Callable[[], object]) -> None:
@@ -871,7 +873,7 @@ async def test_ids_from_before_the_topic_was_made_are_refused_and_move_nothing()
     refused(lambda: ack(consumer, old, entries[1]))
     assert scene.stats().backlog_entries == 2
     # Before everything: that is so in any incarnation.
-    await consumer.seek(StartAt(place=MessagePlace(ledger_id=-1, entry_id=-1, batch_index=-1)))
+    await consumer.seek(StartAt(message_id=StartMessageId(ledger_id=-1, entry_id=-1, batch_index=-1)))
     await settle()
     assert scene.stats().backlog_entries == 3
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from magnetar import MessageId
-from magnetar.admin import LogPlace, MessagePosition, Piece, PieceFragment, Plan
+from magnetar.admin import LogPosition, MessagePosition, Piece, PieceFragment, Plan
 from magnetar.exceptions import ConsumerBusy, NotAllowedError, NotFound, TopicNotFound
 from magnetar_spark.log_slice import LogSlice
 from magnetar_wire.topic_name import TopicName
@@ -187,19 +187,21 @@ class FakeService:
             raise NotFound(f"there is no partitioned topic {topic}")
         return _Partitioned(self.partitioned[topic])
 
-    async def place(self, log: str, start: Any) -> LogPlace:
-        self._record("place")
+    async def find_position(self, log: str, start: Any) -> LogPosition:
+        self._record("find_position")
         there = self._log(log)
         if start == MessageId.earliest:
-            return LogPlace(there.incarnation, there.first, there.retained)
+            return LogPosition(there.incarnation, there.first, there.retained)
         if isinstance(start, int):
             entries = [at for at in sorted(there.entries) if there.times[at] >= start]
             # The time of a lost entry is unknown, so the search within the ledger stops there.
             lost = [at for at in sorted(there.lost) if entries and at[0] == entries[0][0]]
             entries = sorted(lost[:1] + entries[:1])
-            return LogPlace(there.incarnation, MessagePosition(*entries[0]) if entries else there.end, there.retained)
+            return LogPosition(
+                there.incarnation, MessagePosition(*entries[0]) if entries else there.end, there.retained
+            )
         assert start == MessageId.latest
-        return LogPlace(there.incarnation, there.end, there.retained)
+        return LogPosition(there.incarnation, there.end, there.retained)
 
     async def plan(
         self,
@@ -334,7 +336,7 @@ def _pieces(log: StoredTopic, taken: Sequence[tuple[MessagePosition, int]]) -> l
     """One for each entry, so that there are many."""
     by_entry: dict[tuple[int, int], Numbers] = {}
     for position, _ in taken:
-        by_entry.setdefault((position.ledger_id, position.entry_id), []).append(position.batch_index)
+        by_entry.setdefault((position.ledger_id, position.entry_id), []).append(position.skip_messages)
     return [
         Piece(
             ledger_id=ledger,

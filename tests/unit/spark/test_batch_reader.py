@@ -15,6 +15,7 @@ from magnetar.exceptions import ConnectError
 from magnetar_spark.batch_reader import BatchReader
 from magnetar_spark.errors import DataLost, NoSuchTopic
 from magnetar_spark.log_slice import LogSlice
+from magnetar_spark.options.offset_option import encode_position
 from magnetar_spark.options.source_options import parse_batch_options
 from tests.unit.spark.fake_service import FakeService
 
@@ -79,7 +80,7 @@ def test_a_loss_advises_no_subscription_to_a_batch(service: FakeService) -> None
     """SPK-2: a batch has no progressSubscription."""
     log = service["t-partition-1"]
     log.publish([1, 2, 3])
-    begin = json.dumps({"t-partition-1": log.first._asdict()})
+    begin = json.dumps({"t-partition-1": encode_position(log.first)})
     log.roll()
     log.publish([4])
     log.delete_ledgers_before(log.ledger_id)

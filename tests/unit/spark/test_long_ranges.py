@@ -12,6 +12,7 @@ from magnetar.admin import AsyncAdmin, MessagePosition
 from magnetar_spark.batch_reader import _BatchPlanner
 from magnetar_spark.errors import DataLost, PositionBeyondEnd
 from magnetar_spark.leases.lease import create_lease
+from magnetar_spark.options.offset_option import encode_position
 from magnetar_spark.options.source_options import parse_batch_options
 from magnetar_spark.planning.log_plan import PlanLimits
 from magnetar_spark.planning.topic_discovery import TopicPartition
@@ -80,9 +81,9 @@ async def test_batch_planning_detects_a_recreated_topic(fails: bool) -> None:
 
 async def test_a_batch_with_positions_behind_the_end_of_its_log_is_refused() -> None:
     """SPK-1: whichever of the two it is, also where nothing would be read between them"""
-    end = json.dumps({LOG: ledgers_of_one()["t"].end._asdict()})
-    behind = json.dumps({LOG: MessagePosition(200, 0, 0)._asdict()})
-    farther = json.dumps({LOG: MessagePosition(300, 0, 0)._asdict()})
+    end = json.dumps({LOG: encode_position(ledgers_of_one()["t"].end)})
+    behind = json.dumps({LOG: encode_position(MessagePosition(200, 0, 0))})
+    farther = json.dumps({LOG: encode_position(MessagePosition(300, 0, 0))})
     for starting, ending, option in (
         ("earliest", behind, "endingOffsets"),
         (behind, "latest", "startingOffsets"),

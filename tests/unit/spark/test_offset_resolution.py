@@ -13,6 +13,7 @@ from magnetar.admin import AsyncAdmin, MessagePosition
 from magnetar_spark.batch_reader import _BatchPlanner
 from magnetar_spark.errors import InvalidOptions, PositionOfOtherTopic
 from magnetar_spark.leases.lease import create_lease
+from magnetar_spark.options.offset_option import encode_position
 from magnetar_spark.options.source_options import parse_batch_options
 from magnetar_spark.planning.topic_discovery import TopicPartition
 from tests.unit.spark.fake_service import FakeService
@@ -36,7 +37,7 @@ def of_ten_hours() -> FakeService:
 
 
 def at(ledger_id: int) -> str:
-    return json.dumps({"t": MessagePosition(ledger_id, 0, 0)._asdict()})
+    return json.dumps({"t": encode_position(MessagePosition(ledger_id, 0, 0))})
 
 
 def hour(number: int) -> str:

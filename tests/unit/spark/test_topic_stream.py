@@ -22,6 +22,7 @@ from magnetar_spark.errors import (
     SubscriptionInUse,
 )
 from magnetar_spark.options.decoding_options import DecodingOptions, Unreadable
+from magnetar_spark.options.offset_option import encode_position
 from magnetar_spark.options.source_options import parse_stream_options
 from magnetar_spark.planning.log_plan import PlanLimits
 from magnetar_spark.stream.topic_stream import TopicStream
@@ -287,7 +288,7 @@ async def test_message_limit_is_divided_among_partitions() -> None:
 async def test_start_position_of_a_log_is_stored_in_all_offsets() -> None:
     """SPK-1: what was deleted when the query entered a log at its earliest message is no loss of its later"""
     service = filled()
-    first = service["t"].first._asdict()
+    first = encode_position(service["t"].first)
     query = Query(service)
     while await query.batch(PlanLimits(messages=9)):
         await query.crash()
@@ -495,7 +496,7 @@ async def test_a_stream_waits_for_its_namespace() -> None:
         await a_stream(service, topicsPattern="t.*").get_initial_offset()
     service = FakeService()
     service.create("t")
-    service.failing["place"] = NotFound("no namespace")
+    service.failing["find_position"] = NotFound("no namespace")
     assert list(await a_stream(service, waitForTopic="1h").get_initial_offset()) == [LOG]
 
 
@@ -657,9 +658,9 @@ async def test_a_position_behind_the_end_of_a_log_is_refused_with_both() -> None
     query = Query(service, failOnDataLoss="false")
     await query.batch()
     end = service["t"].end
-    for beyond in (end._replace(batch_index=1), MessagePosition(end.ledger_id + 1, 0, 0)):
+    for beyond in (end._replace(skip_messages=1), MessagePosition(end.ledger_id + 1, 0, 0)):
         offsets = json.loads(query.planned[-1])
-        offsets[LOG] |= beyond._asdict()
+        offsets[LOG] |= encode_position(beyond)
         shown = "{}:{}:{}"
         with pytest.raises(
             PositionBeyondEnd,
@@ -667,7 +668,7 @@ async def test_a_position_behind_the_end_of_a_log_is_refused_with_both() -> None
             f"but it ends at {shown.format(*end)},",
         ):
             await a_stream(service, failOnDataLoss="false").get_latest_offset(offsets, ALL)
-        starting = json.dumps({LOG: beyond._asdict()})
+        starting = json.dumps({LOG: encode_position(beyond)})
         for fails in ("true", "false"):
             with pytest.raises(PositionBeyondEnd, match="from startingOffsets, but it ends at"):
                 await a_stream(service, startingOffsets=starting, failOnDataLoss=fails).get_initial_offset()
@@ -678,7 +679,7 @@ async def test_a_position_behind_the_end_of_a_log_is_refused_with_both() -> None
     assert await a_stream(service).get_latest_offset(json.loads(query.planned[-1]), ALL) == json.loads(
         query.planned[-1]
     )
-    starting = json.dumps({LOG: end._asdict()})
+    starting = json.dumps({LOG: encode_position(end)})
     assert (await a_stream(service, startingOffsets=starting).get_initial_offset())[LOG]["entry_id"] == end.entry_id
 
 
@@ -687,7 +688,7 @@ async def test_progress_does_not_pass_first_chunks_of_incomplete_messages() -> N
     service = filled(retained=False)
     log = service["t"]
     log.reach_ledgers = 1
-    starting = json.dumps({LOG: log.position_of(11)._asdict()})
+    starting = json.dumps({LOG: encode_position(log.position_of(11))})
     query = Query(service, progressSubscription="mine", startingOffsets=starting)
     await query.stream.get_initial_offset()
     assert log.progress == {"mine": MessagePosition(100, 0, 0)}

@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from magnetar_wire.bundles import LAST_HASH, MAX_BUNDLES, BundleRange, bundle_hash, default_bundles, find_bundle
+from magnetar_wire.bundles import LAST_HASH, MAX_BUNDLES, BundleRange, bundle_hash, default_bundles
 from magnetar_wire.topic_name import TopicName
 
 
@@ -44,11 +44,9 @@ def test_every_hash_is_in_exactly_one_bundle() -> None:
     bundles = default_bundles(7)
     edges = {bundle.lower + step for bundle in bundles for step in (-1, 0, 1)} - {-1} | {LAST_HASH - 1, LAST_HASH}
     for topic_hash in edges:
-        assert [bundle for bundle in bundles if topic_hash in bundle] == [find_bundle(topic_hash, bundles)]
+        assert len([bundle for bundle in bundles if topic_hash in bundle]) == 1
     for outside in (-1, LAST_HASH + 1):
         assert not any(outside in bundle for bundle in bundles)
-        with pytest.raises(ValueError, match="invalid topic hash"):
-            find_bundle(outside, bundles)
 
 
 def test_the_hash_of_a_topic_is_the_crc_of_its_full_name() -> None:

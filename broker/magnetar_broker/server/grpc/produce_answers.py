@@ -1,6 +1,6 @@
-"""The answers that wait to be sent on a `produce` stream: receipts as ranges, many per message.
+"""The answers that wait to be sent on a `produce` stream: results as ranges, many per message.
 
-One receipt covers consecutive entries of one producer at consecutive positions of one ledger, even if the entries
+One `Receipt` covers consecutive entries of one producer at consecutive positions of one ledger, even if the entries
 became durable in different turns of the event loop. The client handles the parts of a message in the order opened,
 receipts, refused, ended, flow. So `compose` never puts a part into a message in which the client would handle it before
 an earlier part of the same producer. Only the last flow state of each producer is sent.
@@ -31,7 +31,7 @@ _MAX_TEXT_LENGTH: Final = 1_000
 
 
 class _Range:
-    """A receipt that may grow until it is sent."""
+    """A `Receipt` that may grow until it is sent."""
 
     __slots__ = ("count", "first", "first_entry_id", "ledger_id", "producer_id")
 
@@ -48,7 +48,7 @@ class ProduceAnswers:
     def __init__(self) -> None:
         self._opened: list[ProducerOpened] = []
         self._receipts: list[_Range] = []
-        # Each producer's last receipt.
+        # Each producer's last `Receipt`.
         self._last: dict[int, _Range] = {}
         self._refused: list[EntryRefused] = []
         self._ended: list[ProducerEnded] = []
@@ -93,7 +93,7 @@ class ProduceAnswers:
         flow: list[int] = []
         if not self._opened:
             receipts, self._receipts = self._receipts[:_MAX_PARTS], self._receipts[_MAX_PARTS:]
-            self._last.clear()  # a receipt that is sent can't grow
+            self._last.clear()  # a `Receipt` that is sent can't grow
             if not self._receipts:
                 refused, self._refused = self._refused[:_MAX_PARTS], self._refused[_MAX_PARTS:]
             if not self._receipts and not self._refused:

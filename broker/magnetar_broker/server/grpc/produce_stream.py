@@ -1,4 +1,4 @@
-"""One `produce` stream: many producers, frames of entries in, ranges of receipts out.
+"""One `produce` stream: many producers, frames of entries in, results as ranges out.
 
 A message is handled as a whole: opened producers, entries, closed producers. The next message is read when there is
 capacity: for the undecided entries of this stream and of the broker, and for answers that the client has not taken. So

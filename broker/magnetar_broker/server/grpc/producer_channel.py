@@ -5,7 +5,7 @@
 
 While the producer is being opened (its topic may be in recovery, or its predecessor's entries undecided) its entries
 wait here, and count like all undecided entries of the stream. Entries are numbered without gaps. An entry with another
-number is a mistake of the client and ends the stream, since receipts could no longer be matched with entries.
+number is a mistake of the client and ends the stream, since results could no longer be matched with entries.
 
 **Flow.** Entries are published run by run while the topic has capacity, and wait here while it has none. The client
 must pause the producer while

@@ -182,8 +182,10 @@ def _before_ledger(consumer: Consumer, request: CommandAck) -> list[EntryRange]:
     for position in map(to_position, request.message_id):
         if position.ledger_id > last_ledger_id:
             return [EntryRange(ledger_id=position.ledger_id)]
-        if position.entry_id < 0 <= position.ledger_id and (last := consumer.last_before(position.ledger_id)):
-            return entry_ranges([MessageIdData(ledgerId=last.ledger_id, entryId=last.entry_id)])
+        if position.entry_id < 0 <= position.ledger_id:
+            last = consumer.find_last_before_ledger(position.ledger_id)
+            if last is not None:
+                return entry_ranges([MessageIdData(ledgerId=last.ledger_id, entryId=last.entry_id)])
     return []
 
 

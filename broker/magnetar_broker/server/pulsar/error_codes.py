@@ -51,7 +51,7 @@ def server_error(code: int) -> ServerError:
 def survives_send_error(client_version: str) -> bool:
     """Return whether the client's library handles SEND_ERROR for one entry.
 
-    Go's library applies it to the whole producer: after NOT_ALLOWED_ERROR it ignores all later receipts and continues
+    Go's library applies it to the whole producer: after NOT_ALLOWED_ERROR it ignores all later results and continues
     to publish, so its application never learns which messages are stored; after most other codes it closes the
     connection. If its producer is closed instead, it reopens it and resends the entry until the message times out. Then
     that message has failed, and later ones continue.

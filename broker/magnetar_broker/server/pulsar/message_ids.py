@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from magnetar_broker.position import Position
-from magnetar_protos.broker_pb2 import MessagePlace, StartAt
+from magnetar_protos.broker_pb2 import StartAt, StartMessageId
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 
@@ -33,7 +33,7 @@ def start_at(message_id: MessageIdData) -> StartAt:
     position = to_position(message_id)
     first = _first_bit(message_id.ack_set[:MAX_WORDS])
     return StartAt(
-        place=MessagePlace(
+        message_id=StartMessageId(
             ledger_id=position.ledger_id,
             entry_id=position.entry_id,
             batch_index=first if first > 0 else -1,

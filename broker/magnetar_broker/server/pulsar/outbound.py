@@ -1,4 +1,4 @@
-"""The frames that are sent to one client. Frames of one turn of the event loop, such as a thousand receipts, are one
+"""The frames that are sent to one client. Frames of one turn of the event loop, such as a thousand results, are one
 write.
 
 **Capacity.** Entries for consumers are limited before they are read (topics/dispatch/delivery_capacity.py):

@@ -109,11 +109,6 @@ class ConnectedProducer:
         self._has_dropped = False
 
     @property
-    def undecided_entries(self) -> int:
-        """Entries without a result."""
-        return len(self._sent)
-
-    @property
     def topic(self) -> Topic | None:
         return self._topic
 
@@ -182,7 +177,7 @@ class ConnectedProducer:
         """Close the producer at the client's request, after all its entries have their results.
 
         If the topic closes during that, waiting entries are dropped. Then CLOSE_PRODUCER is sent before the answer, and
-        the client may resend entries without a receipt.
+        the client may resend entries without a result.
         """
         self.stop()
         if self._producer is not None:
@@ -325,7 +320,7 @@ class ConnectedProducer:
         """Do nothing: Pulsar's protocol has no command for it."""
 
     def ended(self, error: BrokerError) -> None:
-        """Send CLOSE_PRODUCER: the client looks the topic up, reopens the producer and resends what has no receipt."""
+        """Send CLOSE_PRODUCER: the client looks the topic up, reopens the producer and resends what has no result."""
         if self.is_closed:
             return
         is_known = self._is_known

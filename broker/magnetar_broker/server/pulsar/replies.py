@@ -1,7 +1,7 @@
 """Encoding of the frames that are sent to clients.
 
-The two kinds that are sent per entry, receipts and messages, are assembled from bytes that are prepared once for each
-producer and consumer. A protobuf object for each would take three times as long.
+The two kinds that are sent per entry, SEND_RECEIPT and MESSAGE, are assembled from bytes that are prepared once for
+each producer and consumer. A protobuf object for each would take three times as long.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class ReceiptFrames:
     def __init__(self, producer_id: int, partition: int) -> None:
         self._producer = b"\x08" + _varint(producer_id) + b"\x10"
         self._partition = b"" if partition < 0 else b"\x18" + _varint(partition)
-        # From the last receipt. The next one usually differs in the lowest bits of two numbers only.
+        # From the last SEND_RECEIPT. The next one usually differs in the lowest bits of two numbers only.
         self._entries = _Block()
         self._sequence_block = -1
         self._sequences = _SMALL

@@ -16,18 +16,26 @@ __all__ = ["SINGLE_ACTIVE", "make_open_consumer"]
 
 # Types of subscriptions of which one consumer at a time receives messages.
 SINGLE_ACTIVE: Final = tuple(one for one, rule in DISPATCH_RULES.items() if rule.delivers_in_order)
+# The types of Pulsar's protocol, by their numbers in it. Its clients can't open others.
+_TYPES: Final = {
+    0: SubscriptionType.EXCLUSIVE,
+    1: SubscriptionType.SHARED,
+    2: SubscriptionType.FAILOVER,
+    3: SubscriptionType.KEY_SHARED,
+}
 _MAX_PRIORITY: Final = 2**31 - 1
 
 
 def make_open_consumer(request: CommandSubscribe, now_ms: int) -> OpenConsumer:
     """Raises `BrokerError`."""
     check_schema(request.schema if request.HasField("schema") else None)
-    if request.sub_type not in SubscriptionType.values():
+    subscription_type = _TYPES.get(request.sub_type)
+    if subscription_type is None:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT,
             f"subscription type {request.sub_type} is not supported: use Exclusive, Shared or Failover",
         )
-    if request.read_compacted and request.sub_type not in SINGLE_ACTIVE:
+    if request.read_compacted and subscription_type not in SINGLE_ACTIVE:
         raise BrokerError(
             ErrorCode.NOT_ALLOWED,
             "read_compacted is allowed for Exclusive and Failover subscriptions only: subscribe without it",
@@ -36,7 +44,7 @@ def make_open_consumer(request: CommandSubscribe, now_ms: int) -> OpenConsumer:
         consumer_id=request.consumer_id,
         topic=request.topic,
         subscription=request.subscription,
-        type=SubscriptionType.Name(SubscriptionType.ValueType(request.sub_type)),
+        type=subscription_type,
         consumer_name=request.consumer_name,
         priority_level=min(max(request.priority_level, 0), _MAX_PRIORITY),
         durable=request.durable,
@@ -55,6 +63,6 @@ def _start(request: CommandSubscribe, now_ms: int) -> StartAt:
     if not request.durable and request.HasField("start_message_id"):
         position = to_position(request.start_message_id)
         start: Any = start_at(request.start_message_id)
-        start.place.batch_index = -1
+        start.message_id.batch_index = -1
         return StartAt(earliest=True) if position < Position(0, 0) else start
     return StartAt(earliest=True) if request.initial_position == 1 else StartAt(latest=True)

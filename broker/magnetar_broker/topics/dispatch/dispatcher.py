@@ -2,7 +2,8 @@
 
 `run` is called whenever entries may be deliverable: after permits, an acknowledgement, a new entry, or capacity of an
 outbox. It delivers everything that the log returns without waiting (`read_nowait`). Other entries are read by a task,
-one at a time. A subscription that waits has no task, timer or buffer.
+one at a time; after a rewind the old task runs on beside the next, and its entries are dropped. A subscription that
+waits has no task, timer or buffer.
 
 An entry that is lost on all bookies is skipped: it counts as acknowledged, because otherwise the subscription would
 wait for it for ever, and hold the log's storage. The log reports the loss.

@@ -20,8 +20,8 @@ class Unload(Fault):
         destination = chance.choice([None, *system.brokers])
 
         async def unload(admin: AsyncAdmin) -> None:
-            home = await admin.topics.lookup(target)
-            await admin.namespaces.unload(_NAMESPACE, home.bundle, destination)
+            owner = await admin.topics.lookup(target)
+            await admin.namespaces.unload(_NAMESPACE, owner.bundle, destination)
 
         await administer(system, "unload", target, unload)
 

@@ -101,10 +101,10 @@ async def test_a_partitioned_topic_is_administered_over_its_brokers() -> None:
             assert (stats.producers, stats.subscription("s").consumers) == ([], [])
             assert stats.subscription("s").backlog_entries == 12
             assert await admin.subscriptions.list("events") == ["s"]
-        homes = await three.topics.lookup_partitioned("events")
-        assert {home.broker_id for home in homes.values()} == {"b1", "b2", "b3"}
-        for name, home in homes.items():
-            assert serving(scene, name) == [home.broker_id]
+        owners = await three.topics.lookup_partitioned("events")
+        assert {owner.broker_id for owner in owners.values()} == {"b1", "b2", "b3"}
+        for name, owner in owners.items():
+            assert serving(scene, name) == [owner.broker_id]
         with pytest.raises(exceptions.InvalidArgument, match="lookup_partitioned"):
             await one.topics.lookup("events")
         # New partitions, made by another broker, get what the others have.
@@ -115,7 +115,7 @@ async def test_a_partitioned_topic_is_administered_over_its_brokers() -> None:
         assert await two.subscriptions.skip_all("events", "s") == 13
         assert (await one.topics.stats("events")).subscription("s").backlog_entries == 0
         await three.topics.unload("events")
-        assert not any(serving(scene, name) for name in homes)
+        assert not any(serving(scene, name) for name in owners)
         # One consumer, on any partition, prevents its deletion without force.
         consumer = await client.subscribe("events-partition-3", "s")
         for admin in (one, two, three):

@@ -68,9 +68,9 @@ async def test_any_broker_lists_brokers_bundles_and_owners() -> None:
             assert bundles[1].address == "b2:6652"
             topic = topic_at(scene, scene["b2"])
             await admin.topics.create(topic)
-            home = await admin.topics.lookup(topic)
-            assert (home.topic, home.broker_id, home.address) == (f"persistent://{topic}", "b2", "b2:6652")
-            assert home.bundle == bundles[1].bundle
+            owner = await admin.topics.lookup(topic)
+            assert (owner.topic, owner.broker_id, owner.address) == (f"persistent://{topic}", "b2", "b2:6652")
+            assert owner.bundle == bundles[1].bundle
             assert (await admin.topics.lookup(topic, "external")).address == "out2:6652"
             with pytest.raises(exceptions.InvalidArgument, match="listener"):
                 await admin.topics.lookup(topic, "none")

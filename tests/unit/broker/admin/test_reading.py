@@ -53,12 +53,12 @@ async def test_plan_lists_entry_ranges_and_their_bookies() -> None:
         async with scene.client() as client:
             await publish(client, 12)
         reading = scene.admin.reading
-        begin = await reading.place(LOGS, MessageId.earliest)
-        plan = await reading.plan(LOGS, incarnation=begin.incarnation, start=begin.place)
+        begin = await reading.find_position(LOGS, MessageId.earliest)
+        plan = await reading.plan(LOGS, incarnation=begin.incarnation, start=begin.position)
         assert [(one.first_entry_id, one.last_entry_id) for one in plan.pieces] == [(0, 4), (0, 4), (0, 1)]
         assert rows(scene, plan) == numbers(0, 12)
         assert plan.bookies == {"b0": "b0:1", "b1": "b1:1"}
-        assert plan.stop == plan.end == (await reading.place(LOGS, MessageId.latest)).place
+        assert plan.stop == plan.end == (await reading.find_position(LOGS, MessageId.latest)).position
         assert plan.stop == MessagePosition(plan.pieces[-1].ledger_id, 2)
         assert plan.messages_behind == 0
         assert not plan.lease_until_ms
@@ -155,15 +155,15 @@ async def test_read_position_is_resolved_from_id_or_time() -> None:
         reading = scene.admin.reading
         async with scene.client() as client:
             await scene.admin.topics.create(LOGS)
-            nothing = await reading.place(LOGS, MessageId.earliest)
-            assert nothing.place == (await reading.place(LOGS, MessageId.latest)).place
+            nothing = await reading.find_position(LOGS, MessageId.earliest)
+            assert nothing.position == (await reading.find_position(LOGS, MessageId.latest)).position
             await publish(client, 14, batch=7)
-            first = await reading.place(LOGS, MessageId.earliest)
-            ledger = first.place.ledger_id
-            assert first.place == (ledger, 0, 0) >= nothing.place
+            first = await reading.find_position(LOGS, MessageId.earliest)
+            ledger = first.position.ledger_id
+            assert first.position == (ledger, 0, 0) >= nothing.position
             assert first.incarnation == nothing.incarnation
             assert not first.retained
-            plan = await reading.plan(LOGS, start=nothing.place)
+            plan = await reading.plan(LOGS, start=nothing.position)
             assert rows(scene, plan) == numbers(0, 14)
             for batch_index, position in (
                 (0, (ledger, 1, 0)),
@@ -172,12 +172,12 @@ async def test_read_position_is_resolved_from_id_or_time() -> None:
                 (-1, (ledger, 1, 0)),
             ):
                 at = MessageId(-1, ledger, 1, batch_index)
-                assert (await reading.place(LOGS, at)).place == position
-            behind = await reading.place(LOGS, MessageId(-1, ledger + 100, 1, 3))
-            assert behind.place == (await reading.place(LOGS, MessageId.latest)).place == (ledger, 2, 0)
+                assert (await reading.find_position(LOGS, at)).position == position
+            behind = await reading.find_position(LOGS, MessageId(-1, ledger + 100, 1, 3))
+            assert behind.position == (await reading.find_position(LOGS, MessageId.latest)).position == (ledger, 2, 0)
             now = datetime.datetime.now(tz=datetime.UTC)
-            assert (await reading.place(LOGS, now - datetime.timedelta(days=1))).place == first.place
-            assert (await reading.place(LOGS, now + datetime.timedelta(days=1))).place == behind.place
+            assert (await reading.find_position(LOGS, now - datetime.timedelta(days=1))).position == first.position
+            assert (await reading.find_position(LOGS, now + datetime.timedelta(days=1))).position == behind.position
 
 
 async def test_plan_flags_only_starts_within_deleted_messages() -> None:
@@ -201,7 +201,7 @@ async def test_plan_flags_only_starts_within_deleted_messages() -> None:
             assert lost.begins_in_deleted
             assert lost.start == lost.first
             assert rows(scene, lost) == numbers(12, 15)
-            assert (await reading.place(LOGS, 1)).place == lost.first
+            assert (await reading.find_position(LOGS, 1)).position == lost.first
             # All of a range that was: nothing of what came since is in it.
             whole = await reading.plan(LOGS, start=plan.start, stop=plan.stop)
             assert whole.begins_in_deleted
@@ -238,7 +238,7 @@ async def test_another_incarnation_is_not_planned() -> None:
             with pytest.raises(exceptions.IncarnationChanged):
                 await reading.renew_lease(LOGS, old.incarnation, b"l" * 16, 1000)
             with pytest.raises(exceptions.IncarnationChanged):
-                await reading.place(LOGS, MessageId(-1, old.start.ledger_id, 0, -1))
+                await reading.find_position(LOGS, MessageId(-1, old.start.ledger_id, 0, -1))
             assert await scene.admin.subscriptions.list(LOGS) == []
 
 
@@ -290,7 +290,7 @@ async def test_invalid_plan_requests_are_refused() -> None:
         with pytest.raises(exceptions.TopicNotFound):
             await reading.plan(f"{LOGS}-partition-2", start=MessagePosition(0, 0, 0))
         with pytest.raises(exceptions.TopicNotFound):
-            await reading.place("public/default/nothing", MessageId.earliest)
+            await reading.find_position("public/default/nothing", MessageId.earliest)
         with pytest.raises(exceptions.InvalidArgument):
             await reading.plan(LOGS, start=MessagePosition(-1, 0, 0))
         with pytest.raises(exceptions.InvalidArgument):

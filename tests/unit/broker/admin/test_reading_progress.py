@@ -12,7 +12,7 @@ from magnetar.admin import MessagePosition
 from magnetar_broker.cursors.durable_cursor import DurableCursor
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.position import Position
-from magnetar_protos.broker_pb2 import ErrorCode, MessagePlace, StartAt
+from magnetar_protos.broker_pb2 import ErrorCode, StartAt, StartMessageId
 from magnetar_wire.message_id import MessageId
 from tests.unit.broker.admin.read_logs import LOGS, numbers, publish
 from tests.unit.broker.broker_scene import running_broker
@@ -65,7 +65,7 @@ async def test_create_only_advance_preserves_existing_position() -> None:
         # Two at once: an old driver that is not dead yet, and the next one.
         subscriptions = scene.broker_session.topics.loaded()[0].subscriptions
         starts = [
-            StartAt(place=MessagePlace(ledger_id=to[0], entry_id=to[1], batch_index=to[2], inclusive=True))
+            StartAt(message_id=StartMessageId(ledger_id=to[0], entry_id=to[1], batch_index=to[2], inclusive=True))
             for to in positions
         ]
         await asyncio.gather(*(subscriptions.advance("q", to, only_make=True) for to in starts))
@@ -226,12 +226,14 @@ async def test_cancelled_advance_does_not_disturb_concurrent_advance() -> None:
         reading = scene.admin.reading
         async with scene.client() as client:
             await publish(client, 40, batch=4)
-        position = (await reading.place(LOGS, MessageId.earliest)).place
+        position = (await reading.find_position(LOGS, MessageId.earliest)).position
         subscriptions = scene.broker_session.topics.loaded()[0].subscriptions
         for turns in range(0, 40, 2):
             # Two calls at a time, one of which is cancelled: for a new subscription, and for an existing one.
             to = StartAt(
-                place=MessagePlace(ledger_id=position.ledger_id, entry_id=turns // 4, batch_index=1, inclusive=True)
+                message_id=StartMessageId(
+                    ledger_id=position.ledger_id, entry_id=turns // 4, batch_index=1, inclusive=True
+                )
             )
             for name in (f"p{turns}", "p"):
                 calls = [asyncio.create_task(subscriptions.advance(name, to)) for _ in range(2)]

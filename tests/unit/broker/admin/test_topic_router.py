@@ -15,7 +15,7 @@ from magnetar_broker.admin.topic_calls import TopicCalls
 from magnetar_broker.admin.topic_router import TopicRoute, TopicRouter, routed
 from magnetar_broker.errors import BrokerError, RequestNotStarted
 from magnetar_protos import admin_pb2 as pb
-from magnetar_protos.broker_pb2 import ErrorCode, MessagePlace, StartAt
+from magnetar_protos.broker_pb2 import ErrorCode, StartAt, StartMessageId
 from magnetar_wire.admin_calls import ADMIN_CALLS
 from magnetar_wire.topic_name import TopicName
 
@@ -126,7 +126,7 @@ async def test_statistics_are_those_of_the_topic_or_sums_over_the_partitions_tha
 
 async def test_calls_on_one_message_take_one_partition() -> None:
     peek = pb.PeekRequest(topic="events", subscription="s", entries=1)
-    at_message = pb.SubscriptionRequest(topic="events", subscription="s", start=StartAt(place=MessagePlace()))
+    at_message = pb.SubscriptionRequest(topic="events", subscription="s", start=StartAt(message_id=StartMessageId()))
     some = pb.SkipRequest(topic="events", subscription="s", entries=3)
     for name, request in (("peek", peek), ("reset_subscription", at_message), ("skip", some)):
         scene = Scene(lambda index: pb.Done())

@@ -10,7 +10,7 @@ from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.ownership.interface import OwnedBundle
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.bundles import BundleRange, bundle_hash, default_bundles, find_bundle
+from magnetar_wire.bundles import BundleRange, bundle_hash, default_bundles
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from tests.running import until, within
 from tests.unit.broker.cluster_scene import ClusterScene, OneBroker, running_brokers
@@ -21,7 +21,7 @@ TOPICS = [TopicName.parse(f"t{number}") for number in range(40)]
 
 
 def bundle_of_topic(topic: TopicName) -> BundleRange:
-    return find_bundle(bundle_hash(topic), BUNDLES)
+    return next(bundle for bundle in BUNDLES if bundle_hash(topic) in bundle)
 
 
 def owners(scene: ClusterScene) -> dict[BundleRange, list[str]]:

@@ -340,7 +340,7 @@ async def _is_deleted(scene: ClusterScene, path: str) -> bool:
     return await scene.registry.exists(path) is None
 
 
-@pytest.mark.parametrize("what", ["home", "claim", "unload", "split"])
+@pytest.mark.parametrize("what", ["lookup", "claim", "unload", "split"])
 async def test_cancelled_ownership_call_does_not_affect_concurrent_calls(what: str) -> None:
     """At any step: what was begun is completed, and the next call finds a consistent state."""
 
@@ -350,7 +350,7 @@ async def test_cancelled_ownership_call_does_not_affect_concurrent_calls(what: s
 
         def work(bundle: BundleRange) -> Callable[[], Awaitable[object]]:
             return {
-                "home": lambda: one.ownership.find_owner(next(t for t in topics if bundle_hash(t) in bundle)),
+                "lookup": lambda: one.ownership.find_owner(next(t for t in topics if bundle_hash(t) in bundle)),
                 "claim": lambda: one.ownership.claim_bundle(NAMESPACE, bundle),
                 "unload": lambda: one.ownership.unload_bundle(NAMESPACE, bundle, "b2"),
                 "split": lambda: one.ownership.split_bundle(NAMESPACE, bundle),

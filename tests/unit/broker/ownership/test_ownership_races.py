@@ -14,7 +14,7 @@ from magnetar_metadata.errors import StoreFull
 from magnetar_metadata.store import ANY, Put, SessionState
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.ownership_pb2 import BrokerRegistration, Listener, LoadReport
-from magnetar_wire.bundles import BundleRange, bundle_hash, default_bundles, find_bundle
+from magnetar_wire.bundles import BundleRange, bundle_hash, default_bundles
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from tests.running import until, within
 from tests.unit.broker.cluster_scene import running_brokers
@@ -23,7 +23,7 @@ NAMESPACE = NamespaceName("public", "default")
 OTHER = NamespaceName("pulsar", "system")
 BUNDLES = default_bundles(4)
 TOPIC = TopicName.parse("t0")
-BUNDLE = find_bundle(bundle_hash(TOPIC), BUNDLES)
+BUNDLE = next(bundle for bundle in BUNDLES if bundle_hash(TOPIC) in bundle)
 NODE = paths.owner(NAMESPACE, BUNDLE)
 
 

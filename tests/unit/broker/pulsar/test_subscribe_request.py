@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from magnetar.admin import MessagePosition
+from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.pulsar.subscribe_request import make_open_consumer
-from magnetar_protos.broker_pb2 import StartAt
+from magnetar_protos.broker_pb2 import StartAt, SubscriptionType
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
     CommandRedeliverUnacknowledgedMessages,
@@ -31,6 +32,19 @@ def test_subscription_starts_at_the_requested_position(fields: dict[str, Any], s
     """WIRE-1: so long ago, too, which readers ask for; no further back than all there is."""
     command = CommandSubscribe(topic="t", subscription="s", sub_type=0, consumer_id=1, request_id=1, **fields)
     assert make_open_consumer(command, 100_000).start == start
+
+
+def test_only_the_protocols_own_subscription_types_are_admitted() -> None:
+    """WIRE-1: a type that only Magnetar's client knows has a number that a stock client could send, too."""
+
+    def opened(number: int) -> str:
+        command = CommandSubscribe(topic="t", subscription="s", sub_type=number, consumer_id=1, request_id=1)
+        return SubscriptionType.Name(make_open_consumer(command, 0).type)
+
+    assert [opened(number) for number in range(4)] == ["EXCLUSIVE", "SHARED", "FAILOVER", "KEY_SHARED"]
+    for number in (-1, *range(4, 100)):
+        with pytest.raises(BrokerError, match=f"type {number} is not supported"):
+            opened(number)
 
 
 @pytest.mark.parametrize("durable", [True, False])
