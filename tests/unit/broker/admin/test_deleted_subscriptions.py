@@ -21,7 +21,13 @@ from tests.unit.broker.subscription_scene import EARLIEST, Scene, settle
 
 
 def _topic(scene: Scene) -> Any:
-    return SimpleNamespace(name="t", log=scene.log, cursors=scene.cursors, subscriptions=scene.subscriptions)
+    return SimpleNamespace(
+        name="t",
+        log=scene.log,
+        cursors=scene.cursors,
+        subscriptions=scene.subscriptions,
+        drop_trimmed_ledgers=scene.cursors.drop_trimmed_ledgers,
+    )
 
 
 async def _scene() -> Scene:
