@@ -68,6 +68,20 @@ Action = Complete | EnsembleChange | Fail
 class PendingAdds:
     """The pending adds of one ledger."""
 
+    __slots__ = (
+        "_all_slots",
+        "_choose",
+        "_is_failure_reported",
+        "_ledger_id",
+        "_masks",
+        "_striping",
+        "ensemble",
+        "failure",
+        "fragment",
+        "last_add_confirmed",
+        "next_entry_id",
+    )
+
     def __init__(
         self, ledger_id: int, striping: Striping, fragment: Fragment, next_entry_id: int, choose: ChooseReplacement
     ) -> None:

@@ -75,6 +75,18 @@ class EnsembleChange:
 class Ensemble:
     """The slots of a ledger's last fragment."""
 
+    __slots__ = (
+        "_absent",
+        "_failed",
+        "_striping",
+        "_try_absent",
+        "all_present",
+        "bookies",
+        "change",
+        "lagging",
+        "slots",
+    )
+
     def __init__(self, striping: Striping, bookies: Sequence[str]) -> None:
         assert len(bookies) == striping.ensemble_size
         self._striping = striping

@@ -30,6 +30,20 @@ _LONGEST_PAUSE_S: Final = 10.0
 class ExplicitLac:
     """The explicit LAC of one writer."""
 
+    __slots__ = (
+        "_adds",
+        "_client",
+        "_idle_since",
+        "_interval_s",
+        "_is_stopped",
+        "_ledger_id",
+        "_master_key",
+        "_pause_s",
+        "_sending",
+        "_sent_lacs",
+        "_timer",
+    )
+
     def __init__(
         self, client: LedgerContext, ledger_id: int, master_key: bytes, adds: ReplicatedAdds, interval_s: float
     ) -> None:

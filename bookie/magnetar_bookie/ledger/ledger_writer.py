@@ -39,6 +39,22 @@ _MAX_FRAGMENTS: Final = 200
 class LedgerWriter:
     """The only writer of one ledger. Created by `LedgerClient.create`."""
 
+    __slots__ = (
+        "_adds",
+        "_client",
+        "_close_result",
+        "_is_abandoned",
+        "_lac",
+        "_node",
+        "_on_closed",
+        "_waiting",
+        "append_entries",
+        "count_capacity",
+        "ledger_id",
+        "metadata",
+        "on_capacity",
+    )
+
     def __init__(
         self,
         client: LedgerContext,

@@ -78,6 +78,41 @@ class _Run:
 class ReplicatedAdds:
     """The pending adds of one ledger, and the channels to its bookies."""
 
+    __slots__ = (
+        "_appended_bytes",
+        "_bookies",
+        "_channels",
+        "_client",
+        "_detach",
+        "_ended",
+        "_first_pending",
+        "_is_stopped",
+        "_ledger_id",
+        "_master_key",
+        "_max_bytes",
+        "_max_entries",
+        "_next_entry_id",
+        "_on_decided",
+        "_on_unblocked",
+        "_pending",
+        "_publish",
+        "_publishing",
+        "_recovery",
+        "_refused_runs",
+        "_refusing",
+        "_runs",
+        "_stop_listening",
+        "_waiting",
+        "_will_decide",
+        "has_failed_adds",
+        "is_blocked",
+        "length_bytes",
+        "pending_bytes",
+        "pending_entries",
+        "recorded_lac",
+        "rules",
+    )
+
     def __init__(
         self,
         client: LedgerContext,

@@ -36,16 +36,26 @@ class PulsarListener:
     async def listen(self, address: str) -> None:
         """Start to listen at `address`. Raises `NotReached` if that fails."""
         try:
-            listening = await open_listening_socket(address)
-            _enable_tcp_keepalive(listening, self._context.settings.keep_alive_interval_seconds)
-            loop = asyncio.get_running_loop()
-            self._server = await loop.create_server(self.make_connection, sock=listening, backlog=_BACKLOG)
+            await self._listen(await open_listening_socket(address))
         except OSError as error:
             reason = error.strerror or error
             raise NotReached(
                 f"can't listen for Pulsar's protocol at {address}: {reason}: choose another address"
             ) from error
-        self.address = format_address(listening.getsockname())
+
+    async def _listen(self, listening: socket.socket) -> None:
+        try:
+            _enable_tcp_keepalive(listening, self._context.settings.keep_alive_interval_seconds)
+            self.address = format_address(listening.getsockname())
+            self._server = await asyncio.get_running_loop().create_server(
+                self.make_connection, sock=listening, backlog=_BACKLOG, start_serving=False
+            )
+            await self._server.start_serving()
+        except BaseException:  # cancelled, too: then nobody would close it
+            if self._server is not None:
+                self._server.close()
+            listening.close()
+            raise
 
     def make_connection(self) -> PulsarConnection:
         """Return the protocol object of an accepted connection."""

@@ -7,9 +7,11 @@ import socket
 
 import pytest
 
+from magnetar_broker.server.pulsar import listener as listener_module
 from magnetar_broker.server.pulsar.keepalive import Keepalive
 from magnetar_broker.server.pulsar.listener import PulsarListener
 from magnetar_broker.settings.listeners import PulsarListenerSettings
+from magnetar_wire.process.listening_socket import open_listening_socket
 from tests.running import until
 from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
@@ -88,3 +90,21 @@ async def test_tcp_keepalive_is_enabled_for_accepted_sockets() -> None:
         writer.close()
         await writer.wait_closed()
         await listener.close()
+
+
+async def test_cancelled_listener_leaves_no_open_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that is shut down while it starts."""
+    opened: list[socket.socket] = []
+
+    async def record(address: str) -> socket.socket:
+        opened.append(await open_listening_socket(address))
+        return opened[-1]
+
+    monkeypatch.setattr(listener_module, "open_listening_socket", record)
+    async with running_pulsar_broker() as scene:
+        listening = asyncio.create_task(PulsarListener(scene.context, "").listen("127.0.0.1:0"))
+        while not opened:  # without a pause: it waits for the turn in which the server begins to serve
+            await asyncio.sleep(0)
+        listening.cancel()
+        assert (await asyncio.wait([listening]))[0].pop().cancelled()
+        assert opened[-1].fileno() == -1
