@@ -52,11 +52,10 @@ class BundleOwners:
 
     async def find_broker(self, broker_id: str) -> TopicOwner:
         """Raises NOT_FOUND."""
-        brokers = await self._ownership.list_brokers()
-        for one, registered in brokers:
-            if one == broker_id:
-                return self._make_owner(registered, f"broker {broker_id}", broker_id)
-        names = ", ".join(one for one, _ in brokers[:_MAX_NAMED])
+        registered = await self._ownership.find_broker(broker_id)
+        if registered is not None:
+            return self._make_owner(registered, f"broker {broker_id}", broker_id)
+        names = ", ".join(one for one, _ in (await self._ownership.list_brokers())[:_MAX_NAMED])
         raise BrokerError(ErrorCode.NOT_FOUND, f"there is no broker {broker_id!r:.100}: there are {names or 'none'}")
 
     async def unload(self, namespace: NamespaceName, bundle: BundleRange, destination: str = "") -> None:

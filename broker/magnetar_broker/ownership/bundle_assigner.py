@@ -70,7 +70,7 @@ class BundleAssigner:
 
     async def assign_to(self, broker_id: str, namespace: NamespaceName, bundle: BundleRange) -> BundleOwner:
         """Request this broker to claim the bundle, and return the bundle's owner. Raises `BrokerError`."""
-        registration = dict(await self._registered.read()).get(broker_id)
+        registration = await self._registered.find(broker_id)
         if registration is None:
             raise BrokerError(
                 ErrorCode.NOT_FOUND, f"there is no broker {broker_id:.100}: `magnetar brokers` lists the brokers"

@@ -168,6 +168,10 @@ class BundleOwnership:
         """Return the registered brokers in the order of their ids. Raises `BrokerError`."""
         return await self._registered.read()
 
+    async def find_broker(self, broker_id: str) -> BrokerRegistration | None:
+        """Return a broker's registration; None: it is not registered. Raises `BrokerError`."""
+        return await self._registered.find(broker_id)
+
     async def list_bundles(self, namespace: NamespaceName) -> list[tuple[BundleRange, BundleOwner | None]]:
         """Return the namespace's bundles in order, each with its owner. Raises `BrokerError`."""
         found = await self._catalog.get_namespace(namespace, fresh=True)
@@ -365,7 +369,7 @@ class BundleOwnership:
         Raises `BrokerError`: SERVICE_NOT_READY: this broker does not own it; NOT_FOUND: there is no broker
         `destination`; NOT_ALLOWED: another broker has claimed it first.
         """
-        if destination and destination not in dict(await self._registered.read()):
+        if destination and await self._registered.find(destination) is None:
             raise BrokerError(
                 ErrorCode.NOT_FOUND, f"there is no broker {destination:.100}: `magnetar brokers` lists the brokers"
             )

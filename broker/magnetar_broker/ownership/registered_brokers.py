@@ -39,6 +39,16 @@ class RegisteredBrokers:
             return await self._reads.run(None, self._read)
         return self._cached[1]
 
+    async def find(self, broker_id: str) -> BrokerRegistration | None:
+        """Return a broker's registration; None: it is not registered. One that has just registered is found. Raises
+        `BrokerError`."""
+        registration = dict(await self.read()).get(broker_id)
+        if registration is None:
+            with convert_store_errors("the brokers"):
+                await self._store.sync()
+            registration = dict(await self._read()).get(broker_id)
+        return registration
+
     def clear_cache(self) -> None:
         self._cached = None
 

@@ -144,6 +144,19 @@ async def test_unloaded_bundle_is_closed_and_reopened_at_its_destination() -> No
         await client.close()
 
 
+async def test_a_bundle_is_unloaded_to_a_broker_that_has_just_registered() -> None:
+    """OWN-4: the list of brokers is cached for a second."""
+
+    async with running_brokers() as scene:
+        await scene["b1"].ownership.claim_bundle(NAMESPACE, BUNDLES[1])
+        assert [broker_id for broker_id, _ in await scene["b1"].ownership.list_brokers()] == ["b1", "b2"]
+        await scene.another(3).broker.start()
+        await scene["b1"].ownership.unload_bundle(NAMESPACE, BUNDLES[1], "b3")
+        assert scene["b3"].ownership.list_owned() == [OwnedBundle(NAMESPACE, BUNDLES[1], True)]
+        with pytest.raises(BrokerError, match="there is no broker b4"):
+            await scene["b3"].ownership.unload_bundle(NAMESPACE, BUNDLES[1], "b4")
+
+
 async def test_a_lookup_waits_for_a_bundle_that_is_being_unloaded() -> None:
     """The answer is the next owner, not the one that unloads the bundle."""
 
