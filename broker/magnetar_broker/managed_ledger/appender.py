@@ -53,7 +53,7 @@ from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.append_queue import AppendDone, AppendQueue
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries
-from magnetar_broker.managed_ledger.ledger_lifetimes import create_roll_rule
+from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_roll_rule
 from magnetar_broker.managed_ledger.ledger_rollover import LedgerRollover
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.log_entry import NewEntry

@@ -32,7 +32,7 @@ from magnetar_broker.managed_ledger.ledger_lifetime_rules import (
     RetentionWithoutSubscription,
     deletable_ledgers,
 )
-from magnetar_broker.managed_ledger.ledger_lifetimes import create_retention
+from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_retention
 from magnetar_broker.managed_ledger.ledger_list import ListChange
 from magnetar_broker.managed_ledger.log_leases import LogLeases
 from magnetar_broker.managed_ledger.topic_node import TopicNode

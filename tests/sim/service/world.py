@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from magnetar_broker import paths
-from magnetar_broker.managed_ledger.ledger_lifetimes import create_retention
+from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_retention
 from magnetar_protos import cursor_pb2
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_wire.path_component import decode_path_component

@@ -9,7 +9,7 @@ import pytest
 
 from magnetar_broker.errors import BrokerError, DamagedEntry, TopicUnloaded
 from magnetar_broker.managed_ledger.append_queue import AppendQueue
-from magnetar_broker.managed_ledger.ledger_lifetimes import create_roll_rule
+from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_roll_rule
 from magnetar_broker.managed_ledger.log_entry import Chunk, NewEntry
 from magnetar_broker.managed_ledger.read_ahead import SequentialRead
 from magnetar_broker.position import Position

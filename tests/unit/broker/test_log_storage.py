@@ -10,7 +10,7 @@ import pytest
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger import trimmer as trimming
-from magnetar_broker.managed_ledger.ledger_lifetimes import create_roll_rule
+from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_roll_rule
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.topic_node import decode_topic

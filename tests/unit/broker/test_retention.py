@@ -9,7 +9,7 @@ from magnetar_broker.managed_ledger.ledger_lifetime_rules import (
     RetentionWithoutSubscription,
     deletable_ledgers,
 )
-from magnetar_broker.managed_ledger.ledger_lifetimes import create_retention
+from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_retention
 from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListChange, ListedLedger
 from magnetar_broker.position import Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
