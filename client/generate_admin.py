@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from magnetar.admin import models, reading
-from magnetar_wire.admin_call import AdminCall, Method, Scope
-from magnetar_wire.admin_calls import ADMIN_CALLS
+from magnetar_wire.admin.call import AdminCall, Method, Scope
+from magnetar_wire.admin.calls import ADMIN_CALLS
 
 __all__ = ["generate"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from magnetar_wire.admin_calls import ADMIN_CALLS
+from magnetar_wire.admin.calls import ADMIN_CALLS
 from tests.unit.client.admin_surface import describe_surface
 
 __all__ = ["SURFACE", "WIRE", "describe_wire", "find_difference", "update_records"]

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from magnetar.admin import Admin, AsyncAdmin
 from magnetar_protos import admin_pb2, reading_pb2
-from magnetar_wire.admin_call import Partitions, Scope
-from magnetar_wire.admin_calls import ADMIN_CALLS
+from magnetar_wire.admin.call import Partitions, Scope
+from magnetar_wire.admin.calls import ADMIN_CALLS
 from magnetar_wire.transport import Code, Rejected
 from tests.unit.admin_records import WIRE, describe_wire, find_difference
 from tests.unit.broker.broker_scene import URL as URL_OF_SCENE

@@ -1,6 +1,6 @@
 """Serve the admin calls of clients, `admin.<name>`, and those that other brokers forward, `here.<name>`.
 
-Both are made from the table of admin calls (magnetar_wire/admin_calls.py). Each row has one handler, the method of its
+Both are made from the table of admin calls (magnetar_wire/admin/calls.py). Each row has one handler, the method of its
 name in one of the classes `TenantCalls`, `NamespaceCalls`, … A handler of a call with the scope
 
     ANY_BROKER, THIS_BROKER     runs here
@@ -53,8 +53,8 @@ from magnetar_broker.topics.topics import Topics
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos import reading_pb2 as reading
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
-from magnetar_wire.admin_call import AdminCall, Scope
-from magnetar_wire.admin_calls import ADMIN_CALLS
+from magnetar_wire.admin.call import AdminCall, Scope
+from magnetar_wire.admin.calls import ADMIN_CALLS
 from magnetar_wire.clock import Clock
 from magnetar_wire.transport import Code, Refusal
 

@@ -19,8 +19,8 @@ from magnetar_broker.errors import BrokerError, RequestNotStarted
 from magnetar_broker.ownership.interface import Ownership, TopicOwner
 from magnetar_broker.peers import Peers
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.admin_call import AdminCall
-from magnetar_wire.admin_calls import ADMIN_CALLS
+from magnetar_wire.admin.call import AdminCall
+from magnetar_wire.admin.calls import ADMIN_CALLS
 from magnetar_wire.clock import Clock
 from magnetar_wire.topic_name import TopicName
 

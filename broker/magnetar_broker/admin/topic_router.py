@@ -35,7 +35,7 @@ from magnetar_broker.ownership.interface import Ownership
 from magnetar_broker.topics.topics import Topics
 from magnetar_protos.admin_pb2 import Done
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.admin_call import AdminCall, Partitions
+from magnetar_wire.admin.call import AdminCall, Partitions
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["TopicLoader", "TopicRoute", "TopicRouter", "check_single_part", "routed"]

@@ -1,6 +1,6 @@
 """Make admin calls: send a call to any of the brokers, and return its decoded response.
 
-The call's row in the table of admin calls (magnetar_wire/admin_calls.py) says whether it may be sent again:
+The call's row in the table of admin calls (magnetar_wire/admin/calls.py) says whether it may be sent again:
 
 - An idempotent call goes to the addresses of the service URL like a client's lookups (_lookup.py): to the next one
   after an error, and also if one is silent for a while.
@@ -34,8 +34,8 @@ from magnetar.exceptions import (
     TooManyLookupRequestException,
     UnknownError,
 )
-from magnetar_wire.admin_call import AdminCall
-from magnetar_wire.admin_calls import ADMIN_CALLS
+from magnetar_wire.admin.call import AdminCall
+from magnetar_wire.admin.calls import ADMIN_CALLS
 from magnetar_wire.clock import Clock, SystemClock
 from magnetar_wire.randomness import Randomness, SystemRandomness
 from magnetar_wire.transport import Code, NotReached, Rejected, Transport, TransportError

@@ -25,7 +25,7 @@ from magnetar_protos.admin_pb2 import PeekedEntry, SplitBy
 from magnetar_protos.broker_pb2 import StartAt, StartMessageId
 from magnetar_protos.catalog_pb2 import Policies
 from magnetar_protos.ledger_pb2 import EntryPosition
-from magnetar_wire.admin_call import AdminCall
+from magnetar_wire.admin.call import AdminCall
 from magnetar_wire.batch import decode_messages
 from magnetar_wire.entry import decode_entry
 from magnetar_wire.errors import WireError

@@ -83,6 +83,6 @@ def add_command(app: typer.Typer, declared: SimpleCommand) -> None:
 
 def _is_not_idempotent(method: str) -> bool:
     with exit_on_error():
-        from magnetar_wire.admin_calls import call_of_method
+        from magnetar_wire.admin.calls import call_of_method
 
         return not call_of_method(method).idempotent

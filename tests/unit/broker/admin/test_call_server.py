@@ -12,7 +12,7 @@ from magnetar_broker.admin.admin_service import CallServer, check_complete, find
 from magnetar_broker.concurrency_limit import ConcurrencyLimit
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.admin_calls import ADMIN_CALLS
+from magnetar_wire.admin.calls import ADMIN_CALLS
 from magnetar_wire.transport import Code, Refusal
 
 

@@ -16,7 +16,7 @@ from magnetar_broker.admin.topic_router import TopicRoute, TopicRouter, routed
 from magnetar_broker.errors import BrokerError, RequestNotStarted
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt, StartMessageId
-from magnetar_wire.admin_calls import ADMIN_CALLS
+from magnetar_wire.admin.calls import ADMIN_CALLS
 from magnetar_wire.topic_name import TopicName
 
 EVENTS = TopicName.parse("events")

@@ -1,10 +1,12 @@
-"""The columns of the table of admin calls: what a row of `admin_calls.py` declares.
+"""The columns of the table of admin calls: what a row declares.
 
 The broker, the Python client, the command line and the guide are made from the rows:
 
 - **Broker**: the request is decoded as `request`, and refused if it has unknown fields. `scope` says which broker
   carries the call out. That broker has one handler, the method with the row's name.
 - **Another broker** forwards the call to the owner as `here.<name>`, with the same messages.
+- **HTTP**: `routes` are the call's paths, bodies and statuses in Pulsar's REST API (route.py). A broker serves them
+  at its HTTP port, `/openapi.json` describes them, and the client uses them for `http://` service URLs.
 - **Client**: `methods` become methods of `magnetar.admin`, asynchronous and synchronous.
 - **Lost answers**: `idempotent` says whether clients and brokers send the request again.
 
@@ -18,6 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from google.protobuf.message import Message
+
+from magnetar_wire.admin.route import Route
 
 __all__ = ["AdminCall", "Method", "Partitions", "Role", "Scope"]
 
@@ -107,6 +111,8 @@ class AdminCall:
     # The request's field with the topic's name.
     topic_field: str = field(default="topic", kw_only=True)
     methods: tuple[Method, ...] = field(default=(), kw_only=True)
+    # The first one that can say what a request says is the one that clients use.
+    routes: tuple[Route, ...] = field(default=(), kw_only=True)
 
     @property
     def has_owner(self) -> bool:

@@ -1,0 +1,33 @@
+"""The table of admin calls. `call.py` explains its columns; the rows are in a file per subject.
+
+A new call takes a row there, a handler in `magnetar_broker/admin/`, and its messages in admin.proto if it needs new
+ones: CONTRIBUTING.md, "Adding an admin call".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar_wire.admin.brokers import BROKERS
+from magnetar_wire.admin.call import AdminCall
+from magnetar_wire.admin.namespaces import BUNDLES, NAMESPACES
+from magnetar_wire.admin.reading import READING
+from magnetar_wire.admin.subscriptions import SUBSCRIPTIONS
+from magnetar_wire.admin.tenants import TENANTS
+from magnetar_wire.admin.topics import PARTITIONED_TOPICS, TOPICS
+
+__all__ = ["ADMIN_CALLS", "call_of_method"]
+
+ADMIN_CALLS: Final[dict[str, AdminCall]] = {
+    call.name: call
+    for calls in (TENANTS, NAMESPACES, BUNDLES, TOPICS, PARTITIONED_TOPICS, SUBSCRIPTIONS, BROKERS, READING)
+    for call in calls
+}
+
+
+def call_of_method(name: str) -> AdminCall:
+    """Return the call that a method of `magnetar.admin` makes, e.g. "topics.truncate". Raises KeyError."""
+    for call in ADMIN_CALLS.values():
+        if any(method.name == name for method in call.methods):
+            return call
+    raise KeyError(name)

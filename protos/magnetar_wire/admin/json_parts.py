@@ -1,0 +1,312 @@
+"""Convert between JSON values and protobuf messages, in both directions, from one declaration.
+
+A `Part` says which part of a message a JSON value stands for:
+
+    Field("settings.admin_roles")            a field: a number, a text, a list, a map with text keys …
+    Field("ledgers", of=LEDGER)              a repeated message: a JSON array
+    Field("subscriptions", of=SUBSCRIPTION, key="subscription")     … or an object whose names are a field of each
+    Object({"adminRoles": "admin_roles"})    a JSON object; a text stands for the `Field` of that name
+    Converted("at", to_json, from_json)      a field whose JSON value is written in another way
+
+The broker reads requests and writes answers with it, the client writes requests and reads answers, and the
+description of the HTTP API (`schema`) is made from it, so they can't differ.
+
+JSON from the network is checked here: a value of the wrong type, or a number out of the field's range, is an
+`InvalidJson` that names the place. Names of an object that are not declared are ignored, as Pulsar does. `null` is the
+same as absent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+__all__ = ["Converted", "Field", "InvalidJson", "Object", "Part", "parse_json"]
+
+Schema: TypeAlias = dict[str, Any]
+
+_INTEGERS: Final = {
+    FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31 - 1),
+    FieldDescriptor.CPPTYPE_INT64: (-(2**63), 2**63 - 1),
+    FieldDescriptor.CPPTYPE_UINT32: (0, 2**32 - 1),
+    FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1),
+}
+_FLOATS: Final = (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT)
+
+
+class InvalidJson(ValueError):
+    """A JSON value that does not fit its declaration. The text names the place and the right type."""
+
+
+class Part:
+    """A part of a message that is one JSON value."""
+
+    # The fields of the message that it stands for, by their first names.
+    fields: frozenset[str]
+
+    def to_json(self, message: Message) -> Any:
+        """Return the JSON value; None: there is none."""
+        raise NotImplementedError
+
+    def fill(self, message: Message, value: Any, where: str) -> None:
+        """Set the fields from the JSON value, which is not None. Raises InvalidJson."""
+        raise NotImplementedError
+
+    def schema(self, descriptor: Any) -> Schema:
+        """Return the JSON schema of the value, for a message of this descriptor."""
+        raise NotImplementedError
+
+
+class Field(Part):
+    """A field, or one of a nested message: "received.messages"."""
+
+    def __init__(self, path: str, of: Part | None = None, *, key: str = "", names: Mapping[str, int] | None = None):
+        """`of`: the part of the field's message. `key`: its field with the names of a JSON object. `names`: of the
+        values of an enumeration, if they are not those of the .proto file in lower case."""
+        self.fields = frozenset([path.partition(".")[0]])
+        self._parents, _, self._name = path.rpartition(".")
+        self._of = of
+        self._key = key
+        self._names = names
+
+    def to_json(self, message: Message) -> Any:
+        field, owner = self._locate(message)
+        if owner is None or (field.has_presence and not owner.HasField(self._name)):
+            return None
+        value = getattr(owner, self._name)
+        if _is_map(field):
+            return dict(value)
+        if not field.is_repeated:
+            return self._one_to_json(field, value)
+        if self._key:
+            return {getattr(one, self._key): self._one_to_json(field, one) for one in value}
+        return [self._one_to_json(field, one) for one in value]
+
+    def fill(self, message: Message, value: Any, where: str) -> None:
+        owner = message
+        for name in self._parents.split(".") if self._parents else ():
+            owner = getattr(owner, name)
+        field = owner.DESCRIPTOR.fields_by_name[self._name]
+        if _is_map(field):
+            target = getattr(owner, self._name)
+            for name, one in _checked(value, dict, "an object", where).items():
+                target[_text(name, where)] = _text(one, f"{where}.{name}")
+        elif not field.is_repeated:
+            self._fill_one(owner, field, value, where)
+        elif self._key:
+            for name, one in _checked(value, dict, "an object", where).items():
+                added = getattr(owner, self._name).add()
+                self._part.fill(added, one, f"{where}.{name}")
+                setattr(added, self._key, _text(name, where))
+        else:
+            target = getattr(owner, self._name)
+            for index, one in enumerate(_checked(value, list, "an array", where)):
+                place = f"{where}[{index}]"
+                if field.message_type is not None:
+                    self._part.fill(target.add(), _not_null(one, place), place)
+                else:
+                    target.append(self._scalar(field, _not_null(one, place), place))
+
+    def schema(self, descriptor: Any) -> Schema:
+        for name in self._parents.split(".") if self._parents else ():
+            descriptor = descriptor.fields_by_name[name].message_type
+        field = descriptor.fields_by_name[self._name]
+        if _is_map(field):
+            return {"type": "object", "additionalProperties": {"type": "string"}}
+        one = self._part.schema(field.message_type) if field.message_type else self._scalar_schema(field)
+        if not field.is_repeated:
+            return one
+        return {"type": "object", "additionalProperties": one} if self._key else {"type": "array", "items": one}
+
+    @property
+    def _part(self) -> Part:
+        assert self._of is not None, f"the field {self._name} is a message: say its part"
+        return self._of
+
+    def _locate(self, message: Message) -> tuple[Any, Any]:
+        """Return the field's descriptor, and its message; None if that is absent."""
+        owner = message
+        for name in self._parents.split(".") if self._parents else ():
+            if not owner.HasField(name):
+                return None, None
+            owner = getattr(owner, name)
+        return owner.DESCRIPTOR.fields_by_name[self._name], owner
+
+    def _one_to_json(self, field: Any, value: Any) -> Any:
+        if field.message_type is not None:
+            return self._part.to_json(value)
+        if field.enum_type is not None:
+            return next((name for name, number in self._enum(field).items() if number == value), str(value))
+        if field.cpp_type in _FLOATS:
+            return value if math.isfinite(value) else 0.0
+        return value
+
+    def _fill_one(self, owner: Any, field: Any, value: Any, where: str) -> None:
+        if field.message_type is not None:
+            target = getattr(owner, self._name)
+            target.SetInParent()
+            self._part.fill(target, value, where)
+        else:
+            setattr(owner, self._name, self._scalar(field, value, where))
+
+    def _scalar(self, field: Any, value: Any, where: str) -> Any:
+        if field.enum_type is not None:
+            known = self._enum(field)
+            if not isinstance(value, str) or value not in known:
+                raise InvalidJson(f"{where}: {_shown(value)} is none of {', '.join(known)}")
+            return known[value]
+        if field.cpp_type in _INTEGERS:
+            lowest, highest = _INTEGERS[field.cpp_type]
+            if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
+                raise InvalidJson(f"{where}: {_shown(value)} is not a whole number from {lowest} to {highest}")
+            return value
+        if field.cpp_type in _FLOATS:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
+                raise InvalidJson(f"{where}: {_shown(value)} is not a number")
+            return float(value)
+        if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
+            return _checked(value, bool, "true or false", where)
+        return _text(value, where)
+
+    def _scalar_schema(self, field: Any) -> Schema:
+        if field.enum_type is not None:
+            return {"type": "string", "enum": list(self._enum(field))}
+        if field.cpp_type in _INTEGERS:
+            lowest, highest = _INTEGERS[field.cpp_type]
+            return {"type": "integer", "minimum": lowest, "maximum": highest}
+        if field.cpp_type in _FLOATS:
+            return {"type": "number"}
+        return {"type": "boolean" if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL else "string"}
+
+    def _enum(self, field: Any) -> Mapping[str, int]:
+        if self._names is None:
+            self._names = {value.name.lower(): value.number for value in field.enum_type.values}
+        return self._names
+
+
+class Converted(Part):
+    """A field of the message whose JSON value is made by functions of the field's value."""
+
+    def __init__(
+        self,
+        name: str,
+        to_json: Callable[[Any], Any],
+        from_json: Callable[[Any], Any] | None = None,
+        schema: Schema | None = None,
+    ) -> None:
+        """`from_json` raises ValueError for a wrong value; None: what is read is ignored."""
+        self.fields = frozenset([name])
+        self._name = name
+        self._to_json = to_json
+        self._from_json = from_json
+        self._schema = schema or {}
+
+    def to_json(self, message: Message) -> Any:
+        field = message.DESCRIPTOR.fields_by_name[self._name]
+        if field.has_presence and not message.HasField(self._name):
+            return None
+        return self._to_json(getattr(message, self._name))
+
+    def fill(self, message: Message, value: Any, where: str) -> None:
+        if self._from_json is None:
+            return
+        try:
+            made = self._from_json(value)
+        except InvalidJson:
+            raise
+        except (ValueError, TypeError) as error:
+            raise InvalidJson(f"{where}: {_shown(value)}: {error}") from None
+        if isinstance(made, Message):
+            getattr(message, self._name).CopyFrom(made)
+        else:
+            setattr(message, self._name, made)
+
+    def schema(self, descriptor: Any) -> Schema:
+        return self._schema
+
+
+class Object(Part):
+    """A JSON object."""
+
+    def __init__(
+        self, properties: Mapping[str, Part | str], *, constants: Mapping[str, Any] | None = None, required: str = ""
+    ) -> None:
+        """`constants`: properties that are written with this value always, and not read. `required`: names, separated
+        by spaces, of those that must be there."""
+        self._parts = {name: part if isinstance(part, Part) else Field(part) for name, part in properties.items()}
+        self._constants = dict(constants or {})
+        self._required = required.split()
+        self.fields = frozenset(name for part in self._parts.values() for name in part.fields)
+
+    def to_json(self, message: Message) -> Any:
+        found = {name: value for name, part in self._parts.items() if (value := part.to_json(message)) is not None}
+        return found | self._constants
+
+    def fill(self, message: Message, value: Any, where: str) -> None:
+        given = _checked(value, dict, "an object", where)
+        for name in self._required:
+            if given.get(name) is None:
+                raise InvalidJson(f"{where}: {name} is missing")
+        for name, part in self._parts.items():
+            one = given.get(name)
+            if one is not None:
+                part.fill(message, one, f"{where}.{name}")
+
+    def schema(self, descriptor: Any) -> Schema:
+        made: Schema = {
+            "type": "object",
+            "properties": {name: part.schema(descriptor) for name, part in self._parts.items()}
+            | {name: {"const": value} for name, value in self._constants.items()},
+        }
+        return made | ({"required": self._required} if self._required else {})
+
+
+def parse_json(body: bytes) -> Any:
+    """Return the value; None if there is none. Raises InvalidJson."""
+    if not body.strip():
+        return None
+    try:
+        return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+    except RecursionError:
+        raise InvalidJson("the body is nested too deeply") from None
+    except ValueError as error:
+        raise InvalidJson(f"the body is not JSON in UTF-8: {error}") from None
+
+
+def _refuse_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON number")
+
+
+def _is_map(field: Any) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def _checked(value: Any, kind: type, expected: str, where: str) -> Any:
+    if not isinstance(value, kind):
+        raise InvalidJson(f"{where}: {_shown(value)} is not {expected}")
+    return value
+
+
+def _not_null(value: Any, where: str) -> Any:
+    if value is None:
+        raise InvalidJson(f"{where} is null")
+    return value
+
+
+def _text(value: Any, where: str) -> str:
+    text: str = _checked(value, str, "a text", where)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidJson(f"{where}: the text has half of a surrogate pair") from None
+    return text
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else text[:100] + "…"

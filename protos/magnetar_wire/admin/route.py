@@ -1,0 +1,275 @@
+"""How an admin call looks on HTTP: the column `routes` of the table of admin calls.
+
+    Route("POST", "/admin/v2/tenants/{tenant}", body=Field("settings", of=TENANT_INFO))
+    Route("DELETE", "/admin/v2/{name:topic}", query={"force": "force"})
+
+A placeholder is a field of the request. It is one segment of the path, or several:
+
+    {tenant}             one segment
+    {namespace}          tenant/namespace; also {within:namespace}, if the field has another name
+    {topic}              domain/tenant/namespace/topic; also {name:topic}
+
+`RouteTable` finds the route of a request's path and makes the call's request message (broker), and `Route` makes the
+HTTP request of a message (client). Segments are percent-decoded one by one, so that an escaped slash stays part of its
+segment. No other library is used here, and nothing is sent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlencode
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from magnetar_wire.admin.json_parts import Field, InvalidJson, Part
+
+__all__ = ["HttpRequest", "InvalidTarget", "Match", "Route", "RouteTable"]
+
+T = TypeVar("T")
+_PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::(\w+))?\}")
+# The segments of the kinds of placeholders, as the description of the API names them.
+_SEGMENTS: Final = {
+    "topic": ("domain", "tenant", "namespace", "topic"),
+    "namespace": ("tenant", "namespace"),
+}
+_DOMAIN: Final = "://"
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+class InvalidTarget(ValueError):
+    """A path or query that can't be decoded, or does not fit the route's parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    verb: str
+    # Path and query, percent-encoded.
+    target: str
+    # None: there is no body.
+    body: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    verb: str
+    path: str
+    # The query's parameters, as fields of the request.
+    query: Mapping[str, Field | str] = field(default_factory=dict, kw_only=True)
+    # Fields that have this value on this route, e.g. {"all": True}.
+    fixed: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    body: Part | None = field(default=None, kw_only=True)
+    # Whether a request without a body is refused.
+    needs_body: bool = field(default=False, kw_only=True)
+    # What of the response is answered; None: 204 without a body.
+    answer: Part | None = field(default=None, kw_only=True)
+    # The status if `answer` is None, or there is nothing to answer.
+    empty_status: int = field(default=204, kw_only=True)
+    # Statuses of problems, by their codes (broker.proto), where they are not the usual ones.
+    statuses: Mapping[int, int] = field(default_factory=dict, kw_only=True)
+    # What it does, if the call's method doesn't say it.
+    summary: str = field(default="", kw_only=True)
+
+    @property
+    def placeholders(self) -> list[tuple[str, str]]:
+        """The placeholders' fields, with their kinds: topic, namespace or segment."""
+        return [(name, _kind(name, kind)) for name, kind in _PLACEHOLDER.findall(self.path)]
+
+    @property
+    def segments(self) -> list[str]:
+        """The path's segments. Those of placeholders are in braces."""
+        found: list[str] = []
+        for segment in self.path.strip("/").split("/"):
+            match = _PLACEHOLDER.fullmatch(segment)
+            if match is None:
+                found.append(segment)
+            else:
+                name, kind = match[1], _kind(match[1], match[2] or "")
+                found += [f"{{{one}}}" for one in _SEGMENTS.get(kind, (name,))]
+        return found
+
+    # ── the broker's side ──
+
+    def make_request(self, request: Message, values: Sequence[str], query: str, body: Any) -> None:
+        """Fill the request. `values`: the segments of the placeholders, decoded. Raises InvalidTarget, InvalidJson."""
+        fields = request.DESCRIPTOR.fields_by_name
+        left = list(values)
+        for name, kind in self.placeholders:
+            count = len(_SEGMENTS.get(kind, ("",)))
+            taken, left = left[:count], left[count:]
+            text = f"{taken[0]}{_DOMAIN}{'/'.join(taken[1:])}" if kind == "topic" else "/".join(taken)
+            setattr(request, name, _parse(fields[name], text, name))
+        for name, value in self.fixed.items():
+            if isinstance(value, list | tuple):
+                getattr(request, name).extend(value)
+            else:
+                setattr(request, name, value)
+        if self.query:
+            self._read_query(request, query)
+        if body is None:
+            if self.needs_body:
+                raise InvalidJson("the body is missing")
+        elif self.body is not None:
+            self.body.fill(request, body, "the body")
+
+    def _read_query(self, request: Message, query: str) -> None:
+        try:
+            pairs = parse_qsl(query, keep_blank_values=False, encoding="utf-8", errors="strict", max_num_fields=100)
+        except ValueError as error:
+            raise InvalidTarget(f"the query can't be decoded: {error}") from None
+        for name, text in pairs:
+            part = self.query.get(name)
+            if isinstance(part, str):
+                described = request.DESCRIPTOR.fields_by_name[part]
+                if described.is_repeated:
+                    getattr(request, part).append(text)
+                else:
+                    setattr(request, part, _parse(described, text, name))
+            elif part is not None:
+                part.fill(request, text, name)
+
+    # ── the client's side ──
+
+    def carries(self, request: Message) -> bool:
+        """Whether the route can say everything that the request says."""
+        given = {one.name: value for one, value in request.ListFields()}
+        if any(name not in given for name, _ in self.placeholders):
+            return False
+        if any(given.get(name) != value for name, value in self.fixed.items()):
+            return False
+        known = {name for name, _ in self.placeholders} | set(self.fixed)
+        for part in self.query.values():
+            known |= {part} if isinstance(part, str) else part.fields
+        if self.body is not None:
+            known |= self.body.fields
+            if self.needs_body and self.body.to_json(request) is None:
+                return False
+        return set(given) <= known
+
+    def write(self, request: Message) -> HttpRequest:
+        """Return the HTTP request that says the same as the message, which the route carries."""
+
+        def fill(match: re.Match[str]) -> str:
+            kind, value = _kind(match[1], match[2] or ""), getattr(request, match[1])
+            text = str(value).replace(_DOMAIN, "/", 1) if kind == "topic" else str(value)
+            parts = text.split("/", len(_SEGMENTS[kind]) - 1) if kind in _SEGMENTS else [text]
+            return "/".join(quote(part, safe="") for part in parts)
+
+        pairs: list[tuple[str, str]] = []
+        for name, part in self.query.items():
+            value = getattr(request, part) if isinstance(part, str) else part.to_json(request)
+            values = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+            pairs += [(name, _query_text(one)) for one in values if one not in (None, "", 0)]
+        body = None if self.body is None else self.body.to_json(request)
+        target = _PLACEHOLDER.sub(fill, self.path) + (f"?{urlencode(pairs)}" if pairs else "")
+        return HttpRequest(self.verb, target, body)
+
+
+@dataclass(frozen=True, slots=True)
+class Match(Generic[T]):
+    """What a path is: a route's owner, and the decoded segments of its placeholders."""
+
+    # None: the path exists, but not with this verb.
+    found: T | None
+    values: tuple[str, ...]
+    # The verbs that the path has.
+    verbs: tuple[str, ...]
+
+
+class _Node(Generic[T]):
+    __slots__ = ("any", "literals", "routes")
+
+    def __init__(self) -> None:
+        self.literals: dict[str, _Node[T]] = {}
+        self.any: _Node[T] | None = None
+        self.routes: dict[str, T] = {}
+
+
+class RouteTable(Generic[T]):
+    """Finds what serves a path, by its segments: a segment that is written out goes before a placeholder."""
+
+    def __init__(self, routes: Iterable[tuple[str, Sequence[str], T]]) -> None:
+        """`routes`: verb, segments (`Route.segments`), and what is found. Raises ValueError if two are alike."""
+        self._root: _Node[T] = _Node()
+        for verb, segments, found in routes:
+            node = self._root
+            for segment in segments:
+                if segment.startswith("{"):
+                    node.any = node.any or _Node()
+                    node = node.any
+                else:
+                    node = node.literals.setdefault(segment, _Node())
+            if verb in node.routes:
+                raise ValueError(f"two routes {verb} /{'/'.join(segments)}")
+            node.routes[verb] = found
+
+    def find(self, verb: str, raw_path: bytes) -> Match[T] | None:
+        """Return what the path is; None: there is no such path. Raises InvalidTarget if it can't be decoded."""
+        segments = raw_path.split(b"?", 1)[0].removeprefix(b"/").removesuffix(b"/").split(b"/")
+        if len(segments) > 20:
+            return None
+        try:
+            decoded = [unquote_to_bytes(segment).decode("utf-8") for segment in segments]
+        except UnicodeDecodeError as error:
+            raise InvalidTarget(f"the path is not UTF-8: {error}") from None
+        if "" in decoded:
+            return None
+        verbs: list[str] = []
+        for node, values in self._walk(self._root, decoded, 0, ()):
+            found = node.routes.get(verb)
+            if found is not None:
+                return Match(found, values, tuple(node.routes))
+            verbs += node.routes
+        return Match(None, (), tuple(sorted(set(verbs)))) if verbs else None
+
+    def _walk(
+        self, node: _Node[T], segments: Sequence[str], at: int, values: tuple[str, ...]
+    ) -> Iterator[tuple[_Node[T], tuple[str, ...]]]:
+        if at == len(segments):
+            if node.routes:
+                yield node, values
+            return
+        literal = node.literals.get(segments[at])
+        if literal is not None:
+            yield from self._walk(literal, segments, at + 1, values)
+        if node.any is not None:
+            yield from self._walk(node.any, segments, at + 1, (*values, segments[at]))
+
+
+def _query_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _kind(name: str, kind: str) -> str:
+    return kind or (name if name in _SEGMENTS else "segment")
+
+
+def _parse(described: Any, text: str, name: str) -> Any:
+    """Return the value of a scalar field. Raises InvalidTarget."""
+    try:
+        if described.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+            return text
+        if described.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
+            return _BOOLEANS[text.lower()]
+        if described.enum_type is not None:
+            return described.enum_type.values_by_name[text.upper()].number
+        if not (text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and len(text) <= 20):
+            raise ValueError(text)
+        number = int(text)
+        lowest, highest = _RANGES[described.cpp_type]
+        if not lowest <= number <= highest:
+            raise ValueError(text)
+        return number
+    except (KeyError, ValueError):
+        raise InvalidTarget(f"{name}: {text!r:.100} does not fit: see /openapi.json") from None
+
+
+_RANGES: Final = {
+    FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31 - 1),
+    FieldDescriptor.CPPTYPE_INT64: (-(2**63), 2**63 - 1),
+    FieldDescriptor.CPPTYPE_UINT32: (0, 2**32 - 1),
+    FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1),
+}
