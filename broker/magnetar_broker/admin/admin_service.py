@@ -124,12 +124,20 @@ class AdminService:
 
     async def serve_client(self, name: str, request: bytes) -> bytes:
         """Serve `admin.<name>`. Raises `Refusal`."""
+        self._check_connected(name)
+        return await self._clients.serve(name, request)
+
+    async def call(self, name: str, request: Message) -> Any:
+        """Carry out a client's call that did not come over gRPC. Raises `Refusal`."""
+        self._check_connected(name)
+        return await self._clients.call(name, request)
+
+    def _check_connected(self, name: str) -> None:
         call = ADMIN_CALLS.get(name)
         if call is not None and call.scope is not Scope.THIS_BROKER and not self._is_connected():
             raise Refusal(
                 Code.UNAVAILABLE, "the broker's session with its metadata store is suspended: call it later, or another"
             )
-        return await self._clients.serve(name, request)
 
     async def serve_broker(self, name: str, request: bytes) -> bytes:
         """Serve `here.<name>`. Raises `Refusal`."""
@@ -199,8 +207,7 @@ class CallServer:
 
     async def serve(self, name: str, request: bytes) -> bytes:
         """Raises `Refusal`."""
-        handler = self._handlers.get(name)
-        if handler is None:
+        if name not in self._handlers:
             raise Refusal(Code.UNIMPLEMENTED, f"a broker has no call {self._prefix}.{name!r:.100}")
         call = ADMIN_CALLS[name]
         try:
@@ -208,8 +215,12 @@ class CallServer:
         except DecodeError as error:
             text = f"the request of {self._prefix}.{name} can't be decoded: {error}"
             raise Refusal(Code.INVALID_ARGUMENT, text) from None
+        return (await self.call(name, decoded)).SerializeToString()
+
+    async def call(self, name: str, request: Message) -> Message:
+        """Return the response to a decoded request. Raises `Refusal`."""
         with self._limits[name].hold():
-            return (await self._run(call, handler, decoded)).SerializeToString()
+            return await self._run(ADMIN_CALLS[name], self._handlers[name], request)
 
     async def _run(self, call: AdminCall, handler: Handler, request: Message) -> Message:
         response: Any = call.response

@@ -6,6 +6,8 @@ GET /admin/v2/brokers/health     the same for Pulsar's tools: 200 and "ok", or 5
 GET /ready                       the same as /health
 GET /status                      a description of the broker
 GET /metrics                     the metrics, for Prometheus
+/admin/v2/…, /lookup/v2/…        the admin calls (admin_api.py)
+GET /openapi.json, /docs         a description of these, for programs and for people (openapi.py)
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from magnetar_broker.admin.admin_service import AdminService
 from magnetar_broker.broker import Broker
+from magnetar_broker.http.admin_api import AdminApi
 from magnetar_broker.http.metrics import BrokerMetrics
 from magnetar_metadata.store import SessionState
 from magnetar_wire.process.version import read_version
@@ -27,6 +31,7 @@ from magnetar_wire.process.version import read_version
 __all__ = ["BrokerHttp", "describe_broker"]
 
 _UNAVAILABLE: Final = 503
+_METHODS: Final = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"]
 
 
 class BrokerHttp:
@@ -35,6 +40,7 @@ class BrokerHttp:
         self._metrics = metrics
         # Set when the routes are served.
         self.address = address
+        admin = AdminApi(self._find_admin_service)
         self.app = Starlette(
             routes=[
                 Route("/", self._get_root),
@@ -44,8 +50,13 @@ class BrokerHttp:
                 Route("/status", self._get_status),
                 Route("/metrics", self._get_metrics),
                 Route("/metrics/", self._get_metrics),
+                Route("/admin/v2/{path:path}", admin.serve, methods=_METHODS),
+                Route("/lookup/v2/{path:path}", admin.serve, methods=_METHODS),
             ]
         )
+
+    def _find_admin_service(self) -> AdminService | None:
+        return None if self._broker.session is None else self._broker.session.admin
 
     async def _get_root(self, request: Request) -> Response:
         return JSONResponse(

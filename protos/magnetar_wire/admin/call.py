@@ -2,13 +2,13 @@
 
 The broker, the Python client, the command line and the guide are made from the rows:
 
-- **Broker**: the request is decoded as `request`, and refused if it has unknown fields. `scope` says which broker
+- **Broker**: the request is decoded as `request`, and refused if it has unknown fields. `scope` is the broker that
   carries the call out. That broker has one handler, the method with the row's name.
 - **Another broker** forwards the call to the owner as `here.<name>`, with the same messages.
 - **HTTP**: `routes` are the call's paths, bodies and statuses in Pulsar's REST API (route.py). A broker serves them
   at its HTTP port, `/openapi.json` describes them, and the client uses them for `http://` service URLs.
 - **Client**: `methods` become methods of `magnetar.admin`, asynchronous and synchronous.
-- **Lost answers**: `idempotent` says whether clients and brokers send the request again.
+- **Lost answers**: clients and brokers send the request again if it is `idempotent`.
 
 Nothing but protobuf is imported here, so that every part can read the table.
 """
@@ -29,9 +29,9 @@ __all__ = ["AdminCall", "Method", "Partitions", "Role", "Scope"]
 class Scope(enum.Enum):
     """Which broker carries out a call. Clients send every call to any broker, which forwards it."""
 
-    # The broker that the client asked: from the metadata store, and by further calls to owners where it takes them.
+    # The broker that the client called: from the metadata store, and by further calls to owners where it takes them.
     ANY_BROKER = "any broker"
-    # The broker that the client asked, about itself.
+    # The broker that the client called, about itself.
     THIS_BROKER = "the broker that answers"
     # The broker that the request names.
     NAMED_BROKER = "the named broker"
@@ -111,7 +111,7 @@ class AdminCall:
     # The request's field with the topic's name.
     topic_field: str = field(default="topic", kw_only=True)
     methods: tuple[Method, ...] = field(default=(), kw_only=True)
-    # The first one that can say what a request says is the one that clients use.
+    # Clients use the first one that carries all fields of the request.
     routes: tuple[Route, ...] = field(default=(), kw_only=True)
 
     @property

@@ -1,6 +1,6 @@
 """Convert between JSON values and protobuf messages, in both directions, from one declaration.
 
-A `Part` says which part of a message a JSON value stands for:
+A `Part` declares which part of a message a JSON value stands for:
 
     Field("settings.admin_roles")            a field: a number, a text, a list, a map with text keys …
     Field("ledgers", of=LEDGER)              a repeated message: a JSON array
@@ -12,7 +12,7 @@ The broker reads requests and writes answers with it, the client writes requests
 description of the HTTP API (`schema`) is made from it, so they can't differ.
 
 JSON from the network is checked here: a value of the wrong type, or a number out of the field's range, is an
-`InvalidJson` that names the place. Names of an object that are not declared are ignored, as Pulsar does. `null` is the
+`InvalidJson` that names the value. Names of an object that are not declared are ignored, as Pulsar does. `null` is the
 same as absent.
 """
 
@@ -40,7 +40,7 @@ _FLOATS: Final = (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT)
 
 
 class InvalidJson(ValueError):
-    """A JSON value that does not fit its declaration. The text names the place and the right type."""
+    """A JSON value that does not fit its declaration. The text names the value and the right type."""
 
 
 class Part:
@@ -106,11 +106,11 @@ class Field(Part):
         else:
             target = getattr(owner, self._name)
             for index, one in enumerate(_checked(value, list, "an array", where)):
-                place = f"{where}[{index}]"
+                path = f"{where}[{index}]"
                 if field.message_type is not None:
-                    self._part.fill(target.add(), _not_null(one, place), place)
+                    self._part.fill(target.add(), _not_null(one, path), path)
                 else:
-                    target.append(self._scalar(field, _not_null(one, place), place))
+                    target.append(self._scalar(field, _not_null(one, path), path))
 
     def schema(self, descriptor: Any) -> Schema:
         for name in self._parents.split(".") if self._parents else ():

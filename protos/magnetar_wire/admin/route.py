@@ -7,7 +7,7 @@ A placeholder is a field of the request. It is one segment of the path, or sever
 
     {tenant}             one segment
     {namespace}          tenant/namespace; also {within:namespace}, if the field has another name
-    {topic}              domain/tenant/namespace/topic; also {name:topic}
+    {topic}              domain/tenant/namespace/topic; also {name:topic}. The domain is persistent or non-persistent
 
 `RouteTable` finds the route of a request's path and makes the call's request message (broker), and `Route` makes the
 HTTP request of a message (client). Segments are percent-decoded one by one, so that an escaped slash stays part of its
@@ -25,9 +25,10 @@ from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlencode
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from magnetar_wire.admin.json_parts import Field, InvalidJson, Part
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.admin.json_parts import Field, InvalidJson, Part, parse_json
 
-__all__ = ["HttpRequest", "InvalidTarget", "Match", "Route", "RouteTable"]
+__all__ = ["HttpRequest", "InvalidTarget", "Match", "RawAnswer", "Route", "RouteTable", "UnsupportedRoute"]
 
 T = TypeVar("T")
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::(\w+))?\}")
@@ -36,8 +37,29 @@ _SEGMENTS: Final = {
     "topic": ("domain", "tenant", "namespace", "topic"),
     "namespace": ("tenant", "namespace"),
 }
-_DOMAIN: Final = "://"
+_DOMAIN: Final = "{domain}"
+_DOMAINS: Final = ("persistent", "non-persistent")
+_DOMAIN_END: Final = "://"
 _BOOLEANS: Final = {"true": True, "false": False}
+# The HTTP statuses of problems, as Pulsar's brokers answer them. Where they differ by call, `Route.statuses` has them.
+_STATUSES: Final[Mapping[int, int]] = {
+    ErrorCode.SERVICE_NOT_READY: 503,
+    ErrorCode.CONSUMER_BUSY: 412,
+    ErrorCode.PRODUCER_BUSY: 412,
+    ErrorCode.TOPIC_NOT_FOUND: 404,
+    ErrorCode.SUBSCRIPTION_NOT_FOUND: 404,
+    ErrorCode.NOT_FOUND: 404,
+    ErrorCode.ALREADY_EXISTS: 409,
+    ErrorCode.INVALID_TOPIC_NAME: 412,
+    ErrorCode.NOT_ALLOWED: 412,
+    ErrorCode.INVALID_ARGUMENT: 412,
+    ErrorCode.MESSAGE_TOO_BIG: 413,
+    ErrorCode.TOO_MANY_REQUESTS: 429,
+    ErrorCode.INCARNATION_CHANGED: 409,
+    ErrorCode.STALE_EPOCH: 409,
+    ErrorCode.TOPIC_TERMINATED: 409,
+    ErrorCode.UNSUPPORTED: 405,
+}
 
 
 class InvalidTarget(ValueError):
@@ -53,6 +75,34 @@ class HttpRequest:
     body: Any = None
 
 
+class RawAnswer:
+    """An answer that is not JSON: bytes of its own content type, and headers."""
+
+    content_type = "application/octet-stream"
+
+    def to_http(self, message: Message) -> tuple[dict[str, str], bytes]:
+        """Return headers and body."""
+        raise NotImplementedError
+
+    def fill(self, message: Message, headers: Mapping[str, str], body: bytes) -> None:
+        """Set the fields from headers, whose names are in lower case, and body. Raises InvalidJson."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class UnsupportedRoute:
+    """A path of Pulsar's REST API that is answered with 405."""
+
+    verb: str
+    path: str
+    # What is missing, as the subject of "… is not supported yet".
+    missing: str
+
+    @property
+    def segments(self) -> list[str]:
+        return _segments(self.path)
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     verb: str
@@ -62,15 +112,15 @@ class Route:
     # Fields that have this value on this route, e.g. {"all": True}.
     fixed: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     body: Part | None = field(default=None, kw_only=True)
-    # Whether a request without a body is refused.
+    # Whether a request without a body is refused with 400.
     needs_body: bool = field(default=False, kw_only=True)
-    # What of the response is answered; None: 204 without a body.
-    answer: Part | None = field(default=None, kw_only=True)
-    # The status if `answer` is None, or there is nothing to answer.
+    # The part of the response that is the body; None: 204 without a body.
+    answer: Part | RawAnswer | None = field(default=None, kw_only=True)
+    # The status if `answer` is None, or its value is absent.
     empty_status: int = field(default=204, kw_only=True)
     # Statuses of problems, by their codes (broker.proto), where they are not the usual ones.
     statuses: Mapping[int, int] = field(default_factory=dict, kw_only=True)
-    # What it does, if the call's method doesn't say it.
+    # What it does, if that is not the docstring of the call's method.
     summary: str = field(default="", kw_only=True)
 
     @property
@@ -81,15 +131,7 @@ class Route:
     @property
     def segments(self) -> list[str]:
         """The path's segments. Those of placeholders are in braces."""
-        found: list[str] = []
-        for segment in self.path.strip("/").split("/"):
-            match = _PLACEHOLDER.fullmatch(segment)
-            if match is None:
-                found.append(segment)
-            else:
-                name, kind = match[1], _kind(match[1], match[2] or "")
-                found += [f"{{{one}}}" for one in _SEGMENTS.get(kind, (name,))]
-        return found
+        return _segments(self.path)
 
     # ── the broker's side ──
 
@@ -100,7 +142,7 @@ class Route:
         for name, kind in self.placeholders:
             count = len(_SEGMENTS.get(kind, ("",)))
             taken, left = left[:count], left[count:]
-            text = f"{taken[0]}{_DOMAIN}{'/'.join(taken[1:])}" if kind == "topic" else "/".join(taken)
+            text = f"{taken[0]}{_DOMAIN_END}{'/'.join(taken[1:])}" if kind == "topic" else "/".join(taken)
             setattr(request, name, _parse(fields[name], text, name))
         for name, value in self.fixed.items():
             if isinstance(value, list | tuple):
@@ -131,10 +173,14 @@ class Route:
             elif part is not None:
                 part.fill(request, text, name)
 
+    def find_status(self, code: int) -> int:
+        """Return the HTTP status of a problem with this code."""
+        return self.statuses.get(code, _STATUSES.get(code, 500))
+
     # ── the client's side ──
 
     def carries(self, request: Message) -> bool:
-        """Whether the route can say everything that the request says."""
+        """Whether the HTTP request can carry all fields of the request."""
         given = {one.name: value for one, value in request.ListFields()}
         if any(name not in given for name, _ in self.placeholders):
             return False
@@ -150,11 +196,11 @@ class Route:
         return set(given) <= known
 
     def write(self, request: Message) -> HttpRequest:
-        """Return the HTTP request that says the same as the message, which the route carries."""
+        """Return the HTTP request of the message, which the route carries."""
 
         def fill(match: re.Match[str]) -> str:
             kind, value = _kind(match[1], match[2] or ""), getattr(request, match[1])
-            text = str(value).replace(_DOMAIN, "/", 1) if kind == "topic" else str(value)
+            text = str(value).replace(_DOMAIN_END, "/", 1) if kind == "topic" else str(value)
             parts = text.split("/", len(_SEGMENTS[kind]) - 1) if kind in _SEGMENTS else [text]
             return "/".join(quote(part, safe="") for part in parts)
 
@@ -166,6 +212,15 @@ class Route:
         body = None if self.body is None else self.body.to_json(request)
         target = _PLACEHOLDER.sub(fill, self.path) + (f"?{urlencode(pairs)}" if pairs else "")
         return HttpRequest(self.verb, target, body)
+
+    def read_answer(self, response: Message, headers: Mapping[str, str], body: bytes) -> None:
+        """Fill the response from the answer to a request that succeeded. Raises InvalidJson."""
+        if isinstance(self.answer, RawAnswer):
+            self.answer.fill(response, headers, body)
+        elif self.answer is not None:
+            value = parse_json(body)
+            if value is not None:
+                self.answer.fill(response, value, "the answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +235,12 @@ class Match(Generic[T]):
 
 
 class _Node(Generic[T]):
-    __slots__ = ("any", "literals", "routes")
+    __slots__ = ("any", "domain", "literals", "routes")
 
     def __init__(self) -> None:
         self.literals: dict[str, _Node[T]] = {}
+        # The next node of a segment that is a domain, and of any segment.
+        self.domain: _Node[T] | None = None
         self.any: _Node[T] | None = None
         self.routes: dict[str, T] = {}
 
@@ -197,7 +254,10 @@ class RouteTable(Generic[T]):
         for verb, segments, found in routes:
             node = self._root
             for segment in segments:
-                if segment.startswith("{"):
+                if segment == _DOMAIN:
+                    node.domain = node.domain or _Node()
+                    node = node.domain
+                elif segment.startswith("{"):
                     node.any = node.any or _Node()
                     node = node.any
                 else:
@@ -235,8 +295,22 @@ class RouteTable(Generic[T]):
         literal = node.literals.get(segments[at])
         if literal is not None:
             yield from self._walk(literal, segments, at + 1, values)
+        if node.domain is not None and segments[at] in _DOMAINS:
+            yield from self._walk(node.domain, segments, at + 1, (*values, segments[at]))
         if node.any is not None:
             yield from self._walk(node.any, segments, at + 1, (*values, segments[at]))
+
+
+def _segments(path: str) -> list[str]:
+    found: list[str] = []
+    for segment in path.strip("/").split("/"):
+        match = _PLACEHOLDER.fullmatch(segment)
+        if match is None:
+            found.append(segment)
+        else:
+            name, kind = match[1], _kind(match[1], match[2] or "")
+            found += [f"{{{one}}}" for one in _SEGMENTS.get(kind, (name,))]
+    return found
 
 
 def _query_text(value: Any) -> str:

@@ -1,0 +1,75 @@
+"""A broker whose admin calls are made over HTTP, as Pulsar's tools do."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from magnetar_broker.http.metrics import BrokerMetrics
+from magnetar_broker.http.routes import BrokerHttp
+from magnetar_wire.process.http_server import serve_http
+from tests.unit.broker.broker_scene import BrokerScene, running_broker
+
+__all__ = ["Answer", "HttpScene", "running_http"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    # The decoded JSON body; bytes if it is not JSON; None: there is none.
+    body: Any
+    # Names are in lower case.
+    headers: dict[str, str]
+
+    @property
+    def reason(self) -> str:
+        return str(self.body["reason"])
+
+
+@dataclass(frozen=True, slots=True)
+class HttpScene:
+    broker: BrokerScene
+    address: str
+
+    async def ask(self, verb: str, path: str, body: Any = None, *, raw: bytes | None = None) -> Answer:
+        """Send a request. `path` is below /admin/v2 unless it begins with a slash."""
+        target = path if path.startswith("/") else f"/admin/v2/{path}"
+        content = raw if raw is not None or body is None else json.dumps(body).encode()
+        return await asyncio.to_thread(_send, self.address, verb, target, content)
+
+    async def get(self, path: str) -> Any:
+        """Return the body of a GET that must succeed."""
+        answer = await self.ask("GET", path)
+        assert answer.status == 200, answer
+        return answer.body
+
+
+def _send(address: str, verb: str, target: str, content: bytes | None) -> Answer:
+    connection = http.client.HTTPConnection(address, timeout=30)
+    try:
+        connection.request(verb, target, content, {"Content-Type": "application/json"} if content is not None else {})
+        response = connection.getresponse()
+        body: Any = response.read() or None
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        if body is not None and headers.get("content-type", "").startswith("application/json"):
+            body = json.loads(body)
+        return Answer(response.status, body, headers)
+    finally:
+        connection.close()
+
+
+@asynccontextmanager
+async def running_http(**settings: Any) -> AsyncIterator[HttpScene]:
+    """Run a broker with these settings, and its HTTP server."""
+    async with running_broker(**settings) as scene:
+        metrics = BrokerMetrics(scene.broker, scene.broker.settings, "standalone")
+        server = await serve_http(BrokerHttp(scene.broker, metrics).app, "127.0.0.1:0")
+        try:
+            yield HttpScene(scene, server.address)
+        finally:
+            await server.close()
