@@ -41,7 +41,7 @@ def finished(grpc: str, operation: Callable[[Admin], object]) -> None:
 
 
 def test_retry_completes_operation_interrupted_by_kill_9(tmp_path: Path) -> None:
-    """TOP-3, TOP-4."""
+    """TOP-3."""
     randomness = SeededRandomness(7)
     operations: list[Callable[[Admin], object]] = [
         lambda admin: admin.namespaces.create(_NAMESPACE),

@@ -54,7 +54,7 @@ def exported_metrics(server: StandaloneProcess) -> set[str]:
 
 
 def test_admin_changes_survive_kill_9(tmp_path: Path) -> None:
-    """TOP-3, TOP-4."""
+    """TOP-3."""
     with StandaloneProcess(tmp_path / "data") as server, Admin(server.service_url) as admin:
         admin.tenants.create("acme", TenantSettings(["amy"]))
         admin.namespaces.create("acme/shop", NamespacePolicies(Persistence(1, 1, 1)))
@@ -208,7 +208,7 @@ def test_subscriptions_are_looked_into_and_moved(magnetar_standalone: Standalone
 
 
 def test_a_policy_that_the_bookies_can_not_meet_is_set_with_a_warning(tmp_path: Path) -> None:
-    """TOP-4: on standard error, so that what is printed stays the policies. A topic that waits goes on by itself."""
+    """Warnings go to standard error. A topic that waits for bookies resumes when the policy is corrected."""
     with StandaloneProcess(tmp_path / "data") as server, magnetar.Client(server.service_url) as client:
 
         def policies(persistence: str) -> Result:

@@ -58,7 +58,7 @@ def json_of(cluster: LocalCluster, *arguments: str) -> list[dict[str, Any]]:
 
 
 def test_command_line_lists_brokers_and_moves_bundles(cluster: LocalCluster) -> None:
-    """ADM-1, OWN-1."""
+    """OWN-1."""
     brokers = json_of(cluster, "brokers", "list")
     assert [one["broker_id"] for one in brokers] == cluster.broker_names()
     addresses = {name: cluster.broker(name).address for name in cluster.broker_names()}
@@ -110,7 +110,7 @@ def test_command_line_lists_brokers_and_moves_bundles(cluster: LocalCluster) -> 
 
 
 def test_partitions_at_both_brokers_are_administered_through_either(cluster: LocalCluster) -> None:
-    """TOP-3, ADM-1."""
+    """TOP-3."""
     one, two = admins(cluster)
     with one, two, magnetar.Client(cluster.service_url) as client:
         one.namespaces.create("public/shop", bundles=8)

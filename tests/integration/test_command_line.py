@@ -89,7 +89,6 @@ def test_produce_accepts_json_written_by_tail(magnetar_of: CommandLine, topic: s
 
 
 def test_administration(server: StandaloneProcess, magnetar_of: CommandLine, topic: str) -> None:
-    """ADM-1"""
     magnetar_of.output_of("topics", "create", topic, "--partitions", "2")
     full = f"persistent://public/default/{topic}"
     assert {"topic": full, "partitions": 2} in magnetar_of.json_of("topics", "list")

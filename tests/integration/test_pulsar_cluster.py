@@ -194,7 +194,7 @@ def test_clients_reconnect_when_the_owner_shuts_down_gracefully(cluster: LocalCl
 
 
 def test_a_partitioned_topic_over_both_brokers(cluster: LocalCluster, tmp_path: Path) -> None:
-    """TOP-2, WIRE-1: one producer and one consumer have connections to both; each partition keeps its order."""
+    """WIRE-1: one producer and one consumer have connections to both; each partition keeps its order."""
     with connected(cluster.broker("broker-1").pulsar_url, tmp_path) as client, administered(cluster) as admin:
         admin.topics.create_partitioned("stock-parts", 8)
         owners = {one.topic: one.broker_id for one in admin.topics.owners("stock-parts")}

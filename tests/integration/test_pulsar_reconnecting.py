@@ -194,7 +194,7 @@ def test_acknowledgements_survive_kill_9_parts_of_batches_too(server: StockServe
 
 
 def test_an_unload_is_only_noticed_by_a_pause(server: StockServer) -> None:
-    """WIRE-1, ADM-1: all go on by themselves; nothing is lost, and the order is preserved."""
+    """WIRE-1: all go on by themselves; nothing is lost, and the order is preserved."""
     name = topic("unloaded")
     with server.client() as client:
         consumers = {

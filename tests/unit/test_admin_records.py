@@ -32,7 +32,7 @@ def test_added_lines_are_recorded(recorded: Path) -> None:
     "now", ["admin.peek A B\n", "admin.peek A C\nadmin.skip A B\n", "admin.new A B\nadmin.skip A B\n"]
 )
 def test_changed_and_removed_lines_are_recorded_only_if_accepted(recorded: Path, now: str) -> None:
-    """ADM-1: a name on the wire, or a signature, is not lost by generating the code again."""
+    """A name on the wire, or a signature, is not lost by generating the code again."""
     (difference,) = update_records({recorded: lambda: now}, accept=False)
     assert "-admin." in difference
     assert "`python client/generate_admin.py --accept`" in difference

@@ -38,7 +38,7 @@ def test_methods_and_guide_are_in_step_with_the_table() -> None:
 
 
 async def test_every_row_has_a_handler_at_each_broker_that_needs_one() -> None:
-    """ADM-1: the calls that a broker serves are those of the table."""
+    """The calls that a broker serves are those of the table."""
     async with running_broker() as scene:
         connection = scene.transport.connect(URL_OF_SCENE.removeprefix("magnetar://"))
 
@@ -123,7 +123,7 @@ def test_heads_of_requests_name_the_calls_and_responses_of_the_table() -> None:
 
 
 def test_names_and_messages_on_the_wire_are_the_recorded_ones() -> None:
-    """ADM-1: brokers and clients of other versions find each other. Calls may be added to admin_wire.txt."""
+    """Brokers and clients of other versions find each other. Calls may be added to admin_wire.txt."""
     difference = find_difference(WIRE, describe_wire())
     assert not difference, difference
 

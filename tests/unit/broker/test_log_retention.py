@@ -212,7 +212,7 @@ async def test_the_mark_is_written_once() -> None:
 
 
 async def test_system_topics_retain_nothing() -> None:
-    """RET-1, TOP-6"""
+    """RET-1"""
 
     async with running_log_scene() as scene:
         log = await scene.open(options=_HOUR, name=TopicName.parse("persistent://public/default/__events"))

@@ -408,7 +408,7 @@ async def test_reads_of_positions_are_bounded() -> None:
 
 
 async def test_the_first_entry_at_a_time_is_found() -> None:
-    """SUB-9's ground: by the broker's time, over ledgers and within one."""
+    """By the broker's time, over ledgers and within one."""
 
     async with running_log_scene() as scene:
         for options in (SMALL, ManagedLedgerSettings()):

@@ -172,7 +172,7 @@ async def test_existing_topic_gets_no_namespace_lease() -> None:
 
 
 async def test_a_topic_is_not_made_in_a_later_namespace_of_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SPK-5, TOP-4: both nodes of the later one are at the versions that were read of the earlier one, and a reader has
+    """SPK-5: both nodes of the later one are at the versions that were read of the earlier one, and a reader has
     a lease on it by then. Its maker is refused, and makes it with that lease when it tries again."""
 
     async with running_log_scene() as scene:

@@ -677,7 +677,6 @@ async def test_trimmed_entries_are_not_unacknowledged_any_more(durable: bool) ->
 
 
 async def test_a_seek_does_not_wait_for_the_retry_of_a_failed_read() -> None:
-    """SUB-9"""
     scene = Scene()
     entries = scene.add(4)
     scene.log.fails = BrokerError(ErrorCode.PERSISTENCE_ERROR, "no bookie answers")

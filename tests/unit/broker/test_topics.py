@@ -70,7 +70,7 @@ async def test_concurrent_requests_open_a_topic_once_despite_cancellation() -> N
 
 
 async def test_get_with_create_does_not_fail_with_get_without_create() -> None:
-    """TOP-2: an opening that was begun by somebody who would not have it made is none for one who would."""
+    """A request that creates the topic does not share the result of one that does not."""
     storage = FakeStorage()
     topics = topics_on(storage)
     storage.gate.clear()
@@ -457,7 +457,7 @@ async def test_idle_topics_are_unloaded_and_inactive_ones_deleted_if_enabled() -
 
 
 async def test_a_topic_that_is_read_by_a_lease_is_not_idle() -> None:
-    """SPK-5, TOP-2: a reader past the broker is connected to nobody, and uses the topic."""
+    """SPK-5: a reader past the broker is connected to nobody, and uses the topic."""
     clock = ManualClock()
     options = TopicSettings(
         broker_delete_inactive_topics_enabled=True,
@@ -482,7 +482,7 @@ async def test_a_topic_that_is_read_by_a_lease_is_not_idle() -> None:
 async def test_lease_taken_as_deletion_begins_prevents_the_deletion(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """TOP-2: whose the topic is is looked at in between."""
+    """The leases are checked again when the deletion has begun."""
     clock = ManualClock()
     options = TopicSettings(
         broker_delete_inactive_topics_enabled=True,

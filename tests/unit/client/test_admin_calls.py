@@ -112,7 +112,6 @@ LOST: list[Callable[[], Answer]] = [
 
 @pytest.mark.parametrize("trouble", [*NOTHING_DONE, *LOST])
 def test_read_call_tries_the_next_broker_after_any_error(trouble: Callable[[], Answer]) -> None:
-    """ADM-1."""
     brokers = Brokers(a=[trouble()], b=[trouble()], c=[TENANTS])
     assert brokers.look() == ["public"]
     assert brokers.requests == ["a", "b", "c"]
@@ -131,7 +130,6 @@ def test_internal_error_of_a_broker_is_raised_without_retry() -> None:
 
 @pytest.mark.parametrize("trouble", NOTHING_DONE)
 def test_change_is_retried_on_the_next_broker_if_not_executed(trouble: Callable[[], Answer]) -> None:
-    """ADM-1."""
     brokers = Brokers(a=[trouble()], b=[pb.Done()])
     brokers.change()
     assert brokers.requests == ["a", "b"]
@@ -200,7 +198,7 @@ def test_admin_calls_stop_retrying_at_the_timeout() -> None:
 
 @pytest.mark.parametrize("trouble", [lambda: Disconnected("cut"), lambda: DeadlinePassed("silent")])
 def test_failed_read_call_error_names_brokers_and_duration(trouble: Callable[[], Answer]) -> None:
-    """ADM-1: it changes nothing, so whether it was done does not matter; it does of a change."""
+    """It changes nothing, so whether it was done does not matter; it does of a change."""
     brokers = Brokers(a=[trouble()], b=[trouble()])
     with pytest.raises(
         exceptions.ConnectError, match=r"^admin\.tenants failed at a:1, b:1, tried for [0-9.]+ s: "

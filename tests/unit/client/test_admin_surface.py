@@ -10,7 +10,7 @@ from tests.unit.client.admin_surface import describe_surface, group_classes
 
 
 def test_methods_have_the_recorded_signatures() -> None:
-    """ADM-1: methods may be added to admin_surface.txt; none is changed or removed."""
+    """Methods may be added to admin_surface.txt; none is changed or removed."""
     difference = find_difference(SURFACE, describe_surface())
     assert not difference, difference
 

@@ -104,7 +104,6 @@ def test_the_error_is_a_wire_error_and_a_value_error() -> None:
 
 
 def test_the_parts_are_checked_without_parsing_too() -> None:
-    """TOP-1."""
     for parts in (("persistent", "t", "n", "a/b"), ("x", "t", "n", "a"), ("persistent", "", "n", "a")):
         with pytest.raises(InvalidTopicName):
             TopicName(*parts)  # type: ignore[arg-type]
@@ -229,7 +228,6 @@ def test_a_text_without_a_component_is_refused(text: str) -> None:
 
 
 def test_a_topic_is_decoded_from_its_path() -> None:
-    """TOP-1."""
     topic = TopicName.parse("non-persistent://t/n/a b?☂#%2F")
     assert TopicName.from_path(topic.domain, topic.tenant, topic.namespace, topic.encoded_local_name) == topic
     for hidden in ("a%2Fb", "%2E%2E", "a%00"):

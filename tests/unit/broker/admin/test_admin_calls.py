@@ -39,8 +39,6 @@ async def backlog(admin: AsyncAdmin, topic: str, subscription: str) -> int:
 
 
 async def test_tenants_and_namespaces() -> None:
-    """TOP-4."""
-
     async with running_broker() as scene:
         admin = scene.admin
         await admin.tenants.create("acme", TenantSettings(admin_roles=["amy"]))
@@ -75,7 +73,7 @@ async def test_tenants_and_namespaces() -> None:
 
 
 async def test_a_namespaces_policies_hold_for_its_topics() -> None:
-    """TOP-4, TOP-2."""
+    """TOP-2."""
 
     async with running_broker() as scene:
         admin = scene.admin

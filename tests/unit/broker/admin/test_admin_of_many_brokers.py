@@ -17,7 +17,7 @@ from tests.unit.broker.cluster_scene import kill, running_brokers
 
 
 async def test_any_broker_forwards_topic_calls_to_the_owner() -> None:
-    """ADM-1, SUB-9: also stats, peek, skip, reset, truncate, unload and delete at a broker that does not have it."""
+    """SUB-9: also stats, peek, skip, reset, truncate, unload and delete at a broker that does not have it."""
 
     async with running_brokers() as scene, admins(scene) as (_, admin), scene.client() as client:
         await spread(scene, admin)
@@ -87,7 +87,7 @@ async def test_an_owner_that_was_killed_and_restarted_does_calls_of_other_broker
 
 
 async def test_a_partitioned_topic_is_administered_over_its_brokers() -> None:
-    """TOP-3, ADM-1."""
+    """TOP-3."""
 
     async with running_brokers(brokers=3) as scene, admins(scene) as (one, two, three), scene.client() as client:
         await spread(scene, one)
@@ -145,7 +145,7 @@ async def test_a_deleted_namespace_leaves_nothing_in_the_metadata_store() -> Non
 
 
 async def test_namespace_deletion_removes_topics_and_bundles_on_all_brokers() -> None:
-    """ADM-1: topics at several brokers, and their bundles."""
+    """A namespace with topics at several brokers is deleted with its bundles."""
 
     async with (
         running_brokers(bundle_check_interval_seconds=0.2) as scene,
@@ -185,7 +185,7 @@ async def test_namespace_deletion_removes_topics_and_bundles_on_all_brokers() ->
 
 
 async def test_policies_that_are_changed_at_one_broker_hold_at_another() -> None:
-    """TOP-4: at the next opening, however short ago the other one has read them."""
+    """Policies take effect when a topic is opened next, also where the broker has read others a moment ago."""
 
     async with running_brokers() as scene, admins(scene) as (one, two), scene.client() as client:
         await one.namespaces.create("public/shop")

@@ -89,7 +89,7 @@ async def healed(scene: ClusterScene) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_repeated_call_completes_an_interrupted_change(seed: int, caplog: pytest.LogCaptureFixture) -> None:
-    """TOP-3, ADM-1, OWN-1: and none of it is a fault of ours, which would be logged as an error."""
+    """TOP-3, OWN-1: and none of it is a fault of ours, which would be logged as an error."""
 
     caplog.set_level(logging.ERROR)
     async with running_brokers(brokers=3, admin_forward_timeout_seconds=1.5, **QUICK) as scene:

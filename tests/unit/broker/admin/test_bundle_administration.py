@@ -51,7 +51,7 @@ async def test_namespace_unload_makes_few_store_reads_per_bundle() -> None:
 
 
 async def test_any_broker_lists_brokers_bundles_and_owners() -> None:
-    """ADM-1, OWN-1."""
+    """OWN-1."""
 
     async with running_brokers(brokers=3) as scene, admins(scene) as every:
         await spread(scene, every[0])

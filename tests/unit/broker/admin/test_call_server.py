@@ -24,7 +24,7 @@ class Tenants:
 
 
 async def test_fields_that_the_broker_does_not_know_are_refused() -> None:
-    """ADM-1: what they ask for would not be done."""
+    """A field that the broker does not know would have no effect."""
     server = CallServer("admin", find_handlers([Tenants()]), lambda call: ConcurrencyLimit(1, refuse_excess_call))
     request = pb.TenantRequest(tenant="acme").SerializeToString()
     assert pb.TenantAnswer.FromString(await server.serve("tenant", request)).settings.admin_roles == ["acme"]

@@ -23,7 +23,6 @@ TOPIC = TopicName.parse("acme/shop/orders")
 
 
 async def test_tenants_have_roles_and_clusters_and_outlive_the_broker(scene: CatalogScene) -> None:
-    """TOP-4."""
     settings = TenantSettings(admin_roles=["amy", "bob"], allowed_clusters=["standalone"])
     await scene.catalog.tenants.create("globex", settings)
     other = scene.another()
@@ -49,7 +48,6 @@ async def test_a_tenant_with_namespaces_is_deleted_by_force_only(scene: CatalogS
 
 
 async def test_namespaces_need_their_tenant(scene: CatalogScene) -> None:
-    """TOP-4."""
     nowhere = NamespaceName("nobody", "n")
     assert await code_of(scene.catalog.namespaces.create(nowhere, Policies())) == ErrorCode.NOT_FOUND
     assert await code_of(scene.catalog.namespaces.create(NAMESPACE, Policies())) == ErrorCode.ALREADY_EXISTS
@@ -62,7 +60,7 @@ async def test_namespaces_need_their_tenant(scene: CatalogScene) -> None:
 
 
 async def test_policies_hold_for_the_namespace(scene: CatalogScene) -> None:
-    """TOP-4, TOP-2: a namespace's policies go before the brokers' options."""
+    """TOP-2: a namespace's policies go before the brokers' options."""
     policies = Policies(
         persistence=Persistence(ensemble_size=3, write_quorum=2, ack_quorum=2),
         auto_topic_creation=AutoTopicCreation(allowed=False),
@@ -99,7 +97,7 @@ def test_policies_that_cannot_hold_are_refused() -> None:
 
 
 def test_a_policy_that_this_broker_does_not_know_is_refused() -> None:
-    """TOP-4: and not taken for done."""
+    """A policy that is not stored must not be reported as set."""
     request = NamespaceRequest(namespace="a/b", policies=Policies(persistence=Persistence(ensemble_size=1)))
     check_known_fields(request, "update_namespace")
     # Field 99 of the policies, and of the persistence in them: a varint each.
@@ -135,7 +133,6 @@ async def test_the_option_makes_partitioned_topics() -> None:
 
 
 async def test_the_option_makes_no_topics() -> None:
-    """TOP-2."""
     scene = CatalogScene(CatalogSettings(allow_auto_topic_creation=False))
     await scene.start()
     assert await code_of(scene.catalog.resolve_partitions(TOPIC, True)) == ErrorCode.TOPIC_NOT_FOUND
@@ -205,7 +202,7 @@ async def test_new_partition_count_is_visible_only_after_preparation(scene: Cata
 
 
 async def test_listings_hide_system_topics(scene: CatalogScene) -> None:
-    """TOP-6: and users don't make it."""
+    """Users can't create system topics, and listings show them only if requested."""
     await scene.make_topic(TOPIC)
     await scene.catalog.partitioned.create(TopicName.parse("acme/shop/größe 1"), 1, {})
     system = TopicName.parse("acme/shop/__change_events")
@@ -219,7 +216,6 @@ async def test_listings_hide_system_topics(scene: CatalogScene) -> None:
 
 
 def test_which_topics_are_the_systems() -> None:
-    """TOP-6."""
     assert is_system_topic(TopicName.parse("__change_events"))
     assert is_system_topic(TopicName.parse("a/b/__transaction_buffer_snapshot-partition-1"))
     assert is_system_topic(heartbeat_topic("broker/1:6652"))

@@ -104,7 +104,7 @@ async def _is_tenant_deleted(scene: CatalogScene) -> bool:
     ],
 )
 async def test_repeated_call_completes_a_killed_operation(operation: Operation, holds: Holds, made: bool) -> None:
-    """TOP-3, TOP-4: killed before, or right after, each of its changes."""
+    """TOP-3: killed before, or right after, each of its changes."""
 
     async def killed_after(changes: int) -> bool:
         """Whether there was such a change."""
@@ -130,7 +130,7 @@ async def test_repeated_call_completes_a_killed_operation(operation: Operation, 
 
 
 async def test_nothing_is_made_in_a_namespace_that_is_being_deleted(scene: CatalogScene) -> None:
-    """TOP-4: what was allowed before the mark is refused behind it, and what was made before it is found."""
+    """What was allowed before the mark is refused behind it, and what was made before it is found."""
     along = await scene.catalog.prepare_creation(PLAIN)
     found: list[list[str]] = []
 
@@ -244,7 +244,6 @@ async def test_a_name_is_never_both_a_topic_and_a_partitioned_one(seed: int) -> 
 
 
 async def test_a_topic_is_not_made_under_policies_that_forbid_it_by_now(scene: CatalogScene) -> None:
-    """TOP-2."""
     along = await scene.catalog.prepare_creation(PLAIN)
     await scene.catalog.update_policies(NAMESPACE, Policies(auto_topic_creation=AutoTopicCreation(allowed=False)))
     assert await code_of(scene.put_topic(PLAIN, along)) == ErrorCode.SERVICE_NOT_READY

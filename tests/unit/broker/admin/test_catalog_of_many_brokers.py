@@ -24,7 +24,7 @@ def lagging(scene: CatalogScene) -> Catalog:
 
 
 async def test_policies_hold_at_the_next_opening_at_any_broker(scene: CatalogScene) -> None:
-    """TOP-4: also where they were known a moment ago, and the metadata server lags."""
+    """The policies are read afresh, although a cache has others and the metadata server lags."""
     store = scene.server.connect()
     other = scene.another(store)
     assert await other.check_topic(TOPIC) == Policies()

@@ -127,7 +127,6 @@ def raises(error: BrokerError) -> Callable[[], Message]:
 
 
 def test_call_is_executed_locally_or_sent_to_the_owner() -> None:
-    """ADM-1."""
     scene = Scene(FakeOwnership(owner("a", is_local=True)))
     scene.ask()
     assert (scene.local_calls, scene.transport.calls) == (1, [])

@@ -40,7 +40,6 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_warning_states_available_and_required_bookies(
     persistence: tuple[int, int, int] | None, writable: int, expected: str | None
 ) -> None:
-    """TOP-4"""
     policies = Policies()
     if persistence is not None:
         ensemble, write, ack = persistence
@@ -52,7 +51,7 @@ def test_warning_states_available_and_required_bookies(
 
 
 async def test_setting_an_unmet_policy_returns_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """TOP-4: the policy is set, since more bookies may be registered later; the broker logs it, too."""
+    """The policy is set, since more bookies may be registered later; the broker logs it, too."""
 
     async with running_broker() as scene:
         namespaces = scene.admin.namespaces
@@ -69,7 +68,7 @@ async def test_setting_an_unmet_policy_returns_a_warning(caplog: pytest.LogCaptu
 
 
 async def test_topic_waiting_for_bookies_applies_a_changed_policy() -> None:
-    """TOP-4: a log whose first ledger can't be made goes on when the policy is corrected, without an unload."""
+    """A log whose first ledger can't be made goes on when the policy is corrected, without an unload."""
 
     async with running_broker(metadata_cache_ttl_seconds=0.02) as scene:
         admin = scene.admin
@@ -99,7 +98,7 @@ async def test_topic_waiting_for_bookies_applies_a_changed_policy() -> None:
 
 
 async def test_cursor_waiting_for_bookies_applies_a_changed_policy() -> None:
-    """TOP-4, ACK-1: the receipt of an acknowledgement that needs a ledger comes when the policy is corrected."""
+    """ACK-1: the receipt of an acknowledgement that needs a ledger comes when the policy is corrected."""
 
     async with running_broker(metadata_cache_ttl_seconds=0.02) as scene:
         admin = scene.admin

@@ -6,7 +6,7 @@ from tests.unit.broker.http.admin_scene import running_http
 
 
 async def test_a_call_is_made_by_path_query_and_body() -> None:
-    """ADM-1: the HTTP half of the admin API."""
+    """The HTTP half of the admin API."""
     async with running_http() as scene:
         assert (await scene.ask("PUT", "tenants/acme", {"adminRoles": ["amy"]})).status == 204
         assert await scene.get("tenants/acme") == {"adminRoles": ["amy"], "allowedClusters": []}

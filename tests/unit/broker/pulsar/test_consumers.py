@@ -123,7 +123,7 @@ async def test_forced_unsubscribe_sends_close_consumer_to_others_only() -> None:
 
 
 async def test_seek_sends_close_consumer_once_to_each_consumer() -> None:
-    """WIRE-1, SUB-9: a library that is notified twice closes the consumer that it has just reopened."""
+    """WIRE-1: a library that is notified twice closes the consumer that it has just reopened."""
 
     async with running_pulsar_broker() as scene:
         clients = [await scene.pulsar_client() for _ in range(3)]
