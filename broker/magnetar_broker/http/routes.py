@@ -25,6 +25,7 @@ from magnetar_broker.admin.admin_service import AdminService
 from magnetar_broker.broker import Broker
 from magnetar_broker.http.admin_api import AdminApi
 from magnetar_broker.http.metrics import BrokerMetrics
+from magnetar_broker.http.openapi import ApiDescription
 from magnetar_metadata.store import SessionState
 from magnetar_wire.process.version import read_version
 
@@ -41,6 +42,7 @@ class BrokerHttp:
         # Set when the routes are served.
         self.address = address
         admin = AdminApi(self._find_admin_service)
+        description = ApiDescription()
         self.app = Starlette(
             routes=[
                 Route("/", self._get_root),
@@ -50,6 +52,8 @@ class BrokerHttp:
                 Route("/status", self._get_status),
                 Route("/metrics", self._get_metrics),
                 Route("/metrics/", self._get_metrics),
+                Route("/openapi.json", description.serve),
+                Route("/docs", description.serve),
                 Route("/admin/v2/{path:path}", admin.serve, methods=_METHODS),
                 Route("/lookup/v2/{path:path}", admin.serve, methods=_METHODS),
             ]
@@ -65,7 +69,7 @@ class BrokerHttp:
                 "version": read_version(),
                 "address": self._broker.advertised_address,
                 "pulsar_address": self._broker.advertised.internal_pulsar,
-                "see": ["/health", "/ready", "/status", "/metrics"],
+                "see": ["/health", "/ready", "/status", "/metrics", "/openapi.json", "/docs"],
             }
         )
 

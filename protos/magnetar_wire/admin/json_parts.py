@@ -259,6 +259,7 @@ class Object(Part):
 
     def schema(self, descriptor: Any) -> Schema:
         made: Schema = {
+            "title": descriptor.name,
             "type": "object",
             "properties": {name: part.schema(descriptor) for name, part in self._parts.items()}
             | {name: {"const": value} for name, value in self._constants.items()},

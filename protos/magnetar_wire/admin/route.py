@@ -79,6 +79,8 @@ class RawAnswer:
     """An answer that is not JSON: bytes of its own content type, and headers."""
 
     content_type = "application/octet-stream"
+    # The headers that it may have, with what they say: for the description of the API.
+    headers: Mapping[str, str] = {}
 
     def to_http(self, message: Message) -> tuple[dict[str, str], bytes]:
         """Return headers and body."""
@@ -132,6 +134,15 @@ class Route:
     def segments(self) -> list[str]:
         """The path's segments. Those of placeholders are in braces."""
         return _segments(self.path)
+
+    @property
+    def problem_statuses(self) -> Mapping[int, list[int]]:
+        """The statuses of problems, with the codes that each stands for."""
+        found: dict[int, list[int]] = {}
+        for code in ErrorCode.values():
+            if code:
+                found.setdefault(self.find_status(code), []).append(code)
+        return dict(sorted(found.items()))
 
     # ── the broker's side ──
 

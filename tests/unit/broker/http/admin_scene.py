@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -36,11 +36,19 @@ class HttpScene:
     broker: BrokerScene
     address: str
 
-    async def ask(self, verb: str, path: str, body: Any = None, *, raw: bytes | None = None) -> Answer:
+    async def ask(
+        self,
+        verb: str,
+        path: str,
+        body: Any = None,
+        *,
+        raw: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
         """Send a request. `path` is below /admin/v2 unless it begins with a slash."""
         target = path if path.startswith("/") else f"/admin/v2/{path}"
         content = raw if raw is not None or body is None else json.dumps(body).encode()
-        return await asyncio.to_thread(_send, self.address, verb, target, content)
+        return await asyncio.to_thread(_send, self.address, verb, target, content, headers or {})
 
     async def get(self, path: str) -> Any:
         """Return the body of a GET that must succeed."""
@@ -49,16 +57,17 @@ class HttpScene:
         return answer.body
 
 
-def _send(address: str, verb: str, target: str, content: bytes | None) -> Answer:
+def _send(address: str, verb: str, target: str, content: bytes | None, headers: Mapping[str, str]) -> Answer:
     connection = http.client.HTTPConnection(address, timeout=30)
     try:
-        connection.request(verb, target, content, {"Content-Type": "application/json"} if content is not None else {})
+        content_type = {"Content-Type": "application/json"} if content is not None else {}
+        connection.request(verb, target, content, {**content_type, **headers})
         response = connection.getresponse()
         body: Any = response.read() or None
-        headers = {name.lower(): value for name, value in response.getheaders()}
-        if body is not None and headers.get("content-type", "").startswith("application/json"):
+        received = {name.lower(): value for name, value in response.getheaders()}
+        if body is not None and received.get("content-type", "").startswith("application/json"):
             body = json.loads(body)
-        return Answer(response.status, body, headers)
+        return Answer(response.status, body, received)
     finally:
         connection.close()
 
