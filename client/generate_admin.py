@@ -114,8 +114,12 @@ def _body(call: AdminCall, method: Method, returns: str, sent: str) -> str:
     if returns == "None":
         return f"    await self._calls.call({sent})"
     result = f"answer.{method.result}" if method.result else "answer"
-    if returns in ("int", "bool"):
+    if returns in ("int", "bool", "str"):
         value = f"{returns}({result})"
+    elif returns.startswith("dict[str, str]"):
+        value = f"dict({result})"
+    elif returns == "list[str]":
+        value = f"list({result})"
     elif returns.startswith("tuple["):
         value = f"tuple({result})"
     elif returns.startswith("list["):

@@ -148,16 +148,46 @@ class TopicOwnersAnswer(_message.Message):
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., owners: _Optional[_Iterable[_Union[TopicOwner, _Mapping]]] = ..., partitions: _Optional[int] = ...) -> None: ...
 
 class TopicOwner(_message.Message):
-    __slots__ = ("topic", "broker_id", "address", "bundle")
+    __slots__ = ("topic", "broker_id", "address", "bundle", "pulsar_address", "http_address")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     BUNDLE_FIELD_NUMBER: _ClassVar[int]
+    PULSAR_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    HTTP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     broker_id: str
     address: str
     bundle: str
-    def __init__(self, topic: _Optional[str] = ..., broker_id: _Optional[str] = ..., address: _Optional[str] = ..., bundle: _Optional[str] = ...) -> None: ...
+    pulsar_address: str
+    http_address: str
+    def __init__(self, topic: _Optional[str] = ..., broker_id: _Optional[str] = ..., address: _Optional[str] = ..., bundle: _Optional[str] = ..., pulsar_address: _Optional[str] = ..., http_address: _Optional[str] = ...) -> None: ...
+
+class LookupTopicRequest(_message.Message):
+    __slots__ = ("topic", "listener_name", "needs_pulsar")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    LISTENER_NAME_FIELD_NUMBER: _ClassVar[int]
+    NEEDS_PULSAR_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    listener_name: str
+    needs_pulsar: bool
+    def __init__(self, topic: _Optional[str] = ..., listener_name: _Optional[str] = ..., needs_pulsar: bool = ...) -> None: ...
+
+class LookupTopicAnswer(_message.Message):
+    __slots__ = ("problem", "owner")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    owner: TopicOwner
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., owner: _Optional[_Union[TopicOwner, _Mapping]] = ...) -> None: ...
+
+class TopicBundleAnswer(_message.Message):
+    __slots__ = ("problem", "bundle")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    BUNDLE_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    bundle: str
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., bundle: _Optional[str] = ...) -> None: ...
 
 class PartitionedTopicAnswer(_message.Message):
     __slots__ = ("problem", "partitions", "properties")

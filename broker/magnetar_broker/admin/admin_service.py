@@ -38,6 +38,7 @@ from magnetar_broker.admin.bundle_calls import BundleCalls, BundleOwners, OwnerB
 from magnetar_broker.admin.catalog_calls import NamespaceCalls, TenantCalls
 from magnetar_broker.admin.deletions import Deletions
 from magnetar_broker.admin.health import BrokerHealth
+from magnetar_broker.admin.lookup_calls import LookupCalls
 from magnetar_broker.admin.owner_rpc import Handler, OwnerRpc
 from magnetar_broker.admin.partitioned_topic_calls import PartitionedTopicCalls
 from magnetar_broker.admin.reading_calls import ReadingCalls
@@ -111,6 +112,7 @@ class AdminService:
             PartitionedTopicCalls(catalog, owner_rpc, deletions),
             SubscriptionLists(catalog, owner_rpc),
             BundleCalls(catalog, ownership, owner_rpc, bundle_owners, broker_id),
+            LookupCalls(catalog, ownership),
             BrokerCalls(topics, ownership, health, describe_broker),
         ]
         limit = ConcurrencyLimit(_MAX_IN_FLIGHT, refuse_excess_call)

@@ -144,6 +144,23 @@ class Catalog:
         """Return the number of partitions; 0: the topic is not partitioned, and does not exist yet if `create` allows
         that. Raises TOPIC_NOT_FOUND.
         """
+        there, policies = await self._find_topic(name)
+        if there is not None:
+            return there
+        partitions = self._check_auto_creation(name, policies, create)
+        if partitions:
+            await _ignore_exists(lambda: self.partitioned.create(name, partitions, {}))
+            return (await self.partitioned.get(name)).partitions
+        return 0
+
+    async def check_lookup(self, name: TopicName) -> None:
+        """Raise `BrokerError` unless the topic exists, or a client's first use would create it."""
+        there, policies = await self._find_topic(name)
+        if there is None:
+            self._check_auto_creation(name, policies, True)
+
+    async def _find_topic(self, name: TopicName) -> tuple[int | None, Policies]:
+        """Return the number of partitions, None if there is no such topic, and the namespace's policies."""
         _check_persistent(name)
         namespace = await self.get_namespace(name.namespace_name)
         try:
@@ -155,17 +172,18 @@ class Catalog:
         if there is None:
             namespace = await self.get_namespace(name.namespace_name, fresh=True)
             there = await self._count_partitions(name, namespace.node)
-        if there is not None:
-            return there
-        policies = namespace.node.policies
+        return there, namespace.node.policies
+
+    def _check_auto_creation(self, name: TopicName, policies: Policies, create: bool) -> int:
+        """Return the number of partitions with which first use creates the topic; 0: without any. Raises
+        TOPIC_NOT_FOUND."""
         allowed, partitions = self._get_auto_creation(policies)
-        if not (create and allowed) and not is_system_topic(name):
+        if is_system_topic(name):
+            return 0
+        if not (create and allowed):
             reason = "allow_auto_topic_creation is off" if create else "this request does not create topics"
             raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {name}: create it first ({reason})")
-        if partitions and not is_system_topic(name):
-            await _ignore_exists(lambda: self.partitioned.create(name, partitions, {}))
-            return (await self.partitioned.get(name)).partitions
-        return 0
+        return partitions
 
     async def expand_partitions(self, name: TopicName) -> list[TopicName]:
         """Return the topic's partitions, or the topic itself if it has none. Raises TOPIC_NOT_FOUND."""

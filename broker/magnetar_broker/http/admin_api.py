@@ -78,7 +78,8 @@ class AdminApi:
             # Also of a request whose body is not used, so that its size is limited.
             body = await request.body()
             query = request.scope["query_string"].decode("latin-1")
-            route.make_request(message, match.values, query, None if route.body is None else parse_json(body))
+            value = None if route.body is None else parse_json(body)
+            route.make_request(message, match.values, query, value, request.headers)
         except (InvalidJson, InvalidTarget) as error:
             return _refuse(400, str(error))
         except HTTPException as error:

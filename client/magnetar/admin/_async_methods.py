@@ -152,6 +152,16 @@ class AsyncTopics(WrittenTopics):
         """
         await self._calls.call("delete_partitioned", force=force, name=topic)
 
+    async def lookup_addresses(self, topic: str, listener_name: str = "") -> TopicOwner:
+        """Return the owner of a topic with all its addresses, those for Pulsar's clients and for HTTP, too."""
+        answer = await self._calls.call("lookup_topic", topic=topic, listener_name=listener_name)
+        return value_of(TopicOwner, answer.owner)
+
+    async def bundle_range(self, topic: str) -> str:
+        """Return the bundle that a topic is in, or would be in."""
+        answer = await self._calls.call("topic_bundle", topic=topic)
+        return str(answer.bundle)
+
 
 class AsyncSubscriptions(WrittenSubscriptions):
     """Subscriptions of a topic; of a partitioned topic, on all its partitions."""

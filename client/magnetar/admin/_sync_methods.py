@@ -176,6 +176,14 @@ class Topics(SyncGroup[AsyncTopics]):
         """
         self._run(self._group.delete_partitioned(topic, force))
 
+    def lookup_addresses(self, topic: str, listener_name: str = "") -> TopicOwner:
+        """Return the owner of a topic with all its addresses, those for Pulsar's clients and for HTTP, too."""
+        return self._run(self._group.lookup_addresses(topic, listener_name))
+
+    def bundle_range(self, topic: str) -> str:
+        """Return the bundle that a topic is in, or would be in."""
+        return self._run(self._group.bundle_range(topic))
+
     def lookup(self, topic: str, listener_name: str = "") -> TopicOwner:
         """Return the owner of a topic. A partitioned topic is refused: each partition has its own."""
         return self._run(self._group.lookup(topic, listener_name))

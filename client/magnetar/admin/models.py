@@ -258,6 +258,9 @@ class TopicOwner:
     broker_id: str
     address: str
     bundle: str
+    # Of `lookup_addresses` only: the address for clients of Pulsar's protocol, and the HTTP address. Empty: none.
+    pulsar_address: str = ""
+    http_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,16 @@ from google.protobuf.message import Message
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.json_parts import Field, InvalidJson, Part, parse_json
 
-__all__ = ["HttpRequest", "InvalidTarget", "Match", "RawAnswer", "Route", "RouteTable", "UnsupportedRoute"]
+__all__ = [
+    "HttpRequest",
+    "InvalidTarget",
+    "Match",
+    "RawAnswer",
+    "Route",
+    "RouteTable",
+    "TextAnswer",
+    "UnsupportedRoute",
+]
 
 T = TypeVar("T")
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::(\w+))?\}")
@@ -91,6 +100,24 @@ class RawAnswer:
         raise NotImplementedError
 
 
+class TextAnswer(RawAnswer):
+    """A text field of the response, as it is."""
+
+    content_type = "text/plain"
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def to_http(self, message: Message) -> tuple[dict[str, str], bytes]:
+        return {}, str(getattr(message, self._name)).encode()
+
+    def fill(self, message: Message, headers: Mapping[str, str], body: bytes) -> None:
+        try:
+            setattr(message, self._name, body.decode("utf-8").strip())
+        except UnicodeDecodeError as error:
+            raise InvalidJson(f"the answer is not UTF-8: {error}") from None
+
+
 @dataclass(frozen=True, slots=True)
 class UnsupportedRoute:
     """A path of Pulsar's REST API that is answered with 405."""
@@ -111,6 +138,9 @@ class Route:
     path: str
     # The query's parameters, as fields of the request.
     query: Mapping[str, Field | str] = field(default_factory=dict, kw_only=True)
+    # Headers of the request that set text fields, e.g. {"X-Pulsar-ListenerName": "listener_name"}. They go before the
+    # query, and clients do not send them: the fields are in the query, too.
+    headers: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     # Fields that have this value on this route, e.g. {"all": True}.
     fixed: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     body: Part | None = field(default=None, kw_only=True)
@@ -146,8 +176,13 @@ class Route:
 
     # ── the broker's side ──
 
-    def make_request(self, request: Message, values: Sequence[str], query: str, body: Any) -> None:
-        """Fill the request. `values`: the segments of the placeholders, decoded. Raises InvalidTarget, InvalidJson."""
+    def make_request(
+        self, request: Message, values: Sequence[str], query: str, body: Any, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Fill the request. `values`: the segments of the placeholders, decoded. `headers`: names in lower case.
+
+        Raises InvalidTarget, InvalidJson.
+        """
         fields = request.DESCRIPTOR.fields_by_name
         left = list(values)
         for name, kind in self.placeholders:
@@ -162,6 +197,9 @@ class Route:
                 setattr(request, name, value)
         if self.query:
             self._read_query(request, query)
+        for name, field_name in self.headers.items():
+            if headers and headers.get(name.lower()):
+                setattr(request, field_name, headers[name.lower()])
         if body is None:
             if self.needs_body:
                 raise InvalidJson("the body is missing")

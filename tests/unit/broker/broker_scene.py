@@ -27,7 +27,8 @@ T = TypeVar("T")
 
 
 class BrokerScene:
-    def __init__(self, *, add_entry_timeout_seconds: float = 5.0, **options: Any) -> None:
+    def __init__(self, *, add_entry_timeout_seconds: float = 5.0, pulsar: bool = False, **options: Any) -> None:
+        """`pulsar`: also listen for Pulsar's protocol, at a free port. `options`: the broker's settings."""
         self.clock = SystemClock()
         self.metadata = MemoryServer(self.clock, session_timeout_s=60.0)
         self.transport = InProcessTransport(self.clock)
@@ -48,6 +49,7 @@ class BrokerScene:
             BrokerServiceSettings(**(striping | {"metadata_retry_seconds": 0.01} | options)),
             LedgerClientSettings(explicit_lac_interval_ms=0, add_entry_timeout_seconds=add_entry_timeout_seconds),
             broker_id="b/1",
+            pulsar_listeners=[("", "127.0.0.1:0")] if pulsar else [],
         )
         self.admin = AsyncAdmin(URL, transport=self.transport)
 

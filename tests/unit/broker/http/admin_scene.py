@@ -6,14 +6,14 @@ import asyncio
 import http.client
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from magnetar_broker.http.metrics import BrokerMetrics
 from magnetar_broker.http.routes import BrokerHttp
 from magnetar_wire.process.http_server import serve_http
-from tests.unit.broker.broker_scene import BrokerScene, running_broker
+from tests.unit.broker.broker_scene import BrokerScene
 
 __all__ = ["Answer", "HttpScene", "running_http"]
 
@@ -75,10 +75,17 @@ def _send(address: str, verb: str, target: str, content: bytes | None, headers: 
 @asynccontextmanager
 async def running_http(**settings: Any) -> AsyncIterator[HttpScene]:
     """Run a broker with these settings, and its HTTP server."""
-    async with running_broker(**settings) as scene:
-        metrics = BrokerMetrics(scene.broker, scene.broker.settings, "standalone")
-        server = await serve_http(BrokerHttp(scene.broker, metrics).app, "127.0.0.1:0")
+    scene = BrokerScene(**settings)
+    metrics = BrokerMetrics(scene.broker, scene.broker.settings, "standalone")
+    server = await serve_http(BrokerHttp(scene.broker, metrics).app, "127.0.0.1:0")
+    # Brokers know each other by these addresses.
+    scene.broker.http_address = server.address
+    try:
+        await scene.start()
         try:
             yield HttpScene(scene, server.address)
         finally:
-            await server.close()
+            with suppress(TimeoutError):
+                await scene.close()
+    finally:
+        await server.close()

@@ -1,0 +1,54 @@
+"""Admin calls that look up a topic for clients that use HTTP. No call is forwarded: any broker finds the owner."""
+
+from __future__ import annotations
+
+from magnetar_broker.admin.names import parse_topic_name
+from magnetar_broker.catalog.catalog import Catalog
+from magnetar_broker.ownership.advertised_addresses import AdvertisedAddresses
+from magnetar_broker.ownership.bundle_ownership import BundleOwnership
+from magnetar_broker.ownership.namespace_bundles import decode_bundle_at
+from magnetar_protos import admin_pb2 as pb
+from magnetar_wire.bundles import bundle_hash
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["LookupCalls"]
+
+
+class LookupCalls:
+    def __init__(self, catalog: Catalog, ownership: BundleOwnership) -> None:
+        self._catalog = catalog
+        self._ownership = ownership
+
+    async def lookup_topic(self, request: pb.LookupTopicRequest) -> pb.LookupTopicAnswer:
+        name = parse_topic_name(request.topic)
+        await self._catalog.check_lookup(name)
+        owner = await self._ownership.find_owner(name)
+        registered = await self._ownership.find_broker(owner.broker_id)
+        address, pulsar_address = _find_addresses(owner.addresses, request)
+        found = pb.TopicOwner(
+            topic=str(name),
+            broker_id=owner.broker_id,
+            address=address,
+            pulsar_address=pulsar_address,
+            bundle=await self._find_bundle(name),
+            http_address=registered.http_address if registered is not None else "",
+        )
+        return pb.LookupTopicAnswer(owner=found)
+
+    async def topic_bundle(self, request: pb.TopicRequest) -> pb.TopicBundleAnswer:
+        return pb.TopicBundleAnswer(bundle=await self._find_bundle(parse_topic_name(request.topic)))
+
+    async def _find_bundle(self, name: TopicName) -> str:
+        namespace = await self._catalog.get_namespace(name.namespace_name, fresh=True)
+        return str(decode_bundle_at(namespace.node.bundle_starts, bundle_hash(name)))
+
+
+def _find_addresses(addresses: AdvertisedAddresses, request: pb.LookupTopicRequest) -> tuple[str, str]:
+    """Return the listener's address, and its address for clients of Pulsar's protocol. One of them may be empty.
+
+    Raises `BrokerError` if that is the one that is needed.
+    """
+    listener = request.listener_name or addresses.listeners[0][0]
+    if request.needs_pulsar:
+        return dict(addresses.listeners).get(listener, ""), addresses.find_pulsar(listener)
+    return addresses.find(listener), dict(addresses.pulsar).get(listener, "")
