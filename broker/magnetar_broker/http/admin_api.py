@@ -10,6 +10,7 @@ A request that is refused is answered with a JSON object `{"reason": …}`:
     400     the body is not JSON, or does not fit its declaration; the path or query can't be decoded
     404     there is no such path, or what it names does not exist
     405     the path has no such verb, or the broker can't do it yet: the reason names what is missing
+    412     the body has a value that is not allowed
     413     the body is larger than `http_max_body_bytes`
     429     too many admin calls are being served
     503     the broker has no session with its metadata store, or the topic's owner can't serve it now
@@ -80,7 +81,9 @@ class AdminApi:
             query = request.scope["query_string"].decode("latin-1")
             value = None if route.body is None else parse_json(body)
             route.make_request(message, match.values, query, value, request.headers)
-        except (InvalidJson, InvalidTarget) as error:
+        except InvalidJson as error:
+            return _refuse(error.status, str(error))
+        except InvalidTarget as error:
             return _refuse(400, str(error))
         except HTTPException as error:
             return _refuse(error.status_code, error.detail)

@@ -7,6 +7,8 @@ A `Part` declares which part of a message a JSON value stands for:
     Field("subscriptions", of=SUBSCRIPTION, key="subscription")     … or an object whose names are a field of each
     Object({"adminRoles": "admin_roles"})    a JSON object; a text stands for the `Field` of that name
     Converted("at", to_json, from_json)      a field whose JSON value is written in another way
+    Defaulted(Field("size"), -1)             a part that is written with this value if it is absent
+    QueryText(Field("size"))                 a number or truth value that is a text, as in the query of a path
 
 The broker reads requests and writes answers with it, the client writes requests and reads answers, and the
 description of the HTTP API (`schema`) is made from it, so they can't differ.
@@ -26,7 +28,17 @@ from typing import Any, Final, TypeAlias
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-__all__ = ["Converted", "Field", "InvalidJson", "Object", "Part", "parse_json"]
+__all__ = [
+    "Converted",
+    "Defaulted",
+    "Field",
+    "InvalidJson",
+    "InvalidValue",
+    "Object",
+    "Part",
+    "QueryText",
+    "parse_json",
+]
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -41,6 +53,15 @@ _FLOATS: Final = (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT)
 
 class InvalidJson(ValueError):
     """A JSON value that does not fit its declaration. The text names the value and the right type."""
+
+    # The HTTP status of the answer.
+    status = 400
+
+
+class InvalidValue(InvalidJson):
+    """A value of the right type that is not allowed."""
+
+    status = 412
 
 
 class Part:
@@ -60,6 +81,10 @@ class Part:
     def schema(self, descriptor: Any) -> Schema:
         """Return the JSON schema of the value, for a message of this descriptor."""
         raise NotImplementedError
+
+    def carries(self, message: Message) -> bool:
+        """Whether the JSON value has everything that the message has in these fields."""
+        return True
 
 
 class Field(Part):
@@ -122,6 +147,13 @@ class Field(Part):
         if not field.is_repeated:
             return one
         return {"type": "object", "additionalProperties": one} if self._key else {"type": "array", "items": one}
+
+    def carries(self, message: Message) -> bool:
+        field, owner = self._locate(message)
+        if self._of is None or owner is None or field.is_repeated or not owner.HasField(self._name):
+            return True
+        value = getattr(owner, self._name)
+        return {one.name for one, _ in value.ListFields()} <= self._of.fields and self._of.carries(value)
 
     @property
     def _part(self) -> Part:
@@ -234,13 +266,19 @@ class Object(Part):
     """A JSON object."""
 
     def __init__(
-        self, properties: Mapping[str, Part | str], *, constants: Mapping[str, Any] | None = None, required: str = ""
+        self,
+        properties: Mapping[str, Part | str],
+        *,
+        constants: Mapping[str, Any] | None = None,
+        required: str = "",
+        defaults: Mapping[str, Any] | None = None,
     ) -> None:
         """`constants`: properties that are written with this value always, and not read. `required`: names, separated
-        by spaces, of those that must be there."""
+        by spaces, of those that must be there. `defaults`: values of properties that are absent when it is read."""
         self._parts = {name: part if isinstance(part, Part) else Field(part) for name, part in properties.items()}
         self._constants = dict(constants or {})
         self._required = required.split()
+        self._defaults = dict(defaults or {})
         self.fields = frozenset(name for part in self._parts.values() for name in part.fields)
 
     def to_json(self, message: Message) -> Any:
@@ -254,8 +292,13 @@ class Object(Part):
                 raise InvalidJson(f"{where}: {name} is missing")
         for name, part in self._parts.items():
             one = given.get(name)
+            if one is None:
+                one = self._defaults.get(name)
             if one is not None:
                 part.fill(message, one, f"{where}.{name}")
+
+    def carries(self, message: Message) -> bool:
+        return all(part.carries(message) for part in self._parts.values())
 
     def schema(self, descriptor: Any) -> Schema:
         made: Schema = {
@@ -265,6 +308,51 @@ class Object(Part):
             | {name: {"const": value} for name, value in self._constants.items()},
         }
         return made | ({"required": self._required} if self._required else {})
+
+
+class Defaulted(Part):
+    """A part that is written with a default if it is absent."""
+
+    def __init__(self, part: Part, default: Any) -> None:
+        self.fields = part.fields
+        self._of = part
+        self._default = default
+
+    def to_json(self, message: Message) -> Any:
+        value = self._of.to_json(message)
+        return self._default if value is None else value
+
+    def fill(self, message: Message, value: Any, where: str) -> None:
+        self._of.fill(message, value, where)
+
+    def schema(self, descriptor: Any) -> Schema:
+        return self._of.schema(descriptor)
+
+    def carries(self, message: Message) -> bool:
+        return self._of.carries(message)
+
+
+class QueryText(Part):
+    """A part whose number or truth value is a text of the query."""
+
+    def __init__(self, part: Part) -> None:
+        self.fields = part.fields
+        self._of = part
+
+    def to_json(self, message: Message) -> Any:
+        value = self._of.to_json(message)
+        return None if value is None else json.dumps(value)
+
+    def fill(self, message: Message, value: Any, where: str) -> None:
+        text = _text(value, where)
+        scalar = len(text) <= 20 and text.isascii() and (text in ("true", "false") or text.lstrip("-").isdigit())
+        self._of.fill(message, parse_json(text.encode()) if scalar else text, where)
+
+    def schema(self, descriptor: Any) -> Schema:
+        return self._of.schema(descriptor)
+
+    def carries(self, message: Message) -> bool:
+        return self._of.carries(message)
 
 
 def parse_json(body: bytes) -> Any:

@@ -26,7 +26,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.admin.json_parts import Field, InvalidJson, Part, parse_json
+from magnetar_wire.admin.json_parts import InvalidJson, Part, parse_json
 
 __all__ = [
     "HttpRequest",
@@ -137,12 +137,16 @@ class Route:
     verb: str
     path: str
     # The query's parameters, as fields of the request.
-    query: Mapping[str, Field | str] = field(default_factory=dict, kw_only=True)
+    query: Mapping[str, Part | str] = field(default_factory=dict, kw_only=True)
+    # Values of the query's parameters that are absent.
+    query_defaults: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     # Headers of the request that set text fields, e.g. {"X-Pulsar-ListenerName": "listener_name"}. They go before the
     # query, and clients do not send them: the fields are in the query, too.
     headers: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     # Fields that have this value on this route, e.g. {"all": True}.
     fixed: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    # Fields that have this value if the request has no body.
+    without_body: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     body: Part | None = field(default=None, kw_only=True)
     # Whether a request without a body is refused with 400.
     needs_body: bool = field(default=False, kw_only=True)
@@ -190,11 +194,7 @@ class Route:
             taken, left = left[:count], left[count:]
             text = f"{taken[0]}{_DOMAIN_END}{'/'.join(taken[1:])}" if kind == "topic" else "/".join(taken)
             setattr(request, name, _parse(fields[name], text, name))
-        for name, value in self.fixed.items():
-            if isinstance(value, list | tuple):
-                getattr(request, name).extend(value)
-            else:
-                setattr(request, name, value)
+        _set_fields(request, self.fixed)
         if self.query:
             self._read_query(request, query)
         for name, field_name in self.headers.items():
@@ -203,6 +203,7 @@ class Route:
         if body is None:
             if self.needs_body:
                 raise InvalidJson("the body is missing")
+            _set_fields(request, self.without_body)
         elif self.body is not None:
             self.body.fill(request, body, "the body")
 
@@ -211,6 +212,8 @@ class Route:
             pairs = parse_qsl(query, keep_blank_values=False, encoding="utf-8", errors="strict", max_num_fields=100)
         except ValueError as error:
             raise InvalidTarget(f"the query can't be decoded: {error}") from None
+        given = {name for name, _ in pairs}
+        pairs += [(name, text) for name, text in self.query_defaults.items() if name not in given]
         for name, text in pairs:
             part = self.query.get(name)
             if isinstance(part, str):
@@ -237,10 +240,19 @@ class Route:
             return False
         known = {name for name, _ in self.placeholders} | set(self.fixed)
         for part in self.query.values():
-            known |= {part} if isinstance(part, str) else part.fields
+            if isinstance(part, str):
+                known.add(part)
+            elif part.carries(request):
+                known |= part.fields
+            else:
+                return False
         if self.body is not None:
             known |= self.body.fields
-            if self.needs_body and self.body.to_json(request) is None:
+            if self.body.to_json(request) is None:
+                if self.needs_body or any(given.get(name) != value for name, value in self.without_body.items()):
+                    return False
+                known |= set(self.without_body)
+            elif not self.body.carries(request):
                 return False
         return set(given) <= known
 
@@ -348,6 +360,16 @@ class RouteTable(Generic[T]):
             yield from self._walk(node.domain, segments, at + 1, (*values, segments[at]))
         if node.any is not None:
             yield from self._walk(node.any, segments, at + 1, (*values, segments[at]))
+
+
+def _set_fields(request: Message, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        if isinstance(value, Message):
+            getattr(request, name).CopyFrom(value)
+        elif isinstance(value, list | tuple):
+            getattr(request, name).extend(value)
+        else:
+            setattr(request, name, value)
 
 
 def _segments(path: str) -> list[str]:
