@@ -51,6 +51,7 @@ __all__ = [
     "check_service_url",
     "describe_endpoint",
     "describe_endpoints",
+    "describe_http_endpoints",
     "describe_reply",
     "is_unreachable",
 ]
@@ -69,6 +70,8 @@ _HTTP2_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _HTTP2_SETTINGS
 PULSAR_CONNECT: Final = b"\0\0\0\x11\0\0\0\x0d" + b"\x08\x02\x12\x09" + b"\x0a\x05probe" + b"\x20\x13"
 _MAX_REPLY: Final = 4096
 _SHOWN_BYTES: Final = 24
+_PORT_HINT: Final = f"its own protocol, whose port is {DEFAULT_PORT}"
+_HTTP_PORT_HINT: Final = "its HTTP API, whose port is 8080"
 # For each of: resolving and connecting, the first reply, the second one.
 _TIMEOUT_S: Final = 1.5
 _MAX_ADDRESSES: Final = 5
@@ -103,10 +106,13 @@ def check_service_url(url: str) -> None:
 
 
 class EndpointCheck:
-    def __init__(self, addresses: Sequence[str], clock: Clock, transport: Transport) -> None:
+    def __init__(
+        self, addresses: Sequence[str], clock: Clock, transport: Transport, *, over_http: bool = False
+    ) -> None:
         self._addresses = tuple(addresses)
         self._clock = clock
         self._describer = transport if isinstance(transport, DescribesEndpoints) else None
+        self._port_hint = _HTTP_PORT_HINT if over_http else _PORT_HINT
         # How many answers of brokers there were.
         self.answers = 0
         # Since the last answer: whether a request has reached no broker; whether the warning was logged, or is not
@@ -161,8 +167,7 @@ class EndpointCheck:
             return error
         explained = ConnectError(
             f"no broker answers at {self._shown_addresses()}, tried for {tried_s:.3g} s: {found}. Is a broker running "
-            "(`magnetar standalone`), and is this the address of its own protocol, whose port is "
-            f"{DEFAULT_PORT} by default?"
+            f"(`magnetar standalone`), and is this the address of {self._port_hint} by default?"
         )
         explained.found = found
         explained.__cause__ = error.__cause__
@@ -258,6 +263,21 @@ async def describe_endpoints(
     return "; ".join(filter(None, found)) + (
         f"; {len(addresses) - len(probed)} more" if any(found) and len(addresses) > len(probed) else ""
     )
+
+
+async def describe_http_endpoints(addresses: Sequence[str], *, tls: bool) -> str:
+    """Describe what is found instead of a server for HTTP. A server for HTTP, or with `tls` for TLS, is not
+    described."""
+    found = await asyncio.gather(*(_describe_http_endpoint(address, tls) for address in addresses[:_MAX_ADDRESSES]))
+    return "; ".join(filter(None, found))
+
+
+async def _describe_http_endpoint(address: str, tls: bool) -> str:
+    text = await describe_endpoint(address)
+    expected = ("expects TLS", "accepts connections and sends nothing") if tls else ("answers in HTTP,",)
+    if text.startswith(tuple(f"{address} {one}" for one in expected)):
+        return ""
+    return text.replace(", which a broker's own port does not speak", ": write https:// in the service URL")
 
 
 async def describe_endpoint(address: str, timeout_s: float = _TIMEOUT_S, *, failed: bool | None = True) -> str:

@@ -1,4 +1,7 @@
-"""The service URL, `magnetar://host:port[,host:port…]`: the brokers that a client connects to first."""
+"""The service URL, `magnetar://host:port[,host:port…]`: the brokers that a client connects to first.
+
+Administration is also possible over HTTP, `http://host:port[,host:port…]` or `https://…`, at brokers of Pulsar, too.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import Final
 
 from magnetar.exceptions import InvalidUrl
 
-__all__ = ["DEFAULT_PORT", "other_protocol_addresses", "parse_service_url"]
+__all__ = ["DEFAULT_PORT", "http_scheme", "other_protocol_addresses", "parse_http_url", "parse_service_url"]
 
 DEFAULT_PORT: Final = 6652
 _SCHEME: Final = "magnetar://"
@@ -33,6 +36,20 @@ def parse_service_url(url: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_address(part, url) for part in rest.split(",")))
 
 
+def http_scheme(url: str) -> str:
+    """Return "http" or "https" if the URL begins with that, else an empty text."""
+    scheme, separator, _ = url.partition("://") if isinstance(url, str) else ("", "", "")
+    return scheme if separator and scheme in ("http", "https") else ""
+
+
+def parse_http_url(url: str) -> tuple[str, ...]:
+    """Return the addresses of a URL that has a `http_scheme`. Raises InvalidUrl."""
+    scheme, _, rest = url.partition("://")
+    form = f"write {scheme}://host:port[,host:port…]"
+    parts = rest.removesuffix("/").split(",")
+    return tuple(dict.fromkeys(_address(part, url, _OTHER_PORTS[scheme], form) for part in parts))
+
+
 def other_protocol_addresses(url: str) -> list[str]:
     """Return the addresses of a URL of another protocol of brokers, or an empty list if it is not one."""
     scheme, _, rest = url.partition("://") if isinstance(url, str) else ("", "", "")
@@ -44,14 +61,14 @@ def other_protocol_addresses(url: str) -> list[str]:
         return []
 
 
-def _address(part: str, url: str, default_port: int = DEFAULT_PORT) -> str:
+def _address(part: str, url: str, default_port: int = DEFAULT_PORT, form: str = _FORM) -> str:
     """Return `host:port` of one part of the URL. An IPv6 address is in brackets: `[::1]:6652`."""
     host, colon, port = part.rpartition(":")
     if not colon or (part.startswith("[") and part.endswith("]")):
         host, port = part, str(default_port)
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not bare or any(character in " /@?#[]" for character in bare) or (":" in bare and bare == host):
-        raise InvalidUrl(f"{url!r} has no host in {part!r}: {_FORM}")
+        raise InvalidUrl(f"{url!r} has no host in {part!r}: {form}")
     if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536):
-        raise InvalidUrl(f"{url!r} has the port {port!r} in {part!r}, which is not in 1 … 65535: {_FORM}")
+        raise InvalidUrl(f"{url!r} has the port {port!r} in {part!r}, which is not in 1 … 65535: {form}")
     return f"{host}:{port}"

@@ -47,6 +47,15 @@ __all__ = ["AdminApi"]
 _JSON: Final = "application/json"
 _NO_METHOD: Final = 405
 _REFUSALS: Final = {Code.UNAVAILABLE: 503, Code.RESOURCE_EXHAUSTED: 429, Code.INVALID_ARGUMENT: 400}
+# The codes of problems that have a status, but come from no call.
+_ERRORS: Final = {
+    400: ErrorCode.INVALID_ARGUMENT,
+    404: ErrorCode.UNSUPPORTED,
+    405: ErrorCode.UNSUPPORTED,
+    413: ErrorCode.INVALID_ARGUMENT,
+    429: ErrorCode.TOO_MANY_REQUESTS,
+    503: ErrorCode.SERVICE_NOT_READY,
+}
 # Headers are latin-1: other characters of a warning are replaced.
 _MAX_WARNING_CHARACTERS: Final = 500
 
@@ -139,4 +148,6 @@ def _answer(route: Route, response: Any) -> Response:
 
 
 def _refuse(status: int, reason: str, error: str = "") -> Response:
-    return JSONResponse({"reason": reason}, status, headers={"X-Magnetar-Error": error} if error else None)
+    """`error`: the name of the problem's code; empty: that of the status."""
+    error = error or ErrorCode.Name(_ERRORS.get(status, ErrorCode.INTERNAL_ERROR))
+    return JSONResponse({"reason": reason}, status, headers={"X-Magnetar-Error": error})

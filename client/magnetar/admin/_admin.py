@@ -8,6 +8,7 @@ from typing import Self
 from magnetar._connection_pool import LazyGrpcTransport
 from magnetar._event_loop import background
 from magnetar._public_object import Unpicklable
+from magnetar._service_url import http_scheme
 from magnetar.admin._async_methods import (
     AsyncBrokers,
     AsyncNamespaces,
@@ -25,13 +26,25 @@ from magnetar_wire.transport import Transport
 __all__ = ["Admin", "AsyncAdmin"]
 
 
+def _make_transport(service_url: str, ca_file: str) -> Transport:
+    scheme = http_scheme(service_url)
+    if not scheme:
+        return LazyGrpcTransport()
+    from magnetar.admin._http_transport import HttpTransport  # with ssl and http.client, which gRPC does not need
+
+    return HttpTransport(tls=scheme == "https", ca_file=ca_file)
+
+
 class AsyncAdmin(Unpicklable):
     """Administer a cluster through any of its brokers.
 
     async with AsyncAdmin("magnetar://localhost:6652") as admin:
         await admin.topics.create_partitioned("orders", 4)
 
-    `listener_name`: the listener of which plans name the bookies' addresses; empty: the internal one.
+    `service_url`: `magnetar://host:6652[,host:6652…]`, or `http://host:8080[,host:8080…]` for Pulsar's REST API, which
+    brokers of Pulsar have, too; `https://` as well. `listener_name`: the listener of which plans name the bookies'
+    addresses; empty: the internal one. `tls_trust_certs_file_path`: for `https://`, the certificates of the authorities
+    to trust; empty: the system's.
     """
 
     def __init__(
@@ -40,6 +53,7 @@ class AsyncAdmin(Unpicklable):
         operation_timeout_seconds: float = 30,
         *,
         listener_name: str = "",
+        tls_trust_certs_file_path: str = "",
         transport: Transport | None = None,
         _clock: Clock | None = None,
         _randomness: Randomness | None = None,
@@ -48,7 +62,7 @@ class AsyncAdmin(Unpicklable):
         self._calls = AdminCalls(
             service_url,
             operation_timeout_seconds,
-            lambda: transport or LazyGrpcTransport(),
+            lambda: transport or _make_transport(service_url, tls_trust_certs_file_path),
             _clock,
             _randomness,
             listener_name,
@@ -88,8 +102,20 @@ class Admin(Unpicklable):
     Any thread may use it, and a process that was forked off goes on with it.
     """
 
-    def __init__(self, service_url: str, operation_timeout_seconds: float = 30, *, listener_name: str = "") -> None:
-        asynchronous = AsyncAdmin(service_url, operation_timeout_seconds, listener_name=listener_name)
+    def __init__(
+        self,
+        service_url: str,
+        operation_timeout_seconds: float = 30,
+        *,
+        listener_name: str = "",
+        tls_trust_certs_file_path: str = "",
+    ) -> None:
+        asynchronous = AsyncAdmin(
+            service_url,
+            operation_timeout_seconds,
+            listener_name=listener_name,
+            tls_trust_certs_file_path=tls_trust_certs_file_path,
+        )
         self._asynchronous = asynchronous
         self._closed = False
         background.enter(self)

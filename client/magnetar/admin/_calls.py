@@ -9,6 +9,8 @@ The call's row in the table of admin calls (magnetar_wire/admin/calls.py) says w
   that the outcome is unknown, since only the caller knows whether a second attempt is right.
 
 If no broker could do it, they are called again after a pause, until the operation's time is over.
+
+The transport is gRPC's; with an http:// URL it is `_http_transport.py`, to which all of this applies as well.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from magnetar._endpoint_check import EndpointCheck, check_service_url
 from magnetar._errors import from_problem, from_transport
 from magnetar._lookup import AnyBroker
 from magnetar._operations import Operations
-from magnetar._service_url import parse_service_url
+from magnetar._service_url import http_scheme, parse_http_url, parse_service_url
 from magnetar.admin._values import make_request
 from magnetar.exceptions import (
     ConnectError,
@@ -64,8 +66,10 @@ class AdminCalls:
         listener_name: str = "",
     ) -> None:
         self.listener_name = listener_name
-        check_service_url(service_url)
-        self._addresses = parse_service_url(service_url)
+        self.over_http = bool(http_scheme(service_url))
+        if not self.over_http:
+            check_service_url(service_url)
+        self._addresses = (parse_http_url if self.over_http else parse_service_url)(service_url)
         self._timeout_s = operation_timeout_s
         self._transport = transport
         self._clock = clock or SystemClock()
@@ -146,7 +150,7 @@ class AdminCalls:
     def _connect(self) -> None:
         transport = self._transport()
         self._pool = ConnectionPool(transport, self._addresses)
-        self._endpoint_check = EndpointCheck(self._addresses, self._clock, transport)
+        self._endpoint_check = EndpointCheck(self._addresses, self._clock, transport, over_http=self.over_http)
         self._operations = Operations(self._pool, self._endpoint_check, self._clock, self._randomness, self._timeout_s)
 
     async def suspend(self) -> None:

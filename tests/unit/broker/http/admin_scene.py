@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from magnetar.admin import AsyncAdmin
 from magnetar_broker.http.metrics import BrokerMetrics
 from magnetar_broker.http.routes import BrokerHttp
 from magnetar_wire.process.http_server import serve_http
@@ -35,6 +36,8 @@ class Answer:
 class HttpScene:
     broker: BrokerScene
     address: str
+    # The administration client over HTTP; `broker.admin` is that over gRPC.
+    admin: AsyncAdmin
 
     async def ask(
         self,
@@ -83,7 +86,8 @@ async def running_http(**settings: Any) -> AsyncIterator[HttpScene]:
     try:
         await scene.start()
         try:
-            yield HttpScene(scene, server.address)
+            async with AsyncAdmin(f"http://{server.address}") as admin:
+                yield HttpScene(scene, server.address, admin)
         finally:
             with suppress(TimeoutError):
                 await scene.close()
