@@ -43,7 +43,7 @@ _MODULES = {
     "magnetar.admin.reading": reading.__all__,
     "magnetar.admin._values": ["StartPoint", "value_of"],
     "magnetar_wire.message_id": ["MessageId"],
-    "collections.abc": ["Mapping"],
+    "collections.abc": ["Mapping", "Sequence"],
 }
 # Of a docstring's lines, without indent and quotes.
 _WIDTH = 108
@@ -120,8 +120,8 @@ def _body(call: AdminCall, method: Method, returns: str, sent: str) -> str:
         value = f"dict({result})"
     elif returns == "list[str]":
         value = f"list({result})"
-    elif returns.startswith("tuple["):
-        value = f"tuple({result})"
+    elif returns.startswith(("tuple[", "dict[")):
+        value = f"{returns.partition('[')[0]}({result})"
     elif returns.startswith("list["):
         value = f"[value_of({returns[5:-1]}, one) for one in {result}]"
     else:

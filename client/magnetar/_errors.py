@@ -33,6 +33,7 @@ _CLASSES: Final[dict[int, type[MagnetarException]]] = {
     ErrorCode.TOPIC_TERMINATED: exceptions.TopicTerminated,
     ErrorCode.UNSUPPORTED: exceptions.OperationNotSupported,
     ErrorCode.INTERNAL_ERROR: exceptions.BrokerFailed,
+    ErrorCode.CONFLICT: exceptions.NotAllowedError,
 }
 # The same request may succeed a moment later: the broker, its storage or metadata, or the connection has failed.
 _RETRYABLE: Final = (

@@ -27,16 +27,20 @@ class Done(_message.Message):
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ...) -> None: ...
 
 class NamesRequest(_message.Message):
-    __slots__ = ("within", "after", "limit", "include_system")
+    __slots__ = ("within", "after", "limit", "include_system", "domain", "bundle")
     WITHIN_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_SYSTEM_FIELD_NUMBER: _ClassVar[int]
+    DOMAIN_FIELD_NUMBER: _ClassVar[int]
+    BUNDLE_FIELD_NUMBER: _ClassVar[int]
     within: str
     after: str
     limit: int
     include_system: bool
-    def __init__(self, within: _Optional[str] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ..., include_system: bool = ...) -> None: ...
+    domain: str
+    bundle: str
+    def __init__(self, within: _Optional[str] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ..., include_system: bool = ..., domain: _Optional[str] = ..., bundle: _Optional[str] = ...) -> None: ...
 
 class NamesAnswer(_message.Message):
     __slots__ = ("problem", "names", "more")
@@ -107,10 +111,19 @@ class NamespaceChanged(_message.Message):
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TopicRequest(_message.Message):
-    __slots__ = ("topic",)
+    __slots__ = ("topic", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, topic: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class PartitionsRequest(_message.Message):
     __slots__ = ("topic", "partitions", "properties")
@@ -128,6 +141,46 @@ class PartitionsRequest(_message.Message):
     partitions: int
     properties: _containers.ScalarMap[str, str]
     def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class TopicPartitionsRequest(_message.Message):
+    __slots__ = ("topic", "create")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    CREATE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    create: bool
+    def __init__(self, topic: _Optional[str] = ..., create: bool = ...) -> None: ...
+
+class TopicPropertiesRequest(_message.Message):
+    __slots__ = ("topic", "properties", "removed")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    properties: _containers.ScalarMap[str, str]
+    removed: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., removed: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class TopicPropertiesAnswer(_message.Message):
+    __slots__ = ("problem", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class TopicOwnersRequest(_message.Message):
     __slots__ = ("topic", "listener_name")

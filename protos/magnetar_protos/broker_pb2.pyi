@@ -33,6 +33,7 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TOPIC_TERMINATED: _ClassVar[ErrorCode]
     UNSUPPORTED: _ClassVar[ErrorCode]
     INTERNAL_ERROR: _ClassVar[ErrorCode]
+    CONFLICT: _ClassVar[ErrorCode]
 
 class SubscriptionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -63,6 +64,7 @@ STALE_EPOCH: ErrorCode
 TOPIC_TERMINATED: ErrorCode
 UNSUPPORTED: ErrorCode
 INTERNAL_ERROR: ErrorCode
+CONFLICT: ErrorCode
 EXCLUSIVE: SubscriptionType
 SHARED: SubscriptionType
 FAILOVER: SubscriptionType

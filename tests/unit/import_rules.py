@@ -93,6 +93,7 @@ RULES: Final = frozenset(
         "magnetar_broker.server.pulsar.replies",
         "magnetar_broker.server.pulsar.topic_list_rules",
         "magnetar_broker.system_topics",
+        "magnetar_broker.topic_properties",
         "magnetar_broker.topics.dispatch.base_consumer",
         "magnetar_broker.topics.dispatch.chunk_owners",
         "magnetar_broker.topics.dispatch.delivery_capacity",
@@ -119,7 +120,7 @@ APART: Final = (("magnetar_broker.server.grpc", "magnetar_broker.server.pulsar")
 BROKER_LAYERS: Final = (
     ("concurrency_limit", "counters", "paths", "position", "session_end", "system_topics"),
     ("errors",),
-    ("owned_tasks", "peers", "settings"),
+    ("owned_tasks", "peers", "settings", "topic_properties"),
     ("managed_ledger",),
     ("catalog", "cursors"),
     ("ownership",),

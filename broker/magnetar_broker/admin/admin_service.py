@@ -109,7 +109,7 @@ class AdminService:
         forwarding: list[object] = [
             TenantCalls(catalog, deletions),
             NamespaceCalls(catalog, deletions, ledgers),
-            PartitionedTopicCalls(catalog, owner_rpc, deletions),
+            PartitionedTopicCalls(catalog, owner_rpc, deletions, clock),
             SubscriptionLists(catalog, owner_rpc),
             BundleCalls(catalog, ownership, owner_rpc, bundle_owners, broker_id),
             LookupCalls(catalog, ownership),
@@ -121,6 +121,7 @@ class AdminService:
             "admin",
             _client_handlers([*at_owner, *forwarding], TopicRouter(catalog, owner_rpc)),
             lambda call: reader_limit if call.request.DESCRIPTOR.file is reading.DESCRIPTOR else limit,
+            max_names=catalog.settings.admin_max_names,
         )
         self._brokers = build_broker_call_server(local_handlers)
 
@@ -199,10 +200,13 @@ class CallServer:
         handlers: Mapping[str, Handler],
         limit_of: Callable[[AdminCall], ConcurrencyLimit],
         *,
+        max_names: int = 0,
         refuses_not_started: bool = False,
     ) -> None:
-        """`prefix`: "admin" or "here". `refuses_not_started`: a call that was not started is refused as UNAVAILABLE."""
+        """`prefix`: "admin" or "here". `max_names`: the maximum number of names in one encoded answer; 0: any number.
+        `refuses_not_started`: a call that was not started is refused as UNAVAILABLE."""
         self._prefix = prefix
+        self._max_names = max_names
         self._handlers = handlers
         self._limits = {name: limit_of(ADMIN_CALLS[name]) for name in handlers}
         self._refuses_not_started = refuses_not_started
@@ -217,6 +221,9 @@ class CallServer:
         except DecodeError as error:
             text = f"the request of {self._prefix}.{name} can't be decoded: {error}"
             raise Refusal(Code.INVALID_ARGUMENT, text) from None
+        if self._max_names and isinstance(decoded, pb.NamesRequest):
+            # The answer is one message. Callers in this process get all names at once.
+            decoded.limit = min(decoded.limit or self._max_names, self._max_names)
         return (await self.call(name, decoded)).SerializeToString()
 
     async def call(self, name: str, request: Message) -> Message:

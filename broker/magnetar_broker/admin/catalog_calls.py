@@ -27,7 +27,7 @@ class TenantCalls:
     async def tenants(self, request: pb.NamesRequest) -> pb.NamesAnswer:
         system = SYSTEM_NAMESPACE.tenant
         names = [name for name in await self._catalog.tenants.list_names() if request.include_system or name != system]
-        return cut_page(names, request, self._catalog.settings.admin_max_names)
+        return cut_page(names, request)
 
     async def tenant(self, request: pb.TenantRequest) -> pb.TenantAnswer:
         return pb.TenantAnswer(settings=await self._catalog.tenants.get_settings(request.tenant))
@@ -55,7 +55,7 @@ class NamespaceCalls:
     async def namespaces(self, request: pb.NamesRequest) -> pb.NamesAnswer:
         names = await self._catalog.namespaces.list_names(request.within)
         full_names = [f"{request.within}/{name}" for name in names]
-        return cut_page(full_names, request, self._catalog.settings.admin_max_names)
+        return cut_page(full_names, request)
 
     async def namespace(self, request: pb.NamespaceRequest) -> pb.NamespaceAnswer:
         found = await self._catalog.namespaces.get(parse_namespace_name(request.namespace))

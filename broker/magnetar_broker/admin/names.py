@@ -9,9 +9,16 @@ from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.bundles import BundleRange
 from magnetar_wire.errors import InvalidTopicName
-from magnetar_wire.topic_name import NamespaceName, TopicName
+from magnetar_wire.topic_name import NamespaceName, TopicDomain, TopicName
 
-__all__ = ["cut_page", "parse_bundle", "parse_namespace_name", "parse_topic_name"]
+__all__ = [
+    "cut_page",
+    "parse_bundle",
+    "parse_domain",
+    "parse_namespace_name",
+    "parse_persistent_name",
+    "parse_topic_name",
+]
 
 
 def parse_topic_name(text: str) -> TopicName:
@@ -19,6 +26,24 @@ def parse_topic_name(text: str) -> TopicName:
         return TopicName.parse(text)
     except InvalidTopicName as error:
         raise BrokerError(ErrorCode.INVALID_TOPIC_NAME, str(error)) from None
+
+
+def parse_persistent_name(text: str) -> TopicName:
+    """Parse the name of a topic whose messages are stored. Raises `BrokerError`."""
+    name = parse_topic_name(text)
+    if not name.is_persistent:
+        raise BrokerError(ErrorCode.UNSUPPORTED, f"{name}: non-persistent topics are not supported yet")
+    return name
+
+
+def parse_domain(text: str) -> TopicDomain:
+    """Empty: persistent."""
+    try:
+        return TopicDomain(text or TopicDomain.PERSISTENT)
+    except ValueError:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT, f"unknown domain {text!r:.100}: use persistent or non-persistent"
+        ) from None
 
 
 def parse_namespace_name(text: str) -> NamespaceName:
@@ -35,8 +60,10 @@ def parse_bundle(text: str) -> BundleRange:
         raise BrokerError(ErrorCode.INVALID_ARGUMENT, str(error)) from None
 
 
-def cut_page(names: Iterable[str], request: pb.NamesRequest, max_names: int) -> pb.NamesAnswer:
-    """Return the names after `request.after`, in order, at most as many as the request and the setting allow."""
+def cut_page(names: Iterable[str], request: pb.NamesRequest) -> pb.NamesAnswer:
+    """Return the names after `request.after`, in order, at most `request.limit`; 0: all.
+
+    Requests of gRPC always have a limit, since an answer is one message (`CallServer.serve`)."""
     after = sorted(name for name in names if name > request.after)
-    limit = min(request.limit or max_names, max_names)
+    limit = request.limit or len(after)
     return pb.NamesAnswer(names=after[:limit], more=len(after) > limit)

@@ -6,6 +6,7 @@ change of a subscription at the same time leave all partitions alike.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -13,62 +14,110 @@ from typing import Final
 
 from magnetar_broker.admin.deletions import Deletions
 from magnetar_broker.admin.map_bounded import map_bounded
-from magnetar_broker.admin.names import cut_page, parse_namespace_name, parse_topic_name
+from magnetar_broker.admin.names import cut_page, parse_domain, parse_namespace_name, parse_persistent_name
 from magnetar_broker.admin.owner_rpc import OwnerRpc
 from magnetar_broker.admin.subscription_calls import read_subscriptions
 from magnetar_broker.admin.topic_calls import check_not_system_topic
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.topic_properties import check_properties
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt
+from magnetar_wire.clock import Clock
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["PartitionedTopicCalls"]
 
-# The maximum size of a topic's properties, keys and values together.
-_MAX_PROPERTIES_BYTES: Final = 16_384
+_log = logging.getLogger(__name__)
+# After these seconds no further partition is created in advance: a client's call must not time out.
+_CREATION_S: Final = 10.0
 # Copies are repeated as long as subscriptions are created or deleted at the same time, at most this often.
 _MAX_ROUNDS: Final = 100
 
 
 class PartitionedTopicCalls:
-    def __init__(self, catalog: Catalog, owner_rpc: OwnerRpc, deletions: Deletions) -> None:
+    def __init__(self, catalog: Catalog, owner_rpc: OwnerRpc, deletions: Deletions, clock: Clock) -> None:
         self._catalog = catalog
         self._owner_rpc = owner_rpc
         self._deletions = deletions
+        self._clock = clock
 
     async def partitioned_topics(self, request: pb.NamesRequest) -> pb.NamesAnswer:
         name = parse_namespace_name(request.within)
         await self._catalog.namespaces.get(name)
         await self._catalog.sync()
-        names = await self._catalog.list_partitioned_topics(name, include_system=request.include_system)
-        return cut_page(names, request, self._catalog.settings.admin_max_names)
+        domains = [parse_domain(request.domain)]
+        names = await self._catalog.list_partitioned_topics(
+            name, include_system=request.include_system, domains=domains
+        )
+        return cut_page(names, request)
 
     async def create_partitioned(self, request: pb.PartitionsRequest) -> pb.Done:
-        name = parse_topic_name(request.topic)
+        name = parse_persistent_name(request.topic)
         check_not_system_topic(name)
-        size = sum(len(key.encode()) + len(value.encode()) for key, value in request.properties.items())
-        if size > _MAX_PROPERTIES_BYTES:
-            raise BrokerError(
-                ErrorCode.INVALID_ARGUMENT,
-                f"properties of {size:,} bytes are above the limit of {_MAX_PROPERTIES_BYTES:,}",
-            )
+        check_properties(request.properties)
         await self._catalog.check_topic(name.base)
         await self._catalog.partitioned.create(name, request.partitions, request.properties)
+        try:
+            await self._create_partitions([name.partition(index) for index in range(request.partitions)])
+        except BrokerError as error:
+            # The topic is created nevertheless.
+            _log.info("not all partitions of %s were created, they will be when they are used: %s", name, error)
+        return pb.Done()
+
+    async def create_missed_partitions(self, request: pb.TopicRequest) -> pb.Done:
+        await self._create_partitions(
+            await self._catalog.partitioned.list_announced(parse_persistent_name(request.topic))
+        )
+        return pb.Done()
+
+    async def _create_partitions(self, parts: Sequence[TopicName]) -> None:
+        """Create the partitions that do not exist, so that they are listed. Each would also be created when it is
+        first used: so this ends after `_CREATION_S`."""
+        deadline = self._clock.monotonic() + _CREATION_S
+
+        async def create(part: TopicName) -> None:
+            if self._clock.monotonic() < deadline and await self._catalog.get_topic_state(part) is None:
+                with _ignore(ErrorCode.ALREADY_EXISTS):
+                    request = pb.TopicRequest(topic=str(part))
+                    await self._owner_rpc.call_topic_owner(part, "create_topic", request, repeat=True)
+
+        await map_bounded(parts, create)
+
+    async def topic_partitions(self, request: pb.TopicPartitionsRequest) -> pb.PartitionedTopicAnswer:
+        name = parse_persistent_name(request.topic)
+        if not await self._catalog.resolve_partitions(name, create=request.create):
+            return pb.PartitionedTopicAnswer()
+        node = await self._catalog.partitioned.get(name)
+        return pb.PartitionedTopicAnswer(partitions=node.partitions, properties=node.properties)
+
+    async def topic_properties(self, request: pb.TopicRequest) -> pb.TopicPropertiesAnswer:
+        return pb.TopicPropertiesAnswer(
+            properties=await self._catalog.get_topic_properties(parse_persistent_name(request.topic))
+        )
+
+    async def update_topic_properties(self, request: pb.TopicPropertiesRequest) -> pb.Done:
+        name = parse_persistent_name(request.topic)
+        if await self._catalog.resolve_partitions(name, create=False):
+            await self._catalog.partitioned.update_properties(name, request.properties, request.removed)
+        else:
+            await self._owner_rpc.call_topic_owner(name, "update_stored_properties", request)
         return pb.Done()
 
     async def partitioned_topic(self, request: pb.TopicRequest) -> pb.PartitionedTopicAnswer:
-        node = await self._catalog.partitioned.get(parse_topic_name(request.topic))
+        node = await self._catalog.partitioned.get(parse_persistent_name(request.topic))
         return pb.PartitionedTopicAnswer(partitions=node.partitions, properties=node.properties)
 
     async def grow_partitioned(self, request: pb.PartitionsRequest) -> pb.Done:
-        name = parse_topic_name(request.topic)
+        name = parse_persistent_name(request.topic)
         await self._catalog.partitioned.grow(name, request.partitions, lambda new: self._copy_subscriptions(name, new))
         return pb.Done()
 
     async def delete_partitioned(self, request: pb.DeleteRequest) -> pb.Done:
-        name = parse_topic_name(request.name)
+        name = parse_persistent_name(request.name)
         found = None if name.is_partition else await self._catalog.partitioned.find(name, fresh=True)
+        if found is None and await self._catalog.get_topic_state(name) is not None:
+            raise BrokerError(ErrorCode.CONFLICT, f"{name} is a topic without partitions: delete it as one")
         if found is not None and not request.force:
             parts = [name.partition(index) for index in range(found.node.partitions)]
             await map_bounded(parts, self._check_unused)

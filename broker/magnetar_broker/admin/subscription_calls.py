@@ -160,7 +160,7 @@ class SubscriptionLists:
 
         parts = await self._catalog.expand_partitions(parse_topic_name(request.within))
         found = {one.subscription: None for subscriptions in await map_bounded(parts, read) for one in subscriptions}
-        return cut_page(found, request, self._catalog.settings.admin_max_names)
+        return cut_page(found, request)
 
 
 async def read_subscriptions(owner_rpc: OwnerRpc, name: TopicName) -> Sequence[pb.DurableSubscription]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from magnetar_broker.admin.map_bounded import map_bounded
-from magnetar_broker.admin.names import cut_page, parse_namespace_name, parse_topic_name
+from magnetar_broker.admin.names import cut_page, parse_bundle, parse_domain, parse_namespace_name, parse_topic_name
 from magnetar_broker.admin.topic_router import TopicRoute, routed
 from magnetar_broker.admin.topic_stats import describe_log, describe_topic, drop_clients, merge_stats
 from magnetar_broker.catalog.catalog import Catalog
@@ -13,6 +13,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.ownership.interface import Ownership
 from magnetar_broker.ownership.namespace_bundles import decode_bundle_at
 from magnetar_broker.system_topics import is_system_topic
+from magnetar_broker.topic_properties import check_properties, encode_properties
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topics import Topics
 from magnetar_protos import admin_pb2 as pb
@@ -39,8 +40,12 @@ class TopicCalls:
         name = parse_namespace_name(request.within)
         await self._catalog.namespaces.get(name)
         await self._catalog.sync()
-        names = await self._catalog.list_topics(name, include_system=request.include_system)
-        return cut_page(names, request, self._catalog.settings.admin_max_names)
+        domains = [parse_domain(request.domain)]
+        names = await self._catalog.list_topics(name, include_system=request.include_system, domains=domains)
+        if request.bundle:
+            bundle = parse_bundle(request.bundle)
+            names = [topic for topic in names if bundle_hash(TopicName.parse(topic)) in bundle]
+        return cut_page(names, request)
 
     async def topic_owners(self, request: pb.TopicOwnersRequest) -> pb.TopicOwnersAnswer:
         name = parse_topic_name(request.topic)
@@ -62,21 +67,31 @@ class TopicCalls:
     # ── the topic's owner ──
 
     async def _check_creation(self, request: pb.TopicRequest, parts: Sequence[TopicName]) -> None:
-        check_not_system_topic(parts[0])
-        await self._catalog.check_topic(parts[0])
+        name = parts[0]
+        check_not_system_topic(name)
+        check_properties(request.properties)
+        await self._catalog.check_topic(name)
+        if not name.is_partition and await self._catalog.partitioned.find(name, fresh=True) is not None:
+            raise BrokerError(ErrorCode.ALREADY_EXISTS, f"there is a partitioned topic {name} already")
 
     @routed(TopicRoute(loads=False, check=_check_creation))
     async def create_topic(self, name: TopicName, request: pb.TopicRequest) -> pb.Done:
         if await self._catalog.get_topic_state(name) == TopicState.LIVE:
             raise BrokerError(ErrorCode.ALREADY_EXISTS, f"there is a topic {name} already")
-        await self._topics.get(name, create=True, explicit=True)
+        topic = await self._topics.get(name, create=True, explicit=True)
+        if request.properties:
+            await topic.log.change_properties(encode_properties(request.properties))
+        return pb.Done()
+
+    async def update_stored_properties(self, topic: Topic, request: pb.TopicPropertiesRequest) -> pb.Done:
+        await topic.log.change_properties({**dict.fromkeys(request.removed), **encode_properties(request.properties)})
         return pb.Done()
 
     async def _check_deletion(self, request: pb.DeleteRequest, parts: Sequence[TopicName]) -> None:
         name = parts[0]
         if not name.is_partition and await self._catalog.partitioned.find(name, fresh=True) is not None:
             raise BrokerError(
-                ErrorCode.NOT_ALLOWED, f"{name} is a partitioned topic: delete it as one, with all its partitions"
+                ErrorCode.CONFLICT, f"{name} is a partitioned topic: delete it as one, with all its partitions"
             )
         await self._check_exists(name)
 
@@ -112,6 +127,11 @@ class TopicCalls:
                 # It was deleted while others were skipped.
         await topic.log.truncate()
         topic.drop_trimmed_ledgers()
+        return pb.Done()
+
+    async def trim_topic(self, topic: Topic, request: pb.TopicRequest) -> pb.Done:
+        if await topic.log.trim(topic.cursors.find_slowest_position):
+            topic.drop_trimmed_ledgers()
         return pb.Done()
 
     @routed(TopicRoute(reduce=drop_clients, merge=merge_stats))

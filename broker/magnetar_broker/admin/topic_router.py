@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar, cast
 from google.protobuf.message import Message
 
 from magnetar_broker.admin.map_bounded import map_bounded
-from magnetar_broker.admin.names import parse_topic_name
+from magnetar_broker.admin.names import parse_persistent_name
 from magnetar_broker.admin.owner_rpc import Handler, OwnerRpc
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError, RequestNotStarted
@@ -110,7 +110,7 @@ class TopicRouter:
         group = getattr(handler, "__self__", None)
 
         async def handle(request: Any) -> Message:
-            name = parse_topic_name(getattr(request, call.topic_field))
+            name = parse_persistent_name(getattr(request, call.topic_field))
             refused = call.partitions is Partitions.REFUSED
             parts = [name] if refused else await self._catalog.expand_partitions(name)
             if route.check is not None:
@@ -193,7 +193,7 @@ class TopicLoader:
         loads = _route_of(handler).loads
 
         async def handle(request: Any) -> Message:
-            name = parse_topic_name(getattr(request, call.topic_field))
+            name = parse_persistent_name(getattr(request, call.topic_field))
             with _not_started():
                 await self._ownership.ensure_owned(name)
             if not loads:

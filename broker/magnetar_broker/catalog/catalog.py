@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from magnetar_broker import paths
@@ -28,6 +28,7 @@ from magnetar_broker.catalog.tenants import Tenants
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.administration import CatalogSettings
 from magnetar_broker.system_topics import SYSTEM_NAMESPACE, SYSTEM_PREFIX, is_system_topic
+from magnetar_broker.topic_properties import decode_properties
 from magnetar_metadata.store import Change, Check, MetadataStore
 from magnetar_protos.admin_pb2 import TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -208,20 +209,40 @@ class Catalog:
         found = await self._nodes.read(ManagedLedgerNode, paths.topic(name), fresh=True)
         return found.node.state if found else None
 
+    async def get_topic_properties(self, name: TopicName) -> dict[str, str]:
+        """Return the properties of a topic or partitioned topic. Raises TOPIC_NOT_FOUND."""
+        if await self.resolve_partitions(name, create=False):
+            return dict((await self.partitioned.get(name)).properties)
+        stored = await self._nodes.read(ManagedLedgerNode, paths.topic(name), fresh=True)
+        # A partition that was never used has none.
+        return {} if stored is None else decode_properties(stored.node.properties)
+
     async def sync(self) -> None:
         """Make later reads return everything that was written before this call."""
         await self._nodes.sync()
 
-    async def list_topics(self, namespace: NamespaceName, *, include_system: bool = False) -> list[str]:
+    async def list_topics(
+        self,
+        namespace: NamespaceName,
+        *,
+        include_system: bool = False,
+        domains: Iterable[TopicDomain] = tuple(TopicDomain),
+    ) -> list[str]:
         """Return the full names of all stored topics of the namespace, partitions among them, in order."""
         names = []
-        for domain in TopicDomain:
+        for domain in domains:
             names += await self._list_names(paths.TOPICS, namespace, domain, include_system)
         return sorted(names)
 
-    async def list_partitioned_topics(self, namespace: NamespaceName, *, include_system: bool = False) -> list[str]:
+    async def list_partitioned_topics(
+        self,
+        namespace: NamespaceName,
+        *,
+        include_system: bool = False,
+        domains: Iterable[TopicDomain] = tuple(TopicDomain),
+    ) -> list[str]:
         names = []
-        for domain in TopicDomain:
+        for domain in domains:
             names += await self._list_names(paths.PARTITIONED, namespace, domain, include_system)
         return sorted(names)
 

@@ -13,12 +13,13 @@ partitions, then the node. If it is interrupted at any step, the same call again
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from magnetar_broker import paths
 from magnetar_broker.catalog.catalog_nodes import CatalogNodes, Found
 from magnetar_broker.catalog.namespaces import deletion_in_progress, require_active
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.topic_properties import check_properties
 from magnetar_metadata.errors import Refused
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Deletion, NamespaceNode, PartitionedTopicNode
@@ -75,12 +76,25 @@ class PartitionedTopics:
             await self._delete_node(name, node.incarnation)
             raise
 
+    async def update_properties(self, name: TopicName, properties: Mapping[str, str], removed: Iterable[str]) -> None:
+        """Set these properties of the topic, and remove others."""
+
+        def update(node: PartitionedTopicNode | None) -> PartitionedTopicNode:
+            node = _existing(name, node)
+            for key in removed:
+                node.properties.pop(key, None)
+            node.properties.update(properties)
+            check_properties(node.properties)
+            return node
+
+        await self._nodes.change(PartitionedTopicNode, paths.partitioned(name), update)
+
     async def grow(
         self, name: TopicName, partitions: int, prepare: Callable[[Sequence[TopicName]], Awaitable[None]]
     ) -> None:
         """Grow the topic. `prepare` gives new partitions the subscriptions of the others; a retry calls it again for
         the same partitions."""
-        self._check(partitions)
+        self._check_maximum(partitions)
 
         def announce(node: PartitionedTopicNode | None) -> PartitionedTopicNode:
             node = _existing(name, node)
@@ -134,7 +148,12 @@ class PartitionedTopics:
             )
 
     def _check(self, partitions: int) -> None:
-        if not 1 <= partitions <= self._max_partitions:
+        if not partitions:
+            raise BrokerError(ErrorCode.INVALID_ARGUMENT, "0 partitions: a partitioned topic has at least 1")
+        self._check_maximum(partitions)
+
+    def _check_maximum(self, partitions: int) -> None:
+        if partitions > self._max_partitions:
             raise BrokerError(
                 ErrorCode.INVALID_ARGUMENT,
                 f"{partitions:,} partitions: a partitioned topic has 1 to {self._max_partitions:,} "

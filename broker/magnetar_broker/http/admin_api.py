@@ -27,17 +27,15 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from google.protobuf.message import Message
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from magnetar_broker.admin.admin_service import AdminService
-from magnetar_protos.admin_pb2 import NamesRequest
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.call import AdminCall
 from magnetar_wire.admin.calls import ADMIN_CALLS
-from magnetar_wire.admin.json_parts import InvalidJson, parse_json
+from magnetar_wire.admin.json_parts import InvalidJson, OutOfRange, parse_json
 from magnetar_wire.admin.route import InvalidTarget, RawAnswer, Route, RouteTable, UnsupportedRoute
 from magnetar_wire.admin.unsupported import UNSUPPORTED
 from magnetar_wire.transport import Code, Refusal
@@ -91,7 +89,7 @@ class AdminApi:
             value = None if route.body is None else parse_json(body)
             route.make_request(message, match.values, query, value, request.headers)
         except InvalidJson as error:
-            return _refuse(error.status, str(error))
+            return _refuse(route.out_of_range_status if isinstance(error, OutOfRange) else error.status, str(error))
         except InvalidTarget as error:
             return _refuse(400, str(error))
         except HTTPException as error:
@@ -100,7 +98,7 @@ class AdminApi:
         if service is None:
             return _refuse(503, "the broker has no session with its metadata store yet: try again later")
         try:
-            response = await _call(service, call, message)
+            response = await service.call(call.name, message)
         except Refusal as error:
             return _refuse(_REFUSALS.get(error.code, 500), str(error))
         return _answer(route, response)
@@ -109,23 +107,11 @@ class AdminApi:
 def _list_routes() -> Iterator[tuple[str, list[str], tuple[AdminCall, Route] | UnsupportedRoute]]:
     for call in ADMIN_CALLS.values():
         for route in call.routes:
+            if route.client_only:
+                continue
             yield route.verb, route.segments, (call, route)
     for unsupported in UNSUPPORTED:
         yield unsupported.verb, unsupported.segments, unsupported
-
-
-async def _call(service: AdminService, call: AdminCall, message: Message) -> Any:
-    """Return the response, with the names of all pages. Raises Refusal."""
-    response = await service.call(call.name, message)
-    if isinstance(message, NamesRequest) and not message.limit:
-        page = response
-        while not page.HasField("problem") and page.more and page.names:
-            message.after = page.names[-1]
-            page = await service.call(call.name, message)
-            if page.HasField("problem"):
-                return page
-            response.names.extend(page.names)
-    return response
 
 
 def _answer(route: Route, response: Any) -> Response:

@@ -108,7 +108,7 @@ def describe_api(calls: Iterable[AdminCall], unsupported: Iterable[UnsupportedRo
     """Return the OpenAPI document."""
     document = _Document(version)
     for call in calls:
-        for number, route in enumerate(call.routes):
+        for number, route in enumerate(route for route in call.routes if not route.client_only):
             document.add_route(call, route, f"{call.name}_{number + 1}" if number else call.name)
     for path, summary, content_type, may_fail in _OPERATION:
         document.add_plain(path, summary, content_type, may_fail)
@@ -151,7 +151,8 @@ class _Document:
             operation["parameters"] = parameters
         if route.body is not None:
             schema = self._share(route.body.schema(call.request.DESCRIPTOR))
-            operation["requestBody"] = {"required": route.needs_body, "content": {_JSON: {"schema": schema}}}
+            content = {kind: {"schema": schema} for kind in (_JSON, route.object_type) if kind}
+            operation["requestBody"] = {"required": route.needs_body, "content": content}
         operation["responses"] = self._describe_answers(call, route)
         operation |= {"x-call": f"admin.{call.name}", "x-role": call.role.value}
         operation["x-python"] = [one.name for one in call.methods]

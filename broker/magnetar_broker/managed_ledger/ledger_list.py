@@ -19,7 +19,7 @@ but the entries of the last ledger.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import attrgetter
@@ -78,6 +78,8 @@ class ListChange:
     deleted: frozenset[int] = frozenset()
     # Add or renew this lease. Leases are in the same node (managed_ledger/lease_rules.py).
     lease: Lease | None = None
+    # Set these properties of the topic; None: remove it. They are in the same node, too.
+    properties: Mapping[str, bytes | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ has a task or a timer while nothing happens on the topic.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -16,7 +16,7 @@ from magnetar_bookie.read.striping import Striping
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.appender import Appender
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
-from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListedLedger
+from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListChange, ListedLedger
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.managed_ledger.log_leases import LogLeases
@@ -267,6 +267,18 @@ class ManagedLedger:
     @on_lost.setter
     def on_lost(self, called: Callable[[TopicUnloaded], object] | None) -> None:
         self._appender.on_lost = called
+
+    async def change_properties(self, properties: Mapping[str, bytes | None]) -> None:
+        """Set these properties of the topic, durably; None: remove it. Raises `TopicUnloaded`, METADATA_ERROR."""
+        self._appender.check_open()
+        try:
+            await self._node.change(ListChange(properties=properties))
+        except TopicUnloaded as error:
+            self._fail(error)
+            raise
+        except MetadataError as error:
+            text = f"the properties of {self.name} can't be changed now: {error}"
+            raise BrokerError(ErrorCode.METADATA_ERROR, text) from error
 
     # ── appending ──
 

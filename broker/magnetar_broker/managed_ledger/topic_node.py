@@ -28,6 +28,7 @@ from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.lease_rules import Leases, encode_lease
 from magnetar_broker.managed_ledger.ledger_list import ForeignList, LedgerList, ListChange
 from magnetar_broker.managed_ledger.namespace_leases import read_leases_for
+from magnetar_broker.topic_properties import check_properties
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import LEAVE, StoredValue, Update, UpdateAction, encode_first_value
 from magnetar_metadata.errors import BadVersion, ForeignValue, NoNode, OutcomeUnknown, Refused, StoreFull
@@ -226,6 +227,13 @@ class TopicNode:
             known.encode(change, node)
             del node.leases[:]
             node.leases.extend(map(encode_lease, leases))
+            for name, value in change.properties.items():
+                if value is None:
+                    node.properties.pop(name, None)
+                else:
+                    node.properties[name] = value
+            if change.properties:
+                check_properties(node.properties)
             result = node
             return node.SerializeToString()
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from magnetar.admin._group import AsyncGroup
 from magnetar.admin._values import peeked, split_fields, value_of
-from magnetar.admin.models import NamespacePolicies, PeekedMessage, TopicOwner
-from magnetar.exceptions import InvalidArgument
+from magnetar.admin.models import NamespacePolicies, PartitionedTopic, PeekedMessage, TopicOwner
+from magnetar.exceptions import InvalidArgument, NotFound
 
 __all__ = ["WrittenNamespaces", "WrittenSubscriptions", "WrittenTopics"]
 
@@ -55,6 +55,13 @@ class WrittenNamespaces(AsyncGroup):
 
 
 class WrittenTopics(AsyncGroup):
+    async def get_partitioned(self, topic: str) -> PartitionedTopic:
+        """Return a partitioned topic's number of partitions, and its properties."""
+        answer = await self._calls.call("partitioned_topic", topic=topic)
+        if not answer.partitions:
+            raise NotFound(f"there is no partitioned topic {topic}: it has no partitions")
+        return value_of(PartitionedTopic, answer)
+
     async def lookup(self, topic: str, listener_name: str = "") -> TopicOwner:
         """Return the owner of a topic. A partitioned topic is refused: each partition has its own."""
         answer = await self._owners(topic, listener_name)

@@ -9,6 +9,7 @@ A `Part` declares which part of a message a JSON value stands for:
     Converted("at", to_json, from_json)      a field whose JSON value is written in another way
     Defaulted(Field("size"), -1)             a part that is written with this value if it is absent
     QueryText(Field("size"))                 a number or truth value that is a text, as in the query of a path
+    Either(Field("partitions"), Object(…))   an object, or a shorter value that carries less
 
 The broker reads requests and writes answers with it, the client writes requests and reads answers, and the
 description of the HTTP API (`schema`) is made from it, so they can't differ.
@@ -31,10 +32,12 @@ from google.protobuf.message import Message
 __all__ = [
     "Converted",
     "Defaulted",
+    "Either",
     "Field",
     "InvalidJson",
     "InvalidValue",
     "Object",
+    "OutOfRange",
     "Part",
     "QueryText",
     "parse_json",
@@ -64,6 +67,10 @@ class InvalidValue(InvalidJson):
     status = 412
 
 
+class OutOfRange(InvalidJson):
+    """A whole number that is not in the range of its field. Pulsar often has another status for it."""
+
+
 class Part:
     """A part of a message that is one JSON value."""
 
@@ -90,20 +97,32 @@ class Part:
 class Field(Part):
     """A field, or one of a nested message: "received.messages"."""
 
-    def __init__(self, path: str, of: Part | None = None, *, key: str = "", names: Mapping[str, int] | None = None):
+    def __init__(
+        self,
+        path: str,
+        of: Part | None = None,
+        *,
+        key: str = "",
+        names: Mapping[str, int] | None = None,
+        absent_if_empty: bool = False,
+    ) -> None:
         """`of`: the part of the field's message. `key`: its field with the names of a JSON object. `names`: of the
-        values of an enumeration, if they are not those of the .proto file in lower case."""
+        values of an enumeration, if they are not those of the .proto file in lower case. `absent_if_empty`: an empty
+        list or map, 0 and so on is no value."""
         self.fields = frozenset([path.partition(".")[0]])
         self._parents, _, self._name = path.rpartition(".")
         self._of = of
         self._key = key
         self._names = names
+        self._absent_if_empty = absent_if_empty
 
     def to_json(self, message: Message) -> Any:
         field, owner = self._locate(message)
         if owner is None or (field.has_presence and not owner.HasField(self._name)):
             return None
         value = getattr(owner, self._name)
+        if self._absent_if_empty and not value:
+            return None
         if _is_map(field):
             return dict(value)
         if not field.is_repeated:
@@ -195,7 +214,8 @@ class Field(Part):
         if field.cpp_type in _INTEGERS:
             lowest, highest = _INTEGERS[field.cpp_type]
             if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
-                raise InvalidJson(f"{where}: {_shown(value)} is not a whole number from {lowest} to {highest}")
+                error = InvalidJson if isinstance(value, bool) or not isinstance(value, int) else OutOfRange
+                raise error(f"{where}: {_shown(value)} is not a whole number from {lowest} to {highest}")
             return value
         if field.cpp_type in _FLOATS:
             if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
@@ -353,6 +373,26 @@ class QueryText(Part):
 
     def carries(self, message: Message) -> bool:
         return self._of.carries(message)
+
+
+class Either(Part):
+    """A JSON object, or a shorter value for messages with some of its fields only."""
+
+    def __init__(self, short: Part, whole: Object) -> None:
+        self.fields = whole.fields
+        self._short = short
+        self._whole = whole
+
+    def to_json(self, message: Message) -> Any:
+        given = {field.name for field, _ in message.ListFields()}
+        longer = given & self.fields - self._short.fields
+        return (self._whole if longer else self._short).to_json(message)
+
+    def fill(self, message: Message, value: Any, where: str) -> None:
+        (self._whole if isinstance(value, dict) else self._short).fill(message, value, where)
+
+    def schema(self, descriptor: Any) -> Schema:
+        return {"anyOf": [self._short.schema(descriptor), self._whole.schema(descriptor)]}
 
 
 def parse_json(body: bytes) -> Any:

@@ -68,6 +68,7 @@ _STATUSES: Final[Mapping[int, int]] = {
     ErrorCode.STALE_EPOCH: 409,
     ErrorCode.TOPIC_TERMINATED: 409,
     ErrorCode.UNSUPPORTED: 405,
+    ErrorCode.CONFLICT: 409,
 }
 
 
@@ -82,6 +83,7 @@ class HttpRequest:
     target: str
     # None: there is no body.
     body: Any = None
+    content_type: str = "application/json"
 
 
 class RawAnswer:
@@ -148,6 +150,10 @@ class Route:
     # Fields that have this value if the request has no body.
     without_body: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     body: Part | None = field(default=None, kw_only=True)
+    # The content type of a body that is a JSON object, if the route has another one for it.
+    object_type: str = field(default="", kw_only=True)
+    # The status of a whole number in the body that does not fit the field.
+    out_of_range_status: int = field(default=400, kw_only=True)
     # Whether a request without a body is refused with 400.
     needs_body: bool = field(default=False, kw_only=True)
     # The part of the response that is the body; None: 204 without a body.
@@ -156,6 +162,8 @@ class Route:
     empty_status: int = field(default=204, kw_only=True)
     # Statuses of problems, by their codes (broker.proto), where they are not the usual ones.
     statuses: Mapping[int, int] = field(default_factory=dict, kw_only=True)
+    # Clients use it for this call, and brokers serve the path with another one's.
+    client_only: bool = field(default=False, kw_only=True)
     # What it does, if that is not the docstring of the call's method.
     summary: str = field(default="", kw_only=True)
 
@@ -272,6 +280,8 @@ class Route:
             pairs += [(name, _query_text(one)) for one in values if one not in (None, "", 0)]
         body = None if self.body is None else self.body.to_json(request)
         target = _PLACEHOLDER.sub(fill, self.path) + (f"?{urlencode(pairs)}" if pairs else "")
+        if self.object_type and isinstance(body, Mapping):
+            return HttpRequest(self.verb, target, body, self.object_type)
         return HttpRequest(self.verb, target, body)
 
     def read_answer(self, response: Message, headers: Mapping[str, str], body: bytes) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar_protos import admin_pb2 as pb
+from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.call import AdminCall, Method, Partitions, Role, Scope
+from magnetar_wire.admin.json_parts import Either, Field, Object
+from magnetar_wire.admin.route import Route
 
 __all__ = ["PARTITIONED_TOPICS", "TOPICS"]
 
@@ -15,6 +18,19 @@ _EACH: Final = Partitions.EACH
 _ADMIN: Final = Role.TENANT_ADMIN
 _USE: Final = Role.PRODUCE_OR_CONSUME
 
+_NAMESPACE: Final = "/admin/v2/persistent/{within:namespace}"
+_NON_PERSISTENT: Final = "/admin/v2/non-persistent/{within:namespace}"
+_OF_NON_PERSISTENT: Final = {"domain": "non-persistent"}
+_SYSTEM: Final = {"includeSystemTopic": "include_system"}
+_PATH: Final = "/admin/v2/{topic}"
+_NAME: Final = "/admin/v2/{name:topic}"
+_PARTITIONS: Final = f"{_PATH}/partitions"
+_FORCE: Final = {"force": "force"}
+# Pulsar's PartitionedTopicMetadata.
+_METADATA: Final = Object(
+    {"partitions": "partitions", "properties": Field("properties", absent_if_empty=True)}, constants={"deleted": False}
+)
+
 # fmt: off
 TOPICS: Final = (
     AdminCall("topics", pb.NamesRequest, pb.NamesAnswer, _ANY, _USE, idempotent=True, methods=(
@@ -23,6 +39,11 @@ TOPICS: Final = (
             "List a namespace's topics: partitions, too, but not the partitioned topics that they belong to.",
             fields={"within": "namespace", "include_system": "include_system_topic"},
         ),
+    ), routes=(
+        Route("GET", _NAMESPACE, query={**_SYSTEM, "bundle": "bundle"}, answer=Field("names")),
+        Route("GET", _NON_PERSISTENT, query={**_SYSTEM, "bundle": "bundle"}, fixed=_OF_NON_PERSISTENT,
+              answer=Field("names")),
+        Route("GET", f"{_NON_PERSISTENT}/{{bundle}}", query=_SYSTEM, fixed=_OF_NON_PERSISTENT, answer=Field("names")),
     )),
     AdminCall("partitioned_topics", pb.NamesRequest, pb.NamesAnswer, _ANY, _USE, idempotent=True, methods=(
         Method(
@@ -30,28 +51,64 @@ TOPICS: Final = (
             "List a namespace's partitioned topics.",
             fields={"within": "namespace", "include_system": "include_system_topic"},
         ),
+    ), routes=(
+        Route("GET", f"{_NAMESPACE}/partitioned", query=_SYSTEM, answer=Field("names")),
+        Route("GET", f"{_NON_PERSISTENT}/partitioned", query=_SYSTEM, fixed=_OF_NON_PERSISTENT, answer=Field("names")),
     )),
     AdminCall("create_topic", pb.TopicRequest, pb.Done, _TOPIC, _ADMIN, methods=(
-        Method("topics.create(topic: str) -> None", "Create a topic that is not partitioned."),
-    )),
+        Method(
+            "topics.create(topic: str, properties: Mapping[str, str] | None = None) -> None",
+            "Create a topic that is not partitioned.",
+        ),
+    ), routes=(Route("PUT", _PATH, body=Field("properties"), statuses={ErrorCode.TOPIC_NOT_FOUND: 412}),)),
     AdminCall("delete_topic", pb.DeleteRequest, pb.Done, _TOPIC, _ADMIN, topic_field="name", methods=(
         Method(
             "topics.delete(topic: str, force: bool = False) -> None",
             "Delete a topic. One with producers or consumers is refused, unless by `force`.",
             fields={"name": "topic"},
         ),
-    )),
+    ), routes=(Route("DELETE", _NAME, query=_FORCE),)),
     AdminCall("truncate_topic", pb.TopicRequest, pb.Done, _TOPIC, _ADMIN, partitions=_EACH, methods=(
         Method(
             "topics.truncate(topic: str) -> None",
             "Delete all messages that are stored now, acknowledged or not. Messages that a lease retains are deleted "
             "when it ends.",
         ),
-    )),
+    ), routes=(Route("DELETE", f"{_PATH}/truncate"),)),
+    AdminCall("trim_topic", pb.TopicRequest, pb.Done, _TOPIC, _ADMIN, partitions=_EACH, idempotent=True, methods=(
+        Method(
+            "topics.trim(topic: str) -> None",
+            "Delete ledgers that no subscription needs and that nothing retains. Brokers also do so by themselves.",
+        ),
+    ), routes=(Route("POST", f"{_PATH}/trim"),)),
     AdminCall("unload_topic", pb.TopicRequest, pb.Done, _TOPIC, _ADMIN, partitions=_EACH, repeated_at_owner=True,
               methods=(
         Method("topics.unload(topic: str) -> None", "Close a topic at its broker. It is loaded again when it is used."),
+    ), routes=(Route("PUT", f"{_PATH}/unload"),)),
+    AdminCall("topic_properties", pb.TopicRequest, pb.TopicPropertiesAnswer, _ANY, _ADMIN, idempotent=True, methods=(
+        Method(
+            "topics.properties(topic: str) -> dict[str, str]",
+            "Return a topic's properties; of a partition, its own.",
+            result="properties",
+        ),
+    ), routes=(Route("GET", f"{_PATH}/properties", answer=Field("properties")),)),
+    AdminCall("update_topic_properties", pb.TopicPropertiesRequest, pb.Done, _ANY, _ADMIN, idempotent=True, methods=(
+        Method(
+            "topics.update_properties(topic: str, properties: Mapping[str, str]) -> None",
+            "Add properties to a topic, or replace those of the same names.",
+        ),
+        Method(
+            "topics.remove_properties(topic: str, names: Sequence[str]) -> None",
+            "Remove a topic's properties of these names, if it has them.",
+            fields={"removed": "names"},
+        ),
+    ), routes=(
+        Route("PUT", f"{_PATH}/properties", body=Field("properties"), needs_body=True),
+        Route("DELETE", f"{_PATH}/properties", query={"key": "removed"},
+              summary="Remove a topic's properties of these names, if it has them."),
     )),
+    # Of the node of a topic without partitions, which only its owner changes.
+    AdminCall("update_stored_properties", pb.TopicPropertiesRequest, pb.Done, _TOPIC, Role.BROKER, idempotent=True),
     AdminCall("topic_owners", pb.TopicOwnersRequest, pb.TopicOwnersAnswer, _ANY, _USE, idempotent=True, methods=(
         Method("topics.lookup"),
         Method("topics.lookup_partitioned"),
@@ -87,19 +144,42 @@ PARTITIONED_TOPICS: Final = (
             "-> None",
             "Create a partitioned topic.",
         ),
+    ), routes=(
+        Route("PUT", _PARTITIONS, body=Either(Field("partitions"), Object({
+            "partitions": "partitions", "properties": "properties",
+        }, required="partitions")), object_type="application/vnd.partitioned-topic-metadata+json", needs_body=True,
+              out_of_range_status=406, statuses={ErrorCode.INVALID_ARGUMENT: 406}),
+    )),
+    AdminCall("create_missed_partitions", pb.TopicRequest, pb.Done, _ANY, _ADMIN, idempotent=True, methods=(
+        Method(
+            "topics.create_missed_partitions(topic: str) -> None",
+            "Create the partitions of a partitioned topic that were never used, or were deleted.",
+        ),
+    ), routes=(Route("POST", f"{_PATH}/createMissedPartitions"),)),
+    AdminCall("topic_partitions", pb.TopicPartitionsRequest, pb.PartitionedTopicAnswer, _ANY, _USE, idempotent=True,
+              methods=(
+        Method(
+            "topics.find_partitions(topic: str, create: bool = False) -> PartitionedTopic",
+            "Return a topic's number of partitions, 0 if it is not partitioned, and its properties if it is.\n\n"
+            "With `create`, a topic that does not exist is created if that is allowed on first use: with its "
+            "partitions, or later, by a producer or consumer.",
+        ),
+    ), routes=(
+        Route("GET", _PARTITIONS, query={"checkAllowAutoCreation": "create"}, answer=_METADATA),
     )),
     AdminCall("partitioned_topic", pb.TopicRequest, pb.PartitionedTopicAnswer, _ANY, _USE, idempotent=True, methods=(
-        Method(
-            "topics.get_partitioned(topic: str) -> PartitionedTopic",
-            "Return a partitioned topic's number of partitions, and its properties.",
-        ),
-    )),
+        Method("topics.get_partitioned"),
+    ), routes=(Route("GET", _PARTITIONS, answer=_METADATA, client_only=True),)),
     AdminCall("grow_partitioned", pb.PartitionsRequest, pb.Done, _ANY, _ADMIN, methods=(
         Method(
             "topics.update_partitioned(topic: str, partitions: int) -> None",
             "Add partitions to a partitioned topic, up to this number. Its subscriptions get the new ones from their "
             "first message.",
         ),
+    ), routes=(
+        Route("POST", _PARTITIONS, body=Field("partitions"), needs_body=True, out_of_range_status=422, statuses={
+            ErrorCode.NOT_FOUND: 409, ErrorCode.NOT_ALLOWED: 422, ErrorCode.INVALID_ARGUMENT: 406,
+        }),
     )),
     AdminCall("delete_partitioned", pb.DeleteRequest, pb.Done, _ANY, _ADMIN, methods=(
         Method(
@@ -108,6 +188,6 @@ PARTITIONED_TOPICS: Final = (
             "`force`.",
             fields={"name": "topic"},
         ),
-    )),
+    ), routes=(Route("DELETE", f"{_NAME}/partitions", query=_FORCE),)),
 )
 # fmt: on

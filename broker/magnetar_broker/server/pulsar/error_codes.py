@@ -41,6 +41,7 @@ _SERVER_ERRORS: Final[dict[int, ServerError]] = {
     ErrorCode.INCARNATION_CHANGED: ServerError.NOT_ALLOWED_ERROR,
     ErrorCode.STALE_EPOCH: ServerError.NOT_ALLOWED_ERROR,
     ErrorCode.UNSUPPORTED: ServerError.NOT_ALLOWED_ERROR,
+    ErrorCode.CONFLICT: ServerError.NOT_ALLOWED_ERROR,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -171,8 +172,8 @@ async def test_a_deletion_does_not_go_on_under_somebody_elses_mark(scene: Catalo
     go_on = asyncio.Event()
     listing = scene.catalog.list_topics
 
-    async def slow_topics(namespace: NamespaceName, *, include_system: bool = False) -> list[str]:
-        found = await listing(namespace, include_system=include_system)
+    async def slow_topics(namespace: NamespaceName, **options: Any) -> list[str]:
+        found = await listing(namespace, **options)
         looked.set()
         await go_on.wait()
         return found

@@ -33,6 +33,7 @@ _AS_PULSAR = {
     "INCARNATION_CHANGED": "NOT_ALLOWED_ERROR",
     "STALE_EPOCH": "NOT_ALLOWED_ERROR",
     "UNSUPPORTED": "NOT_ALLOWED_ERROR",
+    "CONFLICT": "NOT_ALLOWED_ERROR",
 }
 # What libraries do when a producer or consumer that was open is reopened: after these both Java's (4.0) and C++'s
 # (isRetriableError, isResultRetryable) go on trying.

@@ -1,0 +1,189 @@
+"""Topics on Pulsar's REST paths, and the same through gRPC."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar import exceptions
+from magnetar.admin import PartitionedTopic
+from tests.unit.broker.http.admin_scene import HttpScene, running_http
+
+_NS = "persistent/public/default"
+_VND = "application/vnd.partitioned-topic-metadata+json"
+
+
+async def _check(scene: HttpScene, *expected: tuple[str, str, object, int]) -> None:
+    """Make requests in order, and compare their statuses. A refusal has a reason."""
+    for verb, path, body, status in expected:
+        answer = await scene.ask(verb, path, body)
+        assert answer.status == status, (verb, path, body, answer)
+        assert status < 400 or answer.reason
+
+
+async def test_a_topic_is_created_listed_and_deleted() -> None:
+    """TOP-1, TOP-2: the statuses are those of Pulsar."""
+    async with running_http() as scene:
+        admin = scene.broker.admin
+        await _check(
+            scene,
+            ("PUT", f"{_NS}/t", None, 204),
+            ("PUT", f"{_NS}/t", None, 409),
+            ("PUT", f"{_NS}/t/partitions", 3, 409),
+            ("POST", f"{_NS}/t/partitions", 3, 409),
+            ("DELETE", f"{_NS}/t/partitions", None, 409),
+            ("PUT", "persistent/public/none/t", None, 404),
+            ("PUT", "persistent/none/default/t", None, 404),
+            ("PUT", f"{_NS}/t-partition-0", None, 412),
+            ("PUT", f"{_NS}/__change_events", None, 412),
+            ("PUT", f"{_NS}/a%2Fb", None, 412),
+            ("PUT", f"{_NS}/%00", None, 412),
+            ("PUT", "persistent/public/t", None, 405),
+            ("PUT", f"{_NS}/u%20%C3%A4", {"k": "v"}, 204),
+        )
+        names = ["persistent://public/default/t", "persistent://public/default/u ä"]
+        assert await scene.get(_NS) == await admin.topics.list("public/default") == names
+        bundle = await admin.topics.bundle_range("t")
+        assert names[0] in await scene.get(f"{_NS}?bundle={bundle}")
+        assert await scene.get(f"{_NS}?bundle=0x00000000_0x00000001") == []
+        await _check(
+            scene,
+            ("GET", f"{_NS}?bundle=x", None, 412),
+            ("GET", "persistent/public/none", None, 404),
+            ("DELETE", f"{_NS}/t", None, 204),
+            ("DELETE", f"{_NS}/t", None, 404),
+            ("DELETE", f"{_NS}/t?force=true", None, 404),
+            ("DELETE", f"{_NS}/t?force=perhaps", None, 400),
+            ("DELETE", f"{_NS}/t/partitions", None, 404),
+            ("PUT", f"{_NS}/t/unload", None, 404),
+            ("DELETE", f"{_NS}/t/truncate", None, 404),
+            ("POST", f"{_NS}/t/trim", None, 404),
+        )
+        for name in ("a/b", "persistent://public/t", "weird://public/default/t", "public/default/t/u/v"):
+            with pytest.raises(exceptions.InvalidTopicName, match="write persistent://tenant/namespace/topic"):
+                await admin.topics.create(name)
+
+
+async def test_partitions_are_created_read_grown_and_deleted() -> None:
+    async with running_http() as scene:
+        admin = scene.broker.admin
+        await _check(
+            scene,
+            ("PUT", f"{_NS}/p/partitions", 2, 204),
+            ("PUT", f"{_NS}/p/partitions", 2, 409),
+            ("PUT", f"{_NS}/p", None, 409),
+            ("PUT", f"{_NS}/q/partitions", 0, 406),
+            ("PUT", f"{_NS}/q/partitions", -1, 406),
+            ("PUT", f"{_NS}/q/partitions", 1_000_000, 406),
+            ("PUT", f"{_NS}/q/partitions", "x", 400),
+            ("PUT", f"{_NS}/q/partitions", None, 400),
+            ("PUT", f"{_NS}/q/partitions", {"properties": {}}, 400),
+            ("PUT", f"{_NS}/m/partitions", {"partitions": 1, "properties": {"a": "b"}}, 204),
+            ("PUT", f"{_NS}/p-partition-9", None, 412),
+        )
+        assert await scene.get(f"{_NS}/p/partitions") == {"partitions": 2, "deleted": False}
+        assert await scene.get(f"{_NS}/p-partition-0/partitions") == {"partitions": 0, "deleted": False}
+        assert (await scene.get(f"{_NS}/m/partitions"))["properties"] == {"a": "b"}
+        assert await admin.topics.get_partitioned("m") == PartitionedTopic(1, {"a": "b"})
+        parts = [f"persistent://public/default/{name}" for name in ("m-partition-0", "p-partition-0", "p-partition-1")]
+        assert await scene.get(_NS) == await admin.topics.list("public/default") == parts
+        assert await scene.get(f"{_NS}/partitioned") == [f"persistent://public/default/{name}" for name in "mp"]
+        await _check(
+            scene,
+            ("POST", f"{_NS}/p/partitions", 4, 204),
+            ("POST", f"{_NS}/p/partitions", 4, 204),
+            ("POST", f"{_NS}/p/partitions", 3, 422),
+            ("POST", f"{_NS}/p/partitions", 0, 422),
+            ("POST", f"{_NS}/p/partitions", "x", 400),
+            ("POST", f"{_NS}/none/partitions", 3, 409),
+            ("DELETE", f"{_NS}/p", None, 409),
+            ("DELETE", f"{_NS}/p-partition-1", None, 204),
+        )
+        assert len(await scene.get(_NS)) == 4
+        await _check(
+            scene,
+            ("POST", f"{_NS}/p/createMissedPartitions", None, 204),
+            ("POST", f"{_NS}/none/createMissedPartitions", None, 404),
+        )
+        assert len(await scene.get(_NS)) == 5
+        await _check(
+            scene,
+            ("DELETE", f"{_NS}/p/partitions", None, 204),
+            ("DELETE", f"{_NS}/m/partitions?force=true", None, 204),
+            ("DELETE", f"{_NS}/m/partitions", None, 404),
+        )
+        assert await scene.get(_NS) == []
+
+
+@pytest.mark.parametrize("kind", ["partitioned", "non-partitioned"])
+async def test_http_clients_create_topics_on_first_use(kind: str) -> None:
+    """TOP-2: client libraries ask for the partitions before they look up a topic."""
+    async with running_http(allow_auto_topic_creation_type=kind, default_num_partitions=2) as scene:
+        partitions = 2 if kind == "partitioned" else 0
+        await _check(scene, ("GET", f"{_NS}/t/partitions", None, 404))
+        assert await scene.get(f"{_NS}/t/partitions?checkAllowAutoCreation=true") == {
+            "partitions": partitions,
+            "deleted": False,
+        }
+        assert (await scene.broker.admin.topics.find_partitions("u", create=True)).partitions == partitions
+        assert len(await scene.get(f"{_NS}/partitioned")) == partitions
+        async with scene.broker.client() as client:
+            await (await client.create_producer("t")).close()
+        assert (await scene.get(f"{_NS}/t/partitions"))["partitions"] == partitions
+    async with running_http(allow_auto_topic_creation=False) as scene:
+        await _check(scene, ("GET", f"{_NS}/t/partitions?checkAllowAutoCreation=true", None, 404))
+
+
+async def test_properties_of_topics_with_and_without_partitions() -> None:
+    async with running_http() as scene:
+        admin = scene.broker.admin
+        await admin.topics.create("t", {"k": "v"})
+        await admin.topics.create_partitioned("p", 2, {"k": "v"})
+        for name in "tp":
+            path = f"{_NS}/{name}/properties"
+            assert await scene.get(path) == {"k": "v"}
+            await _check(
+                scene,
+                ("PUT", path, {"k2": "v2", "ä": ""}, 204),
+                ("DELETE", f"{path}?key=k", None, 204),
+                ("DELETE", f"{path}?key=none", None, 204),
+                ("PUT", path, {"k": 7}, 400),
+                ("PUT", path, ["k"], 400),
+                ("PUT", path, {"k": "x" * 16_384}, 412),
+                ("PUT", f"{_NS}/{name}/unload", None, 204),
+            )
+            assert await scene.get(path) == {"k2": "v2", "ä": ""}
+            await admin.topics.update_properties(name, {"k2": "v3"})
+            await admin.topics.remove_properties(name, ["ä", "none"])
+            assert await admin.topics.properties(name) == {"k2": "v3"}
+        assert await scene.get(f"{_NS}/p-partition-0/properties") == {}
+        await _check(
+            scene,
+            ("GET", f"{_NS}/none/properties", None, 404),
+            ("PUT", f"{_NS}/none/properties", {}, 404),
+            ("DELETE", f"{_NS}/none/properties?key=k", None, 404),
+            ("DELETE", f"{_NS}/t", None, 204),
+            ("PUT", f"{_NS}/t", None, 204),
+        )
+        assert await scene.get(f"{_NS}/t/properties") == {}
+
+
+async def test_non_persistent_topics_are_not_there_yet() -> None:
+    async with running_http() as scene:
+        base = "non-persistent/public/default"
+        for path in (base, f"{base}/partitioned", f"{base}/0x00000000_0x40000000"):
+            assert await scene.get(path) == []
+        for verb, path in (
+            ("PUT", "t"),
+            ("DELETE", "t"),
+            ("PUT", "t/partitions"),
+            ("GET", "t/partitions"),
+            ("POST", "t/partitions"),
+            ("DELETE", "t/partitions"),
+            ("PUT", "t/unload"),
+            ("DELETE", "t/truncate"),
+            ("GET", "t/properties"),
+        ):
+            answer = await scene.ask(verb, f"{base}/{path}", 2 if "partitions" in path else None)
+            assert (answer.status, "non-persistent topics" in answer.reason) == (405, True), (verb, path)
+        with pytest.raises(exceptions.OperationNotSupported, match="non-persistent topics"):
+            await scene.broker.admin.topics.create("non-persistent://public/default/t")
