@@ -102,6 +102,13 @@ class StockServer:
             with Admin(self.process.service_url) as admin:
                 admin.topics.unload(name)
 
+    def terminate(self, name: str) -> None:
+        if self.process is None:
+            _send_admin_request("POST", f"{_path(name)}/terminate")
+        else:
+            with Admin(self.process.service_url) as admin:
+                admin.topics.terminate(name)
+
 
 def _path(name: str) -> str:
     return f"persistent/public/default/{name.rpartition('/')[2]}"

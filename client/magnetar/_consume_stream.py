@@ -22,6 +22,7 @@ from magnetar_protos.broker_pb2 import (
     EpochBegan,
     ErrorCode,
     Problem,
+    ReachedEnd,
 )
 from magnetar_wire.errors import MalformedFrame
 from magnetar_wire.frame import decode_frame
@@ -69,6 +70,8 @@ class ConsumeChannel(Channel, Protocol):
     def delivered(self, delivery: Delivery, entries: Sequence[bytes]) -> None: ...
 
     def done(self, answer: Done) -> None: ...
+
+    def reached_end(self, reached: ReachedEnd) -> None: ...
 
     def ended(self, problem: Problem | None) -> None:
         """The broker has closed the consumer, and the stream has detached it. None: the client had requested that."""
@@ -140,6 +143,9 @@ class ConsumeStream(BrokerStream[ConsumeChannel]):
                     # was not executed, so it is to be repeated in the next opening.
                     done.problem.code = ErrorCode.SERVICE_NOT_READY
                 channels[done.consumer_id].done(done)
+        for reached in answer.reached_end:
+            if reached.consumer_id in channels:
+                channels[reached.consumer_id].reached_end(reached)
         for ended in answer.ended:
             channel = channels.get(ended.consumer_id)
             if channel is not None:

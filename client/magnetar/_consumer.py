@@ -55,6 +55,11 @@ class BaseConsumer(Unpicklable):
         """Return whether all topics or partitions are connected to their brokers now."""
         return self._core.is_connected
 
+    def has_reached_end_of_topic(self) -> bool:
+        """Return whether all topics are terminated and their messages acknowledged: none will be delivered, unless the
+        subscription is moved back. It becomes true a moment after the last acknowledgement."""
+        return self._core.has_reached_end()
+
     def redeliver_unacknowledged_messages(self) -> None:
         """Request the redelivery of everything that is not acknowledged. Return at once.
 

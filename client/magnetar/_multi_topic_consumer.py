@@ -247,6 +247,15 @@ class MultiTopicConsumer:
                 return True
         return False
 
+    def has_reached_end(self) -> bool:
+        """Whether all topics are terminated and all of their messages acknowledged. From any thread."""
+        self.check_open()
+        partitions = self.partitions
+        if not self.context.durable:
+            for partition in partitions:
+                self.call_soon(partition.acknowledge_handed_out)
+        return all(partition.has_reached_end for partition in partitions)
+
     async def last_message_ids(self) -> list[MessageId]:
         """Return one for each partition; for a partition without messages, the position before the first one."""
         self.check_open()

@@ -57,6 +57,7 @@ from magnetar_protos.broker_pb2 import (
     EpochBegan,
     OpenConsumer,
     Problem,
+    ReachedEnd,
     Seek,
     StartAt,
     SubscriptionType,
@@ -97,6 +98,8 @@ class PartitionConsumer:
         self.partition = name.partition_index
         self.decode_value = None
         self.is_connected = False
+        # The topic is terminated, and everything in it is acknowledged.
+        self.has_reached_end = False
         # Of a Failover subscription: the partition is delivered to this consumer.
         self.is_active = False
         options = context.options
@@ -213,6 +216,7 @@ class PartitionConsumer:
 
     def _start_epoch(self, *, keep_queued: bool = False) -> None:
         self.epoch = DeliveryEpoch(self, self.epochs.opening, self.epochs.number)
+        self.has_reached_end = False
         self._queue.reopen_partition(self.partition_queue)
         self.permits.start_epoch(keep_queued=keep_queued)
         self._outbound.start_epoch()
@@ -362,6 +366,18 @@ class PartitionConsumer:
             notify = self._context.on_active_changed
             if notify is not None and self._options.consumer_type is ConsumerType.Failover:
                 notify(self)
+
+    def reached_end(self, reached: ReachedEnd) -> None:
+        if self.is_connected and reached.epoch == self.epoch.number:
+            self.has_reached_end = True
+
+    def acknowledge_handed_out(self) -> None:
+        """Have the broker know which messages a reader has handed out: it reports the end of a terminated topic when it
+        knows of all."""
+        if not self._context.durable and not self.has_reached_end:
+            self._queue.count_handed_out()
+            self.grant_permits(eager=True)
+            self._acknowledge_handed_out()
 
     # Requests.
 

@@ -32,6 +32,11 @@ class BaseReader(Unpicklable):
         """Return whether all partitions are connected to their brokers now."""
         return self._core.is_connected
 
+    def has_reached_end_of_topic(self) -> bool:
+        """Return whether the topic is terminated and all of its messages were read. It becomes true a moment after the
+        last message was read."""
+        return self._core.has_reached_end()
+
     def __repr__(self) -> str:
         return repr_of(self, "topic", "is_connected")
 

@@ -219,6 +219,12 @@ class ReceiverQueue:
             partition.is_reported = False
             return debt
 
+    def count_handed_out(self) -> None:
+        """Count the messages of the current segment, if all of them are handed out."""
+        with self.lock:
+            if not self.ready:
+                self._finish_segment()
+
     def has_messages_of(self, partition: PartitionQueue) -> bool:
         with self.lock:
             if self._is_mixed:

@@ -345,7 +345,8 @@ class UnsupportedVersionError(MagnetarException):
 
 
 class TopicTerminated(MagnetarException):
-    """A topic that accepts no more messages."""
+    """A topic that accepts no more messages. A message that was sent before its producer lost its connection may be
+    stored all the same."""
 
     result = Result.TopicTerminated
 

@@ -125,6 +125,30 @@ class TopicRequest(_message.Message):
     properties: _containers.ScalarMap[str, str]
     def __init__(self, topic: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
+class TerminationAnswer(_message.Message):
+    __slots__ = ("problem", "last")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    last: _ledger_pb2.EntryPosition
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., last: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ...) -> None: ...
+
+class PartitionTerminationsAnswer(_message.Message):
+    __slots__ = ("problem", "partitions")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionTermination]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[PartitionTermination, _Mapping]]] = ...) -> None: ...
+
+class PartitionTermination(_message.Message):
+    __slots__ = ("partition", "last")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    last: _ledger_pb2.EntryPosition
+    def __init__(self, partition: _Optional[int] = ..., last: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ...) -> None: ...
+
 class PartitionsRequest(_message.Message):
     __slots__ = ("topic", "partitions", "properties")
     class PropertiesEntry(_message.Message):

@@ -418,7 +418,7 @@ class CloseConsumer(_message.Message):
     def __init__(self, consumer_id: _Optional[int] = ...) -> None: ...
 
 class ConsumeAnswer(_message.Message):
-    __slots__ = ("opened", "epochs", "active", "frame", "deliveries", "done", "ended")
+    __slots__ = ("opened", "epochs", "active", "frame", "deliveries", "done", "ended", "reached_end")
     OPENED_FIELD_NUMBER: _ClassVar[int]
     EPOCHS_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_FIELD_NUMBER: _ClassVar[int]
@@ -426,6 +426,7 @@ class ConsumeAnswer(_message.Message):
     DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
+    REACHED_END_FIELD_NUMBER: _ClassVar[int]
     opened: _containers.RepeatedCompositeFieldContainer[ConsumerOpened]
     epochs: _containers.RepeatedCompositeFieldContainer[EpochBegan]
     active: _containers.RepeatedCompositeFieldContainer[ActiveChanged]
@@ -433,7 +434,8 @@ class ConsumeAnswer(_message.Message):
     deliveries: _containers.RepeatedCompositeFieldContainer[Delivery]
     done: _containers.RepeatedCompositeFieldContainer[Done]
     ended: _containers.RepeatedCompositeFieldContainer[ConsumerEnded]
-    def __init__(self, opened: _Optional[_Iterable[_Union[ConsumerOpened, _Mapping]]] = ..., epochs: _Optional[_Iterable[_Union[EpochBegan, _Mapping]]] = ..., active: _Optional[_Iterable[_Union[ActiveChanged, _Mapping]]] = ..., frame: _Optional[_Union[_frame_pb2.Frame, _Mapping]] = ..., deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., done: _Optional[_Iterable[_Union[Done, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[ConsumerEnded, _Mapping]]] = ...) -> None: ...
+    reached_end: _containers.RepeatedCompositeFieldContainer[ReachedEnd]
+    def __init__(self, opened: _Optional[_Iterable[_Union[ConsumerOpened, _Mapping]]] = ..., epochs: _Optional[_Iterable[_Union[EpochBegan, _Mapping]]] = ..., active: _Optional[_Iterable[_Union[ActiveChanged, _Mapping]]] = ..., frame: _Optional[_Union[_frame_pb2.Frame, _Mapping]] = ..., deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., done: _Optional[_Iterable[_Union[Done, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[ConsumerEnded, _Mapping]]] = ..., reached_end: _Optional[_Iterable[_Union[ReachedEnd, _Mapping]]] = ...) -> None: ...
 
 class ConsumerOpened(_message.Message):
     __slots__ = ("consumer_id", "consumer_name", "incarnation", "epoch", "active", "moves", "behind")
@@ -498,6 +500,14 @@ class Done(_message.Message):
     request_id: int
     problem: Problem
     def __init__(self, consumer_id: _Optional[int] = ..., request_id: _Optional[int] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
+
+class ReachedEnd(_message.Message):
+    __slots__ = ("consumer_id", "epoch")
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    consumer_id: int
+    epoch: int
+    def __init__(self, consumer_id: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class ConsumerEnded(_message.Message):
     __slots__ = ("consumer_id", "problem")

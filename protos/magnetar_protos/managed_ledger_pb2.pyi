@@ -16,7 +16,7 @@ LIVE: TopicState
 DELETING: TopicState
 
 class ManagedLedgerNode(_message.Message):
-    __slots__ = ("incarnation", "state", "owner_epoch", "ledgers", "pages", "first_ledger_id", "deleting", "next_index", "last_time_ms", "trimmed_up_to", "next_page", "properties", "floor", "leases", "unsubscribed_up_to")
+    __slots__ = ("incarnation", "state", "owner_epoch", "ledgers", "pages", "first_ledger_id", "deleting", "next_index", "last_time_ms", "trimmed_up_to", "next_page", "properties", "floor", "leases", "unsubscribed_up_to", "terminated")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -39,6 +39,7 @@ class ManagedLedgerNode(_message.Message):
     FLOOR_FIELD_NUMBER: _ClassVar[int]
     LEASES_FIELD_NUMBER: _ClassVar[int]
     UNSUBSCRIBED_UP_TO_FIELD_NUMBER: _ClassVar[int]
+    TERMINATED_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
     state: TopicState
     owner_epoch: bytes
@@ -54,7 +55,8 @@ class ManagedLedgerNode(_message.Message):
     floor: int
     leases: _containers.RepeatedCompositeFieldContainer[LedgerLease]
     unsubscribed_up_to: int
-    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[_Union[TopicState, str]] = ..., owner_epoch: _Optional[bytes] = ..., ledgers: _Optional[_Iterable[_Union[ListedLedger, _Mapping]]] = ..., pages: _Optional[_Iterable[_Union[PageOfLedgers, _Mapping]]] = ..., first_ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., next_index: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., trimmed_up_to: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., next_page: _Optional[int] = ..., properties: _Optional[_Mapping[str, bytes]] = ..., floor: _Optional[int] = ..., leases: _Optional[_Iterable[_Union[LedgerLease, _Mapping]]] = ..., unsubscribed_up_to: _Optional[int] = ...) -> None: ...
+    terminated: bool
+    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[_Union[TopicState, str]] = ..., owner_epoch: _Optional[bytes] = ..., ledgers: _Optional[_Iterable[_Union[ListedLedger, _Mapping]]] = ..., pages: _Optional[_Iterable[_Union[PageOfLedgers, _Mapping]]] = ..., first_ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., next_index: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., trimmed_up_to: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., next_page: _Optional[int] = ..., properties: _Optional[_Mapping[str, bytes]] = ..., floor: _Optional[int] = ..., leases: _Optional[_Iterable[_Union[LedgerLease, _Mapping]]] = ..., unsubscribed_up_to: _Optional[int] = ..., terminated: bool = ...) -> None: ...
 
 class LedgerLease(_message.Message):
     __slots__ = ("lease_id", "from_ledger_id", "lease_ms", "written_ms", "holder", "shared")

@@ -134,8 +134,9 @@ def test_calls_that_clients_repeated_before_are_repeated_now() -> None:
         *("create_tenant", "update_tenant", "delete_tenant"),
         *("create_namespace", "update_namespace", "delete_namespace", "unload_namespace", "unload_bundle"),
         *("split_bundle", "create_topic", "delete_topic", "truncate_topic", "unload_topic"),
-        *("create_partitioned", "grow_partitioned", "delete_partitioned"),
+        *("create_partitioned", "grow_partitioned", "delete_partitioned", "terminate_partitioned"),
         *("create_subscription", "delete_subscription", "reset_subscription", "skip", "expire"),
     }
     assert {row.name for row in ROWS if not row.idempotent} == changes
-    assert {row.name for row in ROWS if row.repeated_at_owner} == {"unload_topic", "unload_bundle"}
+    repeated = {"unload_topic", "unload_bundle", "terminate_partitioned"}
+    assert {row.name for row in ROWS if row.repeated_at_owner} == repeated

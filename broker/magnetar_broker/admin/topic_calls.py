@@ -18,11 +18,21 @@ from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topics import Topics
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.ledger_pb2 import EntryPosition
 from magnetar_protos.managed_ledger_pb2 import TopicState
 from magnetar_wire.bundles import bundle_hash
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["TopicCalls", "check_not_system_topic"]
+
+
+def merge_terminations(
+    name: TopicName, answers: Sequence[pb.PartitionTerminationsAnswer]
+) -> pb.PartitionTerminationsAnswer:
+    merged = pb.PartitionTerminationsAnswer()
+    for answer in answers:  # in the order of the partitions
+        merged.partitions.extend(answer.partitions)
+    return merged
 
 
 class TopicCalls:
@@ -133,6 +143,32 @@ class TopicCalls:
         if await topic.log.trim(topic.cursors.find_slowest_position):
             topic.drop_trimmed_ledgers()
         return pb.Done()
+
+    async def _check_termination(self, request: pb.TopicRequest, parts: Sequence[TopicName]) -> None:
+        name = parts[0]
+        if is_system_topic(name):
+            raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a system topic, which is not terminated")
+
+    @routed(TopicRoute(check=_check_termination))
+    async def terminate_topic(self, topic: Topic, request: pb.TopicRequest) -> pb.TerminationAnswer:
+        return pb.TerminationAnswer(last=await self._terminate(topic))
+
+    async def _check_partitioned_termination(self, request: pb.TopicRequest, parts: Sequence[TopicName]) -> None:
+        await self._check_termination(request, parts)
+        if parts[0] == parse_topic_name(request.topic):
+            raise BrokerError(
+                ErrorCode.NOT_ALLOWED, f"{parts[0]} has no partitions: terminate it as a topic without partitions"
+            )
+
+    @routed(TopicRoute(check=_check_partitioned_termination, merge=merge_terminations))
+    async def terminate_partitioned(self, topic: Topic, request: pb.TopicRequest) -> pb.PartitionTerminationsAnswer:
+        partition = topic.name.partition_index
+        last = await self._terminate(topic)
+        return pb.PartitionTerminationsAnswer(partitions=[pb.PartitionTermination(partition=partition, last=last)])
+
+    async def _terminate(self, topic: Topic) -> EntryPosition:
+        last = await topic.terminate()
+        return EntryPosition(ledger_id=last.ledger_id, entry_id=last.entry_id)
 
     @routed(TopicRoute(reduce=drop_clients, merge=merge_stats))
     async def topic_stats(self, topic: Topic, request: pb.TopicRequest) -> pb.TopicStatsAnswer:

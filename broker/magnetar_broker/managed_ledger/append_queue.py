@@ -217,6 +217,15 @@ class AppendQueue:
         self.refused -= len(taken)
         return taken
 
+    def refuse_waiting(self, error: BrokerError, next_index: int) -> None:
+        """Refuse all waiting entries, while none is sent. `next_index`: of the message after the last stored one."""
+        for append in self.waiting:
+            if append.error is None:
+                append.entry, append.error = _NO_ENTRY, error
+                self.refused += 1
+        self.next_index = next_index
+        self.pending_bytes = self._waiting_bytes = self.waiting_chunks = 0
+
     def take_all(self) -> list[Append]:
         """Remove and return all appends."""
         taken = [*self._sent, *self.waiting]

@@ -34,6 +34,11 @@ One task creates ledgers and closes them (ledger_rollover.py), so there never ar
 there is something to do. A ledger that is closed for its age, on an idle topic, is followed by another one when
 something is appended.
 
+**The end of the topic.** `terminate` closes the current ledger at its last confirmed entry, and then changes the list.
+In the meantime no ledger is created, so appends wait. Sent entries are stored in the ledger that is being closed, or
+wait again if it has failed. When the list is changed, those that wait are refused: they are in no ledger and never will
+be. If the change is refused, appending goes on.
+
 **Chunks.** The list marks a ledger that may hold chunks of messages before it has any: a Spark read looks no further
 back for the first chunk of a message. So the first chunk begins a ledger, and the next ledgers are marked as long as
 the ledger before them got a chunk.
@@ -54,6 +59,7 @@ from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.append_queue import AppendDone, AppendQueue
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries
 from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_roll_rule
+from magnetar_broker.managed_ledger.ledger_list import ListChange
 from magnetar_broker.managed_ledger.ledger_rollover import LedgerRollover
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.log_entry import NewEntry
@@ -61,6 +67,7 @@ from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.position import Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.errors import MetadataError
+from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
 
 __all__ = ["Appender", "CurrentLedger"]
@@ -117,6 +124,7 @@ class Appender:
         "_on_stopped",
         "_rollover",
         "_rule",
+        "_termination",
         "_will_announce",
         "_will_report_refused",
         "current_ledger",
@@ -164,6 +172,8 @@ class Appender:
         # The last ledger got chunks.
         self._has_chunks = False
         self._ledger_task: asyncio.Task[None] | None = None
+        # Done when the topic is terminated, or can't be. None: it is not being terminated.
+        self._termination: asyncio.Future[None] | None = None
 
     @property
     def waiting_for(self) -> str:
@@ -181,6 +191,8 @@ class Appender:
         """As in `ManagedLedgerStats`."""
         if self.error is not None:
             return "ended"
+        if self._node.ledger_list.is_terminated:
+            return "terminated"
         if self.waiting_for:
             return "waiting"
         return "idle" if self.current_ledger is None else "written"
@@ -200,6 +212,10 @@ class Appender:
         """
         if self.error is not None or self._is_closing:
             self.queue.refuse(self.error or TopicUnloaded(f"topic {self._node.name} is being closed"), done)
+            self._report_refused_soon()
+            return 0
+        if self._node.ledger_list.is_terminated:
+            self.queue.refuse(self.terminated_error(), done)
             self._report_refused_soon()
             return 0
         accepted = self.queue.append(entries, done, self._clock.time_ms())
@@ -353,9 +369,11 @@ class Appender:
                     await self._close_ledger(ledger)
                     if not self.queue.needs_ledger and self._node.ledger_list.empty_ledger_id is not None:
                         self._on_empty_ledger()
+                elif self._termination is not None:
+                    await self._terminate(self._termination)
                 elif self.queue.needs_ledger and not self._is_closing:
                     await self._create_ledger()
-                    self._send_waiting()
+                    self._use_created_ledger()
                 else:
                     break
         except TopicUnloaded as error:
@@ -370,6 +388,12 @@ class Appender:
             self.fail(TopicUnloaded(f"topic {self._node.name} can't be written by this broker any more: {error!r}"))
         finally:
             self._ledger_task = None
+
+    def _use_created_ledger(self) -> None:
+        if self._termination is None:
+            self._send_waiting()
+        elif self.current_ledger is not None:
+            self.current_ledger.is_rolling = True
 
     async def _create_ledger(self) -> None:
         chunks = self._has_chunks or self.queue.waiting_chunks > 0
@@ -389,6 +413,45 @@ class Appender:
         ledger.mark_closed()
 
     # ── the end ──
+
+    def terminated_error(self) -> BrokerError:
+        """Return the error of appends to a terminated topic."""
+        return BrokerError(
+            ErrorCode.TOPIC_TERMINATED, f"topic {self._node.name} is terminated: it accepts no more messages"
+        )
+
+    async def terminate(self) -> None:
+        """Accept no entry any more, durably. When this returns all appends are decided. It goes on if the caller is
+        cancelled. Raises `BrokerError`: METADATA_ERROR if it can't be done now, `TopicUnloaded` if it is unknown
+        whether it was done."""
+        self.check_open()
+        if self._node.ledger_list.is_terminated:
+            return
+        if self._termination is None:
+            self._termination = asyncio.get_running_loop().create_future()
+            self._termination.add_done_callback(lambda done: done.exception())  # the caller may be cancelled
+            if self.current_ledger is not None:
+                self.current_ledger.is_rolling = True
+            self._manage_ledgers()
+        await asyncio.shield(self._termination)
+
+    async def _terminate(self, termination: asyncio.Future[None]) -> None:
+        """Change the list, which has no open ledger."""
+        try:
+            await self._node.change(ListChange(terminates=True, empty=self._node.ledger_list.empty_ledger_id))
+        except TopicUnloaded:
+            raise
+        except MetadataError as error:
+            self._termination = None
+            text = f"topic {self._node.name} can't be terminated now: {error}; try again"
+            termination.set_exception(BrokerError(ErrorCode.METADATA_ERROR, text))
+            return
+        self._termination = None
+        self.queue.refuse_waiting(self.terminated_error(), self._node.ledger_list.next_index)
+        self._report_refused()
+        termination.set_result(None)
+        if self._node.ledger_list.deleting:
+            self._on_empty_ledger()
 
     def fail(self, error: TopicUnloaded) -> None:
         """Stop, since the broker has lost the topic or can't write it. Calls `on_lost`, once."""
@@ -410,6 +473,9 @@ class Appender:
             ledger.mark_closed()
         if self._ledger_task is not None:
             self._ledger_task.cancel()
+        if self._termination is not None:
+            self._termination.set_exception(error.again())
+            self._termination = None
         self._on_stopped()
         self._report_completed()
         for append in self.queue.take_all():

@@ -62,6 +62,10 @@ class Log(LogPositions, Protocol):
         """A ledger id: all ledgers of this incarnation have higher ids."""
 
     @property
+    def is_terminated(self) -> bool:
+        """Whether no entry is ever appended any more."""
+
+    @property
     def next_index(self) -> int:
         """The index of the next message: the number of messages that the topic has ever accepted."""
 

@@ -80,6 +80,8 @@ class ListChange:
     lease: Lease | None = None
     # Set these properties of the topic; None: remove it. They are in the same node, too.
     properties: Mapping[str, bytes | None] = field(default_factory=dict)
+    # Terminate the topic: nothing is added to the list any more.
+    terminates: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,8 @@ class LedgerList:
     # Ledgers up to this one were written before the topic got its first durable subscription: see
     # broker/magnetar_broker/managed_ledger/ledger_lifetime_rules.py.
     unsubscribed_up_to: int = 0
+    # No ledger or entry is ever added any more.
+    is_terminated: bool = False
     # The last readable entry, or `before_first`.
     last: Position = EARLIEST
 
@@ -123,6 +127,7 @@ class LedgerList:
             floor=node.floor,
             trimmed_up_to=Position(trimmed.ledger_id, trimmed.entry_id) if node.HasField("trimmed_up_to") else EARLIEST,
             unsubscribed_up_to=node.unsubscribed_up_to,
+            is_terminated=node.terminated,
         )
         rank = 0
         for listed in [*(listed for page in pages for listed in page.ledgers), *node.ledgers]:
@@ -298,6 +303,7 @@ class LedgerList:
         node.next_index = self.next_index
         node.last_time_ms = self.last_time_ms
         node.unsubscribed_up_to = self.unsubscribed_up_to
+        node.terminated = self.is_terminated or change.terminates
         trimmed_up_to = self._trimmed_up_to(trimmed)
         if trimmed_up_to != EARLIEST:
             node.trimmed_up_to.ledger_id, node.trimmed_up_to.entry_id = trimmed_up_to
@@ -316,6 +322,7 @@ class LedgerList:
         self.deleting = list(node.deleting)
         self.pages = [(page.number, page.last_ledger_id) for page in node.pages]
         self.next_page = node.next_page
+        self.is_terminated = node.terminated
         self._find_last()
 
     def _trimmed_up_to(self, trimmed: int) -> Position:

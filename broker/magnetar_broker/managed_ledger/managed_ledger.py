@@ -41,8 +41,8 @@ __all__ = ["ManagedLedger", "ManagedLedgerStats"]
 
 @dataclass(frozen=True, slots=True)
 class ManagedLedgerStats:
-    # `written`: there is a current ledger; `idle`: none, until the next append; `waiting`: see `waiting_for`; `ended`:
-    # the log is closed, or the broker has lost the topic.
+    # `written`: there is a current ledger; `idle`: none, until the next append; `waiting`: see `waiting_for`;
+    # `terminated`: nothing is appended any more; `ended`: the log is closed, or the broker has lost the topic.
     state: str
     waiting_for: str
     # Oldest first, with the current ledger and without those being deleted. Empty before the first append.
@@ -176,6 +176,16 @@ class ManagedLedger:
     def ownership_checks(self) -> Sequence[Check]:
         """Checks of a transaction which hold only while this broker owns the topic."""
         return self._node.ownership_checks
+
+    @property
+    def is_terminated(self) -> bool:
+        """Whether no entry is ever appended any more."""
+        return self._node.ledger_list.is_terminated
+
+    def check_not_terminated(self) -> None:
+        """Raises `BrokerError`."""
+        if self.is_terminated:
+            raise self._appender.terminated_error()
 
     @property
     def before_first(self) -> Position:
@@ -336,6 +346,11 @@ class ManagedLedger:
         last = self._node.ledger_list.ledgers[-1].ledger_id if self._node.ledger_list.ledgers else -1
         await self._appender.roll_ledger()
         await self._trim(lambda: self.retention.deletable_up_to(last))
+
+    async def terminate(self) -> Position:
+        """Accept no entry any more, durably. Return the last one that the topic has. Raises `BrokerError`."""
+        await self._appender.terminate()
+        return self.last
 
     async def close(self) -> None:
         """Accept no more appends, wait for those in flight, and close the ledger. May be called again."""

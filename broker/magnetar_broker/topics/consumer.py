@@ -77,6 +77,9 @@ class ConsumerSink(Protocol):
 
     def active_changed(self, active: bool) -> None: ...
 
+    def reached_end(self, consumer: Consumer) -> None:
+        """Report that the topic is terminated, and that no message is left for the subscription."""
+
     def ended(self, problem: Problem | None) -> None:
         """Report that the consumer has left. This is the last call."""
 
@@ -84,7 +87,7 @@ class ConsumerSink(Protocol):
 class Consumer(BaseConsumer):
     """A consumer that `Subscriptions.subscribe` opened."""
 
-    __slots__ = ("connected_since_ms", "counters", "properties", "sink", "subscription")
+    __slots__ = ("connected_since_ms", "counters", "has_reached_end", "properties", "sink", "subscription")
 
     def __init__(
         self, subscription: Subscription, name: str, sink: ConsumerSink, opened: OpenConsumer, now_ms: int
@@ -95,6 +98,8 @@ class Consumer(BaseConsumer):
         self.counters = DeliveryCounters()
         self.properties = dict(opened.properties)
         self.connected_since_ms = now_ms
+        # It was notified in this epoch that it gets no more messages.
+        self.has_reached_end = False
 
     @property
     def active(self) -> bool:

@@ -69,6 +69,7 @@ class Housekeeping:
         topic.log.tick()
         topic.cursors.tick(now)
         topic.report_waiting()
+        topic.report_terminated()
         if topic.in_use or topic.log.leases.any_active:
             topic.unused_since = now
         self._count_lapsed_leases(topic)

@@ -317,6 +317,7 @@ class Subscription:
         self.counters.acknowledged_entries += count
         consumer.counters.acknowledged_entries += count
         self.dispatcher.run()
+        self.report_end()
         if acknowledged.problem is not None:
             raise acknowledged.problem
 
@@ -332,10 +333,22 @@ class Subscription:
             self.dispatcher.rewind()
         for one in updates.epochs:
             if isinstance(one, Consumer) and one in self._consumers:
+                one.has_reached_end = False
                 one.sink.epoch_began(one)
         for one, active in updates.active:
             if isinstance(one, Consumer) and one in self._consumers:
                 one.sink.active_changed(active)
+        self.report_end()
+
+    def report_end(self) -> None:
+        """Notify consumers, once in an epoch, that they get no more messages: the topic is terminated, and everything
+        is acknowledged."""
+        if not self.log.is_terminated or self.is_paused or self.cursor.count_unacknowledged():
+            return
+        for one in self.consumers:
+            if not one.has_reached_end:
+                one.has_reached_end = True
+                one.sink.reached_end(one)
 
     def find_epoch_start(self) -> StartMessageId | None:
         if not DISPATCH_RULES[self.type].delivers_in_order:
@@ -360,6 +373,7 @@ class Subscription:
         if self.dispatcher is not None:
             self.dispatcher.is_paused = False
             self.dispatcher.retry()  # reading may continue at another position
+        self.report_end()
         self.release()
 
     async def seek_for(self, consumer: Consumer, to: StartAt, moves: int | None) -> None:

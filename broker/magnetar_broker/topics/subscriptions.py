@@ -114,6 +114,11 @@ class Subscriptions:
             except Exception:  # noqa: BLE001 (the others go on)
                 _log.exception("Topic %s: subscription %s failed to deliver new entries", self._name, subscription.name)
 
+    def report_end(self) -> None:
+        """Notify the consumers that have reached the end of a terminated topic."""
+        for subscription in list(self._loaded.values()):
+            subscription.report_end()
+
     def release_trimmed_entries(self) -> None:
         """The cursors have moved out of deleted ledgers: the entries there are not delivered or counted any more."""
         for subscription in list(self._loaded.values()):

@@ -22,6 +22,7 @@ from magnetar_broker.counters import BrokerCounters, TopicCounters
 from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.position import Position
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.producer import Producer, ProducerIdentity, ProducerSink, TopicPublishing
 from magnetar_broker.topics.producer_names import ProducerNames
@@ -153,6 +154,7 @@ class Topic:
         `report_waiting` of the sink is called. Raises `BrokerError`. If it is cancelled, no producer is open.
         """
         self._check_served()
+        self.log.check_not_terminated()
         _check_request(opening)
         limit = self._settings.max_producers_per_topic
         name = opening.producer_name or self._generate_name()
@@ -187,6 +189,7 @@ class Topic:
             if producer.error is not None:  # it was evicted, or the topic was closed, while it waited
                 raise producer.error.again()
             self._check_served()
+            self.log.check_not_terminated()
         except BaseException:
             self._names.release(name, producer)
             raise
@@ -223,6 +226,24 @@ class Topic:
             name = f"magnetar-{self._randomness.token(_NAME_BYTES).hex()}"
             if name not in self._names.live:
                 return name
+
+    # Termination.
+
+    async def terminate(self) -> Position:
+        """Accept no message any more, durably. Return the position of the last message. Raises `BrokerError`."""
+        last = await self.log.terminate()
+        self.report_terminated()
+        return last
+
+    def report_terminated(self) -> None:
+        """End the producers of a terminated topic, and notify consumers that have reached its end. Housekeeping calls
+        it, too: a subscription may reach the end because the last entries are lost or trimmed."""
+        try:
+            self.log.check_not_terminated()
+        except BrokerError as error:
+            for producer in self.producers():
+                producer.end(error)
+            self.subscriptions.report_end()
 
     # Closing.
 

@@ -20,6 +20,7 @@ from magnetar.admin.models import (
     NamespacePolicies,
     OwnedBundle,
     PartitionedTopic,
+    PartitionTermination,
     TenantSettings,
     TopicOwner,
     TopicStats,
@@ -176,6 +177,16 @@ class AsyncTopics(WrittenTopics):
         `force`.
         """
         await self._calls.call("delete_partitioned", force=force, name=topic)
+
+    async def terminate(self, topic: str) -> MessageId:
+        """Have a topic, or one partition, accept no more messages, for good. Return the id of its last message."""
+        answer = await self._calls.call("terminate_topic", topic=topic)
+        return value_of(MessageId, answer.last)
+
+    async def terminate_partitioned(self, topic: str) -> builtins.list[PartitionTermination]:
+        """Have all partitions of a topic accept no more messages, for good. Return the ids of their last messages."""
+        answer = await self._calls.call("terminate_partitioned", topic=topic)
+        return [value_of(PartitionTermination, one) for one in answer.partitions]
 
     async def lookup_addresses(self, topic: str, listener_name: str = "") -> TopicOwner:
         """Return the owner of a topic with all its addresses, those for Pulsar's clients and for HTTP, too."""

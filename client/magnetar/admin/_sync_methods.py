@@ -27,6 +27,7 @@ from magnetar.admin.models import (
     NamespacePolicies,
     OwnedBundle,
     PartitionedTopic,
+    PartitionTermination,
     PeekedMessage,
     TenantSettings,
     TopicOwner,
@@ -199,6 +200,14 @@ class Topics(SyncGroup[AsyncTopics]):
         `force`.
         """
         self._run(self._group.delete_partitioned(topic, force))
+
+    def terminate(self, topic: str) -> MessageId:
+        """Have a topic, or one partition, accept no more messages, for good. Return the id of its last message."""
+        return self._run(self._group.terminate(topic))
+
+    def terminate_partitioned(self, topic: str) -> builtins.list[PartitionTermination]:
+        """Have all partitions of a topic accept no more messages, for good. Return the ids of their last messages."""
+        return self._run(self._group.terminate_partitioned(topic))
 
     def lookup_addresses(self, topic: str, listener_name: str = "") -> TopicOwner:
         """Return the owner of a topic with all its addresses, those for Pulsar's clients and for HTTP, too."""

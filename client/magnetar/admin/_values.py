@@ -81,7 +81,7 @@ def _read(hint: Any, message: Message, name: str) -> Any:
     value = getattr(message, name)
     arguments: tuple[Any, ...] = typing.get_args(hint)
     if isinstance(value, EntryPosition):
-        return MessageId(-1, value.ledger_id, value.entry_id)
+        return _message_id(value)
     if isinstance(hint, types.UnionType):
         return value_of(arguments[0], value) if message.HasField(name) else None
     if isinstance(value, Message):
@@ -89,6 +89,10 @@ def _read(hint: Any, message: Message, name: str) -> Any:
     if len(arguments) == 1:
         return [value_of(arguments[0], one) if isinstance(one, Message) else one for one in value]
     return dict(value) if len(arguments) == 2 else value
+
+
+def _message_id(position: EntryPosition) -> MessageId:
+    return MessageId(-1, position.ledger_id, position.entry_id)
 
 
 def _policies_message(policies: NamespacePolicies) -> Policies:
@@ -235,4 +239,8 @@ _TO_MESSAGE: Final[Mapping[str, Callable[[Any], Message]]] = {
     reading.MessagePosition.DESCRIPTOR.full_name: _position_message,
 }
 # Conversions that are not field by field, or that are written out because plans have many pieces.
-_FROM_MESSAGE: Final[Mapping[type, Callable[[Any], Any]]] = {ActiveBroker: _active_broker, Plan: _plan}
+_FROM_MESSAGE: Final[Mapping[type, Callable[[Any], Any]]] = {
+    ActiveBroker: _active_broker,
+    MessageId: _message_id,
+    Plan: _plan,
+}

@@ -23,6 +23,7 @@ __all__ = [
     "LostEntry",
     "NamespacePolicies",
     "OwnedBundle",
+    "PartitionTermination",
     "PartitionedTopic",
     "PeekedMessage",
     "Persistence",
@@ -187,6 +188,14 @@ class TopicStats:
             if one.subscription == name:
                 return one
         raise KeyError(name)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTermination:
+    """A partition that was terminated, and its last message; an entry id of -1: its ledger has none."""
+
+    partition: int
+    last: MessageId
 
 
 @dataclass(frozen=True, slots=True)

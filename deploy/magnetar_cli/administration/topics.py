@@ -33,6 +33,7 @@ from magnetar_cli.service import (
 
 if TYPE_CHECKING:
     from magnetar.admin import Admin, InternalStats
+    from magnetar_wire.message_id import MessageId
 
 app = typer.Typer(
     help="Create, inspect, empty and delete topics.", no_args_is_help=True, pretty_exceptions_enable=False
@@ -174,6 +175,27 @@ add_command(
         prints="{topic}: unloaded",
     ),
 )
+
+
+@app.command("terminate")
+def terminate(topic: Topic, yes: Yes = False, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Have a topic, or each of its partitions, accept no more messages, for good."""
+    confirm(f"Have {topic} accept no more messages, for good", yes)
+
+    def act(admin: Admin) -> list[tuple[str, str]]:
+        from magnetar.exceptions import NotAllowedError
+
+        try:
+            parts = admin.topics.terminate_partitioned(topic)
+        except NotAllowedError:
+            return [(topic, _last_message(admin.topics.terminate(topic)))]
+        return [(f"{topic}-partition-{one.partition}", _last_message(one.last)) for one in parts]
+
+    print_rows(("topic", "last message"), call_admin(url, act, changes=True), as_json=as_json)
+
+
+def _last_message(last: MessageId) -> str:
+    return f"{last.ledger_id()}:{last.entry_id()}" if last.entry_id() >= 0 else "none"
 
 
 @app.command("end-lease")

@@ -15,13 +15,25 @@ from magnetar_wire.admin.namespaces import BUNDLES, NAMESPACES
 from magnetar_wire.admin.reading import READING
 from magnetar_wire.admin.subscriptions import SUBSCRIPTIONS
 from magnetar_wire.admin.tenants import TENANTS
+from magnetar_wire.admin.termination import TERMINATION
 from magnetar_wire.admin.topics import PARTITIONED_TOPICS, TOPICS
 
 __all__ = ["ADMIN_CALLS", "call_of_method"]
 
 ADMIN_CALLS: Final[dict[str, AdminCall]] = {
     call.name: call
-    for calls in (TENANTS, NAMESPACES, BUNDLES, TOPICS, PARTITIONED_TOPICS, LOOKUP, SUBSCRIPTIONS, BROKERS, READING)
+    for calls in (
+        TENANTS,
+        NAMESPACES,
+        BUNDLES,
+        TOPICS,
+        PARTITIONED_TOPICS,
+        TERMINATION,
+        LOOKUP,
+        SUBSCRIPTIONS,
+        BROKERS,
+        READING,
+    )
     for call in calls
 }
 

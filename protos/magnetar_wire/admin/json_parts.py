@@ -106,9 +106,9 @@ class Field(Part):
         names: Mapping[str, int] | None = None,
         absent_if_empty: bool = False,
     ) -> None:
-        """`of`: the part of the field's message. `key`: its field with the names of a JSON object. `names`: of the
-        values of an enumeration, if they are not those of the .proto file in lower case. `absent_if_empty`: an empty
-        list or map, 0 and so on is no value."""
+        """`of`: the part of the field's message. `key`: its field, a text or a number, with the names of a JSON object.
+        `names`: of the values of an enumeration, if they are not those of the .proto file in lower case.
+        `absent_if_empty`: an empty list or map, 0 and so on is no value."""
         self.fields = frozenset([path.partition(".")[0]])
         self._parents, _, self._name = path.rpartition(".")
         self._of = of
@@ -128,7 +128,7 @@ class Field(Part):
         if not field.is_repeated:
             return self._one_to_json(field, value)
         if self._key:
-            return {getattr(one, self._key): self._one_to_json(field, one) for one in value}
+            return {str(getattr(one, self._key)): self._one_to_json(field, one) for one in value}
         return [self._one_to_json(field, one) for one in value]
 
     def fill(self, message: Message, value: Any, where: str) -> None:
@@ -146,7 +146,7 @@ class Field(Part):
             for name, one in _checked(value, dict, "an object", where).items():
                 added = getattr(owner, self._name).add()
                 self._part.fill(added, one, f"{where}.{name}")
-                setattr(added, self._key, _text(name, where))
+                _set_key(added, self._key, _text(name, where), where)
         else:
             target = getattr(owner, self._name)
             for index, one in enumerate(_checked(value, list, "an array", where)):
@@ -409,6 +409,18 @@ def parse_json(body: bytes) -> Any:
 
 def _refuse_constant(text: str) -> Any:
     raise ValueError(f"{text} is no JSON number")
+
+
+def _set_key(message: Message, name: str, text: str, where: str) -> None:
+    """Set a field, a text or a number, from the name in an object."""
+    field = message.DESCRIPTOR.fields_by_name[name]
+    if field.cpp_type not in _INTEGERS:
+        setattr(message, name, text)
+        return
+    lowest, highest = _INTEGERS[field.cpp_type]
+    if not (text.isascii() and text.removeprefix("-").isdigit() and len(text) < 21 and lowest <= int(text) <= highest):
+        raise InvalidJson(f"{where}: {_shown(text)} is not a whole number from {lowest} to {highest}")
+    setattr(message, name, int(text))
 
 
 def _is_map(field: Any) -> bool:

@@ -142,6 +142,7 @@ class FakeLog:
         self.name = TopicName.parse("topic")
         self.incarnation = incarnation
         self.floor = 0
+        self.is_terminated = False
         self.per_ledger = per_ledger
         self.entries: dict[Position, LogEntry] = {}
         self.order: list[Position] = []
@@ -309,6 +310,10 @@ class FakeLog:
             if self.entries[position].broker_time_ms >= time_ms:
                 return position
         return self.last.next
+
+    def check_not_terminated(self) -> None:
+        if self.is_terminated:
+            raise BrokerError(ErrorCode.TOPIC_TERMINATED, f"{self.name} is terminated")
 
     def may_trim(self, up_to: Position | None) -> bool:
         return up_to is None or up_to >= self.ends

@@ -79,7 +79,7 @@ class Outcomes:
         self.told.append((one, result if isinstance(result, BrokerError) else result[0]))
 
     @property
-    def all_told(self) -> bool:
+    def are_all_reported(self) -> bool:
         return len(self.told) == self.appended
 
     @property
@@ -144,7 +144,7 @@ class Scene(SmallCluster):
         await self.decided()
 
     async def decided(self) -> None:
-        await self.wait(lambda: self.outcomes.all_told)
+        await self.wait(lambda: self.outcomes.are_all_reported)
 
     async def wait(self, condition: Callable[[], bool]) -> None:
         """Have time pass until the condition holds."""

@@ -39,6 +39,8 @@ class RecordingSink:
         # (epoch, acknowledged from).
         self.epochs: list[tuple[int, int]] = []
         self.active: list[bool] = []
+        # The epochs in which the end of the topic was reported.
+        self.ends: list[int] = []
         self.consumer: Consumer | None = None
         self.problems: list[Problem | None] = []
 
@@ -69,6 +71,9 @@ class RecordingSink:
 
     def active_changed(self, active: bool) -> None:
         self.active.append(active)
+
+    def reached_end(self, consumer: Consumer) -> None:
+        self.ends.append(consumer.epoch)
 
     def ended(self, problem: Problem | None) -> None:
         self.problems.append(problem)

@@ -131,7 +131,7 @@ async def test_a_lost_metadata_answer_loses_no_entry(at: int, fault: Fault) -> N
             if scene.store.session.state.name == "SUSPENDED":
                 scene.server.resume(scene.store)
                 scene.server.release(scene.store)
-            return scene.outcomes.all_told
+            return scene.outcomes.are_all_reported
 
         await scene.wait(resumed)
         if scene.outcomes.refused:

@@ -10,7 +10,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.grpc.consume_session import ConsumeSession
 from magnetar_broker.topics.consumer import Consumer, DeliveryRun
 from magnetar_broker.topics.dispatch.delivery_capacity import OutboxCapacity
-from magnetar_protos.broker_pb2 import ActiveChanged, ConsumerEnded, ConsumerOpened, EpochBegan, Problem
+from magnetar_protos.broker_pb2 import ActiveChanged, ConsumerEnded, ConsumerOpened, EpochBegan, Problem, ReachedEnd
 
 __all__ = ["ConsumerChannel"]
 
@@ -102,6 +102,9 @@ class ConsumerChannel:
 
     def active_changed(self, active: bool) -> None:
         self._session.send_before(ActiveChanged(consumer_id=self.consumer_id, active=active))
+
+    def reached_end(self, consumer: Consumer) -> None:
+        self._session.send_after(ReachedEnd(consumer_id=self.consumer_id, epoch=consumer.epoch))
 
     def ended(self, problem: Problem | None) -> None:
         self.is_closed = True

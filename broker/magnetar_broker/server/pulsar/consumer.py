@@ -39,6 +39,7 @@ from magnetar_protos.pulsar_pb2 import (
     CommandAck,
     CommandActiveConsumerChange,
     CommandCloseConsumer,
+    CommandReachedEndOfTopic,
     CommandRedeliverUnacknowledgedMessages,
     CommandSeek,
     CommandSubscribe,
@@ -337,6 +338,12 @@ class ConnectedConsumer:
         change = CommandActiveConsumerChange(consumer_id=self.consumer_id, is_active=active)
         command = BaseCommand(type=BaseCommand.ACTIVE_CONSUMER_CHANGE, active_consumer_change=change)
         self._session.write(frame(command))
+
+    def reached_end(self, consumer: Consumer) -> None:
+        if self.is_closed:
+            return
+        reached = CommandReachedEndOfTopic(consumer_id=self.consumer_id)
+        self._session.write(frame(BaseCommand(type=BaseCommand.REACHED_END_OF_TOPIC, reached_end_of_topic=reached)))
 
     def ended(self, problem: Problem | None) -> None:
         """Send CLOSE_CONSUMER: the client looks the topic up and subscribes again."""
