@@ -21,8 +21,10 @@ same as absent.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -51,7 +53,14 @@ _INTEGERS: Final = {
     FieldDescriptor.CPPTYPE_UINT32: (0, 2**32 - 1),
     FieldDescriptor.CPPTYPE_UINT64: (0, 2**64 - 1),
 }
-_FLOATS: Final = (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT)
+_FLOATS: Final = {
+    FieldDescriptor.CPPTYPE_DOUBLE: sys.float_info.max,
+    FieldDescriptor.CPPTYPE_FLOAT: (2 - 2**-23) * 2.0**127,
+}
+
+
+# What converting functions raise for a value that does not fit, those of numbers and protobuf among them.
+_WRONG_VALUES: Final = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
 
 
 class InvalidJson(ValueError):
@@ -128,7 +137,8 @@ class Field(Part):
         if not field.is_repeated:
             return self._one_to_json(field, value)
         if self._key:
-            return {str(getattr(one, self._key)): self._one_to_json(field, one) for one in value}
+            found = {str(getattr(one, self._key)): self._one_to_json(field, one) for one in value}
+            return {name: one for name, one in found.items() if one is not None}
         return [self._one_to_json(field, one) for one in value]
 
     def fill(self, message: Message, value: Any, where: str) -> None:
@@ -139,14 +149,16 @@ class Field(Part):
         if _is_map(field):
             target = getattr(owner, self._name)
             for name, one in _checked(value, dict, "an object", where).items():
-                target[_text(name, where)] = _text(one, f"{where}.{name}")
+                path = _join(where, name)
+                target[name] = _text(one, path)
         elif not field.is_repeated:
             self._fill_one(owner, field, value, where)
         elif self._key:
             for name, one in _checked(value, dict, "an object", where).items():
+                path = _join(where, name)
                 added = getattr(owner, self._name).add()
-                self._part.fill(added, one, f"{where}.{name}")
-                _set_key(added, self._key, _text(name, where), where)
+                self._part.fill(added, _not_null(one, path), path)
+                _set_key(added, self._key, name, where)
         else:
             target = getattr(owner, self._name)
             for index, one in enumerate(_checked(value, list, "an array", where)):
@@ -195,7 +207,7 @@ class Field(Part):
             return next((name for name, number in self._enum(field).items() if number == value), str(value))
         if field.cpp_type in _FLOATS:
             return value if math.isfinite(value) else 0.0
-        return value
+        return base64.b64encode(value).decode() if field.type == FieldDescriptor.TYPE_BYTES else value
 
     def _fill_one(self, owner: Any, field: Any, value: Any, where: str) -> None:
         if field.message_type is not None:
@@ -218,12 +230,14 @@ class Field(Part):
                 raise error(f"{where}: {_shown(value)} is not a whole number from {lowest} to {highest}")
             return value
         if field.cpp_type in _FLOATS:
-            if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
-                raise InvalidJson(f"{where}: {_shown(value)} is not a number")
+            largest = _FLOATS[field.cpp_type]
+            if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= largest:
+                raise InvalidJson(f"{where}: {_shown(value)} is not a number up to {largest:.3g}")
             return float(value)
         if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
             return _checked(value, bool, "true or false", where)
-        return _text(value, where)
+        text = _text(value, where)
+        return text if field.type != FieldDescriptor.TYPE_BYTES else _decode_base64(text, where)
 
     def _scalar_schema(self, field: Any) -> Schema:
         if field.enum_type is not None:
@@ -232,7 +246,9 @@ class Field(Part):
             lowest, highest = _INTEGERS[field.cpp_type]
             return {"type": "integer", "minimum": lowest, "maximum": highest}
         if field.cpp_type in _FLOATS:
-            return {"type": "number"}
+            return {"type": "number", "minimum": -_FLOATS[field.cpp_type], "maximum": _FLOATS[field.cpp_type]}
+        if field.type == FieldDescriptor.TYPE_BYTES:
+            return {"type": "string", "contentEncoding": "base64"}
         return {"type": "boolean" if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL else "string"}
 
     def _enum(self, field: Any) -> Mapping[str, int]:
@@ -269,14 +285,14 @@ class Converted(Part):
             return
         try:
             made = self._from_json(value)
+            if isinstance(made, Message):
+                getattr(message, self._name).CopyFrom(made)
+            else:
+                setattr(message, self._name, made)
         except InvalidJson:
             raise
-        except (ValueError, TypeError) as error:
+        except _WRONG_VALUES as error:
             raise InvalidJson(f"{where}: {_shown(value)}: {error}") from None
-        if isinstance(made, Message):
-            getattr(message, self._name).CopyFrom(made)
-        else:
-            setattr(message, self._name, made)
 
     def schema(self, descriptor: Any) -> Schema:
         return self._schema
@@ -404,7 +420,7 @@ def parse_json(body: bytes) -> Any:
     except RecursionError:
         raise InvalidJson("the body is nested too deeply") from None
     except ValueError as error:
-        raise InvalidJson(f"the body is not JSON in UTF-8: {error}") from None
+        raise InvalidJson(f"the body is not JSON in UTF-8: {_shorten(str(error))}") from None
 
 
 def _refuse_constant(text: str) -> Any:
@@ -448,6 +464,25 @@ def _text(value: Any, where: str) -> str:
     return text
 
 
+def _join(where: str, name: str) -> str:
+    """Return the position of a member whose name is the client's, and checked here."""
+    _text(name, where)
+    return f"{where}.{_shorten(name)}"
+
+
+def _decode_base64(text: str, where: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise InvalidJson(f"{where}: {_shown(text)} is not base64: {error}") from None
+
+
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        return _shorten(repr(value))
+    except RecursionError:  # JSON that could just be parsed
+        return "a value that is nested too deeply"
+
+
+def _shorten(text: str) -> str:
     return text if len(text) <= 100 else text[:100] + "…"

@@ -16,6 +16,8 @@ segment. No other library is used here, and nothing is sent.
 
 from __future__ import annotations
 
+import base64
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +28,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.admin.json_parts import InvalidJson, Part, parse_json
+from magnetar_wire.admin.json_parts import Field, InvalidJson, Part, parse_json
 
 __all__ = [
     "HttpRequest",
@@ -168,9 +170,9 @@ class Route:
     summary: str = field(default="", kw_only=True)
 
     @property
-    def placeholders(self) -> list[tuple[str, str]]:
+    def placeholders(self) -> Sequence[tuple[str, str]]:
         """The placeholders' fields, with their kinds: topic, namespace or segment."""
-        return [(name, _kind(name, kind)) for name, kind in _PLACEHOLDER.findall(self.path)]
+        return _placeholders(self.path)
 
     @property
     def segments(self) -> list[str]:
@@ -200,6 +202,7 @@ class Route:
         for name, kind in self.placeholders:
             count = len(_SEGMENTS.get(kind, ("",)))
             taken, left = left[:count], left[count:]
+            # A slash in a segment can't make another name of it: names have no slashes, so the handler refuses it.
             text = f"{taken[0]}{_DOMAIN_END}{'/'.join(taken[1:])}" if kind == "topic" else "/".join(taken)
             setattr(request, name, _parse(fields[name], text, name))
         _set_fields(request, self.fixed)
@@ -217,17 +220,20 @@ class Route:
 
     def _read_query(self, request: Message, query: str) -> None:
         try:
-            pairs = parse_qsl(query, keep_blank_values=False, encoding="utf-8", errors="strict", max_num_fields=100)
+            pairs = parse_qsl(query, keep_blank_values=True, encoding="utf-8", errors="strict", max_num_fields=100)
         except ValueError as error:
             raise InvalidTarget(f"the query can't be decoded: {error}") from None
+        # A parameter without a value is absent, unless that can be one of several.
+        fields = request.DESCRIPTOR.fields_by_name
+        pairs = [(name, text) for name, text in pairs if text or _is_repeated(fields, self.query.get(name))]
         given = {name for name, _ in pairs}
         pairs += [(name, text) for name, text in self.query_defaults.items() if name not in given]
         for name, text in pairs:
             part = self.query.get(name)
             if isinstance(part, str):
-                described = request.DESCRIPTOR.fields_by_name[part]
+                described = fields[part]
                 if described.is_repeated:
-                    getattr(request, part).append(text)
+                    getattr(request, part).append(_parse(described, text, name))
                 else:
                     setattr(request, part, _parse(described, text, name))
             elif part is not None:
@@ -242,9 +248,10 @@ class Route:
     def carries(self, request: Message) -> bool:
         """Whether the HTTP request can carry all fields of the request."""
         given = {one.name: value for one, value in request.ListFields()}
-        if any(name not in given for name, _ in self.placeholders):
+        if any(_split(request, name, kind) is None for name, kind in self.placeholders):
             return False
-        if any(given.get(name) != value for name, value in self.fixed.items()):
+        # An absent field without presence has its default: what it is compared with can be that, e.g. {"force": False}.
+        if any(not _is_equal(getattr(request, name), value) for name, value in self.fixed.items()):
             return False
         known = {name for name, _ in self.placeholders} | set(self.fixed)
         for part in self.query.values():
@@ -257,7 +264,9 @@ class Route:
         if self.body is not None:
             known |= self.body.fields
             if self.body.to_json(request) is None:
-                if self.needs_body or any(given.get(name) != value for name, value in self.without_body.items()):
+                if self.needs_body or any(
+                    not _is_equal(getattr(request, name), value) for name, value in self.without_body.items()
+                ):
                     return False
                 known |= set(self.without_body)
             elif not self.body.carries(request):
@@ -268,16 +277,20 @@ class Route:
         """Return the HTTP request of the message, which the route carries."""
 
         def fill(match: re.Match[str]) -> str:
-            kind, value = _kind(match[1], match[2] or ""), getattr(request, match[1])
-            text = str(value).replace(_DOMAIN_END, "/", 1) if kind == "topic" else str(value)
-            parts = text.split("/", len(_SEGMENTS[kind]) - 1) if kind in _SEGMENTS else [text]
+            parts = _split(request, match[1], _kind(match[1], match[2] or ""))
+            assert parts is not None, "the route carries the message"
             return "/".join(quote(part, safe="") for part in parts)
 
+        given = {one.name for one, _ in request.ListFields()}
         pairs: list[tuple[str, str]] = []
         for name, part in self.query.items():
-            value = getattr(request, part) if isinstance(part, str) else part.to_json(request)
-            values = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-            pairs += [(name, _query_text(one)) for one in values if one not in (None, "", 0)]
+            if isinstance(part, str):
+                value = _field_part(part).to_json(request) if part in given else None
+            else:
+                value = part.to_json(request)
+            pairs += [
+                (name, _query_text(one)) for one in (value if isinstance(value, list) else [value]) if one is not None
+            ]
         body = None if self.body is None else self.body.to_json(request)
         target = _PLACEHOLDER.sub(fill, self.path) + (f"?{urlencode(pairs)}" if pairs else "")
         if self.object_type and isinstance(body, Mapping):
@@ -382,6 +395,37 @@ def _set_fields(request: Message, values: Mapping[str, Any]) -> None:
             setattr(request, name, value)
 
 
+def _split(request: Message, name: str, kind: str) -> list[str] | None:
+    """Return the placeholder's segments; None: the field has no value that a path can carry."""
+    value = getattr(request, name)
+    if kind == "topic" and _DOMAIN_END not in value:
+        # The short forms of a name: topic_name.py.
+        value = f"persistent{_DOMAIN_END}{value if '/' in value else f'public/default/{value}'}"
+    text = value.replace(_DOMAIN_END, "/", 1) if kind == "topic" else str(value)
+    parts = text.split("/", len(_SEGMENTS[kind]) - 1) if kind in _SEGMENTS else [text]
+    if "" in parts or len(parts) != len(_SEGMENTS.get(kind, parts)) or (kind == "topic" and parts[0] not in _DOMAINS):
+        return None
+    return parts
+
+
+def _is_repeated(fields: Any, part: Part | str | None) -> bool:
+    return isinstance(part, str) and fields[part].is_repeated
+
+
+def _is_equal(value: Any, other: Any) -> bool:
+    return bool(value == (list(other) if isinstance(other, tuple) else other))
+
+
+@functools.cache
+def _field_part(name: str) -> Field:
+    return Field(name)
+
+
+@functools.cache
+def _placeholders(path: str) -> tuple[tuple[str, str], ...]:
+    return tuple((name, _kind(name, kind)) for name, kind in _PLACEHOLDER.findall(path))
+
+
 def _segments(path: str) -> list[str]:
     found: list[str] = []
     for segment in path.strip("/").split("/"):
@@ -405,6 +449,8 @@ def _kind(name: str, kind: str) -> str:
 def _parse(described: Any, text: str, name: str) -> Any:
     """Return the value of a scalar field. Raises InvalidTarget."""
     try:
+        if described.type == FieldDescriptor.TYPE_BYTES:
+            return base64.b64decode(text, validate=True)
         if described.cpp_type == FieldDescriptor.CPPTYPE_STRING:
             return text
         if described.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
