@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from magnetar_cli.messages.message_output import Format
 
 __all__ = [
+    "AdminUrl",
     "AsHex",
     "AsJson",
     "AsRaw",
@@ -40,6 +41,16 @@ __all__ = [
 Url = Annotated[
     str,
     typer.Option("--url", envvar="MAGNETAR_URL", metavar="URL", help="Service URL, e.g. magnetar://host:6652."),
+]
+# Of commands that only administer.
+AdminUrl = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        envvar="MAGNETAR_URL",
+        metavar="URL",
+        help="Service URL, e.g. magnetar://host:6652, or http://host:8080 for the REST API of Magnetar or Pulsar.",
+    ),
 ]
 ListenerName = Annotated[
     str,

@@ -22,7 +22,6 @@ from magnetar.admin.models import (
     PartitionedTopic,
     PartitionTermination,
     TenantSettings,
-    TopicOwner,
     TopicStats,
 )
 from magnetar.admin.reading import LogPosition, MessagePosition, NamespaceLease, Plan
@@ -132,11 +131,6 @@ class AsyncTopics(WrittenTopics):
         """Remove a topic's properties of these names, if it has them."""
         await self._calls.call("update_topic_properties", topic=topic, removed=names)
 
-    async def owners(self, topic: str, listener_name: str = "") -> builtins.list[TopicOwner]:
-        """Return the owner of a topic, or of each of its partitions in their order."""
-        answer = await self._calls.call("topic_owners", topic=topic, listener_name=listener_name)
-        return [value_of(TopicOwner, one) for one in answer.owners]
-
     async def stats(self, topic: str) -> TopicStats:
         """Return a topic's statistics; of a partitioned topic the sums over its partitions."""
         answer = await self._calls.call("topic_stats", topic=topic)
@@ -187,11 +181,6 @@ class AsyncTopics(WrittenTopics):
         """Have all partitions of a topic accept no more messages, for good. Return the ids of their last messages."""
         answer = await self._calls.call("terminate_partitioned", topic=topic)
         return [value_of(PartitionTermination, one) for one in answer.partitions]
-
-    async def lookup_addresses(self, topic: str, listener_name: str = "") -> TopicOwner:
-        """Return the owner of a topic with all its addresses, those for Pulsar's clients and for HTTP, too."""
-        answer = await self._calls.call("lookup_topic", topic=topic, listener_name=listener_name)
-        return value_of(TopicOwner, answer.owner)
 
     async def bundle_range(self, topic: str) -> str:
         """Return the bundle that a topic is in, or would be in."""

@@ -70,7 +70,8 @@ def choose_route(call: AdminCall, request: Any) -> Route:
             "magnetar:// service URL",
         )
     for name, kind in {one: None for route in call.routes for one in route.placeholders}:
-        _check_name(request, name, kind)
+        if getattr(request, name) or all((name, kind) in route.placeholders for route in call.routes):
+            _check_name(request, name, kind)
     for route in call.routes:
         if route.carries(request):
             return route

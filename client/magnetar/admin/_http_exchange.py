@@ -160,7 +160,7 @@ class HttpExchange:
         body = None
         if self._request.body is not None:
             body = json.dumps(self._request.body, separators=(",", ":")).encode()
-            headers["Content-Type"] = "application/json"
+            headers["Content-Type"] = self._request.content_type
         connection.request(self._request.verb, target, body, headers)
 
     def _follow(self, answer: HttpAnswer, location: str, target: str) -> tuple[str, str, bool]:

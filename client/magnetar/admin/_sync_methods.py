@@ -161,10 +161,6 @@ class Topics(SyncGroup[AsyncTopics]):
         """Remove a topic's properties of these names, if it has them."""
         self._run(self._group.remove_properties(topic, names))
 
-    def owners(self, topic: str, listener_name: str = "") -> builtins.list[TopicOwner]:
-        """Return the owner of a topic, or of each of its partitions in their order."""
-        return self._run(self._group.owners(topic, listener_name))
-
     def stats(self, topic: str) -> TopicStats:
         """Return a topic's statistics; of a partitioned topic the sums over its partitions."""
         return self._run(self._group.stats(topic))
@@ -209,10 +205,6 @@ class Topics(SyncGroup[AsyncTopics]):
         """Have all partitions of a topic accept no more messages, for good. Return the ids of their last messages."""
         return self._run(self._group.terminate_partitioned(topic))
 
-    def lookup_addresses(self, topic: str, listener_name: str = "") -> TopicOwner:
-        """Return the owner of a topic with all its addresses, those for Pulsar's clients and for HTTP, too."""
-        return self._run(self._group.lookup_addresses(topic, listener_name))
-
     def bundle_range(self, topic: str) -> str:
         """Return the bundle that a topic is in, or would be in."""
         return self._run(self._group.bundle_range(topic))
@@ -228,6 +220,14 @@ class Topics(SyncGroup[AsyncTopics]):
     def lookup_partitioned(self, topic: str, listener_name: str = "") -> dict[str, TopicOwner]:
         """Return the owner of each partition, by the partitions' names."""
         return self._run(self._group.lookup_partitioned(topic, listener_name))
+
+    def owners(self, topic: str, listener_name: str = "") -> builtins.list[TopicOwner]:
+        """Return the owner of a topic, or of each of its partitions in their order."""
+        return self._run(self._group.owners(topic, listener_name))
+
+    def lookup_addresses(self, topic: str, listener_name: str = "") -> TopicOwner:
+        """Return the owner of a topic with all its addresses, those for Pulsar's clients and for HTTP, too."""
+        return self._run(self._group.lookup_addresses(topic, listener_name))
 
 
 class Subscriptions(SyncGroup[AsyncSubscriptions]):

@@ -6,14 +6,20 @@ synchronous form of these.
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Any, Final
 
 from magnetar.admin._group import AsyncGroup
 from magnetar.admin._values import peeked, split_fields, value_of
 from magnetar.admin.models import NamespacePolicies, PartitionedTopic, PeekedMessage, TopicOwner
 from magnetar.exceptions import InvalidArgument, NotFound
+from magnetar_protos import admin_pb2 as pb
+from magnetar_wire.topic_name import TopicName
 
 __all__ = ["WrittenNamespaces", "WrittenSubscriptions", "WrittenTopics"]
+
+# Lookups of a topic's partitions over HTTP that are in flight at once.
+_LOOKUPS_AT_ONCE: Final = 16
 
 
 class WrittenNamespaces(AsyncGroup):
@@ -76,8 +82,38 @@ class WrittenTopics(AsyncGroup):
             raise InvalidArgument(f"{topic} has no partitions: use lookup")
         return {owner.topic: value_of(TopicOwner, owner) for owner in answer.owners}
 
+    async def owners(self, topic: str, listener_name: str = "") -> list[TopicOwner]:
+        """Return the owner of a topic, or of each of its partitions in their order."""
+        answer = await self._owners(topic, listener_name)
+        return [value_of(TopicOwner, one) for one in answer.owners]
+
+    async def lookup_addresses(self, topic: str, listener_name: str = "") -> TopicOwner:
+        """Return the owner of a topic with all its addresses, those for Pulsar's clients and for HTTP, too."""
+        return value_of(TopicOwner, await self._lookup(topic, listener_name))
+
     async def _owners(self, topic: str, listener_name: str) -> Any:
-        return await self._calls.call("topic_owners", topic=topic, listener_name=listener_name)
+        if not self._calls.over_http:
+            return await self._calls.call("topic_owners", topic=topic, listener_name=listener_name)
+        found = await self._calls.call("topic_partitions", topic=topic)
+        answer = pb.TopicOwnersAnswer(partitions=found.partitions)
+        for first in range(0, max(found.partitions, 1), _LOOKUPS_AT_ONCE):
+            last = min(first + _LOOKUPS_AT_ONCE, found.partitions)
+            names = [str(TopicName.parse(topic).partition(index)) for index in range(first, last)] or [topic]
+            answer.owners.extend(await asyncio.gather(*(self._lookup(name, listener_name) for name in names)))
+        return answer
+
+    async def _lookup(self, topic: str, listener_name: str) -> Any:
+        """Return the owner of one topic. Over HTTP its id is the HTTP address, which Pulsar's brokers have as their id,
+        and its address is that for Pulsar's clients."""
+        fields = {"topic": topic, "listener_name": listener_name}
+        if not self._calls.over_http:
+            return (await self._calls.call("lookup_topic", **fields)).owner
+        owner = (await self._calls.call("lookup_topic", **fields, needs_pulsar=True)).owner
+        owner.topic = str(TopicName.parse(topic))
+        owner.broker_id = owner.http_address
+        owner.address = owner.pulsar_address
+        owner.bundle = (await self._calls.call("topic_bundle", topic=topic)).bundle
+        return owner
 
 
 class WrittenSubscriptions(AsyncGroup):

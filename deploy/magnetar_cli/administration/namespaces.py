@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from magnetar_cli.administration.simple_command import Argument, SimpleCommand, add_command
-from magnetar_cli.options import AsJson, Force, Url
+from magnetar_cli.options import AdminUrl, AsJson, Force
 from magnetar_cli.output import format_json, print_rows
 from magnetar_cli.service import DEFAULT_URL, call_admin
 
@@ -85,7 +85,7 @@ def policies(
     auto_subscription_creation: Annotated[
         bool | None, typer.Option(help="Create subscriptions on first use.", show_default=False)
     ] = None,
-    url: Url = DEFAULT_URL,
+    url: AdminUrl = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """Set and show a namespace's policies. Policies that are not given stay unchanged."""

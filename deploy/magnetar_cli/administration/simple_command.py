@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from magnetar_cli.options import AsJson, Url, Yes, confirm
+from magnetar_cli.options import AdminUrl, AsJson, Yes, confirm
 from magnetar_cli.output import print_rows
 from magnetar_cli.service import DEFAULT_URL, call_admin, exit_on_error
 
@@ -69,7 +69,7 @@ def add_command(app: typer.Typer, declared: SimpleCommand) -> None:
     parameters = [
         *declared.arguments,
         *([Argument("yes", Yes, False)] if declared.confirms else []),
-        Argument("url", Url, DEFAULT_URL),
+        Argument("url", AdminUrl, DEFAULT_URL),
         *([Argument("as_json", AsJson, False)] if declared.lists else []),
     ]
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

@@ -9,7 +9,7 @@ import typer
 from magnetar_cli.administration.simple_command import Argument, SimpleCommand, add_command
 from magnetar_cli.completion import complete_subscription
 from magnetar_cli.messages.positions import parse_duration_s, parse_position
-from magnetar_cli.options import AsHex, AsJson, AsRaw, Force, Topic, Url, Yes, choose_format, confirm
+from magnetar_cli.options import AdminUrl, AsHex, AsJson, AsRaw, Force, Topic, Yes, choose_format, confirm
 from magnetar_cli.output import format_json, print_rows
 from magnetar_cli.service import DEFAULT_URL, call_admin, exit_on_error
 
@@ -43,7 +43,7 @@ def create(
     topic: Topic,
     subscription: Subscription,
     at: Annotated[str, typer.Option("--at", help=f"Start position: {_POSITIONS}")] = "latest",
-    url: Url = DEFAULT_URL,
+    url: AdminUrl = DEFAULT_URL,
 ) -> None:
     """Create a subscription. Messages after its position are retained until it acknowledges them."""
     position = parse_position(at, "--at")
@@ -70,7 +70,7 @@ def reset(
     subscription: Subscription,
     to: Annotated[str, typer.Option("--to", help=f"New position: {_POSITIONS}")],
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
+    url: AdminUrl = DEFAULT_URL,
 ) -> None:
     """Move a subscription's cursor. Messages after the new position are redelivered; messages before it count as
     acknowledged."""
@@ -89,7 +89,7 @@ def skip(
     ] = 0,
     everything: Annotated[bool, typer.Option("--all", help="Skip the whole backlog.")] = False,
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
+    url: AdminUrl = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """Acknowledge the oldest entries of a backlog without delivering them."""
@@ -116,7 +116,7 @@ def expire(
     subscription: Subscription,
     older_than: Annotated[str, typer.Option("--older-than", help="Age, e.g. 90s, 10m, 2h or 1d.")],
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
+    url: AdminUrl = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """Acknowledge entries that were published longer ago than --older-than, without delivering them."""
@@ -136,7 +136,7 @@ def peek(
     topic: Topic,
     subscription: Subscription,
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Number of messages.")] = 1,
-    url: Url = DEFAULT_URL,
+    url: AdminUrl = DEFAULT_URL,
     as_json: AsJson = False,
     as_hex: AsHex = False,
     as_raw: AsRaw = False,
@@ -169,7 +169,7 @@ def stats(
             help="Subscription name. Default: all.", autocompletion=complete_subscription, show_default=False
         ),
     ] = None,
-    url: Url = DEFAULT_URL,
+    url: AdminUrl = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """Show the backlog, rates and consumers of subscriptions, and what delivery waits for."""

@@ -9,6 +9,7 @@ import typer
 from magnetar_cli.administration.simple_command import Argument, SimpleCommand, add_command
 from magnetar_cli.messages.positions import parse_position
 from magnetar_cli.options import (
+    AdminUrl,
     AsHex,
     AsJson,
     AsRaw,
@@ -48,7 +49,7 @@ def list_topics(
     namespace: Annotated[str, typer.Argument(help="Namespace, e.g. public/default.")] = _NAMESPACE,
     partitions: Annotated[bool, typer.Option("--partitions", help="List each partition.")] = False,
     system: Annotated[bool, typer.Option("--system", help="List system topics, too.")] = False,
-    url: Url = DEFAULT_URL,
+    url: AdminUrl = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """List a namespace's topics with their number of partitions; 0: not partitioned."""
@@ -71,7 +72,7 @@ def create(
     partitions: Annotated[
         int, typer.Option("--partitions", "-p", min=0, help="Number of partitions; 0: not partitioned.")
     ] = 0,
-    url: Url = DEFAULT_URL,
+    url: AdminUrl = DEFAULT_URL,
 ) -> None:
     """Create a topic."""
 
@@ -86,7 +87,7 @@ def create(
 
 
 @app.command("delete")
-def delete(topics: Topics, force: Force = False, yes: Yes = False, url: Url = DEFAULT_URL) -> None:
+def delete(topics: Topics, force: Force = False, yes: Yes = False, url: AdminUrl = DEFAULT_URL) -> None:
     """Delete topics with their partitions, messages and subscriptions."""
     check_topics(topics)
     confirm(f"Delete {', '.join(topics)} with all messages and subscriptions", yes)
@@ -106,7 +107,7 @@ def delete(topics: Topics, force: Force = False, yes: Yes = False, url: Url = DE
 def stats(
     topic: Topic,
     internal: Annotated[bool, typer.Option("--internal", help="Show ledgers, cursors and leases.")] = False,
-    url: Url = DEFAULT_URL,
+    url: AdminUrl = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """Show a topic's rates, storage, producers and subscriptions."""
@@ -128,7 +129,9 @@ def stats(
 
 
 @app.command("lookup")
-def lookup(topic: Topic, url: Url = DEFAULT_URL, listener_name: ListenerName = "", as_json: AsJson = False) -> None:
+def lookup(
+    topic: Topic, url: AdminUrl = DEFAULT_URL, listener_name: ListenerName = "", as_json: AsJson = False
+) -> None:
     """Show which broker serves a topic, or each of its partitions."""
     owners = call_admin(url, lambda admin: admin.topics.owners(topic, listener_name))
     rows = [(one.topic, one.broker_id, one.address, one.bundle) for one in owners]
@@ -136,7 +139,7 @@ def lookup(topic: Topic, url: Url = DEFAULT_URL, listener_name: ListenerName = "
 
 
 @app.command("partitions")
-def partitions(topic: Topic, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+def partitions(topic: Topic, url: AdminUrl = DEFAULT_URL, as_json: AsJson = False) -> None:
     """List the names of a topic's partitions, or its own name if it is not partitioned."""
     owners = call_admin(url, lambda admin: admin.topics.owners(topic))
     print_rows(("topic",), [(one.topic,) for one in owners], as_json=as_json)
@@ -178,7 +181,7 @@ add_command(
 
 
 @app.command("terminate")
-def terminate(topic: Topic, yes: Yes = False, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+def terminate(topic: Topic, yes: Yes = False, url: AdminUrl = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Have a topic, or each of its partitions, accept no more messages, for good."""
     confirm(f"Have {topic} accept no more messages, for good", yes)
 
@@ -203,7 +206,7 @@ def end_lease(
     topic: Topic,
     lease: Annotated[str, typer.Argument(help="Lease id, as shown by `stats --internal`.")],
     yes: Yes = False,
-    url: Url = DEFAULT_URL,
+    url: AdminUrl = DEFAULT_URL,
 ) -> None:
     """End a reader's lease on each partition, so that the ledgers it retains can be deleted."""
     confirm(f"End the lease {lease} on {topic}, even if a reader still uses it", yes)

@@ -39,7 +39,7 @@ BrokersUrl = Annotated[
         "--url",
         envvar="MAGNETAR_URL",
         metavar="URL",
-        help="Service URL, e.g. magnetar://host:6652. "
+        help="Service URL, e.g. magnetar://host:6652, or http://host:8080 for the REST API of Magnetar or Pulsar. "
         f"Default: that of {DEFAULT_FOLDER} if it runs, else {DEFAULT_URL}.",
         show_default=False,
         is_eager=True,  # it is parsed before --folder, whose callback looks for it

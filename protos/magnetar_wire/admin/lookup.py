@@ -39,11 +39,7 @@ _LOOKUP_DATA: Final = Field(
 # fmt: off
 LOOKUP: Final = (
     AdminCall("lookup_topic", pb.LookupTopicRequest, pb.LookupTopicAnswer, _ANY, _USE, idempotent=True, methods=(
-        Method(
-            'topics.lookup_addresses(topic: str, listener_name: str = "") -> TopicOwner',
-            "Return the owner of a topic with all its addresses, those for Pulsar's clients and for HTTP, too.",
-            result="owner",
-        ),
+        Method("topics.lookup_addresses"),
     ), routes=(
         # Clients also send `authoritative`, which means nothing here: any broker answers with the owner.
         Route("GET", _PATH, query={"listenerName": "listener_name"}, fixed={"needs_pulsar": True},

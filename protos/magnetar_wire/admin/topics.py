@@ -112,11 +112,7 @@ TOPICS: Final = (
     AdminCall("topic_owners", pb.TopicOwnersRequest, pb.TopicOwnersAnswer, _ANY, _USE, idempotent=True, methods=(
         Method("topics.lookup"),
         Method("topics.lookup_partitioned"),
-        Method(
-            'topics.owners(topic: str, listener_name: str = "") -> list[TopicOwner]',
-            "Return the owner of a topic, or of each of its partitions in their order.",
-            result="owners",
-        ),
+        Method("topics.owners"),
     )),
     AdminCall("topic_stats", pb.TopicRequest, pb.TopicStatsAnswer, _TOPIC, _USE, partitions=_EACH, idempotent=True,
               methods=(

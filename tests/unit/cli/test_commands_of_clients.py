@@ -103,7 +103,7 @@ def test_the_statuses_that_are_documented_are_those_that_there_are() -> None:
         ("topics", "delete", "good", "bad//name", "--yes"),
         ("produce", "bad//name", "x"),
         ("consume", "bad//name", "-s", "s"),
-        ("topics", "list", "--url", "http://localhost:8080"),
+        ("topics", "list", "--url", "pulsar://localhost:6650"),
     ],
     ids=" ".join,
 )
@@ -117,11 +117,11 @@ def test_invalid_topic_names_and_urls_are_usage_errors(words: tuple[str, ...]) -
 def test_the_url_may_stand_in_front(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAGNETAR_URL", "magnetar://127.0.0.1:1")
     monkeypatch.setenv("MAGNETAR_LISTENER_NAME", "")
-    ended = CliRunner().invoke(app, ["--url", "http://there", "--listener-name", "out", "topics", "list"])
-    assert "'http://there' does not begin" in ended.stderr
+    ended = CliRunner().invoke(app, ["--url", "pulsar://there", "--listener-name", "out", "topics", "list"])
+    assert "'pulsar://there' does not begin" in ended.stderr
     # The option of the subcommand overrides it.
-    ended = CliRunner().invoke(app, ["--url", "http://there", "topics", "list", "--url", "http://here"])
-    assert "'http://here' does not begin" in ended.stderr
+    ended = CliRunner().invoke(app, ["--url", "pulsar://there", "topics", "list", "--url", "pulsar://here"])
+    assert "'pulsar://here' does not begin" in ended.stderr
 
 
 @pytest.mark.parametrize("words", [("produce", "t", "x"), ("topics", "list")], ids=" ".join)

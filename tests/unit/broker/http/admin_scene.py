@@ -14,9 +14,9 @@ from magnetar.admin import AsyncAdmin
 from magnetar_broker.http.metrics import BrokerMetrics
 from magnetar_broker.http.routes import BrokerHttp
 from magnetar_wire.process.http_server import serve_http
-from tests.unit.broker.broker_scene import BrokerScene
+from tests.unit.broker.broker_scene import BrokerScene, running_broker
 
-__all__ = ["Answer", "HttpScene", "running_http"]
+__all__ = ["Answer", "HttpScene", "running_http", "running_over"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,22 @@ def _send(address: str, verb: str, target: str, content: bytes | None, headers: 
         return Answer(response.status, body, received)
     finally:
         connection.close()
+
+
+@asynccontextmanager
+async def running_over(protocol: str, **settings: Any) -> AsyncIterator[BrokerScene]:
+    """Run a broker with these settings, whose `admin` reaches it over `protocol`: grpc or http."""
+    if protocol == "grpc":
+        async with running_broker(**settings) as scene:
+            yield scene
+        return
+    async with running_http(**settings) as over_http:
+        scene = over_http.broker
+        over_grpc, scene.admin = scene.admin, over_http.admin
+        try:
+            yield scene
+        finally:
+            scene.admin = over_grpc
 
 
 @asynccontextmanager
