@@ -1,6 +1,7 @@
-"""System topics: users can't create or write them, and lists don't show them by default.
+"""System topics: users can't create, write, empty or delete them, and lists don't show them by default.
 
-Their names begin with two underscores. Those of the whole cluster are in a namespace of their own.
+Their names begin with two underscores, or end as those of Pulsar's topics of pending acknowledgements. Those of the
+whole cluster are in a namespace of their own. Users may read them.
 """
 
 from __future__ import annotations
@@ -10,15 +11,39 @@ from typing import Final
 from magnetar_wire.path_component import decode_path_component, encode_path_component
 from magnetar_wire.topic_name import NamespaceName, TopicDomain, TopicName
 
-__all__ = ["SYSTEM_NAMESPACE", "SYSTEM_PREFIX", "heartbeat_broker", "heartbeat_topic", "is_system_topic"]
+__all__ = [
+    "SYSTEM_NAMESPACE",
+    "events_topic",
+    "heartbeat_broker",
+    "heartbeat_topic",
+    "is_events_topic",
+    "is_system_name",
+    "is_system_topic",
+]
 
 SYSTEM_NAMESPACE: Final = NamespaceName("pulsar", "system")
-SYSTEM_PREFIX: Final = "__"
+_PREFIX: Final = "__"
+_PENDING_ACKNOWLEDGEMENTS: Final = "-__transaction_pending_ack"
+_EVENTS: Final = "__change_events"
 _HEARTBEAT: Final = "__heartbeat-"
 
 
 def is_system_topic(name: TopicName) -> bool:
-    return name.local_name.startswith(SYSTEM_PREFIX) or name.namespace_name == SYSTEM_NAMESPACE
+    return is_system_name(name.local_name) or name.namespace_name == SYSTEM_NAMESPACE
+
+
+def is_system_name(local_name: str) -> bool:
+    """Return whether a topic with this name is a system topic in any namespace."""
+    return local_name.startswith(_PREFIX) or local_name.endswith(_PENDING_ACKNOWLEDGEMENTS)
+
+
+def events_topic(namespace: NamespaceName) -> TopicName:
+    """Return the topic with the policies of the namespace's topics (topic_policies/)."""
+    return TopicName(TopicDomain.PERSISTENT, namespace.tenant, namespace.namespace, _EVENTS)
+
+
+def is_events_topic(name: TopicName) -> bool:
+    return name.local_name == _EVENTS and name.is_persistent
 
 
 def heartbeat_topic(broker_id: str) -> TopicName:

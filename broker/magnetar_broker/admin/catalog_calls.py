@@ -86,5 +86,10 @@ class NamespaceCalls:
     async def delete_namespace(self, request: pb.DeleteRequest) -> pb.Done:
         delete_topics = self._deletions.delete_topics if request.force else None
         name = parse_namespace_name(request.name)
-        await self._catalog.delete_namespace(name, delete_topics, self._deletions.release_bundles)
+        await self._catalog.delete_namespace(
+            name,
+            delete_topics,
+            self._deletions.release_bundles,
+            delete_system_topics=self._deletions.delete_topics,
+        )
         return pb.Done()

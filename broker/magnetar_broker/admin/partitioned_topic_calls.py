@@ -66,9 +66,9 @@ class PartitionedTopicCalls:
         return pb.Done()
 
     async def create_missed_partitions(self, request: pb.TopicRequest) -> pb.Done:
-        await self._create_partitions(
-            await self._catalog.partitioned.list_announced(parse_persistent_name(request.topic))
-        )
+        name = parse_persistent_name(request.topic)
+        check_not_system_topic(name)
+        await self._create_partitions(await self._catalog.partitioned.list_announced(name))
         return pb.Done()
 
     async def _create_partitions(self, parts: Sequence[TopicName]) -> None:
@@ -98,6 +98,7 @@ class PartitionedTopicCalls:
 
     async def update_topic_properties(self, request: pb.TopicPropertiesRequest) -> pb.Done:
         name = parse_persistent_name(request.topic)
+        check_not_system_topic(name)
         if await self._catalog.resolve_partitions(name, create=False):
             await self._catalog.partitioned.update_properties(name, request.properties, request.removed)
         else:
@@ -110,11 +111,13 @@ class PartitionedTopicCalls:
 
     async def grow_partitioned(self, request: pb.PartitionsRequest) -> pb.Done:
         name = parse_persistent_name(request.topic)
+        check_not_system_topic(name)
         await self._catalog.partitioned.grow(name, request.partitions, lambda new: self._copy_subscriptions(name, new))
         return pb.Done()
 
     async def delete_partitioned(self, request: pb.DeleteRequest) -> pb.Done:
         name = parse_persistent_name(request.name)
+        check_not_system_topic(name)
         found = None if name.is_partition else await self._catalog.partitioned.find(name, fresh=True)
         if found is None and await self._catalog.get_topic_state(name) is not None:
             raise BrokerError(ErrorCode.CONFLICT, f"{name} is a topic without partitions: delete it as one")

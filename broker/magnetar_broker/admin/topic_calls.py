@@ -99,6 +99,7 @@ class TopicCalls:
 
     async def _check_deletion(self, request: pb.DeleteRequest, parts: Sequence[TopicName]) -> None:
         name = parts[0]
+        check_not_system_topic(name)
         if not name.is_partition and await self._catalog.partitioned.find(name, fresh=True) is not None:
             raise BrokerError(
                 ErrorCode.CONFLICT, f"{name} is a partitioned topic: delete it as one, with all its partitions"
@@ -127,6 +128,10 @@ class TopicCalls:
             raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} has producers or consumers: close them, or use force")
         return pb.Done()
 
+    async def _check_not_system_topic(self, request: pb.TopicRequest, parts: Sequence[TopicName]) -> None:
+        check_not_system_topic(parts[0])
+
+    @routed(TopicRoute(check=_check_not_system_topic))
     async def truncate_topic(self, topic: Topic, request: pb.TopicRequest) -> pb.Done:
         for name in topic.subscriptions.names:
             try:
@@ -144,17 +149,12 @@ class TopicCalls:
             topic.drop_trimmed_ledgers()
         return pb.Done()
 
-    async def _check_termination(self, request: pb.TopicRequest, parts: Sequence[TopicName]) -> None:
-        name = parts[0]
-        if is_system_topic(name):
-            raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a system topic, which is not terminated")
-
-    @routed(TopicRoute(check=_check_termination))
+    @routed(TopicRoute(check=_check_not_system_topic))
     async def terminate_topic(self, topic: Topic, request: pb.TopicRequest) -> pb.TerminationAnswer:
         return pb.TerminationAnswer(last=await self._terminate(topic))
 
     async def _check_partitioned_termination(self, request: pb.TopicRequest, parts: Sequence[TopicName]) -> None:
-        await self._check_termination(request, parts)
+        check_not_system_topic(parts[0])
         if parts[0] == parse_topic_name(request.topic):
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED, f"{parts[0]} has no partitions: terminate it as a topic without partitions"
@@ -181,6 +181,9 @@ class TopicCalls:
 
 
 def check_not_system_topic(name: TopicName) -> None:
-    """Raise `BrokerError` unless users may create the topic."""
+    """Raise `BrokerError` unless users may create, change and delete the topic."""
     if is_system_topic(name):
-        raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a system topic, which the system creates itself")
+        raise BrokerError(
+            ErrorCode.NOT_ALLOWED,
+            f"{name} is a system topic: only brokers create, change and delete it, use another name",
+        )

@@ -27,7 +27,7 @@ from magnetar_broker.catalog.partitioned_topics import PartitionedTopics
 from magnetar_broker.catalog.tenants import Tenants
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.administration import CatalogSettings
-from magnetar_broker.system_topics import SYSTEM_NAMESPACE, SYSTEM_PREFIX, is_system_topic
+from magnetar_broker.system_topics import SYSTEM_NAMESPACE, is_system_name, is_system_topic
 from magnetar_broker.topic_properties import decode_properties
 from magnetar_metadata.store import Change, Check, MetadataStore
 from magnetar_protos.admin_pb2 import TenantSettings
@@ -266,23 +266,26 @@ class Catalog:
         name: NamespaceName,
         delete_topics: Callable[[NamespaceName], Awaitable[None]] | None,
         release: Callable[[NamespaceName], Awaitable[None]] | None = None,
+        *,
+        delete_system_topics: Callable[[NamespaceName], Awaitable[None]] | None = None,
     ) -> None:
         """Delete the namespace: see `Namespaces.delete`."""
         if name in _BUILT_IN:
             raise BrokerError(ErrorCode.NOT_ALLOWED, f"namespace {name} exists in every cluster, and can't be deleted")
         self._cache.pop(name, None)
-        await self.namespaces.delete(name, self._list_everything, delete_topics, release)
+        await self.namespaces.delete(
+            name, self._list_everything, delete_topics, release, delete_system_topics=delete_system_topics
+        )
 
     async def update_policies(self, name: NamespaceName, policies: Policies) -> None:
         await self.namespaces.update(name, policies)
         self._cache.pop(name, None)
 
-    async def _list_everything(self, namespace: NamespaceName) -> list[str]:
+    async def _list_everything(self, namespace: NamespaceName) -> list[TopicName]:
         await self._nodes.sync()
-        return [
-            *await self.list_topics(namespace, include_system=True),
-            *await self.list_partitioned_topics(namespace, include_system=True),
-        ]
+        names = await self.list_topics(namespace, include_system=True)
+        names += await self.list_partitioned_topics(namespace, include_system=True)
+        return [TopicName.parse(name) for name in names]
 
     def _get_auto_creation(self, policies: Policies) -> tuple[bool, int]:
         """Return whether topics are created on first use, and with how many partitions."""
@@ -328,7 +331,7 @@ class Catalog:
         shown = include_system or namespace != SYSTEM_NAMESPACE
         for encoded in await self._nodes.list_children(f"{root}/{namespace}/{domain}"):
             if _UNENCODED.fullmatch(encoded):  # nearly all do, and there may be very many names
-                if shown and (include_system or not encoded.startswith(SYSTEM_PREFIX)):
+                if shown and (include_system or not is_system_name(encoded)):
                     names.append(f"{domain}://{namespace}/{encoded}")
                 continue
             try:

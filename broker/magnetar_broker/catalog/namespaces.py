@@ -10,6 +10,9 @@ So each incarnation has a node of its own, created and deleted with the namespac
 change of the leases on the namespace, checks that it exists. The leases' node is deleted in the same transaction, so
 none is left behind, and its versions do not repeat during an incarnation.
 
+System topics do not prevent a deletion without force. They are deleted after the mark BEGUN, which the node gets only
+if it has not changed since the mark IF_EMPTY: so nothing else was created.
+
 A deletion without force that finds topics removes its mark again. If the broker is killed before that, the mark stays,
 and means that nothing was deleted yet (IF_EMPTY): deleting the namespace again finishes the deletion or removes the
 mark, and creating the namespace removes it. A deletion by force that was interrupted (BEGUN) can only be finished.
@@ -25,13 +28,14 @@ from magnetar_broker.catalog.policies import check_policies
 from magnetar_broker.catalog.tenants import check_tenant_name, tenant_not_found
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.administration import CatalogSettings
+from magnetar_broker.system_topics import is_system_topic
 from magnetar_metadata.errors import Refused
 from magnetar_metadata.store import ABSENT, Change, Check, Delete, Put
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Deletion, NamespaceNode, Policies, TenantNode
 from magnetar_protos.managed_ledger_pb2 import NamespaceLeases as LeasesNode
 from magnetar_wire.bundles import default_bundles
-from magnetar_wire.topic_name import NamespaceName
+from magnetar_wire.topic_name import NamespaceName, TopicName
 
 __all__ = ["Namespaces"]
 
@@ -102,27 +106,34 @@ class Namespaces:
     async def delete(
         self,
         name: NamespaceName,
-        topics: Callable[[NamespaceName], Awaitable[list[str]]],
+        topics: Callable[[NamespaceName], Awaitable[list[TopicName]]],
         delete_topics: Callable[[NamespaceName], Awaitable[None]] | None,
         release: Callable[[NamespaceName], Awaitable[None]] | None = None,
+        *,
+        delete_system_topics: Callable[[NamespaceName], Awaitable[None]] | None = None,
     ) -> None:
         """Delete the namespace. `topics` lists its topics, read afresh. `delete_topics` deletes them by force; None:
-        refuse if there are any. `release` unloads its bundles when it is empty."""
+        refuse if there are any, or any but system topics, with `delete_system_topics`, which deletes those. `release`
+        unloads its bundles when it is empty."""
         while True:
             marked = await self._mark(name, Deletion.DELETION_IF_EMPTY)
             found = await topics(name)
-            if found and delete_topics is None:
-                await self._remove_mark(name)
-                raise BrokerError(
-                    ErrorCode.NOT_ALLOWED,
-                    f"namespace {name} has {len(found):,} topics, among them {found[0]}: delete them first, or delete "
-                    "the namespace by force",
-                )
-            if found:
-                assert delete_topics is not None
+            if found and delete_topics is not None:
                 await self._mark(name, Deletion.DELETION_BEGUN)
                 await delete_topics(name)
                 continue
+            if found and delete_system_topics is not None and all(map(is_system_topic, found)):
+                if await self._begin_unchanged(name, marked):
+                    await delete_system_topics(name)
+                continue
+            if found:
+                await self._remove_mark(name)
+                users = [topic for topic in found if not is_system_topic(topic)] or found
+                raise BrokerError(
+                    ErrorCode.NOT_ALLOWED,
+                    f"namespace {name} has {len(users):,} topics, among them {users[0]}: delete them first, or delete "
+                    "the namespace by force",
+                )
             if release is not None:
                 await release(name)
             changed = False
@@ -166,6 +177,22 @@ class Namespaces:
         node = await self._nodes.change(NamespaceNode, paths.namespace(name), marked)
         assert node is not None
         return node
+
+    async def _begin_unchanged(self, name: NamespaceName, marked: NamespaceNode) -> bool:
+        """Mark the node as BEGUN, if it is still as it was marked. Return whether it was."""
+        is_unchanged = False
+
+        def begun(node: NamespaceNode | None) -> NamespaceNode:
+            nonlocal is_unchanged
+            if node is None:
+                raise namespace_not_found(name)
+            is_unchanged = node == marked
+            if is_unchanged:
+                node.deletion = Deletion.DELETION_BEGUN
+            return node
+
+        await self._nodes.change(NamespaceNode, paths.namespace(name), begun)
+        return is_unchanged
 
     async def _remove_mark(self, name: NamespaceName) -> None:
         def unmarked(node: NamespaceNode | None) -> NamespaceNode | None:

@@ -347,6 +347,16 @@ class ManagedLedger:
         await self._appender.roll_ledger()
         await self._trim(lambda: self.retention.deletable_up_to(last))
 
+    async def roll_ledger(self) -> None:
+        """Close the current ledger, so that the next append creates another one. Raises `TopicUnloaded`."""
+        await self._appender.roll_ledger()
+        self._appender.check_open()
+
+    async def trim_before(self, ledger_id: int) -> None:
+        """Delete the ledgers before this one, whether acknowledged, retained or not, up to the first that a lease
+        protects. Raises `TopicUnloaded`."""
+        await self._trim(lambda: self.retention.deletable_up_to(ledger_id - 1))
+
     async def terminate(self) -> Position:
         """Accept no entry any more, durably. Return the last one that the topic has. Raises `BrokerError`."""
         await self._appender.terminate()

@@ -38,7 +38,7 @@ from magnetar_broker.managed_ledger.log_leases import LogLeases
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.position import LATEST, Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
-from magnetar_broker.system_topics import is_system_topic
+from magnetar_broker.system_topics import is_events_topic, is_system_topic
 from magnetar_metadata.errors import MetadataError
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
@@ -55,7 +55,7 @@ _DELETED_AT_A_TIME: Final = 16
 class LogRetention:
     """Which ledgers of a topic may be deleted now."""
 
-    __slots__ = ("_clock", "_fail", "_leases", "_node", "_retention", "_saved_mark")
+    __slots__ = ("_clock", "_fail", "_leases", "_node", "_retains_all", "_retention", "_saved_mark")
 
     def __init__(
         self,
@@ -70,12 +70,16 @@ class LogRetention:
         self._clock = clock
         self._fail = fail
         self._retention = NO_RETENTION if is_system_topic(node.name) else create_retention(settings)
+        # Only its owner deletes what it holds, also if that is acknowledged (topic_policies/).
+        self._retains_all = is_events_topic(node.name)
         # At most `unsubscribed_up_to` as it is in the node.
         self._saved_mark = node.ledger_list.unsubscribed_up_to
 
     def deletable(self, acknowledged: Position | None) -> Iterator[int]:
         """Yield the ledgers that a trim may delete now. Durable subscriptions have acknowledged everything up to
         `acknowledged`; None: the topic has none."""
+        if self._retains_all:
+            return iter(())
         return self._not_leased(acknowledged, self._retention)
 
     def deletable_up_to(self, ledger_id: int) -> Iterator[int]:

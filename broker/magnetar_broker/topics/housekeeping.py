@@ -18,6 +18,7 @@ from typing import Final
 from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.settings.topics import TopicSettings
+from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topics import Topics
 from magnetar_wire.clock import Clock
@@ -105,6 +106,7 @@ class Housekeeping:
             settings.broker_delete_inactive_topics_enabled
             and now - topic.unused_since >= settings.broker_delete_inactive_topics_max_inactive_duration_seconds
             and not topic.cursors.names()
+            and not is_system_topic(topic.name)
         )
 
     async def _work(self, topic: Topic, now: float) -> None:

@@ -8,7 +8,8 @@ from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.position import LATEST, Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
-from magnetar_wire.topic_name import TopicName
+from magnetar_broker.system_topics import events_topic
+from magnetar_wire.topic_name import NamespaceName, TopicName
 from tests.unit.broker.log_scene import SMALL, Scene, numbered, running_log_scene
 
 _MINUTES = 60
@@ -219,6 +220,18 @@ async def test_system_topics_retain_nothing() -> None:
         await scene.append(log, *numbered(10))
         assert await trimmed(scene, log)
         assert await scene.payloads(log) == numbered(1, 9)
+
+
+async def test_the_topic_of_policies_retains_everything_until_its_owner_trims_it() -> None:
+    """RET-1, TOP-4: whatever is acknowledged, and however old it is."""
+    async with running_log_scene() as scene:
+        log = await scene.open(options=_HOUR, name=events_topic(NamespaceName("public", "default")))
+        await scene.append(log, *numbered(10))
+        scene.clock.advance(1000 * _MINUTES)
+        assert not await trimmed(scene, log)
+        assert not await scene.patiently(log.trim(lambda: LATEST))
+        await scene.patiently(log.trim_before(ids(log)[2]))
+        assert await scene.payloads(log) == numbered(4, 6)
 
 
 async def test_lease_holds_ledgers_past_their_retention_time() -> None:

@@ -79,9 +79,9 @@ async def test_removed_deletion_mark_no_longer_blocks_other_brokers(scene: Catal
     await scene.make_topic(TOPIC)
     other = scene.another()
 
-    async def while_marked(name: NamespaceName) -> list[str]:
+    async def while_marked(name: NamespaceName) -> list[TopicName]:
         assert await code_of(other.resolve_partitions(TOPIC, False)) == ErrorCode.NOT_ALLOWED
-        return [str(TOPIC)]
+        return [TOPIC]
 
     assert await code_of(scene.catalog.namespaces.delete(NAMESPACE, while_marked, None)) == ErrorCode.NOT_ALLOWED
     # It is within its cache's time, and is looked at afresh before it is refused.
