@@ -31,6 +31,7 @@ _ROOT = Path(__file__).resolve().parent
 _ADMIN = Path("magnetar/admin")
 _GUIDE = Path("administration.md")
 _GROUPS = {
+    "clusters": "Clusters.",
     "tenants": "Tenants, which own namespaces.",
     "namespaces": "Namespaces. They are named `tenant/namespace`.",
     "topics": "Topics, with and without partitions. A partition is a topic too, `<name>-partition-<i>`.",

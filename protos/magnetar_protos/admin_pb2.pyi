@@ -60,6 +60,28 @@ class DeleteRequest(_message.Message):
     force: bool
     def __init__(self, name: _Optional[str] = ..., force: bool = ...) -> None: ...
 
+class ClusterRequest(_message.Message):
+    __slots__ = ("cluster",)
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    def __init__(self, cluster: _Optional[str] = ...) -> None: ...
+
+class Cluster(_message.Message):
+    __slots__ = ("http_address", "pulsar_address")
+    HTTP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PULSAR_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    http_address: str
+    pulsar_address: str
+    def __init__(self, http_address: _Optional[str] = ..., pulsar_address: _Optional[str] = ...) -> None: ...
+
+class ClusterAnswer(_message.Message):
+    __slots__ = ("problem", "described")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBED_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    described: Cluster
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., described: _Optional[_Union[Cluster, _Mapping]] = ...) -> None: ...
+
 class TenantRequest(_message.Message):
     __slots__ = ("tenant", "settings")
     TENANT_FIELD_NUMBER: _ClassVar[int]

@@ -36,6 +36,7 @@ from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker.admin.broker_calls import BrokerCalls
 from magnetar_broker.admin.bundle_calls import BundleCalls, BundleOwners, OwnerBundleCalls
 from magnetar_broker.admin.catalog_calls import NamespaceCalls, TenantCalls
+from magnetar_broker.admin.cluster_calls import ClusterCalls
 from magnetar_broker.admin.deletions import Deletions
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.admin.lookup_calls import LookupCalls
@@ -107,6 +108,7 @@ class AdminService:
         bundle_owners = BundleOwners(ownership, owner_rpc, broker_id)
         deletions = Deletions(catalog, owner_rpc, bundle_owners)
         forwarding: list[object] = [
+            ClusterCalls(ownership, describe_broker),
             TenantCalls(catalog, deletions),
             NamespaceCalls(catalog, deletions, ledgers),
             PartitionedTopicCalls(catalog, owner_rpc, deletions, clock),

@@ -11,6 +11,7 @@ from magnetar._public_object import Unpicklable
 from magnetar._service_url import http_scheme
 from magnetar.admin._async_methods import (
     AsyncBrokers,
+    AsyncClusters,
     AsyncNamespaces,
     AsyncReading,
     AsyncSubscriptions,
@@ -18,7 +19,7 @@ from magnetar.admin._async_methods import (
     AsyncTopics,
 )
 from magnetar.admin._calls import AdminCalls
-from magnetar.admin._sync_methods import Brokers, Namespaces, Reading, Subscriptions, Tenants, Topics
+from magnetar.admin._sync_methods import Brokers, Clusters, Namespaces, Reading, Subscriptions, Tenants, Topics
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.transport import Transport
@@ -67,6 +68,7 @@ class AsyncAdmin(Unpicklable):
             _randomness,
             listener_name,
         )
+        self.clusters = AsyncClusters(self._calls)
         self.tenants = AsyncTenants(self._calls)
         self.namespaces = AsyncNamespaces(self._calls)
         self.topics = AsyncTopics(self._calls)
@@ -119,6 +121,7 @@ class Admin(Unpicklable):
         self._asynchronous = asynchronous
         self._closed = False
         background.enter(self)
+        self.clusters = Clusters(asynchronous.clusters, background.run)
         self.tenants = Tenants(asynchronous.tenants, background.run)
         self.namespaces = Namespaces(asynchronous.namespaces, background.run)
         self.topics = Topics(asynchronous.topics, background.run)

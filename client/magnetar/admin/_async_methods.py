@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from magnetar.admin._group import AsyncGroup
 from magnetar.admin._values import StartPoint, value_of
-from magnetar.admin._written_methods import WrittenNamespaces, WrittenSubscriptions, WrittenTopics
+from magnetar.admin._written_methods import WrittenNamespaces, WrittenSubscriptions, WrittenTenants, WrittenTopics
 from magnetar.admin.models import (
     ActiveBroker,
     BrokerInfo,
     Bundle,
+    Cluster,
     Health,
     InternalStats,
     NamespacePolicies,
@@ -27,10 +28,31 @@ from magnetar.admin.models import (
 from magnetar.admin.reading import LogPosition, MessagePosition, NamespaceLease, Plan
 from magnetar_wire.message_id import MessageId
 
-__all__ = ["AsyncBrokers", "AsyncNamespaces", "AsyncReading", "AsyncSubscriptions", "AsyncTenants", "AsyncTopics"]
+__all__ = [
+    "AsyncBrokers",
+    "AsyncClusters",
+    "AsyncNamespaces",
+    "AsyncReading",
+    "AsyncSubscriptions",
+    "AsyncTenants",
+    "AsyncTopics",
+]
 
 
-class AsyncTenants(AsyncGroup):
+class AsyncClusters(AsyncGroup):
+    """Clusters."""
+
+    async def list(self) -> builtins.list[str]:
+        """List the clusters that brokers know: their own."""
+        return await self._calls.names("clusters")
+
+    async def get(self, cluster: str) -> Cluster:
+        """Return the addresses of a cluster: those of the broker that answers."""
+        answer = await self._calls.call("cluster", cluster=cluster)
+        return value_of(Cluster, answer.described)
+
+
+class AsyncTenants(WrittenTenants):
     """Tenants, which own namespaces."""
 
     async def list(self) -> builtins.list[str]:
@@ -41,10 +63,6 @@ class AsyncTenants(AsyncGroup):
         """Return a tenant's settings."""
         answer = await self._calls.call("tenant", tenant=tenant)
         return value_of(TenantSettings, answer.settings)
-
-    async def create(self, tenant: str, settings: TenantSettings | None = None) -> None:
-        """Create a tenant."""
-        await self._calls.call("create_tenant", tenant=tenant, settings=settings)
 
     async def update(self, tenant: str, settings: TenantSettings) -> None:
         """Replace a tenant's settings."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from magnetar.admin._async_methods import (
     AsyncBrokers,
+    AsyncClusters,
     AsyncNamespaces,
     AsyncReading,
     AsyncSubscriptions,
@@ -22,6 +23,7 @@ from magnetar.admin.models import (
     ActiveBroker,
     BrokerInfo,
     Bundle,
+    Cluster,
     Health,
     InternalStats,
     NamespacePolicies,
@@ -36,7 +38,19 @@ from magnetar.admin.models import (
 from magnetar.admin.reading import LogPosition, MessagePosition, NamespaceLease, Plan
 from magnetar_wire.message_id import MessageId
 
-__all__ = ["Brokers", "Namespaces", "Reading", "Subscriptions", "Tenants", "Topics"]
+__all__ = ["Brokers", "Clusters", "Namespaces", "Reading", "Subscriptions", "Tenants", "Topics"]
+
+
+class Clusters(SyncGroup[AsyncClusters]):
+    """Clusters."""
+
+    def list(self) -> builtins.list[str]:
+        """List the clusters that brokers know: their own."""
+        return self._run(self._group.list())
+
+    def get(self, cluster: str) -> Cluster:
+        """Return the addresses of a cluster: those of the broker that answers."""
+        return self._run(self._group.get(cluster))
 
 
 class Tenants(SyncGroup[AsyncTenants]):
@@ -50,10 +64,6 @@ class Tenants(SyncGroup[AsyncTenants]):
         """Return a tenant's settings."""
         return self._run(self._group.get(tenant))
 
-    def create(self, tenant: str, settings: TenantSettings | None = None) -> None:
-        """Create a tenant."""
-        self._run(self._group.create(tenant, settings))
-
     def update(self, tenant: str, settings: TenantSettings) -> None:
         """Replace a tenant's settings."""
         self._run(self._group.update(tenant, settings))
@@ -61,6 +71,10 @@ class Tenants(SyncGroup[AsyncTenants]):
     def delete(self, tenant: str, force: bool = False) -> None:
         """Delete a tenant. One that has namespaces is refused, unless `force` deletes these with all their topics."""
         self._run(self._group.delete(tenant, force))
+
+    def create(self, tenant: str, settings: TenantSettings | None = None) -> None:
+        """Create a tenant."""
+        self._run(self._group.create(tenant, settings))
 
 
 class Namespaces(SyncGroup[AsyncNamespaces]):

@@ -11,15 +11,29 @@ from typing import Any, Final
 
 from magnetar.admin._group import AsyncGroup
 from magnetar.admin._values import peeked, split_fields, value_of
-from magnetar.admin.models import NamespacePolicies, PartitionedTopic, PeekedMessage, TopicOwner
-from magnetar.exceptions import InvalidArgument, NotFound
+from magnetar.admin.models import NamespacePolicies, PartitionedTopic, PeekedMessage, TenantSettings, TopicOwner
+from magnetar.exceptions import InvalidArgument, NotAllowedError, NotFound
 from magnetar_protos import admin_pb2 as pb
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["WrittenNamespaces", "WrittenSubscriptions", "WrittenTopics"]
+__all__ = ["WrittenNamespaces", "WrittenSubscriptions", "WrittenTenants", "WrittenTopics"]
 
 # Lookups of a topic's partitions over HTTP that are in flight at once.
 _LOOKUPS_AT_ONCE: Final = 16
+
+
+class WrittenTenants(AsyncGroup):
+    async def create(self, tenant: str, settings: TenantSettings | None = None) -> None:
+        """Create a tenant."""
+        try:
+            await self._calls.call("create_tenant", tenant=tenant, settings=settings)
+        except NotAllowedError:
+            if not self._calls.over_http or (settings is not None and settings.allowed_clusters):
+                raise
+            # To a broker of Pulsar, no cluster is not the same as all clusters.
+            clusters = await self._calls.names("clusters")
+            roles = () if settings is None else settings.admin_roles
+            await self._calls.call("create_tenant", tenant=tenant, settings=TenantSettings(roles, clusters))
 
 
 class WrittenNamespaces(AsyncGroup):

@@ -14,6 +14,7 @@ __all__ = [
     "BrokerInfo",
     "BrokerLoad",
     "Bundle",
+    "Cluster",
     "ConsumerStats",
     "CursorStats",
     "Health",
@@ -34,6 +35,14 @@ __all__ = [
     "TopicStats",
     "Traffic",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The addresses of one of a cluster's brokers. Empty: it has none."""
+
+    http_address: str
+    pulsar_address: str
 
 
 @dataclass(frozen=True, slots=True)

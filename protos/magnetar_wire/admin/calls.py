@@ -10,6 +10,7 @@ from typing import Final
 
 from magnetar_wire.admin.brokers import BROKERS
 from magnetar_wire.admin.call import AdminCall
+from magnetar_wire.admin.clusters import CLUSTERS
 from magnetar_wire.admin.lookup import LOOKUP
 from magnetar_wire.admin.namespaces import BUNDLES, NAMESPACES
 from magnetar_wire.admin.reading import READING
@@ -23,6 +24,7 @@ __all__ = ["ADMIN_CALLS", "call_of_method"]
 ADMIN_CALLS: Final[dict[str, AdminCall]] = {
     call.name: call
     for calls in (
+        CLUSTERS,
         TENANTS,
         NAMESPACES,
         BUNDLES,

@@ -10,14 +10,14 @@ from magnetar_wire.admin.call import AdminCall, Method, Role, Scope
 from magnetar_wire.admin.json_parts import Converted, Field, Object, Part
 from magnetar_wire.admin.route import Route, TextAnswer
 
-__all__ = ["LOOKUP"]
+__all__ = ["LOOKUP", "url_part"]
 
 _ANY: Final = Scope.ANY_BROKER
 _USE: Final = Role.PRODUCE_OR_CONSUME
 _PATH: Final = "/lookup/v2/topic/{topic}"
 
 
-def _url(name: str, scheme: str) -> Part:
+def url_part(name: str, scheme: str) -> Part:
     """Return the part of an address that is written as a URL, which is absent without an address."""
     to_url: Callable[[str], str | None] = lambda address: f"{scheme}://{address}" if address else None  # noqa: E731
     return Converted(name, to_url, lambda url: url.removeprefix(f"{scheme}://").rstrip("/"), {"type": "string"})
@@ -28,9 +28,9 @@ _LOOKUP_DATA: Final = Field(
     "owner",
     of=Object(
         {
-            "brokerUrl": _url("pulsar_address", "pulsar"),
-            "httpUrl": _url("http_address", "http"),
-            "nativeUrl": _url("pulsar_address", "pulsar"),
+            "brokerUrl": url_part("pulsar_address", "pulsar"),
+            "httpUrl": url_part("http_address", "http"),
+            "nativeUrl": url_part("pulsar_address", "pulsar"),
         },
         constants={"brokerUrlSsl": ""},
     ),

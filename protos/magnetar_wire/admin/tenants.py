@@ -29,7 +29,7 @@ TENANTS: Final = (
         Method("tenants.get(tenant: str) -> TenantSettings", "Return a tenant's settings.", result="settings"),
     ), routes=(Route("GET", _NAME, answer=_TENANT_INFO),)),
     AdminCall("create_tenant", pb.TenantRequest, pb.Done, _ANY, _SUPERUSER, methods=(
-        Method("tenants.create(tenant: str, settings: TenantSettings | None = None) -> None", "Create a tenant."),
+        Method("tenants.create"),
     ), routes=(Route("PUT", _NAME, body=_TENANT_INFO),)),
     AdminCall("update_tenant", pb.TenantRequest, pb.Done, _ANY, _SUPERUSER, methods=(
         Method("tenants.update(tenant: str, settings: TenantSettings) -> None", "Replace a tenant's settings."),

@@ -27,6 +27,7 @@ class HttpServer:
         self.address = ""
         # The requests' first lines.
         self.requests: list[str] = []
+        self.bodies: list[bytes] = []
         self.arrived = asyncio.Event()
         self.replies = replies
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -38,7 +39,7 @@ class HttpServer:
         with suppress(ConnectionError, asyncio.CancelledError, asyncio.IncompleteReadError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             length = sum(int(line.split(": ")[1]) for line in head if line.startswith("Content-Length: "))
-            await reader.readexactly(length)
+            self.bodies.append(await reader.readexactly(length))
             self.requests.append(head[0].removesuffix(" HTTP/1.1"))
             self.arrived.set()
             reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]

@@ -169,7 +169,12 @@ ANSWERS: list[tuple[int, str, Callable[[AsyncAdmin], Any], type[exceptions.Magne
         exceptions.NotAllowedError,
     ),
     (412, "Tenant name is not valid", lambda admin: admin.tenants.create("t"), exceptions.InvalidArgument),
-    (412, "Clusters can not be empty", lambda admin: admin.tenants.create("t"), exceptions.NotAllowedError),
+    (
+        412,
+        "Clusters can not be empty",
+        lambda admin: admin.tenants.update("t", TenantSettings()),
+        exceptions.NotAllowedError,
+    ),
     (500, "null", lambda admin: admin.tenants.create("t"), exceptions.BrokerFailed),
 ]
 
@@ -184,6 +189,15 @@ async def test_statuses_of_pulsars_brokers_become_our_errors(
             await ask(admin)
         assert type(raised.value) is kind
         assert len(server.requests) == 1
+
+
+async def test_a_tenant_without_clusters_is_allowed_all_of_them_at_pulsars_brokers() -> None:
+    refusal = http_answer(412, {"reason": "TenantInfo is null"})
+    async with running_server(refusal, http_answer(200, ["east", "west"]), DONE) as server, admin_of(server) as admin:
+        await admin.tenants.create("acme")
+        paths = ["PUT /admin/v2/tenants/acme", "GET /admin/v2/clusters", "PUT /admin/v2/tenants/acme"]
+        assert server.requests == paths
+        assert json.loads(server.bodies[-1]) == {"adminRoles": [], "allowedClusters": ["east", "west"]}
 
 
 async def test_the_header_names_the_error() -> None:

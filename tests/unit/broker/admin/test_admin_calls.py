@@ -13,6 +13,7 @@ from magnetar.admin import (
     AsyncAdmin,
     AutoSubscriptionCreation,
     AutoTopicCreation,
+    Cluster,
     NamespacePolicies,
     PartitionedTopic,
     Persistence,
@@ -25,6 +26,9 @@ from magnetar_wire.message_id import MessageId
 from magnetar_wire.transport import Code, Rejected
 from tests.running import until
 from tests.unit.broker.broker_scene import URL, BrokerScene, running_broker
+from tests.unit.broker.http.admin_scene import running_over
+
+OVER = pytest.mark.parametrize("protocol", ["grpc", "http"])
 
 
 async def publish(client: aio.Client, topic: str, *payloads: bytes) -> list[MessageId]:
@@ -36,6 +40,17 @@ async def publish(client: aio.Client, topic: str, *payloads: bytes) -> list[Mess
 
 async def backlog(admin: AsyncAdmin, topic: str, subscription: str) -> int:
     return (await admin.topics.stats(topic)).subscription(subscription).backlog_entries
+
+
+@OVER
+async def test_a_broker_knows_its_own_cluster(protocol: str) -> None:
+    """ADM-1."""
+    async with running_over(protocol, pulsar=True) as scene:
+        assert await scene.admin.clusters.list() == ["standalone"]
+        found = await scene.admin.clusters.get("standalone")
+        assert found == Cluster(scene.broker.http_address, scene.broker.pulsar_addresses[0])
+        with pytest.raises(exceptions.NotFound, match="this one is 'standalone'"):
+            await scene.admin.clusters.get("another")
 
 
 async def test_tenants_and_namespaces() -> None:
