@@ -90,7 +90,7 @@ class BrokerSession:
         self.peers = peers
         self.client = LedgerClient(store, bookie_transport, clock, randomness, client_settings)
         self.cache = EntryCache(settings.cache_bytes, settings.managed_ledger_read_ahead_readers)
-        self.catalog = Catalog(store, clock, randomness, settings, settings.cluster_name)
+        self.catalog = Catalog(store, clock, randomness, settings, settings.cluster_name, settings.max_message_size)
         storage = LedgerTopicStorage(
             self.client,
             self.cache,

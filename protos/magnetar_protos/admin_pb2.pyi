@@ -107,22 +107,32 @@ class TenantAnswer(_message.Message):
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., settings: _Optional[_Union[TenantSettings, _Mapping]] = ...) -> None: ...
 
 class NamespaceRequest(_message.Message):
-    __slots__ = ("namespace", "policies", "bundles")
+    __slots__ = ("namespace", "policies", "bundles", "only", "boundaries")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     POLICIES_FIELD_NUMBER: _ClassVar[int]
     BUNDLES_FIELD_NUMBER: _ClassVar[int]
+    ONLY_FIELD_NUMBER: _ClassVar[int]
+    BOUNDARIES_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     policies: _catalog_pb2.Policies
     bundles: int
-    def __init__(self, namespace: _Optional[str] = ..., policies: _Optional[_Union[_catalog_pb2.Policies, _Mapping]] = ..., bundles: _Optional[int] = ...) -> None: ...
+    only: _containers.RepeatedScalarFieldContainer[str]
+    boundaries: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, namespace: _Optional[str] = ..., policies: _Optional[_Union[_catalog_pb2.Policies, _Mapping]] = ..., bundles: _Optional[int] = ..., only: _Optional[_Iterable[str]] = ..., boundaries: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NamespaceAnswer(_message.Message):
-    __slots__ = ("problem", "policies")
+    __slots__ = ("problem", "policies", "warnings", "boundaries", "cluster")
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     POLICIES_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    BOUNDARIES_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     problem: _broker_pb2.Problem
     policies: _catalog_pb2.Policies
-    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., policies: _Optional[_Union[_catalog_pb2.Policies, _Mapping]] = ...) -> None: ...
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    boundaries: _containers.RepeatedScalarFieldContainer[str]
+    cluster: str
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., policies: _Optional[_Union[_catalog_pb2.Policies, _Mapping]] = ..., warnings: _Optional[_Iterable[str]] = ..., boundaries: _Optional[_Iterable[str]] = ..., cluster: _Optional[str] = ...) -> None: ...
 
 class NamespaceChanged(_message.Message):
     __slots__ = ("problem", "warnings")
@@ -131,6 +141,80 @@ class NamespaceChanged(_message.Message):
     problem: _broker_pb2.Problem
     warnings: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ChangePoliciesRequest(_message.Message):
+    __slots__ = ("namespace", "set", "remove")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    SET_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    set: _catalog_pb2.Policies
+    remove: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, namespace: _Optional[str] = ..., set: _Optional[_Union[_catalog_pb2.Policies, _Mapping]] = ..., remove: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class NamespacePropertiesRequest(_message.Message):
+    __slots__ = ("namespace", "key")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    key: str
+    def __init__(self, namespace: _Optional[str] = ..., key: _Optional[str] = ...) -> None: ...
+
+class ChangeNamespacePropertiesRequest(_message.Message):
+    __slots__ = ("namespace", "set", "remove", "remove_all", "set_key", "set_value")
+    class SetEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    SET_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_ALL_FIELD_NUMBER: _ClassVar[int]
+    SET_KEY_FIELD_NUMBER: _ClassVar[int]
+    SET_VALUE_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    set: _containers.ScalarMap[str, str]
+    remove: _containers.RepeatedScalarFieldContainer[str]
+    remove_all: bool
+    set_key: str
+    set_value: str
+    def __init__(self, namespace: _Optional[str] = ..., set: _Optional[_Mapping[str, str]] = ..., remove: _Optional[_Iterable[str]] = ..., remove_all: bool = ..., set_key: _Optional[str] = ..., set_value: _Optional[str] = ...) -> None: ...
+
+class NamespacePropertiesAnswer(_message.Message):
+    __slots__ = ("problem", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class NamespaceSubscriptionRequest(_message.Message):
+    __slots__ = ("namespace", "bundle", "subscription")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    BUNDLE_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    bundle: str
+    subscription: str
+    def __init__(self, namespace: _Optional[str] = ..., bundle: _Optional[str] = ..., subscription: _Optional[str] = ...) -> None: ...
+
+class NamespaceTopicsAnswer(_message.Message):
+    __slots__ = ("problem", "subscriptions")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    subscriptions: int
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., subscriptions: _Optional[int] = ...) -> None: ...
 
 class TopicRequest(_message.Message):
     __slots__ = ("topic", "properties")
@@ -668,16 +752,20 @@ class UnloadNamespaceRequest(_message.Message):
     def __init__(self, namespace: _Optional[str] = ...) -> None: ...
 
 class SplitBundleRequest(_message.Message):
-    __slots__ = ("namespace", "bundle", "by", "at")
+    __slots__ = ("namespace", "bundle", "by", "at", "positions", "unload")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     BUNDLE_FIELD_NUMBER: _ClassVar[int]
     BY_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    UNLOAD_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     bundle: str
     by: SplitBy
     at: int
-    def __init__(self, namespace: _Optional[str] = ..., bundle: _Optional[str] = ..., by: _Optional[_Union[SplitBy, str]] = ..., at: _Optional[int] = ...) -> None: ...
+    positions: _containers.RepeatedScalarFieldContainer[int]
+    unload: bool
+    def __init__(self, namespace: _Optional[str] = ..., bundle: _Optional[str] = ..., by: _Optional[_Union[SplitBy, str]] = ..., at: _Optional[int] = ..., positions: _Optional[_Iterable[int]] = ..., unload: bool = ...) -> None: ...
 
 class SplitBundleAnswer(_message.Message):
     __slots__ = ("problem", "lower", "upper")
@@ -688,6 +776,36 @@ class SplitBundleAnswer(_message.Message):
     lower: str
     upper: str
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., lower: _Optional[str] = ..., upper: _Optional[str] = ...) -> None: ...
+
+class TopicHashesRequest(_message.Message):
+    __slots__ = ("namespace", "bundle", "topics")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    BUNDLE_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    bundle: str
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, namespace: _Optional[str] = ..., bundle: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class TopicHashesAnswer(_message.Message):
+    __slots__ = ("problem", "namespace", "bundle", "topics")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    BUNDLE_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    namespace: str
+    bundle: str
+    topics: _containers.RepeatedCompositeFieldContainer[TopicHash]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., namespace: _Optional[str] = ..., bundle: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[TopicHash, _Mapping]]] = ...) -> None: ...
+
+class TopicHash(_message.Message):
+    __slots__ = ("topic", "hash")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    hash: int
+    def __init__(self, topic: _Optional[str] = ..., hash: _Optional[int] = ...) -> None: ...
 
 class BrokersRequest(_message.Message):
     __slots__ = ()

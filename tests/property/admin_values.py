@@ -98,7 +98,12 @@ def requests(draw: st.DrawFn, call: AdminCall, route: Route) -> Any:
     placeholders = {name for name, _ in route.placeholders}
     message = draw(messages(call.request, frozenset(carried - placeholders - set(route.fixed))))
     for name, kind in route.placeholders:
-        setattr(message, name, draw(_placeholder(message.DESCRIPTOR.fields_by_name[name], kind)))
+        field = message.DESCRIPTOR.fields_by_name[name]
+        value = draw(_placeholder(field, kind))
+        if field.is_repeated:
+            getattr(message, name)[:] = [value]
+        else:
+            setattr(message, name, value)
     for name, value in route.fixed.items():
         if isinstance(value, Message):
             getattr(message, name).CopyFrom(value)

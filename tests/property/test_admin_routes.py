@@ -63,12 +63,7 @@ def test_each_route_carries_a_request() -> None:
     for call, route in ROUTES:
         if route.body is not None or route.query:
             continue
-        request: Any = call.request()
-        for name, kind in route.placeholders:
-            text = {"topic": "persistent://t/n/x", "namespace": "t/n"}.get(kind, "x")
-            number = request.DESCRIPTOR.fields_by_name[name].cpp_type != 9
-            setattr(request, name, 7 if number else text)
-        made = call.request()
+        made: Any = call.request()
         match = TABLE.find(route.verb, _fill_placeholders(route))
         assert match is not None
         route.make_request(made, match.values, "", None)

@@ -133,6 +133,7 @@ def test_calls_that_clients_repeated_before_are_repeated_now() -> None:
     changes = {
         *("create_tenant", "update_tenant", "delete_tenant"),
         *("create_namespace", "update_namespace", "delete_namespace", "unload_namespace", "unload_bundle"),
+        *("change_policies", "change_namespace_properties", "clear_namespace_backlog", "unsubscribe_namespace"),
         *("split_bundle", "create_topic", "delete_topic", "truncate_topic", "unload_topic"),
         *("create_partitioned", "grow_partitioned", "delete_partitioned", "terminate_partitioned"),
         *("create_subscription", "delete_subscription", "reset_subscription", "skip", "expire"),

@@ -40,6 +40,7 @@ from magnetar_broker.admin.cluster_calls import ClusterCalls
 from magnetar_broker.admin.deletions import Deletions
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.admin.lookup_calls import LookupCalls
+from magnetar_broker.admin.namespace_topic_calls import NamespaceTopicCalls
 from magnetar_broker.admin.owner_rpc import Handler, OwnerRpc
 from magnetar_broker.admin.partitioned_topic_calls import PartitionedTopicCalls
 from magnetar_broker.admin.reading_calls import ReadingCalls
@@ -111,6 +112,7 @@ class AdminService:
             ClusterCalls(ownership, describe_broker),
             TenantCalls(catalog, deletions),
             NamespaceCalls(catalog, deletions, ledgers),
+            NamespaceTopicCalls(catalog, owner_rpc),
             PartitionedTopicCalls(catalog, owner_rpc, deletions, clock),
             SubscriptionLists(catalog, owner_rpc),
             BundleCalls(catalog, ownership, owner_rpc, bundle_owners, broker_id),

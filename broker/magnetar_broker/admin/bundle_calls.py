@@ -9,6 +9,7 @@ A bundle without an owner need not be unloaded. Only an owner splits a bundle, s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -20,7 +21,12 @@ from magnetar_broker.errors import BrokerError, NotOwner
 from magnetar_broker.ownership.advertised_addresses import AdvertisedAddresses
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.ownership.interface import TopicOwner
-from magnetar_broker.ownership.namespace_bundles import is_bundle, split_point_by_topics
+from magnetar_broker.ownership.namespace_bundles import (
+    decode_bundle_at,
+    decode_bundles,
+    is_bundle,
+    split_point_by_topics,
+)
 from magnetar_broker.topics.topics import Topics
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -32,6 +38,10 @@ __all__ = ["BundleCalls", "BundleOwners", "OwnerBundleCalls"]
 
 # An error names at most this many brokers.
 _MAX_NAMED: Final = 20
+# The name of the bundle with the most topics.
+_LARGEST: Final = "LARGEST"
+# A split at several positions takes a change of the namespace for each.
+_MAX_POSITIONS: Final = 100
 
 
 class BundleOwners:
@@ -137,27 +147,71 @@ class BundleCalls:
         return pb.Done()
 
     async def split_bundle(self, request: pb.SplitBundleRequest) -> pb.SplitBundleAnswer:
-        namespace, bundle = parse_namespace_name(request.namespace), parse_bundle(request.bundle)
-        at = await self._choose_hash(namespace, bundle, request)
+        namespace = parse_namespace_name(request.namespace)
+        if request.bundle == _LARGEST:
+            bundle = await self._find_largest(namespace)
+        else:
+            bundle = parse_bundle(request.bundle)
+        points = await self._choose_hashes(namespace, bundle, request)
+        parts: list[BundleRange] = []
+        rest = bundle
+        for at in points:
+            try:
+                parts += [await self._split_at(namespace, rest, at)]
+            except BrokerError as error:
+                if not parts:
+                    raise
+                done = ", ".join(map(str, parts))
+                raise BrokerError(ErrorCode.UNKNOWN_ERROR, f"{done} were split off, and {rest} not: {error}") from error
+            rest = BundleRange(at, rest.upper)
+        parts.append(rest)
+        if request.unload:
+            await map_bounded(parts, lambda part: self._bundle_owners.unload(namespace, part))
+        return pb.SplitBundleAnswer(lower=str(parts[0]), upper=str(parts[-1]))
+
+    async def _split_at(self, namespace: NamespaceName, bundle: BundleRange, at: int) -> BundleRange:
+        """Split the bundle at this hash and return the lower part."""
 
         async def find_owner() -> TopicOwner:
             owner = await self._bundle_owners.find_owner(namespace, bundle)
             return owner or await self._bundle_owners.claim(namespace, bundle)
 
-        resolved = pb.SplitBundleRequest(
+        parts = BundleRange(bundle.lower, at), BundleRange(at, bundle.upper)
+        request = pb.SplitBundleRequest(
             namespace=str(namespace), bundle=str(bundle), by=pb.SplitBy.SPLIT_BY_POSITION, at=at
         )
         try:
-            answer: pb.SplitBundleAnswer = await self._owner_rpc.call_owner(find_owner, "split_bundle", resolved)
-            return answer
+            await self._owner_rpc.call_owner(find_owner, "split_bundle", request)
         except BrokerError as error:
             if error.code != ErrorCode.UNKNOWN_ERROR:
                 raise
-            parts = BundleRange(bundle.lower, at), BundleRange(at, bundle.upper)
             starts = (await self._catalog.get_namespace(namespace, fresh=True)).node.bundle_starts
             if not all(is_bundle(starts, part) for part in parts):
                 raise
-            return pb.SplitBundleAnswer(lower=str(parts[0]), upper=str(parts[1]))
+        return parts[0]
+
+    async def _find_largest(self, namespace: NamespaceName) -> BundleRange:
+        """Return the bundle with the most topics."""
+        starts = (await self._catalog.get_namespace(namespace, fresh=True)).node.bundle_starts
+        names = await self._catalog.list_topics(namespace, include_system=True)
+        topics = Counter(decode_bundle_at(starts, bundle_hash(TopicName.parse(name))) for name in names)
+        return max(decode_bundles(starts), key=lambda bundle: topics[bundle])
+
+    async def _choose_hashes(
+        self, namespace: NamespaceName, bundle: BundleRange, request: pb.SplitBundleRequest
+    ) -> list[int]:
+        """Return the first hash of each part but the first, in ascending order."""
+        if not request.positions:
+            return [await self._choose_hash(namespace, bundle, request)]
+        if request.by != pb.SplitBy.SPLIT_BY_POSITION:
+            raise BrokerError(ErrorCode.INVALID_ARGUMENT, "positions are given: use specified_positions_divide")
+        if len(request.positions) > _MAX_POSITIONS:
+            raise BrokerError(
+                ErrorCode.INVALID_ARGUMENT, f"{len(request.positions):,} positions: use at most {_MAX_POSITIONS}"
+            )
+        for at in request.positions:
+            _check_inside(bundle, at)
+        return sorted(set(request.positions))
 
     async def _choose_hash(self, namespace: NamespaceName, bundle: BundleRange, request: pb.SplitBundleRequest) -> int:
         """Return the first hash of the upper part."""
@@ -175,12 +229,16 @@ class BundleCalls:
             at = (bundle.lower + bundle.upper + 1) // 2
         elif request.by != pb.SplitBy.SPLIT_BY_POSITION:
             raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"by = {request.by}: this broker has no such way to split")
-        if not bundle.lower < at < bundle.upper:
-            raise BrokerError(
-                ErrorCode.INVALID_ARGUMENT,
-                f"bundle {bundle} can't be split at 0x{at:08x}: use a hash inside it, above its first one",
-            )
+        _check_inside(bundle, at)
         return at
+
+
+def _check_inside(bundle: BundleRange, at: int) -> None:
+    if not bundle.lower < at < bundle.upper:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"bundle {bundle} can't be split at 0x{at:08x}: use a hash inside it, above its first one",
+        )
 
 
 class OwnerBundleCalls:

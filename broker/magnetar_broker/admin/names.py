@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from magnetar_broker.errors import BrokerError
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.bundles import BundleRange
+from magnetar_wire.bundles import LAST_HASH, BundleRange
 from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import NamespaceName, TopicDomain, TopicName
 
 __all__ = [
     "cut_page",
+    "parse_boundaries",
     "parse_bundle",
     "parse_domain",
     "parse_namespace_name",
     "parse_persistent_name",
     "parse_topic_name",
 ]
+
+_BOUNDARY: Final = re.compile(r"0x[0-9a-fA-F]{1,8}", re.ASCII)
 
 
 def parse_topic_name(text: str) -> TopicName:
@@ -58,6 +63,22 @@ def parse_bundle(text: str) -> BundleRange:
         return BundleRange.parse(text)
     except ValueError as error:
         raise BrokerError(ErrorCode.INVALID_ARGUMENT, str(error)) from None
+
+
+def parse_boundaries(texts: Sequence[str]) -> list[int]:
+    """Return the lower bounds of the bundles between these boundaries; none: there are no boundaries."""
+    if not texts:
+        return []
+    wrong = next((text for text in texts if not _BOUNDARY.fullmatch(text)), None)
+    if wrong is not None:
+        raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"boundary {wrong!r:.50} is not a hash like 0x40000000")
+    bounds = sorted({int(text, 16) for text in texts})
+    if len(bounds) < 2 or bounds[0] != 0 or bounds[-1] != LAST_HASH:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"boundaries {texts[0]} … {texts[-1]}: bundles are from 0x00000000 to 0xffffffff",
+        )
+    return bounds[:-1]
 
 
 def cut_page(names: Iterable[str], request: pb.NamesRequest) -> pb.NamesAnswer:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from magnetar_broker import paths
@@ -24,6 +24,7 @@ from magnetar_broker.catalog.catalog_nodes import CatalogNodes, Found
 from magnetar_broker.catalog.namespace_lease_store import NamespaceLeaseStore
 from magnetar_broker.catalog.namespaces import Namespaces, require_active
 from magnetar_broker.catalog.partitioned_topics import PartitionedTopics
+from magnetar_broker.catalog.policies import PolicyLimits
 from magnetar_broker.catalog.tenants import Tenants
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.administration import CatalogSettings
@@ -36,6 +37,7 @@ from magnetar_protos.catalog_pb2 import Deletion, NamespaceNode, Policies
 from magnetar_protos.managed_ledger_pb2 import ManagedLedgerNode, TopicState
 from magnetar_wire.clock import Clock
 from magnetar_wire.errors import InvalidTopicName
+from magnetar_wire.limits import MAX_MESSAGE_BYTES
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import DEFAULT_NAMESPACE, PUBLIC_TENANT, NamespaceName, TopicDomain, TopicName
 
@@ -55,13 +57,15 @@ class Catalog:
         randomness: Randomness,
         settings: CatalogSettings | None = None,
         cluster: str = "standalone",
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
     ) -> None:
         self.settings = settings or CatalogSettings()
         self._clock = clock
         self._nodes = CatalogNodes(store, clock, randomness, self.settings.metadata_operation_timeout_seconds)
         max_partitions = self.settings.max_num_partitions_per_partitioned_topic
         self.tenants = Tenants(self._nodes, cluster)
-        self.namespaces = Namespaces(self._nodes, self.settings)
+        self.policy_limits = PolicyLimits(max_partitions, max_message_bytes, cluster)
+        self.namespaces = Namespaces(self._nodes, self.settings, self.policy_limits)
         self.namespace_leases = NamespaceLeaseStore(self._nodes, randomness, self.settings.max_leases_per_namespace)
         self.partitioned = PartitionedTopics(self._nodes, max_partitions)
         # With the time when it was read, on the monotonic clock; the one that was used last is at the end.
@@ -280,6 +284,17 @@ class Catalog:
     async def update_policies(self, name: NamespaceName, policies: Policies) -> None:
         await self.namespaces.update(name, policies)
         self._cache.pop(name, None)
+
+    async def change_policies(self, name: NamespaceName, new: Policies, removed: Sequence[str]) -> None:
+        await self.namespaces.change_policies(name, new, removed)
+        self._cache.pop(name, None)
+
+    async def change_properties(
+        self, name: NamespaceName, new: Mapping[str, str], removed: Sequence[str], *, all_others: bool = False
+    ) -> dict[str, str]:
+        old = await self.namespaces.change_properties(name, new, removed, all_others=all_others)
+        self._cache.pop(name, None)
+        return old
 
     async def _list_everything(self, namespace: NamespaceName) -> list[TopicName]:
         await self._nodes.sync()

@@ -20,11 +20,11 @@ mark, and creating the namespace removes it. A deletion by force that was interr
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from magnetar_broker import paths
 from magnetar_broker.catalog.catalog_nodes import CatalogNodes, Found
-from magnetar_broker.catalog.policies import check_policies
+from magnetar_broker.catalog.policies import PolicyLimits, change_policies, check_policies
 from magnetar_broker.catalog.tenants import check_tenant_name, tenant_not_found
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.administration import CatalogSettings
@@ -32,7 +32,7 @@ from magnetar_broker.system_topics import is_system_topic
 from magnetar_metadata.errors import Refused
 from magnetar_metadata.store import ABSENT, Change, Check, Delete, Put
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_protos.catalog_pb2 import Deletion, NamespaceNode, Policies, TenantNode
+from magnetar_protos.catalog_pb2 import Deletion, NamespaceNode, Policies, Properties, TenantNode
 from magnetar_protos.managed_ledger_pb2 import NamespaceLeases as LeasesNode
 from magnetar_wire.bundles import default_bundles
 from magnetar_wire.topic_name import NamespaceName, TopicName
@@ -41,10 +41,10 @@ __all__ = ["Namespaces"]
 
 
 class Namespaces:
-    def __init__(self, nodes: CatalogNodes, settings: CatalogSettings) -> None:
+    def __init__(self, nodes: CatalogNodes, settings: CatalogSettings, limits: PolicyLimits) -> None:
         self._nodes = nodes
         self._settings = settings
-        self._max_partitions = settings.max_num_partitions_per_partitioned_topic
+        self._limits = limits
 
     async def list_names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's namespaces, without the tenant."""
@@ -62,16 +62,20 @@ class Namespaces:
             raise namespace_not_found(name)
         return found
 
-    async def create(self, name: NamespaceName, policies: Policies, bundles: int = 0) -> None:
-        """Create the namespace. `bundles`: the number of its bundles; 0: the default of the settings."""
-        check_policies(policies, self._max_partitions)
+    async def create(
+        self, name: NamespaceName, policies: Policies, bundles: int = 0, starts: Sequence[int] = ()
+    ) -> None:
+        """Create the namespace. `bundles`: the number of its bundles; 0: the default of the settings. `starts`: their
+        lower bounds, ascending from 0, instead of their number."""
+        check_policies(policies, self._limits)
         limit = self._settings.load_balancer_namespace_maximum_bundles
-        if bundles > limit:
+        count = len(starts) or bundles
+        if count > limit:
             raise BrokerError(
                 ErrorCode.INVALID_ARGUMENT,
-                f"{bundles:,} bundles: a namespace has 1 to {limit:,} (load_balancer_namespace_maximum_bundles)",
+                f"{count:,} bundles: a namespace has 1 to {limit:,} (load_balancer_namespace_maximum_bundles)",
             )
-        starts = [
+        starts = starts or [
             bundle.lower for bundle in default_bundles(bundles or self._settings.default_number_of_namespace_bundles)
         ]
         node = NamespaceNode(incarnation=self._nodes.new_incarnation(), policies=policies, bundle_starts=starts)
@@ -94,7 +98,7 @@ class Namespaces:
 
     async def update(self, name: NamespaceName, policies: Policies) -> None:
         """Replace all policies."""
-        check_policies(policies, self._max_partitions)
+        check_policies(policies, self._limits)
 
         def updated(node: NamespaceNode | None) -> NamespaceNode:
             node = require_active(name, node)
@@ -102,6 +106,37 @@ class Namespaces:
             return node
 
         await self._nodes.change(NamespaceNode, paths.namespace(name), updated)
+
+    async def change_policies(self, name: NamespaceName, new: Policies, removed: Sequence[str]) -> None:
+        """Set the policies in `new`, and remove those in `removed`."""
+
+        def changed(node: NamespaceNode | None) -> NamespaceNode:
+            node = require_active(name, node)
+            change_policies(node.policies, new, removed, self._limits)
+            return node
+
+        await self._nodes.change(NamespaceNode, paths.namespace(name), changed)
+
+    async def change_properties(
+        self, name: NamespaceName, new: Mapping[str, str], removed: Sequence[str], *, all_others: bool = False
+    ) -> dict[str, str]:
+        """Set properties, and remove others. Return those that it had before and are removed."""
+        old: dict[str, str] = {}
+
+        def changed(node: NamespaceNode | None) -> NamespaceNode:
+            nonlocal old
+            node = require_active(name, node)
+            found = dict(node.policies.properties.values)
+            old = {key: value for key, value in found.items() if (all_others or key in removed) and key not in new}
+            properties = {key: value for key, value in found.items() if key not in old} | dict(new)
+            policies = Policies(properties=Properties(values=properties))
+            change_policies(node.policies, policies, (), self._limits)
+            if not properties:
+                node.policies.ClearField("properties")
+            return node
+
+        await self._nodes.change(NamespaceNode, paths.namespace(name), changed)
+        return old
 
     async def delete(
         self,

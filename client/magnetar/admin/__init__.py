@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from magnetar.admin._admin import Admin, AsyncAdmin
     from magnetar.admin.models import (
         ActiveBroker,
-        AutoSubscriptionCreation,
-        AutoTopicCreation,
         BrokerInfo,
         BrokerLoad,
         Bundle,
@@ -41,14 +39,30 @@ if TYPE_CHECKING:
         OwnedBundle,
         PartitionedTopic,
         PeekedMessage,
-        Persistence,
         ProducerStats,
         SubscriptionStats,
         TenantSettings,
+        TopicHash,
         TopicOwner,
+        TopicPolicies,
         TopicStats,
         Traffic,
     )
+    from magnetar.admin.policies import (
+        AutoSubscriptionCreation,
+        AutoTopicCreation,
+        BacklogQuota,
+        DelayedDelivery,
+        DispatchRate,
+        InactiveTopics,
+        Persistence,
+        PublishRate,
+        Retention,
+        SubscribeRate,
+    )
+
+# The modules of names that are imported when they are first used.
+_LATER = ("magnetar.admin.models", "magnetar.admin.policies", "magnetar.admin._admin")
 
 __all__ = [
     "ActiveBroker",
@@ -56,13 +70,17 @@ __all__ = [
     "AsyncAdmin",
     "AutoSubscriptionCreation",
     "AutoTopicCreation",
+    "BacklogQuota",
     "BrokerInfo",
     "BrokerLoad",
     "Bundle",
     "Cluster",
     "ConsumerStats",
     "CursorStats",
+    "DelayedDelivery",
+    "DispatchRate",
     "Health",
+    "InactiveTopics",
     "InternalStats",
     "LeaseStats",
     "LedgerStats",
@@ -79,9 +97,14 @@ __all__ = [
     "PieceFragment",
     "Plan",
     "ProducerStats",
+    "PublishRate",
+    "Retention",
+    "SubscribeRate",
     "SubscriptionStats",
     "TenantSettings",
+    "TopicHash",
     "TopicOwner",
+    "TopicPolicies",
     "TopicStats",
     "Traffic",
 ]
@@ -90,8 +113,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "magnetar.admin._admin" if name in ("Admin", "AsyncAdmin") else "magnetar.admin.models"
-    value = globals()[name] = getattr(importlib.import_module(module), name)
+    for module in _LATER:
+        found = importlib.import_module(module)
+        if name in found.__all__:
+            break
+    value = globals()[name] = getattr(found, name)
     return value
 
 

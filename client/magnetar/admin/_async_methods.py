@@ -23,6 +23,7 @@ from magnetar.admin.models import (
     PartitionedTopic,
     PartitionTermination,
     TenantSettings,
+    TopicHash,
     TopicStats,
 )
 from magnetar.admin.reading import LogPosition, MessagePosition, NamespaceLease, Plan
@@ -88,9 +89,21 @@ class AsyncNamespaces(WrittenNamespaces):
     async def set_policies(self, namespace: str, policies: NamespacePolicies) -> tuple[str, ...]:
         """Replace all policies of a namespace.
 
-        Returns a warning for each new policy that can't be met now, because too few bookies accept ledgers.
+        Returns a warning for each new policy that can't be met now, because too few bookies accept ledgers, and for
+        each that is not in effect yet.
         """
         answer = await self._calls.call("update_namespace", namespace=namespace, policies=policies)
+        return tuple(answer.warnings)
+
+    async def change_policies(
+        self, namespace: str, policies: NamespacePolicies, remove: Sequence[str] = ()
+    ) -> tuple[str, ...]:
+        """Set the policies that are not None, and remove those that are named in `remove`. The others stay as they
+        are, also if they are changed at the same time.
+
+        Returns warnings, as `set_policies` does.
+        """
+        answer = await self._calls.call("change_policies", namespace=namespace, remove=remove, set=policies)
         return tuple(answer.warnings)
 
     async def delete(self, namespace: str, force: bool = False) -> None:
@@ -101,6 +114,29 @@ class AsyncNamespaces(WrittenNamespaces):
         """List a namespace's bundles in the order of their ranges, with their owners."""
         answer = await self._calls.call("bundles", namespace=namespace)
         return [value_of(Bundle, one) for one in answer.bundles]
+
+    async def clear_backlog(self, namespace: str, subscription: str | None = None, bundle: str | None = None) -> int:
+        """Acknowledge the whole backlog of a subscription, or of all, on all topics of a namespace or bundle. Return
+        the number of subscriptions, counted on each topic and partition.
+        """
+        answer = await self._calls.call(
+            "clear_namespace_backlog", namespace=namespace, subscription=subscription, bundle=bundle
+        )
+        return int(answer.subscriptions)
+
+    async def unsubscribe(self, namespace: str, subscription: str, bundle: str | None = None) -> int:
+        """Delete a subscription on all topics of a namespace or bundle. It is refused on a topic where it has
+        consumers. Return the number of topics and partitions that had it.
+        """
+        answer = await self._calls.call(
+            "unsubscribe_namespace", namespace=namespace, subscription=subscription, bundle=bundle
+        )
+        return int(answer.subscriptions)
+
+    async def topic_hashes(self, namespace: str, bundle: str, topics: Sequence[str] = ()) -> builtins.list[TopicHash]:
+        """Return the hashes of topics of a bundle, or of all its topics: bundles are ranges of hashes."""
+        answer = await self._calls.call("topic_hashes", namespace=namespace, bundle=bundle, topics=topics)
+        return [value_of(TopicHash, one) for one in answer.topics]
 
 
 class AsyncTopics(WrittenTopics):

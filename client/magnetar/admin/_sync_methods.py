@@ -32,6 +32,7 @@ from magnetar.admin.models import (
     PartitionTermination,
     PeekedMessage,
     TenantSettings,
+    TopicHash,
     TopicOwner,
     TopicStats,
 )
@@ -91,9 +92,20 @@ class Namespaces(SyncGroup[AsyncNamespaces]):
     def set_policies(self, namespace: str, policies: NamespacePolicies) -> tuple[str, ...]:
         """Replace all policies of a namespace.
 
-        Returns a warning for each new policy that can't be met now, because too few bookies accept ledgers.
+        Returns a warning for each new policy that can't be met now, because too few bookies accept ledgers, and for
+        each that is not in effect yet.
         """
         return self._run(self._group.set_policies(namespace, policies))
+
+    def change_policies(
+        self, namespace: str, policies: NamespacePolicies, remove: Sequence[str] = ()
+    ) -> tuple[str, ...]:
+        """Set the policies that are not None, and remove those that are named in `remove`. The others stay as they
+        are, also if they are changed at the same time.
+
+        Returns warnings, as `set_policies` does.
+        """
+        return self._run(self._group.change_policies(namespace, policies, remove))
 
     def delete(self, namespace: str, force: bool = False) -> None:
         """Delete a namespace. One that has topics is refused, unless `force` deletes them, too."""
@@ -103,6 +115,22 @@ class Namespaces(SyncGroup[AsyncNamespaces]):
         """List a namespace's bundles in the order of their ranges, with their owners."""
         return self._run(self._group.bundles(namespace))
 
+    def clear_backlog(self, namespace: str, subscription: str | None = None, bundle: str | None = None) -> int:
+        """Acknowledge the whole backlog of a subscription, or of all, on all topics of a namespace or bundle. Return
+        the number of subscriptions, counted on each topic and partition.
+        """
+        return self._run(self._group.clear_backlog(namespace, subscription, bundle))
+
+    def unsubscribe(self, namespace: str, subscription: str, bundle: str | None = None) -> int:
+        """Delete a subscription on all topics of a namespace or bundle. It is refused on a topic where it has
+        consumers. Return the number of topics and partitions that had it.
+        """
+        return self._run(self._group.unsubscribe(namespace, subscription, bundle))
+
+    def topic_hashes(self, namespace: str, bundle: str, topics: Sequence[str] = ()) -> builtins.list[TopicHash]:
+        """Return the hashes of topics of a bundle, or of all its topics: bundles are ranges of hashes."""
+        return self._run(self._group.topic_hashes(namespace, bundle, topics))
+
     def create(
         self, namespace: str, policies: NamespacePolicies | None = None, bundles: int | None = None
     ) -> tuple[str, ...]:
@@ -111,6 +139,20 @@ class Namespaces(SyncGroup[AsyncNamespaces]):
         Returns warnings, as `set_policies` does.
         """
         return self._run(self._group.create(namespace, policies, bundles))
+
+    def properties(self, namespace: str) -> dict[str, str]:
+        """Return a namespace's properties."""
+        return self._run(self._group.properties(namespace))
+
+    def change_properties(
+        self,
+        namespace: str,
+        properties: Mapping[str, str] | None = None,
+        remove: Sequence[str] = (),
+        remove_all: bool = False,
+    ) -> dict[str, str]:
+        """Set properties, and remove those that are named in `remove`, or all others. Return the removed ones."""
+        return self._run(self._group.change_properties(namespace, properties, remove, remove_all))
 
     def unload(self, namespace: str, bundle: str | None = None, destination: str | None = None) -> None:
         """Unload a bundle, or all bundles of the namespace, from their brokers.

@@ -5,7 +5,6 @@ A field of a message and a field of a value with the same name are the same thin
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import functools
 import logging
@@ -16,7 +15,15 @@ from typing import Any, Final, TypeVar, cast
 
 from google.protobuf.message import Message
 
-from magnetar.admin.models import ActiveBroker, BrokerLoad, NamespacePolicies, PeekedMessage, TenantSettings
+from magnetar.admin._policy_values import policies_message, policies_value
+from magnetar.admin.models import (
+    ActiveBroker,
+    BrokerLoad,
+    NamespacePolicies,
+    PeekedMessage,
+    TenantSettings,
+    TopicPolicies,
+)
 from magnetar.admin.reading import MessagePosition, Piece, PieceFragment, Plan
 from magnetar.exceptions import InvalidArgument
 from magnetar_protos import admin_pb2 as pb
@@ -93,17 +100,6 @@ def _read(hint: Any, message: Message, name: str) -> Any:
 
 def _message_id(position: EntryPosition) -> MessageId:
     return MessageId(-1, position.ledger_id, position.entry_id)
-
-
-def _policies_message(policies: NamespacePolicies) -> Policies:
-    message = Policies()
-    for policy in dataclasses.fields(policies):
-        value = getattr(policies, policy.name)
-        if value is not None:
-            getattr(message, policy.name).SetInParent()
-            for name, one in dataclasses.asdict(value).items():
-                setattr(getattr(message, policy.name), name, one)
-    return message
 
 
 def _tenant_message(settings: TenantSettings) -> pb.TenantSettings:
@@ -234,7 +230,7 @@ def _plan(answer: reading.PlanAnswer) -> Plan:
 
 _TO_MESSAGE: Final[Mapping[str, Callable[[Any], Message]]] = {
     StartAt.DESCRIPTOR.full_name: _start_at,
-    Policies.DESCRIPTOR.full_name: _policies_message,
+    Policies.DESCRIPTOR.full_name: policies_message,
     pb.TenantSettings.DESCRIPTOR.full_name: _tenant_message,
     reading.MessagePosition.DESCRIPTOR.full_name: _position_message,
 }
@@ -243,4 +239,6 @@ _FROM_MESSAGE: Final[Mapping[type, Callable[[Any], Any]]] = {
     ActiveBroker: _active_broker,
     MessageId: _message_id,
     Plan: _plan,
+    NamespacePolicies: functools.partial(policies_value, NamespacePolicies),
+    TopicPolicies: functools.partial(policies_value, TopicPolicies),
 }

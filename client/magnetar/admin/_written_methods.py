@@ -7,6 +7,7 @@ synchronous form of these.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from magnetar.admin._group import AsyncGroup
@@ -48,6 +49,24 @@ class WrittenNamespaces(AsyncGroup):
             raise InvalidArgument(f"bundles = {bundles}: a namespace has at least 1 bundle")
         answer = await self._calls.call("create_namespace", namespace=namespace, policies=policies, bundles=bundles)
         return tuple(answer.warnings)
+
+    async def properties(self, namespace: str) -> dict[str, str]:
+        """Return a namespace's properties."""
+        answer = await self._calls.call("namespace_properties", namespace=namespace)
+        return dict(answer.properties)
+
+    async def change_properties(
+        self,
+        namespace: str,
+        properties: Mapping[str, str] | None = None,
+        remove: Sequence[str] = (),
+        remove_all: bool = False,
+    ) -> dict[str, str]:
+        """Set properties, and remove those that are named in `remove`, or all others. Return the removed ones."""
+        answer = await self._calls.call(
+            "change_namespace_properties", namespace=namespace, set=properties, remove=remove, remove_all=remove_all
+        )
+        return dict(answer.properties)
 
     async def unload(self, namespace: str, bundle: str | None = None, destination: str | None = None) -> None:
         """Unload a bundle, or all bundles of the namespace, from their brokers.

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from magnetar.admin.policies import (
+    AutoSubscriptionCreation,
+    AutoTopicCreation,
+    BacklogQuota,
+    DelayedDelivery,
+    DispatchRate,
+    InactiveTopics,
+    Persistence,
+    PublishRate,
+    Retention,
+    SubscribeRate,
+)
 from magnetar_wire.message_id import MessageId
 
 __all__ = [
     "ActiveBroker",
-    "AutoSubscriptionCreation",
-    "AutoTopicCreation",
     "BrokerInfo",
     "BrokerLoad",
     "Bundle",
@@ -27,11 +37,12 @@ __all__ = [
     "PartitionTermination",
     "PartitionedTopic",
     "PeekedMessage",
-    "Persistence",
     "ProducerStats",
     "SubscriptionStats",
     "TenantSettings",
+    "TopicHash",
     "TopicOwner",
+    "TopicPolicies",
     "TopicStats",
     "Traffic",
 ]
@@ -53,35 +64,83 @@ class TenantSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Persistence:
-    """On how many bookies entries are stored: a ledger is striped over `ensemble_size` bookies, `write_quorum` of
-    them get an entry, and `ack_quorum` must have stored it before a message is persisted."""
-
-    ensemble_size: int
-    write_quorum: int
-    ack_quorum: int
-
-
-@dataclass(frozen=True, slots=True)
-class AutoTopicCreation:
-    """Whether topics are created on first use, and with how many partitions; 0: not partitioned."""
-
-    allowed: bool
-    partitions: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class AutoSubscriptionCreation:
-    allowed: bool
-
-
-@dataclass(frozen=True, slots=True)
 class NamespacePolicies:
-    """The policies of a namespace. None: the brokers' settings."""
+    """The policies of a namespace. None: as in the brokers' settings."""
 
     persistence: Persistence | None = None
     auto_topic_creation: AutoTopicCreation | None = None
     auto_subscription_creation: AutoSubscriptionCreation | None = None
+    retention: Retention | None = None
+    message_ttl_seconds: int | None = None
+    subscription_expiration_minutes: int | None = None
+    backlog_quota_size: BacklogQuota | None = None
+    backlog_quota_age: BacklogQuota | None = None
+    deduplication: bool | None = None
+    deduplication_snapshot_entries: int | None = None
+    compaction_threshold_bytes: int | None = None
+    delayed_delivery: DelayedDelivery | None = None
+    inactive_topics: InactiveTopics | None = None
+    publish_rate: PublishRate | None = None
+    dispatch_rate: DispatchRate | None = None
+    subscription_dispatch_rate: DispatchRate | None = None
+    replicator_dispatch_rate: DispatchRate | None = None
+    subscribe_rate: SubscribeRate | None = None
+    max_producers_per_topic: int | None = None
+    max_consumers_per_topic: int | None = None
+    max_consumers_per_subscription: int | None = None
+    max_unacked_messages_per_consumer: int | None = None
+    max_unacked_messages_per_subscription: int | None = None
+    max_subscriptions_per_topic: int | None = None
+    max_topics_per_namespace: int | None = None
+    # UNDEFINED, ALWAYS_COMPATIBLE, BACKWARD, FORWARD, FULL, BACKWARD_TRANSITIVE …
+    schema_compatibility: str | None = None
+    # AutoUpdateDisabled, Backward, Forward, Full, AlwaysCompatible …
+    schema_auto_update: str | None = None
+    allow_schema_auto_update: bool | None = None
+    schema_validation_enforced: bool | None = None
+    encryption_required: bool | None = None
+    # None or Prefix, as texts.
+    subscription_auth_mode: str | None = None
+    # Exclusive, Shared, Failover, Key_Shared; empty: all.
+    subscription_types_enabled: Sequence[str] | None = None
+    dispatcher_pause_on_ack_state: bool | None = None
+    properties: Mapping[str, str] | None = None
+    replication_clusters: Sequence[str] | None = None
+    allowed_clusters: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPolicies:
+    """The policies of a topic. None: as in its namespace."""
+
+    persistence: Persistence | None = None
+    auto_subscription_creation: AutoSubscriptionCreation | None = None
+    retention: Retention | None = None
+    message_ttl_seconds: int | None = None
+    backlog_quota_size: BacklogQuota | None = None
+    backlog_quota_age: BacklogQuota | None = None
+    deduplication: bool | None = None
+    deduplication_snapshot_entries: int | None = None
+    compaction_threshold_bytes: int | None = None
+    delayed_delivery: DelayedDelivery | None = None
+    inactive_topics: InactiveTopics | None = None
+    publish_rate: PublishRate | None = None
+    dispatch_rate: DispatchRate | None = None
+    subscription_dispatch_rate: DispatchRate | None = None
+    replicator_dispatch_rate: DispatchRate | None = None
+    subscribe_rate: SubscribeRate | None = None
+    max_producers_per_topic: int | None = None
+    max_consumers_per_topic: int | None = None
+    max_consumers_per_subscription: int | None = None
+    max_unacked_messages_per_consumer: int | None = None
+    max_unacked_messages_per_subscription: int | None = None
+    max_subscriptions_per_topic: int | None = None
+    max_message_size_bytes: int | None = None
+    schema_compatibility: str | None = None
+    schema_validation_enforced: bool | None = None
+    subscription_types_enabled: Sequence[str] | None = None
+    dispatcher_pause_on_ack_state: bool | None = None
+    replication_clusters: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +349,12 @@ class Bundle:
     # Both empty: it has no owner.
     broker_id: str
     address: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicHash:
+    topic: str
+    hash: int
 
 
 @dataclass(frozen=True, slots=True)

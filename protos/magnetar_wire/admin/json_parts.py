@@ -42,6 +42,7 @@ __all__ = [
     "OutOfRange",
     "Part",
     "QueryText",
+    "UnsupportedValue",
     "parse_json",
 ]
 
@@ -78,6 +79,12 @@ class InvalidValue(InvalidJson):
 
 class OutOfRange(InvalidJson):
     """A whole number that is not in the range of its field. Pulsar often has another status for it."""
+
+
+class UnsupportedValue(InvalidJson):
+    """A value that asks for something that is not supported yet. The text names what is missing."""
+
+    status = 405
 
 
 class Part:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+import itertools
+from typing import Any, Final
 
 from magnetar_protos import admin_pb2 as pb
+from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.call import AdminCall, Method, Role, Scope
+from magnetar_wire.admin.json_parts import Field, InvalidJson, InvalidValue, Object, Part, Schema
+from magnetar_wire.admin.namespace_json import BundlesData, NamespaceJson
+from magnetar_wire.admin.policies import Level
+from magnetar_wire.admin.policy_routes import change_routes, read_routes
+from magnetar_wire.admin.route import Route
 
 __all__ = ["BUNDLES", "NAMESPACES"]
 
@@ -13,28 +20,123 @@ _ANY: Final = Scope.ANY_BROKER
 _SUPERUSER: Final = Role.SUPERUSER
 _ADMIN: Final = Role.TENANT_ADMIN
 
+_NAME: Final = Level.NAMESPACE.base
+_BUNDLE: Final = f"{_NAME}/{{bundle}}"
+_NAMESPACE: Final = NamespaceJson()
+_CONFLICTS: Final = {int(ErrorCode.NOT_ALLOWED): 409}
+_ALGORITHMS: Final = {
+    "range_equally_divide": pb.SplitBy.SPLIT_BY_RANGE,
+    "topic_count_equally_divide": pb.SplitBy.SPLIT_BY_TOPICS,
+    "specified_positions_divide": pb.SplitBy.SPLIT_BY_POSITION,
+}
+
+_TOPIC_HASHES: Final = Object(
+    {"namespace": "namespace", "bundle": "bundle", "hashPositions": Field("topics", of=Field("hash"), key="topic")}
+)
+
+
+class _BundleList(BundlesData):
+    """BundlesData of the answer of the call `bundles`, which has the range of each bundle."""
+
+    fields = frozenset(["bundles"])
+
+    def to_json(self, message: Any) -> Any:
+        ranges = [one.bundle.partition("_") for one in message.bundles]
+        bounds = [start for start, _, _ in ranges] + [end for _, _, end in ranges[-1:]]
+        return {"boundaries": bounds, "numBundles": len(ranges)}
+
+    def fill(self, message: Any, value: Any, where: str) -> None:
+        given = value.get("boundaries") if isinstance(value, dict) else None
+        if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+            raise InvalidJson(f"{where}: there are no boundaries")
+        for start, end in itertools.pairwise(given):
+            message.bundles.add(bundle=f"{start}_{end}")
+
+
+class _Algorithm(Part):
+    """The query's parameter with the way to split a bundle."""
+
+    fields = frozenset(["by"])
+
+    def to_json(self, message: Any) -> Any:
+        return next((name for name, by in _ALGORITHMS.items() if by == message.by), None) if message.by else None
+
+    def fill(self, message: Any, value: Any, where: str) -> None:
+        if value not in _ALGORITHMS:
+            raise InvalidValue(f"{where}: {str(value)[:50]!r} is none of {', '.join(_ALGORITHMS)}")
+        message.by = _ALGORITHMS[value]
+
+    def schema(self, descriptor: Any) -> Schema:
+        return {"type": "string", "enum": list(_ALGORITHMS)}
+
+
+class _Property(Part):
+    """The value of the only property of the answer, as a JSON text."""
+
+    fields = frozenset(["properties"])
+
+    def to_json(self, message: Any) -> Any:
+        return next(iter(message.properties.values()), None)
+
+    def fill(self, message: Any, value: Any, where: str) -> None:
+        if not isinstance(value, str):
+            raise InvalidJson(f"{where}: {str(value)[:50]!r} is not a text")
+        message.properties[""] = value
+
+    def schema(self, descriptor: Any) -> Schema:
+        return {"type": "string"}
+
+
 # fmt: off
 NAMESPACES: Final = (
     AdminCall("namespaces", pb.NamesRequest, pb.NamesAnswer, _ANY, _ADMIN, idempotent=True, methods=(
         Method("namespaces.list(tenant: str) -> list[str]", "List a tenant's namespaces.", fields={"within": "tenant"}),
-    )),
+    ), routes=(Route("GET", "/admin/v2/namespaces/{within:tenant}", answer=Field("names")),)),
     AdminCall("namespace", pb.NamespaceRequest, pb.NamespaceAnswer, _ANY, _ADMIN, idempotent=True, methods=(
         Method(
             "namespaces.policies(namespace: str) -> NamespacePolicies",
             "Return a namespace's policies.",
             result="policies",
         ),
-    )),
+    ), routes=(Route("GET", _NAME, answer=_NAMESPACE), *read_routes(Level.NAMESPACE))),
     AdminCall("create_namespace", pb.NamespaceRequest, pb.NamespaceChanged, _ANY, _ADMIN, methods=(
         Method("namespaces.create"),
-    )),
+    ), routes=(Route("PUT", _NAME, body=_NAMESPACE, summary="Create a namespace, with policies and bundles."),)),
     AdminCall("update_namespace", pb.NamespaceRequest, pb.NamespaceChanged, _ANY, _ADMIN, methods=(
         Method(
             "namespaces.set_policies(namespace: str, policies: NamespacePolicies) -> tuple[str, ...]",
             "Replace all policies of a namespace.\n\n"
-            "Returns a warning for each new policy that can't be met now, because too few bookies accept ledgers.",
+            "Returns a warning for each new policy that can't be met now, because too few bookies accept ledgers, and "
+            "for each that is not in effect yet.",
             result="warnings",
         ),
+    )),
+    AdminCall("change_policies", pb.ChangePoliciesRequest, pb.NamespaceChanged, _ANY, _ADMIN, methods=(
+        Method(
+            "namespaces.change_policies(namespace: str, policies: NamespacePolicies, remove: Sequence[str] = ()) "
+            "-> tuple[str, ...]",
+            "Set the policies that are not None, and remove those that are named in `remove`. The others stay as they "
+            "are, also if they are changed at the same time.\n\n"
+            "Returns warnings, as `set_policies` does.",
+            result="warnings",
+            fields={"set": "policies"},
+        ),
+    ), routes=change_routes(Level.NAMESPACE)),
+    AdminCall("namespace_properties", pb.NamespacePropertiesRequest, pb.NamespacePropertiesAnswer, _ANY, _ADMIN,
+              idempotent=True, methods=(
+        Method("namespaces.properties"),
+    ), routes=(
+        Route("GET", f"{_NAME}/properties", answer=Field("properties"), summary="Return a namespace's properties."),
+        Route("GET", f"{_NAME}/property/{{key}}", answer=_Property(), summary="Return one property of a namespace."),
+    )),
+    AdminCall("change_namespace_properties", pb.ChangeNamespacePropertiesRequest, pb.NamespacePropertiesAnswer, _ANY,
+              _ADMIN, methods=(
+        Method("namespaces.change_properties"),
+    ), routes=(
+        Route("PUT", f"{_NAME}/properties", body=Field("set"), needs_body=True, summary="Set properties."),
+        Route("DELETE", f"{_NAME}/properties", fixed={"remove_all": True}, summary="Remove all properties."),
+        Route("PUT", f"{_NAME}/property/{{set_key}}/{{set_value}}", summary="Set one property."),
+        Route("DELETE", f"{_NAME}/property/{{remove}}", answer=_Property(), summary="Remove one property."),
     )),
     AdminCall("delete_namespace", pb.DeleteRequest, pb.Done, _ANY, _ADMIN, methods=(
         Method(
@@ -42,6 +144,8 @@ NAMESPACES: Final = (
             "Delete a namespace. One that has topics is refused, unless `force` deletes them, too.",
             fields={"name": "namespace"},
         ),
+    ), routes=(
+        Route("DELETE", "/admin/v2/namespaces/{name:namespace}", query={"force": "force"}, statuses=_CONFLICTS),
     )),
     AdminCall("bundles", pb.NamespaceRequest, pb.BundlesAnswer, _ANY, _ADMIN, idempotent=True, methods=(
         Method(
@@ -49,17 +153,59 @@ NAMESPACES: Final = (
             "List a namespace's bundles in the order of their ranges, with their owners.",
             result="bundles",
         ),
-    )),
+    ), routes=(Route("GET", f"{_NAME}/bundles", answer=_BundleList()),)),
     AdminCall("unload_namespace", pb.UnloadNamespaceRequest, pb.Done, _ANY, _SUPERUSER, methods=(
         Method("namespaces.unload"),
+    ), routes=(Route("PUT", f"{_NAME}/unload", summary="Unload all bundles of a namespace from their brokers."),)),
+    AdminCall("clear_namespace_backlog", pb.NamespaceSubscriptionRequest, pb.NamespaceTopicsAnswer, _ANY, _ADMIN,
+              methods=(
+        Method(
+            "namespaces.clear_backlog(namespace: str, subscription: str | None = None, bundle: str | None = None) "
+            "-> int",
+            "Acknowledge the whole backlog of a subscription, or of all, on all topics of a namespace or bundle. "
+            "Return the number of subscriptions, counted on each topic and partition.",
+            result="subscriptions",
+        ),
+    ), routes=(
+        Route("POST", f"{_NAME}/clearBacklog"),
+        Route("POST", f"{_NAME}/clearBacklog/{{subscription}}"),
+        Route("POST", f"{_BUNDLE}/clearBacklog"),
+        Route("POST", f"{_BUNDLE}/clearBacklog/{{subscription}}"),
+    )),
+    AdminCall("unsubscribe_namespace", pb.NamespaceSubscriptionRequest, pb.NamespaceTopicsAnswer, _ANY, _ADMIN,
+              methods=(
+        Method(
+            "namespaces.unsubscribe(namespace: str, subscription: str, bundle: str | None = None) -> int",
+            "Delete a subscription on all topics of a namespace or bundle. It is refused on a topic where it has "
+            "consumers. Return the number of topics and partitions that had it.",
+            result="subscriptions",
+        ),
+    ), routes=(
+        Route("POST", f"{_NAME}/unsubscribe/{{subscription}}"),
+        Route("POST", f"{_BUNDLE}/unsubscribe/{{subscription}}"),
     )),
 )
 
 BUNDLES: Final = (
     AdminCall("unload_bundle", pb.UnloadBundleRequest, pb.Done, Scope.BUNDLE, _SUPERUSER, repeated_at_owner=True,
-              methods=(Method("namespaces.unload"),)),
+              methods=(Method("namespaces.unload"),), routes=(
+        Route("PUT", f"{_BUNDLE}/unload", query={"destinationBroker": "destination"},
+              summary="Unload a bundle from its broker."),
+    )),
     AdminCall("split_bundle", pb.SplitBundleRequest, pb.SplitBundleAnswer, Scope.BUNDLE, _SUPERUSER, methods=(
         Method("namespaces.split_bundle"),
+    ), routes=(
+        Route("PUT", f"{_BUNDLE}/split", query={"splitAlgorithmName": _Algorithm(), "unload": "unload"},
+              body=Field("positions"), summary="Split a bundle."),
+    )),
+    AdminCall("topic_hashes", pb.TopicHashesRequest, pb.TopicHashesAnswer, _ANY, _ADMIN, idempotent=True, methods=(
+        Method(
+            "namespaces.topic_hashes(namespace: str, bundle: str, topics: Sequence[str] = ()) -> list[TopicHash]",
+            "Return the hashes of topics of a bundle, or of all its topics: bundles are ranges of hashes.",
+            result="topics",
+        ),
+    ), routes=(
+        Route("GET", f"{_BUNDLE}/topicHashPositions", query={"topics": "topics"}, answer=_TOPIC_HASHES),
     )),
     # The named broker claims a bundle that has no owner.
     AdminCall("take_bundle", pb.UnloadBundleRequest, pb.Done, Scope.NAMED_BROKER, Role.BROKER, idempotent=True),

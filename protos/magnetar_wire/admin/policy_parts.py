@@ -69,6 +69,9 @@ class AutoTopicCreationPart(Part):
             raise InvalidValue(f"{where}.defaultNumPartitions is {count}: only partitioned topics have partitions")
         message.auto_topic_creation.CopyFrom(made)
 
+    def carries(self, message: Any) -> bool:
+        return bool(message.auto_topic_creation.partitions < 2**31)
+
     def schema(self, descriptor: Any) -> Schema:
         return {
             "type": "object",

@@ -8,6 +8,7 @@ A placeholder is a field of the request. It is one segment of the path, or sever
     {tenant}             one segment
     {namespace}          tenant/namespace; also {within:namespace}, if the field has another name
     {topic}              domain/tenant/namespace/topic; also {name:topic}. The domain is persistent or non-persistent
+    {remove}             one segment; if the field is repeated, its only element
 
 `RouteTable` finds the route of a request's path and makes the call's request message (broker), and `Route` makes the
 HTTP request of a message (client). Segments are percent-decoded one by one, so that an escaped slash stays part of its
@@ -204,7 +205,10 @@ class Route:
             taken, left = left[:count], left[count:]
             # A slash in a segment can't make another name of it: names have no slashes, so the handler refuses it.
             text = f"{taken[0]}{_DOMAIN_END}{'/'.join(taken[1:])}" if kind == "topic" else "/".join(taken)
-            setattr(request, name, _parse(fields[name], text, name))
+            if fields[name].is_repeated:
+                getattr(request, name).append(text)
+            else:
+                setattr(request, name, _parse(fields[name], text, name))
         _set_fields(request, self.fixed)
         if self.query:
             self._read_query(request, query)
@@ -398,6 +402,10 @@ def _set_fields(request: Message, values: Mapping[str, Any]) -> None:
 def _split(request: Message, name: str, kind: str) -> list[str] | None:
     """Return the placeholder's segments; None: the field has no value that a path can carry."""
     value = getattr(request, name)
+    if request.DESCRIPTOR.fields_by_name[name].is_repeated:
+        if len(value) != 1:
+            return None
+        value = value[0]
     if kind == "topic" and _DOMAIN_END not in value:
         # The short forms of a name: topic_name.py.
         value = f"persistent{_DOMAIN_END}{value if '/' in value else f'public/default/{value}'}"

@@ -8,7 +8,7 @@ import pytest
 
 from magnetar_broker import paths
 from magnetar_broker.admin.admin_service import check_known_fields
-from magnetar_broker.catalog.policies import check_policies
+from magnetar_broker.catalog.policies import PolicyLimits, check_policies
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.administration import CatalogSettings
 from magnetar_broker.system_topics import heartbeat_topic, is_system_topic
@@ -86,14 +86,15 @@ async def test_another_brokers_change_is_seen_after_the_cache_has_aged(scene: Ca
 
 
 def test_policies_that_cannot_hold_are_refused() -> None:
+    limits = PolicyLimits(max_partitions=10, max_message_bytes=1000, cluster="standalone")
     for sizes in ((1, 2, 1), (2, 1, 2), (3, 3, 0), (0, 0, 0), (101, 1, 1)):
         ensemble, write, ack = sizes
         policies = Policies(persistence=Persistence(ensemble_size=ensemble, write_quorum=write, ack_quorum=ack))
         with pytest.raises(BrokerError) as refused:
-            check_policies(policies, 10)
+            check_policies(policies, limits)
         assert refused.value.code == ErrorCode.INVALID_ARGUMENT
     with pytest.raises(BrokerError, match="11 partitions"):
-        check_policies(Policies(auto_topic_creation=AutoTopicCreation(allowed=True, partitions=11)), 10)
+        check_policies(Policies(auto_topic_creation=AutoTopicCreation(allowed=True, partitions=11)), limits)
 
 
 def test_a_policy_that_this_broker_does_not_know_is_refused() -> None:
