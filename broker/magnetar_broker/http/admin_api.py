@@ -12,6 +12,7 @@ A request that is refused is answered with a JSON object `{"reason": …}`:
     405     the path has no such verb, or the broker can't do it yet: the reason names what is missing
     412     the body has a value that is not allowed
     413     the body is larger than `http_max_body_bytes`
+    415     the body is not sent as JSON
     429     too many admin calls are being served
     503     the broker has no session with its metadata store, or the topic's owner can't serve it now
     else    what the route declares for the problem, or `route.py` for all routes
@@ -24,12 +25,16 @@ as with gRPC. Each of the response's `warnings` becomes a header `Warning`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.requests import ClientDisconnect
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from magnetar_broker.admin.admin_service import AdminService
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -40,10 +45,13 @@ from magnetar_wire.admin.route import InvalidTarget, RawAnswer, Route, RouteTabl
 from magnetar_wire.admin.unsupported import UNSUPPORTED
 from magnetar_wire.transport import Code, Refusal
 
-__all__ = ["AdminApi"]
+__all__ = ["AdminApi", "refuse"]
 
+_log = logging.getLogger(__name__)
 _JSON: Final = "application/json"
 _NO_METHOD: Final = 405
+_WRONG_TYPE: Final = 415
+_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]+")
 _REFUSALS: Final = {Code.UNAVAILABLE: 503, Code.RESOURCE_EXHAUSTED: 429, Code.INVALID_ARGUMENT: 400}
 # The codes of problems that have a status, but come from no call.
 _ERRORS: Final = {
@@ -51,6 +59,7 @@ _ERRORS: Final = {
     404: ErrorCode.UNSUPPORTED,
     405: ErrorCode.UNSUPPORTED,
     413: ErrorCode.INVALID_ARGUMENT,
+    415: ErrorCode.INVALID_ARGUMENT,
     429: ErrorCode.TOO_MANY_REQUESTS,
     503: ErrorCode.SERVICE_NOT_READY,
 }
@@ -64,43 +73,56 @@ class AdminApi:
         self._find_service = find_service
         self._table: RouteTable[tuple[AdminCall, Route] | UnsupportedRoute] = RouteTable(_list_routes())
 
-    async def serve(self, request: Request) -> Response:
-        """Answer a request whose path begins with /admin/v2 or /lookup/v2."""
-        raw_path: bytes = request.scope.get("raw_path") or request.url.path.encode()
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request whose path begins with /admin/v2 or /lookup/v2.
+
+        It is an ASGI application of its own: Starlette's routing matches decoded paths, in which an escaped slash is a
+        slash, and would take longer than what it routes to.
+        """
         try:
-            match = self._table.find(request.method, raw_path)
+            answer = await self._serve(scope, receive)
+        except ClientDisconnect:
+            return
+        except Exception as error:  # noqa: BLE001 (a bug of this broker: the log has the traceback)
+            _log.exception("%s %s failed", scope["method"], scope["path"])
+            answer = refuse(500, f"the broker failed: {type(error).__name__}")
+        await answer(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive) -> Response:
+        verb, raw_path = scope["method"], scope["raw_path"]
+        try:
+            match = self._table.find("GET" if verb == "HEAD" else verb, raw_path)
         except InvalidTarget as error:
-            return _refuse(400, str(error))
+            return refuse(400, str(error))
         if match is None:
-            return _refuse(404, f"there is no path {raw_path.decode('latin-1')[:200]}: /openapi.json lists all paths")
+            return refuse(404, f"there is no path {raw_path.decode('latin-1')[:200]}: /openapi.json lists all paths")
         if match.found is None:
-            verbs = ", ".join(match.verbs)
-            answer = _refuse(_NO_METHOD, f"{request.method} is not a method of this path: use {verbs}")
-            answer.headers["Allow"] = verbs
-            return answer
+            return _answer_other_verb(verb, match.verbs)
         if isinstance(match.found, UnsupportedRoute):
-            return _refuse(_NO_METHOD, f"{match.found.missing} is not supported yet")
+            return refuse(_NO_METHOD, f"{match.found.missing} is not supported yet")
         call, route = match.found
         message = call.request()
         try:
             # Also of a request whose body is not used, so that its size is limited.
-            body = await request.body()
-            query = request.scope["query_string"].decode("latin-1")
+            body = await _read_body(receive)
+            query = scope["query_string"].decode("ascii", "replace")
+            if route.body is not None and body:
+                _check_content(scope, route)
             value = None if route.body is None else parse_json(body)
-            route.make_request(message, match.values, query, value, request.headers)
+            route.make_request(message, match.values, query, value, Headers(scope=scope) if route.headers else None)
         except InvalidJson as error:
-            return _refuse(route.out_of_range_status if isinstance(error, OutOfRange) else error.status, str(error))
+            return refuse(route.out_of_range_status if isinstance(error, OutOfRange) else error.status, str(error))
         except InvalidTarget as error:
-            return _refuse(400, str(error))
+            return refuse(400, str(error))
         except HTTPException as error:
-            return _refuse(error.status_code, error.detail)
+            return refuse(error.status_code, error.detail)
         service = self._find_service()
         if service is None:
-            return _refuse(503, "the broker has no session with its metadata store yet: try again later")
+            return refuse(503, "the broker has no session with its metadata store yet: try again later")
         try:
             response = await service.call(call.name, message)
         except Refusal as error:
-            return _refuse(_REFUSALS.get(error.code, 500), str(error))
+            return refuse(_REFUSALS.get(error.code, 500), str(error))
         return _answer(route, response)
 
 
@@ -114,13 +136,46 @@ def _list_routes() -> Iterator[tuple[str, list[str], tuple[AdminCall, Route] | U
         yield unsupported.verb, unsupported.segments, unsupported
 
 
+async def _read_body(receive: Receive) -> bytes:
+    """Return the body, whose size the server limits (http_server.py)."""
+    chunks = []
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ClientDisconnect
+        chunks.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def _check_content(scope: Scope, route: Route) -> None:
+    """Raise HTTPException if the body's headers do not fit JSON. A body without a content type is taken for JSON."""
+    for name, value in scope["headers"]:
+        text = value.decode("latin-1").partition(";")[0].strip().lower()
+        if name == b"content-type" and text not in (_JSON, route.object_type):
+            raise HTTPException(_WRONG_TYPE, f"the content type of the body is {text[:100]!r}: send {_JSON}")
+        if name == b"content-encoding" and text != "identity":
+            raise HTTPException(_WRONG_TYPE, f"the body is encoded as {text[:100]!r}: send it as it is")
+
+
+def _answer_other_verb(verb: str, known: Sequence[str]) -> Response:
+    """Answer a verb that is not in the table."""
+    verbs = ", ".join(sorted({*known, *(["HEAD"] if "GET" in known else []), "OPTIONS"}))
+    if verb == "OPTIONS":
+        return PlainTextResponse(verbs, headers={"Allow": verbs})
+    answer = refuse(_NO_METHOD, f"{verb[:100]} is not a method of this path: use {verbs}")
+    answer.headers["Allow"] = verbs
+    return answer
+
+
 def _answer(route: Route, response: Any) -> Response:
     if response.HasField("problem"):
         code = response.problem.code
-        return _refuse(route.find_status(code), response.problem.text, ErrorCode.Name(code))
+        return refuse(route.find_status(code), response.problem.text, ErrorCode.Name(code))
     if isinstance(route.answer, RawAnswer):
         headers, content = route.answer.to_http(response)
-        return Response(content, headers=headers, media_type=route.answer.content_type)
+        shown = {name: _format_header(value) for name, value in headers.items()}
+        return Response(content, headers=shown, media_type=route.answer.content_type)
     value = None if route.answer is None else route.answer.to_json(response)
     if value is None:
         answer = Response(status_code=route.empty_status)
@@ -128,12 +183,19 @@ def _answer(route: Route, response: Any) -> Response:
         content = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
         answer = Response(content, media_type=_JSON)
     for warning in getattr(response, "warnings", ()):
-        text = warning[:_MAX_WARNING_CHARACTERS].encode("latin-1", "replace").decode("latin-1")
-        answer.headers.append("Warning", '299 magnetar "{}"'.format(" ".join(text.replace('"', "'").split())))
+        text = _format_header(warning[:_MAX_WARNING_CHARACTERS].replace('"', "'"))
+        answer.headers.append("Warning", f'299 magnetar "{text}"')
     return answer
 
 
-def _refuse(status: int, reason: str, error: str = "") -> Response:
-    """`error`: the name of the problem's code; empty: that of the status."""
+def _format_header(text: str) -> str:
+    """Return the text as a header can have it: in latin-1, on one line, without control characters."""
+    return _CONTROLS.sub(" ", text.encode("latin-1", "replace").decode("latin-1")).strip()
+
+
+def refuse(status: int, reason: str, error: str = "") -> Response:
+    """Return the answer to a refused request. `error`: the name of the problem's code; empty: that of the status."""
     error = error or ErrorCode.Name(_ERRORS.get(status, ErrorCode.INTERNAL_ERROR))
-    return JSONResponse({"reason": reason}, status, headers={"X-Magnetar-Error": error})
+    # Names of clients are in reasons: half of a surrogate pair can't be encoded otherwise.
+    content = json.dumps({"reason": reason}, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    return Response(content, status, headers={"X-Magnetar-Error": error}, media_type=_JSON)

@@ -17,13 +17,15 @@ from typing import Any, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from magnetar_broker.admin.admin_service import AdminService
 from magnetar_broker.broker import Broker
-from magnetar_broker.http.admin_api import AdminApi
+from magnetar_broker.http.admin_api import AdminApi, refuse
 from magnetar_broker.http.metrics import BrokerMetrics
 from magnetar_broker.http.openapi import ApiDescription
 from magnetar_metadata.store import SessionState
@@ -32,7 +34,8 @@ from magnetar_wire.process.version import read_version
 __all__ = ["BrokerHttp", "describe_broker"]
 
 _UNAVAILABLE: Final = 503
-_METHODS: Final = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"]
+_ADMIN_PATHS: Final = (b"/admin/v2/", b"/lookup/v2/")
+_HEALTH_OF_PULSAR: Final = b"/admin/v2/brokers/health"
 
 
 class BrokerHttp:
@@ -41,9 +44,9 @@ class BrokerHttp:
         self._metrics = metrics
         # Set when the routes are served.
         self.address = address
-        admin = AdminApi(self._find_admin_service)
+        self._admin = AdminApi(self._find_admin_service)
         description = ApiDescription()
-        self.app = Starlette(
+        self._others = Starlette(
             routes=[
                 Route("/", self._get_root),
                 Route("/health", self._get_health),
@@ -54,10 +57,14 @@ class BrokerHttp:
                 Route("/metrics/", self._get_metrics),
                 Route("/openapi.json", description.serve),
                 Route("/docs", description.serve),
-                Route("/admin/v2/{path:path}", admin.serve, methods=_METHODS),
-                Route("/lookup/v2/{path:path}", admin.serve, methods=_METHODS),
-            ]
+            ],
+            exception_handlers={HTTPException: _refuse_request},
         )
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, as an ASGI application."""
+        is_admin = scope["raw_path"].startswith(_ADMIN_PATHS) and scope["raw_path"] != _HEALTH_OF_PULSAR
+        await (self._admin if is_admin else self._others)(scope, receive, send)
 
     def _find_admin_service(self) -> AdminService | None:
         return None if self._broker.session is None else self._broker.session.admin
@@ -90,6 +97,14 @@ class BrokerHttp:
 
     async def _get_metrics(self, request: Request) -> Response:
         return Response(await self._metrics.format(), media_type=CONTENT_TYPE_LATEST)
+
+
+async def _refuse_request(request: Request, error: Exception) -> Response:
+    """Answer a path or method that does not exist."""
+    assert isinstance(error, HTTPException)
+    answer = refuse(error.status_code, f"{request.method} {request.url.path}: {error.detail}"[:300])
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 def describe_broker(broker: Broker, http_address: str) -> dict[str, Any]:

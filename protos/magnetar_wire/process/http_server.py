@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import socket
 from collections.abc import Generator
 from typing import Final
 
+import h11
 import uvicorn
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,6 +28,7 @@ from magnetar_wire.process.settings import HttpSettings
 __all__ = ["HttpServer", "HttpSettings", "serve_http"]
 
 _TOO_LARGE: Final = 413
+_HEAD_TOO_LARGE: Final = 431
 
 
 class HttpServer:
@@ -100,6 +103,8 @@ class _BoundedProtocol(H11Protocol):
     max_connections: int
     exchange_timeout_s: float
     _deadline: asyncio.TimerHandle | None = None
+    # What it sends is discarded.
+    _is_refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -107,6 +112,23 @@ class _BoundedProtocol(H11Protocol):
             transport.abort()
         else:
             self._begin_exchange()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer a request that is not HTTP, in JSON as all other refusals, and close the connection."""
+        body = json.dumps({"reason": f"{msg} It is malformed, or its head is larger than the maximum."}).encode()
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), ("Connection", "close")]
+        # The rest of a body can be malformed when the request is answered already.
+        with contextlib.suppress(h11.LocalProtocolError):
+            for event in (h11.Response(status_code=400, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        # Closed by the client, or at the deadline: if it were closed with bytes unread, the kernel would reset the
+        # connection, and the client might not get the answer.
+        self._is_refused = True
+        self.transport.write_eof()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_refused:
+            super().data_received(data)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -130,9 +152,13 @@ class _Bounded:
     def __init__(self, app: ASGIApp, settings: HttpSettings) -> None:
         self._app = app
         self._max_body_bytes = settings.http_max_body_bytes
+        self._max_head_bytes = settings.http_max_head_bytes
         self._timeout_s = settings.http_exchange_timeout_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if _head_bytes(scope) > self._max_head_bytes:
+            await _refuse_head(self._max_head_bytes, send)
+            return
         received = 0
 
         async def bounded() -> Message:
@@ -149,3 +175,17 @@ class _Bounded:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._timeout_s):
                 await self._app(scope, bounded, send)
+
+
+def _head_bytes(scope: Scope) -> int:
+    """Return the size of the request line and the headers. h11 limits it only while they arrive in parts."""
+    size = len(scope["method"]) + len(scope["raw_path"]) + len(scope["query_string"])
+    return size + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+
+
+async def _refuse_head(maximum: int, send: Send) -> None:
+    reason = f"the request line and the headers have more than {maximum} bytes together, the maximum"
+    body = json.dumps({"reason": reason}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": _HEAD_TOO_LARGE, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
