@@ -141,3 +141,11 @@ def test_calls_that_clients_repeated_before_are_repeated_now() -> None:
     assert {row.name for row in ROWS if not row.idempotent} == changes
     repeated = {"unload_topic", "unload_bundle", "terminate_partitioned"}
     assert {row.name for row in ROWS if row.repeated_at_owner} == repeated
+
+
+def test_every_path_has_a_summary() -> None:
+    """`/openapi.json` shows it: the route's own, or the docstring of a method that is not written by hand."""
+    for row in ROWS:
+        for route in row.routes:
+            has_summary = route.summary or any(method.doc for method in row.methods)
+            assert has_summary or route.client_only, f"{row.name}: {route.path} has no summary"

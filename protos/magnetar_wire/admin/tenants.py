@@ -30,7 +30,7 @@ TENANTS: Final = (
     ), routes=(Route("GET", _NAME, answer=_TENANT_INFO),)),
     AdminCall("create_tenant", pb.TenantRequest, pb.Done, _ANY, _SUPERUSER, methods=(
         Method("tenants.create"),
-    ), routes=(Route("PUT", _NAME, body=_TENANT_INFO),)),
+    ), routes=(Route("PUT", _NAME, body=_TENANT_INFO, summary="Create a tenant."),)),
     AdminCall("update_tenant", pb.TenantRequest, pb.Done, _ANY, _SUPERUSER, methods=(
         Method("tenants.update(tenant: str, settings: TenantSettings) -> None", "Replace a tenant's settings."),
     ), routes=(Route("POST", _NAME, body=_TENANT_INFO, needs_body=True),)),
