@@ -42,7 +42,7 @@ _GROUPS = {
 _MODULES = {
     "magnetar.admin.models": models.__all__,
     "magnetar.admin.reading": reading.__all__,
-    "magnetar.admin._values": ["StartPoint", "value_of"],
+    "magnetar.admin._values": ["StartPoint", "next_message", "partition_of", "start_at", "value_of"],
     "magnetar_wire.message_id": ["MessageId"],
     "collections.abc": ["Mapping", "Sequence"],
 }

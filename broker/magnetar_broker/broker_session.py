@@ -13,7 +13,7 @@ from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker.admin.admin_service import AdminService
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.catalog.catalog import Catalog
-from magnetar_broker.counters import BrokerCounters, Traffic
+from magnetar_broker.counters import BrokerCounters, DeliveryCounters, Traffic
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.namespace_leases import NamespaceLeaseSweeper
@@ -251,17 +251,16 @@ class BrokerSession:
 
 def sample_topic(topic: Topic, now: float) -> None:
     """Sample the traffic of a topic, its producers and its subscriptions."""
-    for traffic in _list_traffic(topic):
-        traffic.sample(now)
+    for counters in _list_counters(topic):
+        counters.sample(now)
 
 
-def _list_traffic(topic: Topic) -> Iterator[Traffic]:
+def _list_counters(topic: Topic) -> Iterator[Traffic | DeliveryCounters]:
     yield topic.counters.received
     for producer in topic.producers():
         yield producer.counters
     yield topic.subscriptions.deliveries.delivered
-    for counters in topic.subscriptions.counters():
-        yield counters.delivered
+    yield from topic.subscriptions.counters()
 
 
 async def _run_within(timeout_s: float, work: Coroutine[Any, Any, None], what: str) -> None:

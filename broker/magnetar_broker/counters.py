@@ -2,7 +2,7 @@
 
     BrokerCounters                        of the process, also for topics that are unloaded
     TopicCounters                         of a topic while it is loaded
-    ├── Traffic                           of each producer
+    ├── ProducerTraffic                   of each producer
     └── Deliveries                        of its subscriptions, including deleted ones
         └── DeliveryCounters              of each subscription, and of each of its consumers
 
@@ -16,7 +16,7 @@ from typing import Final
 
 from magnetar_wire.process.histogram import BYTES, SECONDS, Histogram
 
-__all__ = ["BrokerCounters", "Deliveries", "DeliveryCounters", "TopicCounters", "Traffic"]
+__all__ = ["BrokerCounters", "Deliveries", "DeliveryCounters", "ProducerTraffic", "Rate", "TopicCounters", "Traffic"]
 
 # Minimum time over which a rate is computed.
 _MIN_INTERVAL_S: Final = 1.0
@@ -66,10 +66,45 @@ class Traffic:
         self._bytes_then = self.bytes
 
 
+class Rate:
+    """The growth of one counter per second, over the last sampling interval."""
+
+    __slots__ = ("_sampled_at", "_then", "per_s")
+
+    def __init__(self) -> None:
+        self.per_s = 0.0
+        self._then = 0
+        self._sampled_at = -1.0
+
+    def sample(self, now: float, count: int) -> None:
+        """Compute the rate of a counter that is `count` now, unless that was done a moment ago."""
+        if self._sampled_at >= 0:
+            passed = now - self._sampled_at
+            if passed < _MIN_INTERVAL_S:
+                return
+            self.per_s = (count - self._then) / passed
+        self._sampled_at, self._then = now, count
+
+
+class ProducerTraffic(Traffic):
+    """Messages of one producer, and chunks of large ones among them."""
+
+    __slots__ = ("chunk_rate", "chunks")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.chunks = 0
+        self.chunk_rate = Rate()
+
+    def sample(self, now: float) -> None:
+        super().sample(now)
+        self.chunk_rate.sample(now, self.chunks)
+
+
 class TopicCounters:
     """Published entries of one topic while it is loaded."""
 
-    __slots__ = ("failed_entries", "received", "refused_entries")
+    __slots__ = ("chunks", "failed_entries", "received", "refused_entries")
 
     def __init__(self) -> None:
         # Persisted messages.
@@ -77,12 +112,34 @@ class TopicCounters:
         # Entries that were refused because they were invalid, and entries that the log could not store.
         self.refused_entries = 0
         self.failed_entries = 0
+        # Accepted chunks of large messages.
+        self.chunks = 0
 
 
 class DeliveryCounters:
-    """Deliveries to one consumer, or to all consumers of a subscription."""
+    """Deliveries to one consumer, or to all consumers of a subscription, and what they did last.
 
-    __slots__ = ("_of_topic", "acknowledged_entries", "delivered", "expired_entries", "redelivered_messages")
+    Times are in ms since 1970; 0: never. They are those of requests and of batches of deliveries.
+    """
+
+    __slots__ = (
+        "_of_topic",
+        "acknowledged",
+        "acknowledged_entries",
+        "acknowledged_rate",
+        "chunk_rate",
+        "chunks",
+        "delivered",
+        "expired_entries",
+        "expired_rate",
+        "last_acknowledged_ms",
+        "last_advanced_ms",
+        "last_delivered_ms",
+        "last_expired_ms",
+        "last_flow_ms",
+        "redelivered_messages",
+        "redelivered_rate",
+    )
 
     def __init__(self, of_topic: Traffic | None = None) -> None:
         """`of_topic` counts the same deliveries for the topic."""
@@ -92,8 +149,30 @@ class DeliveryCounters:
         self.redelivered_messages = 0
         self.acknowledged_entries = 0
         self.expired_entries = 0
+        # Of a Shared subscription messages, of others entries.
+        self.acknowledged = 0
+        self.last_flow_ms = 0
+        self.last_delivered_ms = 0
+        self.last_acknowledged_ms = 0
+        # When the mark-delete position advanced, and when entries were expired.
+        self.last_advanced_ms = 0
+        self.last_expired_ms = 0
+        # Delivered chunks of large messages.
+        self.chunks = 0
+        self.chunk_rate = Rate()
+        self.redelivered_rate = Rate()
+        self.acknowledged_rate = Rate()
+        self.expired_rate = Rate()
 
-    def deliver(self, messages: int, entries: int, size_bytes: int, redelivered_messages: int) -> None:
+    def sample(self, now: float) -> None:
+        self.delivered.sample(now)
+        self.redelivered_rate.sample(now, self.redelivered_messages)
+        self.acknowledged_rate.sample(now, self.acknowledged)
+        self.expired_rate.sample(now, self.expired_entries)
+        self.chunk_rate.sample(now, self.chunks)
+
+    def deliver(self, messages: int, entries: int, size_bytes: int, redelivered_messages: int, now_ms: int) -> None:
+        self.last_delivered_ms = now_ms
         delivered = self.delivered  # like `count`, inlined: it is called for each message if they are not batched
         delivered.messages += messages
         delivered.entries += entries

@@ -7,6 +7,7 @@ reader that is open. The synchronous client and the asyncio client have one each
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from typing import Protocol
 
@@ -19,10 +20,17 @@ from magnetar._options import ClientOptions, parse_topic_name
 from magnetar._service_url import parse_service_url
 from magnetar.exceptions import AlreadyClosed, MagnetarException
 from magnetar_wire.clock import Clock, SystemClock
+from magnetar_wire.process.version import read_version
 from magnetar_wire.randomness import Randomness, SystemRandomness
 from magnetar_wire.transport import Transport
 
-__all__ = ["ClientCore", "Member"]
+__all__ = ["ClientCore", "Member", "client_version"]
+
+
+@functools.cache
+def client_version() -> str:
+    """Return the name and version of this library, which brokers show in statistics."""
+    return f"Magnetar-Python-v{read_version()}"
 
 
 class Member(Protocol):

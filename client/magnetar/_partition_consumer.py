@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from magnetar._acknowledgments import AckGroupingTracker
-from magnetar._client_core import ClientCore
+from magnetar._client_core import ClientCore, client_version
 from magnetar._consume_stream import ConsumeStream, RequestBuilder
 from magnetar._consumer_options import ConsumerOptions
 from magnetar._consumer_requests import OutboundRequests, PendingRequests
@@ -197,6 +197,7 @@ class PartitionConsumer:
             incarnation=self._incarnation,
             properties=dict(options.properties),
             subscription_properties=dict(options.subscription_properties),
+            client_version=client_version(),
         )
 
     def opened(self, answer: ConsumerOpened) -> None:

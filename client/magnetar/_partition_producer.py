@@ -27,7 +27,7 @@ from dataclasses import replace
 from functools import partial
 
 from magnetar import exceptions
-from magnetar._client_core import ClientCore
+from magnetar._client_core import ClientCore, client_version
 from magnetar._errors import from_problem, from_transport, is_retryable
 from magnetar._operations import CLOSE_TIMEOUT_S, Backoff
 from magnetar._options import ProducerOptions
@@ -242,6 +242,8 @@ class PartitionProducer:
             connection_epoch=self._epoch,
             incarnation=self._incarnation,
             properties=dict(self._options.properties),
+            client_version=client_version(),
+            partial=True,
         )
         try:
             self._stream = client.pool.stream(address, ProduceStream)

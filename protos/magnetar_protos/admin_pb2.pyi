@@ -390,7 +390,7 @@ class PartitionedTopicAnswer(_message.Message):
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., partitions: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class SubscriptionRequest(_message.Message):
-    __slots__ = ("topic", "subscription", "start", "properties")
+    __slots__ = ("topic", "subscription", "start", "properties", "partition", "replicated")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -402,11 +402,48 @@ class SubscriptionRequest(_message.Message):
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    REPLICATED_FIELD_NUMBER: _ClassVar[int]
     topic: str
     subscription: str
     start: _broker_pb2.StartAt
     properties: _containers.ScalarMap[str, str]
-    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., start: _Optional[_Union[_broker_pb2.StartAt, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    partition: int
+    replicated: bool
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., start: _Optional[_Union[_broker_pb2.StartAt, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ..., partition: _Optional[int] = ..., replicated: bool = ...) -> None: ...
+
+class SubscriptionPropertiesAnswer(_message.Message):
+    __slots__ = ("problem", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class AnalyzeBacklogAnswer(_message.Message):
+    __slots__ = ("problem", "entries", "messages", "aborted", "lost_entries", "first", "last")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    ABORTED_FIELD_NUMBER: _ClassVar[int]
+    LOST_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    entries: int
+    messages: int
+    aborted: bool
+    lost_entries: int
+    first: _ledger_pb2.EntryPosition
+    last: _ledger_pb2.EntryPosition
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., entries: _Optional[int] = ..., messages: _Optional[int] = ..., aborted: bool = ..., lost_entries: _Optional[int] = ..., first: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., last: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ...) -> None: ...
 
 class DeleteSubscriptionRequest(_message.Message):
     __slots__ = ("topic", "subscription", "force")
@@ -439,14 +476,36 @@ class SkippedAnswer(_message.Message):
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., entries: _Optional[int] = ...) -> None: ...
 
 class ExpireRequest(_message.Message):
-    __slots__ = ("topic", "subscription", "older_than_s")
+    __slots__ = ("topic", "subscription", "older_than_s", "first_left", "partition")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     OLDER_THAN_S_FIELD_NUMBER: _ClassVar[int]
+    FIRST_LEFT_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
     topic: str
     subscription: str
     older_than_s: int
-    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., older_than_s: _Optional[int] = ...) -> None: ...
+    first_left: _broker_pb2.StartMessageId
+    partition: int
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., older_than_s: _Optional[int] = ..., first_left: _Optional[_Union[_broker_pb2.StartMessageId, _Mapping]] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class BacklogSizeRequest(_message.Message):
+    __slots__ = ("topic", "after", "partition")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    after: _broker_pb2.StartMessageId
+    partition: int
+    def __init__(self, topic: _Optional[str] = ..., after: _Optional[_Union[_broker_pb2.StartMessageId, _Mapping]] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class BacklogSizeAnswer(_message.Message):
+    __slots__ = ("problem", "bytes")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    bytes: int
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class PeekRequest(_message.Message):
     __slots__ = ("topic", "subscription", "entries")
@@ -492,6 +551,24 @@ class Rates(_message.Message):
     bytes_per_s: float
     def __init__(self, messages: _Optional[int] = ..., entries: _Optional[int] = ..., bytes: _Optional[int] = ..., messages_per_s: _Optional[float] = ..., bytes_per_s: _Optional[float] = ...) -> None: ...
 
+class TopicStatsRequest(_message.Message):
+    __slots__ = ("topic", "exclude_producers", "exclude_consumers", "per_partition", "precise_backlog", "subscription_backlog_size", "earliest_time_in_backlog")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDE_PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDE_CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    PER_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    PRECISE_BACKLOG_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_BACKLOG_SIZE_FIELD_NUMBER: _ClassVar[int]
+    EARLIEST_TIME_IN_BACKLOG_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    exclude_producers: bool
+    exclude_consumers: bool
+    per_partition: bool
+    precise_backlog: bool
+    subscription_backlog_size: bool
+    earliest_time_in_backlog: bool
+    def __init__(self, topic: _Optional[str] = ..., exclude_producers: bool = ..., exclude_consumers: bool = ..., per_partition: bool = ..., precise_backlog: bool = ..., subscription_backlog_size: bool = ..., earliest_time_in_backlog: bool = ...) -> None: ...
+
 class TopicStatsAnswer(_message.Message):
     __slots__ = ("problem", "stats")
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
@@ -500,8 +577,18 @@ class TopicStatsAnswer(_message.Message):
     stats: TopicStats
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., stats: _Optional[_Union[TopicStats, _Mapping]] = ...) -> None: ...
 
+class PartitionedStatsAnswer(_message.Message):
+    __slots__ = ("problem", "stats", "partitions")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    STATS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    stats: TopicStats
+    partitions: _containers.RepeatedCompositeFieldContainer[TopicStats]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., stats: _Optional[_Union[TopicStats, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[TopicStats, _Mapping]]] = ...) -> None: ...
+
 class TopicStats(_message.Message):
-    __slots__ = ("topic", "incarnation", "partitions", "received", "delivered", "refused_entries", "failed_entries", "storage_bytes", "stored_entries", "messages_ever", "pending_bytes", "waiting_for", "producers", "subscriptions", "owner_broker", "lost_entries", "lost")
+    __slots__ = ("topic", "incarnation", "partitions", "received", "delivered", "refused_entries", "failed_entries", "storage_bytes", "stored_entries", "messages_ever", "pending_bytes", "waiting_for", "producers", "subscriptions", "owner_broker", "lost_entries", "lost", "last_publish_ms", "backlog_bytes", "chunks", "oldest_backlog_subscription", "oldest_backlog_ms", "oldest_backlog_age_s", "acknowledged_ranges")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -519,6 +606,13 @@ class TopicStats(_message.Message):
     OWNER_BROKER_FIELD_NUMBER: _ClassVar[int]
     LOST_ENTRIES_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
+    LAST_PUBLISH_MS_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CHUNKS_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_BACKLOG_SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_BACKLOG_MS_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_BACKLOG_AGE_S_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_RANGES_FIELD_NUMBER: _ClassVar[int]
     topic: str
     incarnation: str
     partitions: int
@@ -536,7 +630,14 @@ class TopicStats(_message.Message):
     owner_broker: str
     lost_entries: int
     lost: _containers.RepeatedCompositeFieldContainer[LostEntry]
-    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., partitions: _Optional[int] = ..., received: _Optional[_Union[Rates, _Mapping]] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., refused_entries: _Optional[int] = ..., failed_entries: _Optional[int] = ..., storage_bytes: _Optional[int] = ..., stored_entries: _Optional[int] = ..., messages_ever: _Optional[int] = ..., pending_bytes: _Optional[int] = ..., waiting_for: _Optional[str] = ..., producers: _Optional[_Iterable[_Union[ProducerStats, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionStats, _Mapping]]] = ..., owner_broker: _Optional[str] = ..., lost_entries: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[LostEntry, _Mapping]]] = ...) -> None: ...
+    last_publish_ms: int
+    backlog_bytes: int
+    chunks: int
+    oldest_backlog_subscription: str
+    oldest_backlog_ms: int
+    oldest_backlog_age_s: int
+    acknowledged_ranges: int
+    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., partitions: _Optional[int] = ..., received: _Optional[_Union[Rates, _Mapping]] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., refused_entries: _Optional[int] = ..., failed_entries: _Optional[int] = ..., storage_bytes: _Optional[int] = ..., stored_entries: _Optional[int] = ..., messages_ever: _Optional[int] = ..., pending_bytes: _Optional[int] = ..., waiting_for: _Optional[str] = ..., producers: _Optional[_Iterable[_Union[ProducerStats, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionStats, _Mapping]]] = ..., owner_broker: _Optional[str] = ..., lost_entries: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[LostEntry, _Mapping]]] = ..., last_publish_ms: _Optional[int] = ..., backlog_bytes: _Optional[int] = ..., chunks: _Optional[int] = ..., oldest_backlog_subscription: _Optional[str] = ..., oldest_backlog_ms: _Optional[int] = ..., oldest_backlog_age_s: _Optional[int] = ..., acknowledged_ranges: _Optional[int] = ...) -> None: ...
 
 class LostEntry(_message.Message):
     __slots__ = ("ledger_id", "entry_id", "reason")
@@ -549,7 +650,7 @@ class LostEntry(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ProducerStats(_message.Message):
-    __slots__ = ("producer_name", "producer_id", "address", "connected_since_ms", "received", "properties")
+    __slots__ = ("producer_name", "producer_id", "address", "connected_since_ms", "received", "properties", "client_version", "partial", "chunks_per_s")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -563,16 +664,22 @@ class ProducerStats(_message.Message):
     CONNECTED_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     RECEIVED_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PARTIAL_FIELD_NUMBER: _ClassVar[int]
+    CHUNKS_PER_S_FIELD_NUMBER: _ClassVar[int]
     producer_name: str
     producer_id: int
     address: str
     connected_since_ms: int
     received: Rates
     properties: _containers.ScalarMap[str, str]
-    def __init__(self, producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., address: _Optional[str] = ..., connected_since_ms: _Optional[int] = ..., received: _Optional[_Union[Rates, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    client_version: str
+    partial: bool
+    chunks_per_s: float
+    def __init__(self, producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., address: _Optional[str] = ..., connected_since_ms: _Optional[int] = ..., received: _Optional[_Union[Rates, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ..., client_version: _Optional[str] = ..., partial: bool = ..., chunks_per_s: _Optional[float] = ...) -> None: ...
 
 class SubscriptionStats(_message.Message):
-    __slots__ = ("subscription", "type", "durable", "backlog_entries", "backlog_messages", "unacknowledged_messages", "to_be_redelivered", "blocked_by", "active_consumer", "delivered", "redelivered_messages", "acknowledged_entries", "expired_entries", "mark_delete", "consumers", "properties", "damaged")
+    __slots__ = ("subscription", "type", "durable", "backlog_entries", "backlog_messages", "unacknowledged_messages", "to_be_redelivered", "blocked_by", "active_consumer", "delivered", "redelivered_messages", "acknowledged_entries", "expired_entries", "mark_delete", "consumers", "properties", "damaged", "backlog_bytes", "backlog_since_ms", "blocked_on_unacknowledged", "last_flow_ms", "last_delivered_ms", "last_acknowledged_ms", "last_advanced_ms", "last_expired_ms", "redelivered_per_s", "acknowledged_per_s", "expired_per_s", "acknowledged_ranges", "chunks_per_s")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -597,6 +704,19 @@ class SubscriptionStats(_message.Message):
     CONSUMERS_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    BLOCKED_ON_UNACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    LAST_FLOW_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_DELIVERED_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_ACKNOWLEDGED_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_ADVANCED_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_EXPIRED_MS_FIELD_NUMBER: _ClassVar[int]
+    REDELIVERED_PER_S_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_PER_S_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_PER_S_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_RANGES_FIELD_NUMBER: _ClassVar[int]
+    CHUNKS_PER_S_FIELD_NUMBER: _ClassVar[int]
     subscription: str
     type: str
     durable: bool
@@ -614,10 +734,23 @@ class SubscriptionStats(_message.Message):
     consumers: _containers.RepeatedCompositeFieldContainer[ConsumerStats]
     properties: _containers.ScalarMap[str, str]
     damaged: bool
-    def __init__(self, subscription: _Optional[str] = ..., type: _Optional[str] = ..., durable: bool = ..., backlog_entries: _Optional[int] = ..., backlog_messages: _Optional[int] = ..., unacknowledged_messages: _Optional[int] = ..., to_be_redelivered: _Optional[int] = ..., blocked_by: _Optional[str] = ..., active_consumer: _Optional[str] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., redelivered_messages: _Optional[int] = ..., acknowledged_entries: _Optional[int] = ..., expired_entries: _Optional[int] = ..., mark_delete: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., consumers: _Optional[_Iterable[_Union[ConsumerStats, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., damaged: bool = ...) -> None: ...
+    backlog_bytes: int
+    backlog_since_ms: int
+    blocked_on_unacknowledged: bool
+    last_flow_ms: int
+    last_delivered_ms: int
+    last_acknowledged_ms: int
+    last_advanced_ms: int
+    last_expired_ms: int
+    redelivered_per_s: float
+    acknowledged_per_s: float
+    expired_per_s: float
+    acknowledged_ranges: int
+    chunks_per_s: float
+    def __init__(self, subscription: _Optional[str] = ..., type: _Optional[str] = ..., durable: bool = ..., backlog_entries: _Optional[int] = ..., backlog_messages: _Optional[int] = ..., unacknowledged_messages: _Optional[int] = ..., to_be_redelivered: _Optional[int] = ..., blocked_by: _Optional[str] = ..., active_consumer: _Optional[str] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., redelivered_messages: _Optional[int] = ..., acknowledged_entries: _Optional[int] = ..., expired_entries: _Optional[int] = ..., mark_delete: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., consumers: _Optional[_Iterable[_Union[ConsumerStats, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., damaged: bool = ..., backlog_bytes: _Optional[int] = ..., backlog_since_ms: _Optional[int] = ..., blocked_on_unacknowledged: bool = ..., last_flow_ms: _Optional[int] = ..., last_delivered_ms: _Optional[int] = ..., last_acknowledged_ms: _Optional[int] = ..., last_advanced_ms: _Optional[int] = ..., last_expired_ms: _Optional[int] = ..., redelivered_per_s: _Optional[float] = ..., acknowledged_per_s: _Optional[float] = ..., expired_per_s: _Optional[float] = ..., acknowledged_ranges: _Optional[int] = ..., chunks_per_s: _Optional[float] = ...) -> None: ...
 
 class ConsumerStats(_message.Message):
-    __slots__ = ("consumer_name", "consumer_id", "address", "connected_since_ms", "priority_level", "permits", "unacknowledged_messages", "blocked_by", "delivered", "redelivered_messages", "acknowledged_entries", "properties")
+    __slots__ = ("consumer_name", "consumer_id", "address", "connected_since_ms", "priority_level", "permits", "unacknowledged_messages", "blocked_by", "delivered", "redelivered_messages", "acknowledged_entries", "properties", "client_version", "blocked_on_unacknowledged", "last_flow_ms", "last_delivered_ms", "last_acknowledged_ms", "redelivered_per_s", "acknowledged_per_s", "chunks_per_s")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -637,6 +770,14 @@ class ConsumerStats(_message.Message):
     REDELIVERED_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_ENTRIES_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    BLOCKED_ON_UNACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    LAST_FLOW_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_DELIVERED_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_ACKNOWLEDGED_MS_FIELD_NUMBER: _ClassVar[int]
+    REDELIVERED_PER_S_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_PER_S_FIELD_NUMBER: _ClassVar[int]
+    CHUNKS_PER_S_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     consumer_id: int
     address: str
@@ -649,7 +790,15 @@ class ConsumerStats(_message.Message):
     redelivered_messages: int
     acknowledged_entries: int
     properties: _containers.ScalarMap[str, str]
-    def __init__(self, consumer_name: _Optional[str] = ..., consumer_id: _Optional[int] = ..., address: _Optional[str] = ..., connected_since_ms: _Optional[int] = ..., priority_level: _Optional[int] = ..., permits: _Optional[int] = ..., unacknowledged_messages: _Optional[int] = ..., blocked_by: _Optional[str] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., redelivered_messages: _Optional[int] = ..., acknowledged_entries: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    client_version: str
+    blocked_on_unacknowledged: bool
+    last_flow_ms: int
+    last_delivered_ms: int
+    last_acknowledged_ms: int
+    redelivered_per_s: float
+    acknowledged_per_s: float
+    chunks_per_s: float
+    def __init__(self, consumer_name: _Optional[str] = ..., consumer_id: _Optional[int] = ..., address: _Optional[str] = ..., connected_since_ms: _Optional[int] = ..., priority_level: _Optional[int] = ..., permits: _Optional[int] = ..., unacknowledged_messages: _Optional[int] = ..., blocked_by: _Optional[str] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., redelivered_messages: _Optional[int] = ..., acknowledged_entries: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., client_version: _Optional[str] = ..., blocked_on_unacknowledged: bool = ..., last_flow_ms: _Optional[int] = ..., last_delivered_ms: _Optional[int] = ..., last_acknowledged_ms: _Optional[int] = ..., redelivered_per_s: _Optional[float] = ..., acknowledged_per_s: _Optional[float] = ..., chunks_per_s: _Optional[float] = ...) -> None: ...
 
 class InternalStatsAnswer(_message.Message):
     __slots__ = ("problem", "stats")

@@ -147,7 +147,7 @@ class ProduceRequest(_message.Message):
     def __init__(self, open: _Optional[_Iterable[_Union[OpenProducer, _Mapping]]] = ..., frame: _Optional[_Union[_frame_pb2.Frame, _Mapping]] = ..., close: _Optional[_Iterable[_Union[CloseProducer, _Mapping]]] = ...) -> None: ...
 
 class OpenProducer(_message.Message):
-    __slots__ = ("producer_id", "topic", "producer_name", "instance", "connection_epoch", "incarnation", "properties")
+    __slots__ = ("producer_id", "topic", "producer_name", "instance", "connection_epoch", "incarnation", "properties", "client_version", "partial")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -162,6 +162,8 @@ class OpenProducer(_message.Message):
     CONNECTION_EPOCH_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PARTIAL_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     topic: str
     producer_name: str
@@ -169,7 +171,9 @@ class OpenProducer(_message.Message):
     connection_epoch: int
     incarnation: str
     properties: _containers.ScalarMap[str, str]
-    def __init__(self, producer_id: _Optional[int] = ..., topic: _Optional[str] = ..., producer_name: _Optional[str] = ..., instance: _Optional[bytes] = ..., connection_epoch: _Optional[int] = ..., incarnation: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    client_version: str
+    partial: bool
+    def __init__(self, producer_id: _Optional[int] = ..., topic: _Optional[str] = ..., producer_name: _Optional[str] = ..., instance: _Optional[bytes] = ..., connection_epoch: _Optional[int] = ..., incarnation: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., client_version: _Optional[str] = ..., partial: bool = ...) -> None: ...
 
 class CloseProducer(_message.Message):
     __slots__ = ("producer_id",)
@@ -266,7 +270,7 @@ class ConsumeRequest(_message.Message):
     def __init__(self, open: _Optional[_Iterable[_Union[OpenConsumer, _Mapping]]] = ..., acknowledge: _Optional[_Iterable[_Union[Acknowledge, _Mapping]]] = ..., redeliver: _Optional[_Iterable[_Union[Redeliver, _Mapping]]] = ..., seek: _Optional[_Iterable[_Union[Seek, _Mapping]]] = ..., flow: _Optional[_Iterable[_Union[Flow, _Mapping]]] = ..., unsubscribe: _Optional[_Iterable[_Union[Unsubscribe, _Mapping]]] = ..., close: _Optional[_Iterable[_Union[CloseConsumer, _Mapping]]] = ...) -> None: ...
 
 class OpenConsumer(_message.Message):
-    __slots__ = ("consumer_id", "topic", "subscription", "type", "consumer_name", "priority_level", "durable", "start", "broker_metadata", "incarnation", "properties", "subscription_properties", "read_compacted")
+    __slots__ = ("consumer_id", "topic", "subscription", "type", "consumer_name", "priority_level", "durable", "start", "broker_metadata", "incarnation", "properties", "subscription_properties", "read_compacted", "client_version")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -294,6 +298,7 @@ class OpenConsumer(_message.Message):
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     READ_COMPACTED_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_VERSION_FIELD_NUMBER: _ClassVar[int]
     consumer_id: int
     topic: str
     subscription: str
@@ -307,7 +312,8 @@ class OpenConsumer(_message.Message):
     properties: _containers.ScalarMap[str, str]
     subscription_properties: _containers.ScalarMap[str, str]
     read_compacted: bool
-    def __init__(self, consumer_id: _Optional[int] = ..., topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., consumer_name: _Optional[str] = ..., priority_level: _Optional[int] = ..., durable: bool = ..., start: _Optional[_Union[StartAt, _Mapping]] = ..., broker_metadata: bool = ..., incarnation: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., subscription_properties: _Optional[_Mapping[str, str]] = ..., read_compacted: bool = ...) -> None: ...
+    client_version: str
+    def __init__(self, consumer_id: _Optional[int] = ..., topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., consumer_name: _Optional[str] = ..., priority_level: _Optional[int] = ..., durable: bool = ..., start: _Optional[_Union[StartAt, _Mapping]] = ..., broker_metadata: bool = ..., incarnation: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., subscription_properties: _Optional[_Mapping[str, str]] = ..., read_compacted: bool = ..., client_version: _Optional[str] = ...) -> None: ...
 
 class StartAt(_message.Message):
     __slots__ = ("earliest", "latest", "message_id", "time_ms")

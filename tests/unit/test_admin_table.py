@@ -137,9 +137,10 @@ def test_calls_that_clients_repeated_before_are_repeated_now() -> None:
         *("split_bundle", "create_topic", "delete_topic", "truncate_topic", "unload_topic"),
         *("create_partitioned", "grow_partitioned", "delete_partitioned", "terminate_partitioned"),
         *("create_subscription", "delete_subscription", "reset_subscription", "skip", "expire"),
+        *("expire_all", "set_subscription_properties"),
     }
     assert {row.name for row in ROWS if not row.idempotent} == changes
-    repeated = {"unload_topic", "unload_bundle", "terminate_partitioned"}
+    repeated = {"unload_topic", "unload_bundle", "terminate_partitioned", "set_subscription_properties"}
     assert {row.name for row in ROWS if row.repeated_at_owner} == repeated
 
 

@@ -101,7 +101,7 @@ class AdminService:
 
         at_owner: list[object] = [
             TopicCalls(topics, catalog, ownership, broker_id),
-            SubscriptionCalls(catalog.settings.admin_max_peeked_entries),
+            SubscriptionCalls(catalog.settings, clock),
             ReadingCalls(catalog, ledgers),
         ]
         local_handlers = _owner_handlers(at_owner, TopicLoader(topics, ownership), OwnerBundleCalls(topics, ownership))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
+from magnetar_broker.admin.backlog_analysis import analyze_backlog
 from magnetar_broker.admin.map_bounded import map_bounded
 from magnetar_broker.admin.names import cut_page, parse_topic_name
 from magnetar_broker.admin.owner_rpc import OwnerRpc
@@ -16,9 +17,12 @@ from magnetar_broker.admin.topic_router import TopicRoute, check_single_part, ro
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError, UnreadableEntry
 from magnetar_broker.position import Position
+from magnetar_broker.settings.administration import CatalogSettings
+from magnetar_broker.topics.client_positions import find_start
 from magnetar_broker.topics.topic import Topic
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.clock import Clock
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["SubscriptionCalls", "SubscriptionLists", "read_subscriptions"]
@@ -42,6 +46,24 @@ def _subscription_exists(request: pb.SubscriptionRequest) -> BrokerError:
     )
 
 
+def _merge_properties(
+    name: TopicName, answers: Sequence[pb.SubscriptionPropertiesAnswer]
+) -> pb.SubscriptionPropertiesAnswer:
+    merged = pb.SubscriptionPropertiesAnswer()
+    for answer in reversed(answers):  # the first partition's count
+        merged.properties.update(answer.properties)
+    return merged
+
+
+def _sum_analyses(name: TopicName, answers: Sequence[pb.AnalyzeBacklogAnswer]) -> pb.AnalyzeBacklogAnswer:
+    return pb.AnalyzeBacklogAnswer(
+        entries=sum(one.entries for one in answers),
+        messages=sum(one.messages for one in answers),
+        lost_entries=sum(one.lost_entries for one in answers),
+        aborted=any(one.aborted for one in answers),
+    )
+
+
 def _sum_skipped(name: TopicName, answers: Sequence[pb.SkippedAnswer]) -> pb.SkippedAnswer:
     return pb.SkippedAnswer(entries=sum(one.entries for one in answers))
 
@@ -49,8 +71,11 @@ def _sum_skipped(name: TopicName, answers: Sequence[pb.SkippedAnswer]) -> pb.Ski
 class SubscriptionCalls:
     """Handlers at the topic's owner, for one topic or one partition."""
 
-    def __init__(self, max_peeked_entries: int) -> None:
-        self._max_peeked_entries = max_peeked_entries
+    def __init__(self, settings: CatalogSettings, clock: Clock) -> None:
+        self._max_peeked_entries = settings.admin_max_peeked_entries
+        self._max_scanned_entries = settings.subscription_backlog_scan_max_entries
+        self._max_scan_s = settings.subscription_backlog_scan_max_time_ms / 1000
+        self._clock = clock
 
     async def durable_subscriptions(self, topic: Topic, request: pb.TopicRequest) -> pb.DurableSubscriptionsAnswer:
         answer = pb.DurableSubscriptionsAnswer()
@@ -62,8 +87,14 @@ class SubscriptionCalls:
     async def _check_creation(self, request: pb.SubscriptionRequest, parts: Sequence[TopicName]) -> None:
         if not request.subscription:
             raise BrokerError(ErrorCode.INVALID_ARGUMENT, "the subscription's name is empty: give it a name")
+        if request.replicated:
+            raise BrokerError(
+                ErrorCode.UNSUPPORTED, "replicated subscriptions are not supported: create it without `replicated`"
+            )
+        if request.start.WhichOneof("at") == "message_id":
+            check_single_part("create_subscription at a message's position", parts)
 
-    @routed(TopicRoute(check=_check_creation, skipped=_subscription_exists))
+    @routed(TopicRoute(creates=True, check=_check_creation, skipped=_subscription_exists, may_name_partition=True))
     async def create_subscription(self, topic: Topic, request: pb.SubscriptionRequest) -> pb.Done:
         await topic.subscriptions.create(request.subscription, request.start, dict(request.properties))
         return pb.Done()
@@ -80,7 +111,7 @@ class SubscriptionCalls:
         if at == "message_id":
             check_single_part("reset_subscription to a message's position", parts)
 
-    @routed(TopicRoute(check=_check_reset, skipped=_no_subscription))
+    @routed(TopicRoute(check=_check_reset, skipped=_no_subscription, may_name_partition=True))
     async def reset_subscription(self, topic: Topic, request: pb.SubscriptionRequest) -> pb.Done:
         await topic.subscriptions.reset(request.subscription, request.start)
         return pb.Done()
@@ -102,9 +133,61 @@ class SubscriptionCalls:
             skipped = await topic.subscriptions.skip(request.subscription, request.entries)
         return pb.SkippedAnswer(entries=skipped)
 
-    @routed(TopicRoute(skipped=_no_subscription, merge=_sum_skipped))
+    async def _check_expiry(self, request: pb.ExpireRequest, parts: Sequence[TopicName]) -> None:
+        if request.HasField("first_left"):
+            check_single_part("expire up to a message's position", parts)
+            if request.older_than_s:
+                raise BrokerError(ErrorCode.INVALID_ARGUMENT, "give either a position or an age, not both")
+
+    @routed(TopicRoute(check=_check_expiry, skipped=_no_subscription, may_name_partition=True, merge=_sum_skipped))
     async def expire(self, topic: Topic, request: pb.ExpireRequest) -> pb.SkippedAnswer:
-        return pb.SkippedAnswer(entries=await topic.subscriptions.expire(request.subscription, request.older_than_s))
+        if request.HasField("first_left"):
+            expired = await topic.subscriptions.expire_before(request.subscription, request.first_left)
+        else:
+            expired = await topic.subscriptions.expire(request.subscription, request.older_than_s)
+        return pb.SkippedAnswer(entries=expired)
+
+    async def _check_expiry_of_all(self, request: pb.ExpireRequest, parts: Sequence[TopicName]) -> None:
+        if request.subscription or request.HasField("first_left"):
+            raise BrokerError(ErrorCode.INVALID_ARGUMENT, "expire_all takes an age, for all subscriptions of the topic")
+
+    @routed(TopicRoute(check=_check_expiry_of_all, merge=_sum_skipped))
+    async def expire_all(self, topic: Topic, request: pb.ExpireRequest) -> pb.SkippedAnswer:
+        expired = 0
+        for name in topic.subscriptions.names:
+            try:
+                expired += await topic.subscriptions.expire(name, request.older_than_s)
+            except BrokerError as error:
+                if error.code != ErrorCode.SUBSCRIPTION_NOT_FOUND:
+                    raise
+                # It was deleted while others were expired.
+        return pb.SkippedAnswer(entries=expired)
+
+    @routed(TopicRoute(skipped=_no_subscription, merge=_merge_properties))
+    async def subscription_properties(
+        self, topic: Topic, request: pb.SubscriptionRequest
+    ) -> pb.SubscriptionPropertiesAnswer:
+        return pb.SubscriptionPropertiesAnswer(properties=topic.subscriptions.get_properties(request.subscription))
+
+    @routed(TopicRoute(skipped=_no_subscription))
+    async def set_subscription_properties(self, topic: Topic, request: pb.SubscriptionRequest) -> pb.Done:
+        await topic.subscriptions.set_properties(request.subscription, dict(request.properties))
+        return pb.Done()
+
+    async def _check_analysis(self, request: pb.SubscriptionRequest, parts: Sequence[TopicName]) -> None:
+        if request.start.WhichOneof("at") == "message_id":
+            check_single_part("analyze_backlog from a message's position", parts)
+
+    @routed(TopicRoute(check=_check_analysis, skipped=_no_subscription, may_name_partition=True, merge=_sum_analyses))
+    async def analyze_backlog(self, topic: Topic, request: pb.SubscriptionRequest) -> pb.AnalyzeBacklogAnswer:
+        cursor = await topic.subscriptions.wait_for_cursor(request.subscription)
+        after = cursor.mark_delete
+        if request.HasField("start"):
+            after = max(after, (await find_start(topic.log, request.start)).mark_delete)
+        ends_at = self._clock.monotonic() + self._max_scan_s
+        return await analyze_backlog(
+            topic.log, cursor, after, self._max_scanned_entries, lambda: self._clock.monotonic() >= ends_at
+        )
 
     async def _check_peek(self, request: pb.PeekRequest, parts: Sequence[TopicName]) -> None:
         maximum = self._max_peeked_entries

@@ -6,18 +6,27 @@ from collections.abc import Callable, Sequence
 
 from magnetar_broker.admin.map_bounded import map_bounded
 from magnetar_broker.admin.names import cut_page, parse_bundle, parse_domain, parse_namespace_name, parse_topic_name
-from magnetar_broker.admin.topic_router import TopicRoute, routed
-from magnetar_broker.admin.topic_stats import describe_log, describe_topic, drop_clients, merge_stats
+from magnetar_broker.admin.topic_router import TopicRoute, check_single_part, routed, take_only
+from magnetar_broker.admin.topic_stats import (
+    describe_log,
+    describe_topic,
+    drop_clients,
+    merge_partitions,
+    merge_stats,
+    reduce_partition,
+)
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.stored_sizes import StoredSizes
 from magnetar_broker.ownership.interface import Ownership
 from magnetar_broker.ownership.namespace_bundles import decode_bundle_at
 from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topic_properties import check_properties, encode_properties
+from magnetar_broker.topics.client_positions import find_start
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topics import Topics
 from magnetar_protos import admin_pb2 as pb
-from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.broker_pb2 import ErrorCode, StartAt
 from magnetar_protos.ledger_pb2 import EntryPosition
 from magnetar_protos.managed_ledger_pb2 import TopicState
 from magnetar_wire.bundles import bundle_hash
@@ -171,10 +180,36 @@ class TopicCalls:
         return EntryPosition(ledger_id=last.ledger_id, entry_id=last.entry_id)
 
     @routed(TopicRoute(reduce=drop_clients, merge=merge_stats))
-    async def topic_stats(self, topic: Topic, request: pb.TopicRequest) -> pb.TopicStatsAnswer:
-        stats = await describe_topic(topic)
+    async def topic_stats(self, topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStatsAnswer:
+        return pb.TopicStatsAnswer(stats=await self._describe(topic, request))
+
+    async def _check_partitioned(self, request: pb.TopicStatsRequest, parts: Sequence[TopicName]) -> None:
+        if parts == [parse_topic_name(request.topic)]:
+            raise BrokerError(
+                ErrorCode.TOPIC_NOT_FOUND,
+                f"there is no partitioned topic {parts[0]}: ask for the topic's own statistics",
+            )
+
+    @routed(TopicRoute(check=_check_partitioned, reduce=reduce_partition, merge=merge_partitions))
+    async def partitioned_stats(self, topic: Topic, request: pb.TopicStatsRequest) -> pb.PartitionedStatsAnswer:
+        answer = pb.PartitionedStatsAnswer(stats=await self._describe(topic, request))
+        if request.per_partition or not request.HasField("per_partition"):
+            answer.partitions.append(answer.stats)
+        return answer
+
+    async def _describe(self, topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStats:
+        stats = await describe_topic(topic, request, topic.subscriptions.time_ms())
         stats.owner_broker = self._broker_id()
-        return pb.TopicStatsAnswer(stats=stats)
+        return stats
+
+    async def _check_one_position(self, request: pb.BacklogSizeRequest, parts: Sequence[TopicName]) -> None:
+        check_single_part("backlog_size of a position", parts)
+
+    @routed(TopicRoute(check=_check_one_position, may_name_partition=True, merge=take_only))
+    async def backlog_size(self, topic: Topic, request: pb.BacklogSizeRequest) -> pb.BacklogSizeAnswer:
+        after = request.after
+        start = await find_start(topic.log, StartAt(message_id=after))
+        return pb.BacklogSizeAnswer(bytes=StoredSizes(topic.log.stats().ledgers).after(start.mark_delete))
 
     async def internal_stats(self, topic: Topic, request: pb.TopicRequest) -> pb.InternalStatsAnswer:
         return pb.InternalStatsAnswer(stats=describe_log(topic))

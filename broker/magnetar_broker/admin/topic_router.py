@@ -38,7 +38,7 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.call import AdminCall, Partitions
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["TopicLoader", "TopicRoute", "TopicRouter", "check_single_part", "routed"]
+__all__ = ["TopicLoader", "TopicRoute", "TopicRouter", "check_single_part", "routed", "take_only"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ATTRIBUTE: Final = "topic_route"
@@ -48,6 +48,13 @@ def _take_first(name: TopicName, answers: Sequence[Any]) -> Message:
     """Merge answers that are equal, such as `Done`."""
     first: Message = answers[0]
     return first
+
+
+def take_only(name: TopicName, answers: Sequence[Any]) -> Message:
+    """Merge the answers of a call that is for one partition."""
+    (only,) = answers
+    answer: Message = only
+    return answer
 
 
 def _take_all(answer: Any) -> Message:
@@ -62,11 +69,15 @@ class TopicRoute:
     # Checks the request before it is forwarded: `check(group, request, parts)`, where `group` is the handler's object
     # and `parts` are the topic's partitions, or the topic itself. Raises `BrokerError`.
     check: Callable[[Any, Any, Sequence[TopicName]], Awaitable[None]] | None = None
-    # The error with which a partition refuses the request if there is nothing to change. Such partitions are skipped;
-    # if all of them are, the error is raised.
+    # The error with which a partition refuses the request if there is nothing to change or read. Such partitions are
+    # skipped; if all of them are, the error is raised.
     skipped: Callable[[Any], BrokerError] | None = None
     # Reduces one partition's answer to the fields that `merge` needs, as soon as it is received.
     reduce: Callable[[Any], Message] = _take_all
+    # A topic that does not exist is created, if first use by a client would create it.
+    creates: bool = False
+    # The request may name one of the partitions (its field `partition`): then it is for that one only.
+    may_name_partition: bool = False
     # Merges the partitions' answers into one.
     merge: Callable[[TopicName, Sequence[Any]], Message] = _take_first
 
@@ -112,13 +123,16 @@ class TopicRouter:
         async def handle(request: Any) -> Message:
             name = parse_persistent_name(getattr(request, call.topic_field))
             refused = call.partitions is Partitions.REFUSED
-            parts = [name] if refused else await self._catalog.expand_partitions(name)
+            parts = [name] if refused else await self._list_parts(name, create=route.creates)
+            is_whole = True
+            if route.may_name_partition and parts != [name] and request.HasField("partition"):
+                parts, is_whole = [_get_partition(parts, request.partition)], False
             if route.check is not None:
                 await route.check(group, request, parts)
             if refused:
                 return await self._call_topic(call, name, request)
-            if parts == [name]:
-                return await self._call_part(call, name, request)
+            if parts == [name] or not is_whole:
+                return await self._call_part(call, parts[0], request)
             if call.partitions is Partitions.SINGLE:
                 check_single_part(call.name, parts)
                 return await self._call_part(call, parts[0], request)
@@ -127,6 +141,12 @@ class TopicRouter:
             return await self._change_parts(call, route, name, parts[0], request)
 
         return handle
+
+    async def _list_parts(self, name: TopicName, *, create: bool) -> list[TopicName]:
+        partitions = await self._catalog.resolve_partitions(name, create) if create else 0
+        if partitions or not create:
+            return await self._catalog.expand_partitions(name)
+        return [name]
 
     async def _call_topic(self, call: AdminCall, name: TopicName, request: Message) -> Message:
         try:
@@ -150,10 +170,21 @@ class TopicRouter:
     async def _read_parts(
         self, call: AdminCall, route: TopicRoute, name: TopicName, parts: Sequence[TopicName], request: Message
     ) -> Message:
-        async def read(part: TopicName) -> Message:
-            return route.reduce(await self._call_part(call, part, request))
+        nothing_found = route.skipped(request) if route.skipped is not None else None
 
-        return route.merge(name, await map_bounded(parts, read))
+        async def read(part: TopicName) -> list[Message]:
+            try:
+                return [route.reduce(await self._call_part(call, part, request))]
+            except BrokerError as error:
+                if nothing_found is None or error.code != nothing_found.code:
+                    raise
+                return []
+
+        answers = [answer for found in await map_bounded(parts, read) for answer in found]
+        if not answers:
+            assert nothing_found is not None
+            raise nothing_found
+        return route.merge(name, answers)
 
     async def _change_parts(
         self, call: AdminCall, route: TopicRoute, name: TopicName, first: TopicName, request: Message
@@ -190,16 +221,16 @@ class TopicLoader:
 
     def load_for(self, call: AdminCall, handler: Callable[..., Any]) -> Handler:
         """Return a handler that loads the request's topic and passes it on."""
-        loads = _route_of(handler).loads
+        route = _route_of(handler)
 
         async def handle(request: Any) -> Message:
             name = parse_persistent_name(getattr(request, call.topic_field))
             with _not_started():
                 await self._ownership.ensure_owned(name)
-            if not loads:
+            if not route.loads:
                 return cast(Message, await handler(name, request))
             # A partition that was never used is created, but not if the request names an incarnation.
-            create = name.is_partition and not getattr(request, "incarnation", "")
+            create = route.creates or (name.is_partition and not getattr(request, "incarnation", ""))
             with _not_started():
                 topic = await self._topics.get(name, create=create)
             return cast(Message, await handler(topic, request))
@@ -224,6 +255,14 @@ def check_single_part(call: str, parts: Sequence[TopicName]) -> None:
         raise BrokerError(
             ErrorCode.NOT_ALLOWED, f"{parts[0].base} has {len(parts):,} partitions: call {call} for one of them"
         )
+
+
+def _get_partition(parts: Sequence[TopicName], number: int) -> TopicName:
+    if not 0 <= number < len(parts):
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT, f"{parts[0].base} has no partition {number}: it has {len(parts):,} partitions"
+        )
+    return parts[number]
 
 
 def _partly_done(error: BrokerError) -> BrokerError:

@@ -6,10 +6,11 @@ Rates are those of the last sample (`Traffic.sample`), so reading them often doe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from magnetar_broker.counters import Traffic
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.stored_sizes import StoredSizes
 from magnetar_broker.position import Position
 from magnetar_broker.topics.producer import Producer
 from magnetar_broker.topics.subscription_stats import ConsumerStats, SubscriptionStats
@@ -19,11 +20,29 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.ledger_pb2 import EntryPosition
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["describe_log", "describe_topic", "drop_clients", "merge_stats"]
+__all__ = [
+    "describe_log",
+    "describe_topic",
+    "drop_clients",
+    "merge_partitions",
+    "merge_stats",
+    "reduce_partition",
+]
 
+A = TypeVar("A", pb.TopicStatsAnswer, pb.PartitionedStatsAnswer)
 # Items of each kind in one response, so that it fits into one message.
 _MAX_SHOWN: Final = 5000
 _MAX_LOST_SHOWN: Final = 100
+# Producers, and consumers, of each partition in one response.
+_MAX_CLIENTS_OF_PARTITION: Final = 500
+_SINGLE_ACTIVE: Final = ("EXCLUSIVE", "FAILOVER")
+_LAST_TIMES: Final = (
+    "last_flow_ms",
+    "last_delivered_ms",
+    "last_acknowledged_ms",
+    "last_advanced_ms",
+    "last_expired_ms",
+)
 # Numbers of a partitioned topic that are sums over its partitions.
 _SUMMED: Final = (
     "refused_entries",
@@ -33,11 +52,16 @@ _SUMMED: Final = (
     "messages_ever",
     "pending_bytes",
     "lost_entries",
+    "backlog_bytes",
+    "chunks",
+    "acknowledged_ranges",
 )
 
 
-async def describe_topic(topic: Topic) -> pb.TopicStats:
+async def describe_topic(topic: Topic, request: pb.TopicStatsRequest, now_ms: int) -> pb.TopicStats:
+    """Describe the topic, without the producers and consumers that the request excludes."""
     log = topic.log.stats()
+    sizes = StoredSizes(log.ledgers)
     stats = pb.TopicStats(
         topic=str(topic.name),
         incarnation=topic.log.incarnation,
@@ -55,27 +79,48 @@ async def describe_topic(topic: Topic) -> pb.TopicStats:
             pb.LostEntry(ledger_id=position.ledger_id, entry_id=position.entry_id, reason=reason)
             for position, reason in topic.log.lost_entries.list_known()[:_MAX_LOST_SHOWN]
         ],
-        producers=[_producer(producer) for producer in topic.producers()[:_MAX_SHOWN]],
+        chunks=topic.counters.chunks,
+        last_publish_ms=topic.log.last_time_ms,
     )
+    if not request.exclude_producers:
+        stats.producers.extend(_producer(producer) for producer in topic.producers()[:_MAX_SHOWN])
     left = _MAX_SHOWN
     for one in topic.subscriptions.stats():
+        stats.acknowledged_ranges += one.acknowledged_ranges
+        size = sizes.after(one.mark_delete)
+        if one.durable:
+            stats.backlog_bytes = max(stats.backlog_bytes, size)
         if not left:
             continue
-        consumers = one.consumers[:left]
+        consumers = () if request.exclude_consumers else one.consumers[:left]
         left -= len(consumers) or 1
         shown = _subscription(one, consumers)
+        shown.backlog_bytes = size
         if one.durable and one.backlog_entries and not one.unopened:
             try:
-                shown.backlog_messages = await topic.subscriptions.backlog_messages(one.name)
+                backlog = await topic.subscriptions.measure_backlog(one.name)
             except BrokerError as error:
                 if error.code != ErrorCode.SUBSCRIPTION_NOT_FOUND:
                     raise
                 continue  # it was deleted in the meantime
+            shown.backlog_messages, shown.backlog_since_ms = backlog
+            _note_oldest(stats, shown.subscription, shown.backlog_since_ms)
         stats.subscriptions.append(shown)
+    _set_oldest_age(stats, now_ms)
     return stats
 
 
-def drop_clients(answer: pb.TopicStatsAnswer) -> pb.TopicStatsAnswer:
+def _set_oldest_age(stats: pb.TopicStats, now_ms: int) -> None:
+    since_ms = stats.oldest_backlog_ms
+    stats.oldest_backlog_age_s = max(0, now_ms - since_ms) // 1000 if since_ms else -1
+
+
+def _note_oldest(stats: pb.TopicStats, subscription: str, since_ms: int) -> None:
+    if since_ms and (not stats.oldest_backlog_ms or since_ms < stats.oldest_backlog_ms):
+        stats.oldest_backlog_ms, stats.oldest_backlog_subscription = since_ms, subscription
+
+
+def drop_clients(answer: A) -> A:
     """Remove the producers and consumers of one partition, which the sums do not show: there may be very many."""
     answer.stats.ClearField("producers")
     for one in answer.stats.subscriptions:
@@ -83,10 +128,12 @@ def drop_clients(answer: pb.TopicStatsAnswer) -> pb.TopicStatsAnswer:
     return answer
 
 
-def merge_stats(name: TopicName, answers: Sequence[pb.TopicStatsAnswer]) -> pb.TopicStatsAnswer:
+def merge_stats(
+    name: TopicName, answers: Sequence[pb.TopicStatsAnswer] | Sequence[pb.PartitionedStatsAnswer]
+) -> pb.TopicStatsAnswer:
     """Return the statistics of a partitioned topic: the sums over its partitions, without producers and consumers."""
     parts = [answer.stats for answer in answers]
-    total = pb.TopicStats(topic=str(name), partitions=len(parts))
+    total = pb.TopicStats(topic=str(name), partitions=len(parts), oldest_backlog_age_s=-1)
     total.received.SetInParent()
     total.delivered.SetInParent()
     subscriptions: dict[str, pb.SubscriptionStats] = {}
@@ -96,12 +143,42 @@ def merge_stats(name: TopicName, answers: Sequence[pb.TopicStatsAnswer]) -> pb.T
         for name_of_number in _SUMMED:
             setattr(total, name_of_number, getattr(total, name_of_number) + getattr(part, name_of_number))
         total.lost.extend(part.lost[: max(0, _MAX_LOST_SHOWN - len(total.lost))])
+        total.last_publish_ms = max(total.last_publish_ms, part.last_publish_ms)
+        _note_oldest(total, part.oldest_backlog_subscription, part.oldest_backlog_ms)
+        total.oldest_backlog_age_s = max(total.oldest_backlog_age_s, part.oldest_backlog_age_s)
         total.waiting_for = total.waiting_for or (part.waiting_for and f"{part.topic}: {part.waiting_for}")
         for one in part.subscriptions:
             known = subscriptions.setdefault(one.subscription, pb.SubscriptionStats(subscription=one.subscription))
             _add_subscription(known, one, part.topic)
     total.subscriptions.extend(subscriptions.values())
     return pb.TopicStatsAnswer(stats=total)
+
+
+def reduce_partition(answer: pb.PartitionedStatsAnswer) -> pb.PartitionedStatsAnswer:
+    """Reduce the statistics of one partition, of which there may be very many, to those that are shown."""
+    drop_clients(answer)
+    for partition in answer.partitions:
+        left = _MAX_CLIENTS_OF_PARTITION
+        del partition.producers[left:]
+        for one in partition.subscriptions:
+            del one.consumers[left:]
+            left -= len(one.consumers)
+    return answer
+
+
+def merge_partitions(name: TopicName, answers: Sequence[pb.PartitionedStatsAnswer]) -> pb.PartitionedStatsAnswer:
+    """Return the sums over the partitions, and the statistics of each, with a limited number of clients together."""
+    total = pb.PartitionedStatsAnswer(stats=merge_stats(name, answers).stats)
+    left = _MAX_SHOWN
+    for answer in answers:
+        for partition in answer.partitions:
+            del partition.producers[max(0, left) :]
+            left -= len(partition.producers) + len(partition.subscriptions)
+            for one in partition.subscriptions:
+                del one.consumers[max(0, left) :]
+                left -= len(one.consumers)
+            total.partitions.append(partition)
+    return total
 
 
 def describe_log(topic: Topic) -> pb.InternalStats:
@@ -155,11 +232,15 @@ def _producer(producer: Producer) -> pb.ProducerStats:
         connected_since_ms=producer.connected_since_ms,
         received=_rates(producer.counters),
         properties=producer.identity.properties,
+        client_version=producer.identity.client_version,
+        partial=producer.identity.partial,
+        chunks_per_s=producer.counters.chunk_rate.per_s,
     )
 
 
 def _subscription(one: SubscriptionStats, consumers: Sequence[ConsumerStats]) -> pb.SubscriptionStats:
-    active = [consumer.name for consumer in one.consumers if consumer.active] if one.type == "FAILOVER" else []
+    active = [consumer.name for consumer in one.consumers if consumer.active] if one.type in _SINGLE_ACTIVE else []
+    counters = one.counters
     return pb.SubscriptionStats(
         subscription=one.name,
         type=one.type,
@@ -169,14 +250,25 @@ def _subscription(one: SubscriptionStats, consumers: Sequence[ConsumerStats]) ->
         to_be_redelivered=one.redelivery_entries,
         blocked_by=one.blocked_by,
         active_consumer=active[0] if active else "",
-        delivered=_rates(one.counters.delivered),
-        redelivered_messages=one.counters.redelivered_messages,
-        acknowledged_entries=one.counters.acknowledged_entries,
-        expired_entries=one.counters.expired_entries,
+        delivered=_rates(counters.delivered),
+        redelivered_messages=counters.redelivered_messages,
+        acknowledged_entries=counters.acknowledged_entries,
+        expired_entries=counters.expired_entries,
         mark_delete=_position(one.mark_delete),
         damaged=one.damaged,
         consumers=[_consumer(consumer) for consumer in consumers],
         properties=one.properties,
+        blocked_on_unacknowledged=one.has_max_unacked,
+        last_flow_ms=counters.last_flow_ms,
+        last_delivered_ms=counters.last_delivered_ms,
+        last_acknowledged_ms=counters.last_acknowledged_ms,
+        last_advanced_ms=counters.last_advanced_ms,
+        last_expired_ms=counters.last_expired_ms,
+        redelivered_per_s=counters.redelivered_rate.per_s,
+        acknowledged_per_s=counters.acknowledged_rate.per_s,
+        expired_per_s=counters.expired_rate.per_s,
+        acknowledged_ranges=one.acknowledged_ranges,
+        chunks_per_s=counters.chunk_rate.per_s,
     )
 
 
@@ -193,6 +285,14 @@ def _consumer(consumer: ConsumerStats) -> pb.ConsumerStats:
         redelivered_messages=consumer.counters.redelivered_messages,
         acknowledged_entries=consumer.counters.acknowledged_entries,
         properties=consumer.properties,
+        client_version=consumer.client_version,
+        blocked_on_unacknowledged=consumer.has_max_unacked,
+        last_flow_ms=consumer.counters.last_flow_ms,
+        last_delivered_ms=consumer.counters.last_delivered_ms,
+        last_acknowledged_ms=consumer.counters.last_acknowledged_ms,
+        redelivered_per_s=consumer.counters.redelivered_rate.per_s,
+        acknowledged_per_s=consumer.counters.acknowledged_rate.per_s,
+        chunks_per_s=consumer.counters.chunk_rate.per_s,
     )
 
 
@@ -205,8 +305,19 @@ def _add_subscription(total: pb.SubscriptionStats, one: pb.SubscriptionStats, to
         "redelivered_messages",
         "acknowledged_entries",
         "expired_entries",
+        "backlog_bytes",
+        "redelivered_per_s",
+        "acknowledged_per_s",
+        "expired_per_s",
+        "acknowledged_ranges",
+        "chunks_per_s",
     ):
         setattr(total, name, getattr(total, name) + getattr(one, name))
+    for name in _LAST_TIMES:
+        setattr(total, name, max(getattr(total, name), getattr(one, name)))
+    if one.backlog_since_ms:
+        total.backlog_since_ms = min(total.backlog_since_ms or one.backlog_since_ms, one.backlog_since_ms)
+    total.blocked_on_unacknowledged |= one.blocked_on_unacknowledged
     _add(total.delivered, one.delivered)
     total.type = total.type or one.type
     total.durable = total.durable or one.durable

@@ -121,6 +121,10 @@ class AckState:
         """Whether entries or messages after the mark-delete position are acknowledged."""
         return bool(self._entries or self._batches)
 
+    def count_ranges(self) -> int:
+        """Return the number of runs of acknowledged entries after the mark-delete position."""
+        return sum(entries.count_ranges() for entries in self._entries.values())
+
     def entries(self) -> Mapping[int, EntrySet]:
         """Return the acknowledged entries after the mark-delete position, by ledger id."""
         return self._entries

@@ -87,6 +87,10 @@ class Cursor(ABC):
         """Return the number of unacknowledged entries in the log: the backlog."""
         return self._state.count_unacknowledged()
 
+    def count_ranges(self) -> int:
+        """Return the number of runs of acknowledged entries after the mark-delete position."""
+        return self._state.count_ranges()
+
     def acknowledge(self, entries: Iterable[LedgerRange], messages: Sequence[PartialBatch] = ()) -> list[Position]:
         """Acknowledge entries, and messages of batches. Return which of these batches are wholly acknowledged now.
 

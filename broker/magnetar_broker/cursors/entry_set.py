@@ -84,6 +84,15 @@ class EntrySet:
                     return number * BLOCK_ENTRIES + bit
             number, low = number + 1, 0
 
+    def count_ranges(self) -> int:
+        """Return the number of runs of consecutive entries."""
+        count, full_to_end = 0, -2
+        for number, bits in self.blocks():
+            continues = full_to_end == number - 1
+            count += (bits & ~(bits << 1 | continues)).bit_count()
+            full_to_end = number if bits >> (BLOCK_ENTRIES - 1) & 1 else -2
+        return count
+
     def blocks(self) -> Iterator[tuple[int, int]]:
         """Yield the number and the bits of each block, in order."""
         for number in sorted(self._blocks):

@@ -175,7 +175,8 @@ def _answer(route: Route, response: Any) -> Response:
     if isinstance(route.answer, RawAnswer):
         headers, content = route.answer.to_http(response)
         shown = {name: _format_header(value) for name, value in headers.items()}
-        return Response(content, headers=shown, media_type=route.answer.content_type)
+        media_type = route.answer.content_type if content else None
+        return Response(content, route.answer.status, shown, media_type)
     value = None if route.answer is None else route.answer.to_json(response)
     if value is None:
         answer = Response(status_code=route.empty_status)

@@ -195,13 +195,14 @@ class _Document:
         self._paths.setdefault(spelled, {})[verb.lower()] = {"tags": [tag]} | operation
 
     def _path_parameters(self, call: AdminCall, route: Route) -> Iterator[Json]:
-        fields = call.request.DESCRIPTOR.fields_by_name
+        paths = {path.rpartition(".")[2]: path for path, _ in route.placeholders}
         for segment in route.segments:
             if segment[0] == "{":
                 name = segment[1:-1]
-                field = fields.get(name)
-                is_text = field is None or field.cpp_type == field.CPPTYPE_STRING
-                yield _path_parameter(name, _TEXT if is_text else Field(name).schema(call.request.DESCRIPTOR))
+                path = paths.get(name, name)
+                is_field = "." in path or path in call.request.DESCRIPTOR.fields_by_name
+                schema = Field(path).schema(call.request.DESCRIPTOR) if is_field else _TEXT
+                yield _path_parameter(name, _TEXT if schema == {"type": "string"} else schema)
 
     def _query_parameters(self, call: AdminCall, route: Route) -> Iterator[Json]:
         for name, part in route.query.items():
@@ -214,10 +215,10 @@ class _Document:
         headers: Json = {"headers": {"Warning": _WARNING}} if warned else {}
         if isinstance(route.answer, RawAnswer):
             described = {name: {"description": text, "schema": {}} for name, text in route.answer.headers.items()}
-            content: Json = {route.answer.content_type: {}}
-            responses["200"] = {"description": "OK", "content": content}
+            content: Json = {} if route.answer.status == 204 else {"content": {route.answer.content_type: {}}}
+            answered = responses[str(route.answer.status)] = {"description": "OK"} | content
             if described or headers:
-                responses["200"]["headers"] = described | headers.get("headers", {})
+                answered["headers"] = described | headers.get("headers", {})
         elif route.answer is not None:
             schema = self._share(route.answer.schema(call.response.DESCRIPTOR))
             responses["200"] = {"description": "OK", "content": {_JSON: {"schema": schema}}} | headers

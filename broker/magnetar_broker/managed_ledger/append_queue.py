@@ -47,10 +47,10 @@ class Append:
 class AppendQueue:
     __slots__ = (
         "_explain_wait",
-        "_last_time_ms",
         "_max_bytes",
         "_sent",
         "_waiting_bytes",
+        "last_time_ms",
         "next_index",
         "pending_bytes",
         "refused",
@@ -63,7 +63,7 @@ class AppendQueue:
     ) -> None:
         """`explain_wait` returns why entries wait, for errors; empty: for nothing but the bookies' answers."""
         self.next_index = next_index
-        self._last_time_ms = last_time_ms
+        self.last_time_ms = last_time_ms
         self._max_bytes = max_bytes
         self._explain_wait = explain_wait
         # The memory of the pending entries.
@@ -86,7 +86,7 @@ class AppendQueue:
         """Append the entries, and return how many were accepted, from the first on. The next one is refused. An entry
         is accepted while less than `max_bytes` are pending, and may exceed that. If this raises, none was appended."""
         # Broker times never fall, though a wall clock may.
-        time_ms = self._last_time_ms = max(now_ms, self._last_time_ms)
+        time_ms = self.last_time_ms = max(now_ms, self.last_time_ms)
         appends: list[Append] = []
         max_bytes, pending_bytes, next_index, error = self._max_bytes, self.pending_bytes, self.next_index, None
         size_bytes = chunks = 0

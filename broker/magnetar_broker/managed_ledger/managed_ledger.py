@@ -200,6 +200,11 @@ class ManagedLedger:
         return self._appender.queue.next_index
 
     @property
+    def last_time_ms(self) -> int:
+        """The broker time of the last accepted entry, in ms since 1970; 0: there was none."""
+        return self._appender.queue.last_time_ms
+
+    @property
     def closed_ledgers(self) -> int:
         """The number of closed ledgers. When it changes, a trim may delete something."""
         ledger_list = self._node.ledger_list

@@ -107,6 +107,23 @@ class CatalogSettings(Configuration):
         unit="entries",
         ge=1,
     )
+    subscription_backlog_scan_max_entries: int = setting(
+        10_000,
+        "Maximum number of entries that are read to analyze the backlog of one subscription. What is counted until "
+        "then is answered.",
+        subject=Subject.ADMIN,
+        unit="entries",
+        ge=1,
+        named_by="Pulsar",
+    )
+    subscription_backlog_scan_max_time_ms: int = setting(
+        20_000,
+        "Maximum time, in ms, to analyze the backlog of one subscription. What is counted until then is answered. A "
+        "longer time than admin_forward_timeout_seconds has no use. Pulsar's default: 120,000.",
+        subject=Subject.ADMIN,
+        ge=1,
+        named_by="Pulsar",
+    )
     admin_forward_timeout_seconds: float = setting(
         25.0,
         "Seconds for which a broker retries an admin call at the topic's owner while the owner changes, fails or "

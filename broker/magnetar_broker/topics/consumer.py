@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     from magnetar_broker.cursors.cursor import SaveDone
     from magnetar_broker.topics.subscription import Subscription
 
-__all__ = ["Consumer", "ConsumerSink", "DeliveryRun", "check_open_request"]
+__all__ = ["MAX_CLIENT_VERSION_LENGTH", "Consumer", "ConsumerSink", "DeliveryRun", "check_open_request"]
 
 _MAX_NAME_BYTES: Final = 768
+# What is longer is cut: it is shown only.
+MAX_CLIENT_VERSION_LENGTH: Final = 100
 
 
 @dataclass(slots=True)
@@ -87,7 +89,15 @@ class ConsumerSink(Protocol):
 class Consumer(BaseConsumer):
     """A consumer that `Subscriptions.subscribe` opened."""
 
-    __slots__ = ("connected_since_ms", "counters", "has_reached_end", "properties", "sink", "subscription")
+    __slots__ = (
+        "client_version",
+        "connected_since_ms",
+        "counters",
+        "has_reached_end",
+        "properties",
+        "sink",
+        "subscription",
+    )
 
     def __init__(
         self, subscription: Subscription, name: str, sink: ConsumerSink, opened: OpenConsumer, now_ms: int
@@ -97,6 +107,7 @@ class Consumer(BaseConsumer):
         self.sink = sink
         self.counters = DeliveryCounters()
         self.properties = dict(opened.properties)
+        self.client_version = opened.client_version[:MAX_CLIENT_VERSION_LENGTH]
         self.connected_since_ms = now_ms
         # It was notified in this epoch that it gets no more messages.
         self.has_reached_end = False
@@ -133,13 +144,15 @@ class Consumer(BaseConsumer):
         runs: list[DeliveryRun] = []
         run: DeliveryRun | None = None
         ledger_id = next_entry_id = -1
-        messages = size = redelivered = 0
+        messages = size = redelivered = chunks = 0
         for one in entries:
             entry = one.entry
             position = entry.position
             stored_bytes = len(entry.stored)
             messages += entry.messages
             size += stored_bytes
+            if entry.chunk is not None:
+                chunks += 1
             if one.redelivery_count:
                 redelivered += entry.messages
             if (
@@ -158,8 +171,12 @@ class Consumer(BaseConsumer):
                 if bits:
                     run = None
             ledger_id, next_entry_id = position.ledger_id, position.entry_id + 1
-        self.subscription.counters.deliver(messages, len(entries), size, redelivered)
-        self.counters.deliver(messages, len(entries), size, redelivered)
+        now_ms = self.subscription.time_ms()
+        self.subscription.counters.deliver(messages, len(entries), size, redelivered, now_ms)
+        self.counters.deliver(messages, len(entries), size, redelivered, now_ms)
+        if chunks:
+            self.subscription.counters.chunks += chunks
+            self.counters.chunks += chunks
         self.sink.deliver(runs)
 
     def stop_delivery(self) -> None:

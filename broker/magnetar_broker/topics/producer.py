@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from magnetar_broker.counters import BrokerCounters, TopicCounters, Traffic
+from magnetar_broker.counters import BrokerCounters, ProducerTraffic, TopicCounters
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.log_entry import NewEntry
@@ -74,8 +74,11 @@ class ProducerIdentity:
     instance: bytes
     epoch: int
     properties: Mapping[str, str]
-    # The client's address, for statistics.
+    # The client's address, and the name and version of its library, for statistics.
     address: str
+    client_version: str = ""
+    # Its library can open a producer on some of the partitions of a topic only.
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ class Producer:
         self._publishing = publishing
         self._sink = sink
         self.connected_since_ms = publishing.clock.time_ms()
-        self.counters = Traffic()
+        self.counters = ProducerTraffic()
         # The client was sent that it may publish.
         self.is_opened = False
         # Entries that are published are dropped. Results of earlier ones are still reported.
@@ -177,6 +180,9 @@ class Producer:
                     refusal = error
                     break
                 messages, batch_size, sequence_id, chunk = accepted
+                if chunk is not None:
+                    self.counters.chunks += 1
+                    publishing.counters.chunks += 1
                 new.append(NewEntry(entry, messages, batch_size, chunk))
                 rows.append((first + index, len(entry), messages, sequence_id, now))
             at += len(new)

@@ -29,7 +29,7 @@ from magnetar_broker.topics.client_positions import find_start
 from magnetar_broker.topics.subscription import Subscription
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt
 
-__all__ = ["NO_OWNER", "ProgressOwner", "advance", "check_consumable"]
+__all__ = ["NO_OWNER", "ProgressOwner", "advance", "check_consumable", "check_settable"]
 
 _OWNER: Final = "magnetar.progress-owner"
 _OWNER_NAME: Final = "magnetar.progress-owner-name"
@@ -72,6 +72,16 @@ def check_consumable(name: str, properties: Mapping[str, str]) -> None:
         "have consumers, which would acknowledge messages that it has not read: subscribe with another "
         "name",
     )
+
+
+def check_settable(name: str, properties: Mapping[str, str], new: Mapping[str, str]) -> None:
+    """Refuse that properties are replaced which say whose progress a subscription stores. Raises `BrokerError`."""
+    if any(properties.get(key) != new.get(key) for key in (_OWNER, _OWNER_NAME)):
+        raise BrokerError(
+            ErrorCode.NOT_ALLOWED,
+            f"the properties {_OWNER} and {_OWNER_NAME} of subscription {name} can't be changed: a reader sets them "
+            "when it stores its progress",
+        )
 
 
 async def advance(

@@ -64,6 +64,7 @@ class Subscription:
         "last_active",
         "log",
         "receipts",
+        "time_ms",
         "type",
     )
 
@@ -85,6 +86,8 @@ class Subscription:
         self._partition = partition
         self._settings = settings
         self._clock = clock
+        # For statistics: called once for each batch of deliveries, and for each request.
+        self.time_ms = clock.time_ms
         self._tasks = tasks
         self._changes = changes
         # Called when the subscription has no consumers and nothing to do.
@@ -277,6 +280,7 @@ class Subscription:
 
     def flow(self, consumer: Consumer, epoch: int, permits: int) -> None:
         if self.dispatcher is not None and consumer in self._consumers:
+            self.counters.last_flow_ms = consumer.counters.last_flow_ms = self.time_ms()
             self.dispatcher.rule.grant(consumer, epoch, permits)
             self.dispatcher.run()
 
@@ -313,9 +317,16 @@ class Subscription:
                 f"subscription {self.name} is {SubscriptionType.Name(self.type).capitalize()}: a cumulative "
                 "acknowledgement would acknowledge messages of other consumers. Acknowledge each message",
             )
+        mark_delete, unacked = self.cursor.mark_delete, rule.unacked_messages
         count = acknowledge(request, acknowledged, self.log, self.cursor, rule, consumer)
-        self.counters.acknowledged_entries += count
-        consumer.counters.acknowledged_entries += count
+        messages = count if rule.delivers_in_order else max(0, unacked - rule.unacked_messages)
+        now_ms = self.time_ms()
+        for counters in (self.counters, consumer.counters):
+            counters.acknowledged_entries += count
+            counters.acknowledged += messages
+            counters.last_acknowledged_ms = now_ms
+        if self.cursor.mark_delete != mark_delete:
+            self.counters.last_advanced_ms = now_ms
         self.dispatcher.run()
         self.report_end()
         if acknowledged.problem is not None:
@@ -424,6 +435,7 @@ class Subscription:
             self.cursor.acknowledge_up_to(min(position, self.log.last))
             if self.dispatcher is not None:
                 self.dispatcher.rule.record_acknowledged_up_to(self.cursor.mark_delete)
+            self.counters.last_advanced_ms = self.time_ms()
         # Counted before it is saved: entries that are published in the meantime are not acknowledged.
         skipped = before - self.cursor.count_unacknowledged()
         await self.cursor.wait_until_saved()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from magnetar_broker.counters import DeliveryCounters
 from magnetar_broker.cursors.cursor import Cursor
@@ -14,7 +15,7 @@ from magnetar_broker.topics.consumer import Consumer
 from magnetar_broker.topics.subscription import Subscription
 from magnetar_protos.broker_pb2 import SubscriptionType
 
-__all__ = ["ConsumerStats", "SubscriptionStats", "cursor_stats", "subscription_stats", "unopened_stats"]
+__all__ = ["Backlog", "ConsumerStats", "SubscriptionStats", "cursor_stats", "subscription_stats", "unopened_stats"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,10 @@ class ConsumerStats:
     counters: DeliveryCounters
     # Why it gets nothing now; empty: there is nothing for it.
     blocked_by: str
+    # The name and version of the client's library; empty: unknown.
+    client_version: str
+    # Shared: it gets nothing until it acknowledges messages.
+    has_max_unacked: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +59,21 @@ class SubscriptionStats:
     blocked_by: str
     properties: Mapping[str, str]
     counters: DeliveryCounters
+    # Runs of acknowledged entries after the mark-delete position.
+    acknowledged_ranges: int = 0
+    # Shared: no consumer gets more until messages are acknowledged.
+    has_max_unacked: bool = False
     consumers: list[ConsumerStats] = field(default_factory=list)
     # Its cursor is not open: the numbers are those of its node, a lower bound of what it has acknowledged.
     unopened: bool = False
     # Its cursor can't be opened, since it is damaged: an administrator has to reset or delete it.
     damaged: bool = False
+
+
+class Backlog(NamedTuple):
+    messages: int
+    # When a broker received the first of them, in ms since 1970; 0: there is none.
+    since_ms: int
 
 
 def cursor_stats(cursor: Cursor, counters: DeliveryCounters) -> SubscriptionStats:
@@ -76,6 +91,7 @@ def cursor_stats(cursor: Cursor, counters: DeliveryCounters) -> SubscriptionStat
         blocked_by="no consumer is connected" if backlog else "",
         properties=cursor.properties,
         counters=counters,
+        acknowledged_ranges=cursor.count_ranges(),
     )
 
 
@@ -112,6 +128,8 @@ def subscription_stats(subscription: Subscription, log: Log) -> SubscriptionStat
         blocked_by=_blocked_by(subscription, log) if backlog else "",
         properties=cursor.properties,
         counters=subscription.counters,
+        acknowledged_ranges=cursor.count_ranges(),
+        has_max_unacked=rule is not None and rule.has_max_unacked,
         consumers=[_consumer_stats(consumer) for consumer in subscription.consumers],
     )
 
@@ -146,4 +164,6 @@ def _consumer_stats(consumer: Consumer) -> ConsumerStats:
         properties=consumer.properties,
         counters=consumer.counters,
         blocked_by=consumer.capacity.find_shortage() if consumer.active else "another consumer is active",
+        client_version=consumer.client_version,
+        has_max_unacked=consumer.capacity.has_max_unacked,
     )

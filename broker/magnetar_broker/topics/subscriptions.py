@@ -26,17 +26,24 @@ from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.client_positions import StartPosition, find_start
 from magnetar_broker.topics.consumer import Consumer, ConsumerSink, check_open_request
 from magnetar_broker.topics.dispatch.exclusive_and_failover import LastActiveConsumer
-from magnetar_broker.topics.progress_subscription import NO_OWNER, ProgressOwner, advance, check_consumable
+from magnetar_broker.topics.progress_subscription import (
+    NO_OWNER,
+    ProgressOwner,
+    advance,
+    check_consumable,
+    check_settable,
+)
 from magnetar_broker.topics.subscription import Subscription
 from magnetar_broker.topics.subscription_changes import SubscriptionChanges, SubscriptionKey
 from magnetar_broker.topics.subscription_stats import (
+    Backlog,
     SubscriptionStats,
     cursor_stats,
     subscription_stats,
     unopened_stats,
 )
 from magnetar_broker.topics.topic_tasks import TopicTasks
-from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, StartAt
+from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, StartAt, StartMessageId
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
@@ -94,6 +101,9 @@ class Subscriptions:
         self._changes = SubscriptionChanges(self._tasks, self._loaded.get)
         # Why all requests are refused: the topic is closed.
         self._closed: BrokerError | None = None
+
+    def time_ms(self) -> int:
+        return self._clock.time_ms()
 
     @property
     def consumers(self) -> int:
@@ -154,9 +164,9 @@ class Subscriptions:
         self._check_open()
         return self._cursor(name)
 
-    async def backlog_messages(self, name: str) -> int:
-        """Return the number of messages behind the durable subscription's mark-delete position, acknowledged ones
-        included. Raises `BrokerError`."""
+    async def measure_backlog(self, name: str) -> Backlog:
+        """Count the messages behind the durable subscription's mark-delete position, acknowledged ones included.
+        Raises `BrokerError`."""
         position, tries = self._cursor(name).mark_delete, 0
         while True:
             try:
@@ -166,8 +176,9 @@ class Subscriptions:
                 tries += 1
                 position = Position(error.position.ledger_id, error.position.entry_id + tries // _EXACT)
         if not first:
-            return 0
-        return max(0, self._log.next_index - (first[0].index - first[0].messages + 1))
+            return Backlog(0, 0)
+        messages = max(0, self._log.next_index - (first[0].index - first[0].messages + 1))
+        return Backlog(messages, first[0].broker_time_ms)
 
     # Consumers.
 
@@ -356,7 +367,39 @@ class Subscriptions:
         first_left = await self._log.find_first_at_time(before_ms)
         expired = await subscription.skip_to(first_left.previous)
         subscription.counters.expired_entries += expired
+        subscription.counters.last_expired_ms = self._clock.time_ms()
         return expired
+
+    async def expire_before(self, name: str, first_left: StartMessageId) -> int:
+        """Acknowledge everything before a message that the log has, or the next one. Returns the number of entries."""
+        return await self._change(name, lambda subscription: self._expire_before(subscription, first_left))
+
+    async def _expire_before(self, subscription: Subscription, first_left: StartMessageId) -> int:
+        if (named := Position(first_left.ledger_id, first_left.entry_id)) > self._log.last:
+            raise BrokerError(
+                ErrorCode.INVALID_ARGUMENT, f"{named} is after the last entry of {self._name}, {self._log.last}"
+            )
+        start = await find_start(self._log, StartAt(message_id=first_left))
+        if start.skipped is not None and not subscription.cursor.is_acknowledged(start.skipped[0]):
+            subscription.cursor.acknowledge((), [start.skipped])
+        expired = await subscription.skip_to(start.mark_delete)
+        subscription.counters.expired_entries += expired
+        subscription.counters.last_expired_ms = self._clock.time_ms()
+        return expired
+
+    def get_properties(self, name: str) -> Mapping[str, str]:
+        """Return the properties of a durable subscription."""
+        unopened = next((one for one in self._cursors.unopened_cursors() if one.name == name), None)
+        return self._cursor(name).properties if unopened is None else unopened.properties
+
+    async def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
+        """Replace the properties of a durable subscription, durably."""
+
+        async def change(subscription: Subscription) -> None:
+            check_settable(name, subscription.cursor.properties, properties)
+            await self._cursors.set_properties(name, properties)
+
+        await self._change(name, change)
 
     async def advance(
         self, name: str, to: StartAt, *, only_make: bool = False, owner: ProgressOwner = NO_OWNER

@@ -24,6 +24,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.position import Position
 from magnetar_broker.settings.topics import TopicSettings
+from magnetar_broker.topics.consumer import MAX_CLIENT_VERSION_LENGTH
 from magnetar_broker.topics.producer import Producer, ProducerIdentity, ProducerSink, TopicPublishing
 from magnetar_broker.topics.producer_names import ProducerNames
 from magnetar_broker.topics.publish_budget import PublishBudget
@@ -170,6 +171,8 @@ class Topic:
             epoch=opening.connection_epoch,
             properties=dict(opening.properties),
             address=address,
+            client_version=opening.client_version[:MAX_CLIENT_VERSION_LENGTH],
+            partial=opening.partial,
         )
         producer = Producer(identity, self._publishing, sink)
         evicted = self._names.claim(name, opening.instance, opening.connection_epoch, producer)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from magnetar.admin._admin import Admin, AsyncAdmin
     from magnetar.admin.models import (
         ActiveBroker,
+        BacklogAnalysis,
         BrokerInfo,
         BrokerLoad,
         Bundle,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         NamespacePolicies,
         OwnedBundle,
         PartitionedTopic,
+        PartitionedTopicStats,
         PeekedMessage,
         ProducerStats,
         SubscriptionStats,
@@ -70,6 +72,7 @@ __all__ = [
     "AsyncAdmin",
     "AutoSubscriptionCreation",
     "AutoTopicCreation",
+    "BacklogAnalysis",
     "BacklogQuota",
     "BrokerInfo",
     "BrokerLoad",
@@ -91,6 +94,7 @@ __all__ = [
     "NamespacePolicies",
     "OwnedBundle",
     "PartitionedTopic",
+    "PartitionedTopicStats",
     "PeekedMessage",
     "Persistence",
     "Piece",

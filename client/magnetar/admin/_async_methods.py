@@ -9,10 +9,11 @@ import builtins
 from collections.abc import Mapping, Sequence
 
 from magnetar.admin._group import AsyncGroup
-from magnetar.admin._values import StartPoint, value_of
+from magnetar.admin._values import StartPoint, next_message, partition_of, start_at, value_of
 from magnetar.admin._written_methods import WrittenNamespaces, WrittenSubscriptions, WrittenTenants, WrittenTopics
 from magnetar.admin.models import (
     ActiveBroker,
+    BacklogAnalysis,
     BrokerInfo,
     Bundle,
     Cluster,
@@ -24,7 +25,6 @@ from magnetar.admin.models import (
     PartitionTermination,
     TenantSettings,
     TopicHash,
-    TopicStats,
 )
 from magnetar.admin.reading import LogPosition, MessagePosition, NamespaceLease, Plan
 from magnetar_wire.message_id import MessageId
@@ -185,10 +185,12 @@ class AsyncTopics(WrittenTopics):
         """Remove a topic's properties of these names, if it has them."""
         await self._calls.call("update_topic_properties", topic=topic, removed=names)
 
-    async def stats(self, topic: str) -> TopicStats:
-        """Return a topic's statistics; of a partitioned topic the sums over its partitions."""
-        answer = await self._calls.call("topic_stats", topic=topic)
-        return value_of(TopicStats, answer.stats)
+    async def backlog_size(self, topic: str, message: MessageId) -> int:
+        """Return about how many bytes are stored after a message; on a partitioned topic, of its partition."""
+        answer = await self._calls.call(
+            "backlog_size", topic=topic, after=next_message(message, False), partition=partition_of(message)
+        )
+        return int(answer.bytes)
 
     async def internal_stats(self, topic: str) -> InternalStats:
         """Return a topic's ledgers, cursors and leases."""
@@ -256,18 +258,33 @@ class AsyncSubscriptions(WrittenSubscriptions):
         start: StartPoint = MessageId.latest,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a subscription. Messages from `start` on are retained until it acknowledges them."""
+        """Create a subscription. Messages from `start` on are retained until it acknowledges them. If `start` is the
+        id of a message of a partition, the subscription is created on that partition only.
+        """
         await self._calls.call(
-            "create_subscription", topic=topic, subscription=subscription, start=start, properties=properties
+            "create_subscription",
+            topic=topic,
+            subscription=subscription,
+            properties=properties,
+            start=start,
+            partition=partition_of(start),
         )
 
     async def delete(self, topic: str, subscription: str, force: bool = False) -> None:
         """Delete a subscription. One with consumers is refused, unless by `force`."""
         await self._calls.call("delete_subscription", topic=topic, subscription=subscription, force=force)
 
-    async def reset(self, topic: str, subscription: str, to: StartPoint) -> None:
-        """Move a subscription's cursor back or forth. If `to` is a message's id, that message is the next one."""
-        await self._calls.call("reset_subscription", topic=topic, subscription=subscription, start=to)
+    async def reset(self, topic: str, subscription: str, to: StartPoint, excluded: bool = False) -> None:
+        """Move a subscription's cursor back or forth. If `to` is a message's id, that message is the next one; with
+        `excluded` it is the one after it. On a partitioned topic, only the message's partition is moved.
+        """
+        await self._calls.call(
+            "reset_subscription",
+            topic=topic,
+            subscription=subscription,
+            start=start_at(to, excluded),
+            partition=partition_of(to),
+        )
 
     async def skip(self, topic: str, subscription: str, entries: int) -> int:
         """Acknowledge the oldest entries of the backlog, and return their number: fewer if the backlog is shorter.
@@ -288,6 +305,48 @@ class AsyncSubscriptions(WrittenSubscriptions):
         """Acknowledge the entries that a broker received longer ago than that, and return their number."""
         answer = await self._calls.call("expire", topic=topic, subscription=subscription, older_than_s=older_than_s)
         return int(answer.entries)
+
+    async def expire_up_to(self, topic: str, subscription: str, message: MessageId, excluded: bool = False) -> int:
+        """Acknowledge everything up to a message, and return the number of entries. The message itself is
+        acknowledged, too, unless it is `excluded`. On a partitioned topic, only the message's partition changes.
+        """
+        answer = await self._calls.call(
+            "expire",
+            topic=topic,
+            subscription=subscription,
+            first_left=next_message(message, excluded),
+            partition=partition_of(message),
+        )
+        return int(answer.entries)
+
+    async def expire_all(self, topic: str, older_than_s: int) -> int:
+        """Acknowledge the entries that a broker received longer ago than that, on all durable subscriptions of the
+        topic, and return their number.
+        """
+        answer = await self._calls.call("expire_all", topic=topic, older_than_s=older_than_s)
+        return int(answer.entries)
+
+    async def get_properties(self, topic: str, subscription: str) -> dict[str, str]:
+        """Return a subscription's properties."""
+        answer = await self._calls.call("subscription_properties", topic=topic, subscription=subscription)
+        return dict(answer.properties)
+
+    async def set_properties(self, topic: str, subscription: str, properties: Mapping[str, str]) -> None:
+        """Replace a subscription's properties."""
+        await self._calls.call(
+            "set_subscription_properties", topic=topic, subscription=subscription, properties=properties
+        )
+
+    async def analyze_backlog(
+        self, topic: str, subscription: str, start: StartPoint = MessageId.earliest
+    ) -> BacklogAnalysis:
+        """Count the entries and messages that a subscription has not acknowledged, by reading them. `start`: only
+        those from there on.
+        """
+        answer = await self._calls.call(
+            "analyze_backlog", topic=topic, subscription=subscription, start=start, partition=partition_of(start)
+        )
+        return value_of(BacklogAnalysis, answer)
 
 
 class AsyncBrokers(AsyncGroup):

@@ -21,6 +21,7 @@ from magnetar.admin._group import SyncGroup
 from magnetar.admin._values import StartPoint
 from magnetar.admin.models import (
     ActiveBroker,
+    BacklogAnalysis,
     BrokerInfo,
     Bundle,
     Cluster,
@@ -29,6 +30,7 @@ from magnetar.admin.models import (
     NamespacePolicies,
     OwnedBundle,
     PartitionedTopic,
+    PartitionedTopicStats,
     PartitionTermination,
     PeekedMessage,
     TenantSettings,
@@ -217,9 +219,9 @@ class Topics(SyncGroup[AsyncTopics]):
         """Remove a topic's properties of these names, if it has them."""
         self._run(self._group.remove_properties(topic, names))
 
-    def stats(self, topic: str) -> TopicStats:
-        """Return a topic's statistics; of a partitioned topic the sums over its partitions."""
-        return self._run(self._group.stats(topic))
+    def backlog_size(self, topic: str, message: MessageId) -> int:
+        """Return about how many bytes are stored after a message; on a partitioned topic, of its partition."""
+        return self._run(self._group.backlog_size(topic, message))
 
     def internal_stats(self, topic: str) -> InternalStats:
         """Return a topic's ledgers, cursors and leases."""
@@ -285,6 +287,27 @@ class Topics(SyncGroup[AsyncTopics]):
         """Return the owner of a topic with all its addresses, those for Pulsar's clients and for HTTP, too."""
         return self._run(self._group.lookup_addresses(topic, listener_name))
 
+    def stats(self, topic: str, *, exclude_producers: bool = False, exclude_consumers: bool = False) -> TopicStats:
+        """Return a topic's statistics; of a partitioned topic the sums over its partitions."""
+        return self._run(
+            self._group.stats(topic, exclude_producers=exclude_producers, exclude_consumers=exclude_consumers)
+        )
+
+    def partitioned_stats(
+        self,
+        topic: str,
+        per_partition: bool = True,
+        *,
+        exclude_producers: bool = False,
+        exclude_consumers: bool = False,
+    ) -> PartitionedTopicStats:
+        """Return the statistics of a partitioned topic, and with `per_partition` those of each partition."""
+        return self._run(
+            self._group.partitioned_stats(
+                topic, per_partition, exclude_producers=exclude_producers, exclude_consumers=exclude_consumers
+            )
+        )
+
 
 class Subscriptions(SyncGroup[AsyncSubscriptions]):
     """Subscriptions of a topic; of a partitioned topic, on all its partitions."""
@@ -300,16 +323,20 @@ class Subscriptions(SyncGroup[AsyncSubscriptions]):
         start: StartPoint = MessageId.latest,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a subscription. Messages from `start` on are retained until it acknowledges them."""
+        """Create a subscription. Messages from `start` on are retained until it acknowledges them. If `start` is the
+        id of a message of a partition, the subscription is created on that partition only.
+        """
         self._run(self._group.create(topic, subscription, start, properties))
 
     def delete(self, topic: str, subscription: str, force: bool = False) -> None:
         """Delete a subscription. One with consumers is refused, unless by `force`."""
         self._run(self._group.delete(topic, subscription, force))
 
-    def reset(self, topic: str, subscription: str, to: StartPoint) -> None:
-        """Move a subscription's cursor back or forth. If `to` is a message's id, that message is the next one."""
-        self._run(self._group.reset(topic, subscription, to))
+    def reset(self, topic: str, subscription: str, to: StartPoint, excluded: bool = False) -> None:
+        """Move a subscription's cursor back or forth. If `to` is a message's id, that message is the next one; with
+        `excluded` it is the one after it. On a partitioned topic, only the message's partition is moved.
+        """
+        self._run(self._group.reset(topic, subscription, to, excluded))
 
     def skip(self, topic: str, subscription: str, entries: int) -> int:
         """Acknowledge the oldest entries of the backlog, and return their number: fewer if the backlog is shorter.
@@ -327,6 +354,32 @@ class Subscriptions(SyncGroup[AsyncSubscriptions]):
     def expire(self, topic: str, subscription: str, older_than_s: int) -> int:
         """Acknowledge the entries that a broker received longer ago than that, and return their number."""
         return self._run(self._group.expire(topic, subscription, older_than_s))
+
+    def expire_up_to(self, topic: str, subscription: str, message: MessageId, excluded: bool = False) -> int:
+        """Acknowledge everything up to a message, and return the number of entries. The message itself is
+        acknowledged, too, unless it is `excluded`. On a partitioned topic, only the message's partition changes.
+        """
+        return self._run(self._group.expire_up_to(topic, subscription, message, excluded))
+
+    def expire_all(self, topic: str, older_than_s: int) -> int:
+        """Acknowledge the entries that a broker received longer ago than that, on all durable subscriptions of the
+        topic, and return their number.
+        """
+        return self._run(self._group.expire_all(topic, older_than_s))
+
+    def get_properties(self, topic: str, subscription: str) -> dict[str, str]:
+        """Return a subscription's properties."""
+        return self._run(self._group.get_properties(topic, subscription))
+
+    def set_properties(self, topic: str, subscription: str, properties: Mapping[str, str]) -> None:
+        """Replace a subscription's properties."""
+        self._run(self._group.set_properties(topic, subscription, properties))
+
+    def analyze_backlog(self, topic: str, subscription: str, start: StartPoint = MessageId.earliest) -> BacklogAnalysis:
+        """Count the entries and messages that a subscription has not acknowledged, by reading them. `start`: only
+        those from there on.
+        """
+        return self._run(self._group.analyze_backlog(topic, subscription, start))
 
     def peek(self, topic: str, subscription: str, entries: int = 1) -> builtins.list[PeekedMessage]:
         """Return the messages of the oldest entries that are not acknowledged, without acknowledging them."""

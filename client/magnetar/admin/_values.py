@@ -38,7 +38,16 @@ from magnetar_wire.entry import decode_entry
 from magnetar_wire.errors import WireError
 from magnetar_wire.message_id import MessageId
 
-__all__ = ["StartPoint", "make_request", "peeked", "split_fields", "value_of"]
+__all__ = [
+    "StartPoint",
+    "make_request",
+    "next_message",
+    "partition_of",
+    "peeked",
+    "split_fields",
+    "start_at",
+    "value_of",
+]
 
 log = logging.getLogger("magnetar")
 
@@ -111,7 +120,33 @@ def _position_message(position: MessagePosition) -> reading.MessagePosition:
     return reading.MessagePosition(ledger_id=ledger_id, entry_id=entry_id, skip_messages=skip_messages)
 
 
-def _start_at(point: StartPoint) -> StartAt:
+def start_at(point: StartPoint, excluded: bool) -> StartAt:
+    """Return the position at a point, or after it if it is a message that is excluded."""
+    start = _start_at(point)
+    if excluded and start.WhichOneof("at") != "message_id":
+        raise InvalidArgument(f"{point!r:.100} can't be excluded: only a message can")
+    if excluded:
+        start.message_id.inclusive = False
+    return start
+
+
+def next_message(message: MessageId, excluded: bool) -> StartMessageId:
+    """Return the position after a message, or of the message if it is excluded."""
+    start = _start_at(message) if isinstance(message, MessageId) else StartAt()
+    if start.WhichOneof("at") != "message_id":
+        raise InvalidArgument(f"{message!r:.100} is not the id of a message")
+    start.message_id.inclusive = excluded
+    return start.message_id
+
+
+def partition_of(point: object) -> int | None:
+    """Return the partition that a message's id names; None: it names none, or it is no such id."""
+    return point.partition() if isinstance(point, MessageId) and point.partition() >= 0 else None
+
+
+def _start_at(point: StartPoint | StartAt) -> StartAt:
+    if isinstance(point, StartAt):
+        return point
     if isinstance(point, MessageId):
         if point == MessageId.earliest:
             return StartAt(earliest=True)

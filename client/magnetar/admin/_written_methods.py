@@ -12,7 +12,15 @@ from typing import Any, Final
 
 from magnetar.admin._group import AsyncGroup
 from magnetar.admin._values import peeked, split_fields, value_of
-from magnetar.admin.models import NamespacePolicies, PartitionedTopic, PeekedMessage, TenantSettings, TopicOwner
+from magnetar.admin.models import (
+    NamespacePolicies,
+    PartitionedTopic,
+    PartitionedTopicStats,
+    PeekedMessage,
+    TenantSettings,
+    TopicOwner,
+    TopicStats,
+)
 from magnetar.exceptions import InvalidArgument, NotAllowedError, NotFound
 from magnetar_protos import admin_pb2 as pb
 from magnetar_wire.topic_name import TopicName
@@ -123,6 +131,42 @@ class WrittenTopics(AsyncGroup):
     async def lookup_addresses(self, topic: str, listener_name: str = "") -> TopicOwner:
         """Return the owner of a topic with all its addresses, those for Pulsar's clients and for HTTP, too."""
         return value_of(TopicOwner, await self._lookup(topic, listener_name))
+
+    async def stats(
+        self, topic: str, *, exclude_producers: bool = False, exclude_consumers: bool = False
+    ) -> TopicStats:
+        """Return a topic's statistics; of a partitioned topic the sums over its partitions."""
+        answer = await self._calls.call(
+            "topic_stats",
+            topic=topic,
+            exclude_producers=exclude_producers,
+            exclude_consumers=exclude_consumers,
+        )
+        answer.stats.topic = answer.stats.topic or topic  # Pulsar's brokers leave it out
+        return value_of(TopicStats, answer.stats)
+
+    async def partitioned_stats(
+        self,
+        topic: str,
+        per_partition: bool = True,
+        *,
+        exclude_producers: bool = False,
+        exclude_consumers: bool = False,
+    ) -> PartitionedTopicStats:
+        """Return the statistics of a partitioned topic, and with `per_partition` those of each partition."""
+        answer = await self._calls.call(
+            "partitioned_stats",
+            topic=topic,
+            per_partition=per_partition,
+            exclude_producers=exclude_producers,
+            exclude_consumers=exclude_consumers,
+            earliest_time_in_backlog=True,
+        )
+        answer.stats.topic = answer.stats.topic or topic
+        by_number = sorted(answer.partitions, key=lambda one: int(one.topic.rpartition("-")[2]))
+        return PartitionedTopicStats(
+            value_of(TopicStats, answer.stats), [value_of(TopicStats, one) for one in by_number]
+        )
 
     async def _owners(self, topic: str, listener_name: str) -> Any:
         if not self._calls.over_http:

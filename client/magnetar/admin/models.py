@@ -21,6 +21,7 @@ from magnetar_wire.message_id import MessageId
 
 __all__ = [
     "ActiveBroker",
+    "BacklogAnalysis",
     "BrokerInfo",
     "BrokerLoad",
     "Bundle",
@@ -36,6 +37,7 @@ __all__ = [
     "OwnedBundle",
     "PartitionTermination",
     "PartitionedTopic",
+    "PartitionedTopicStats",
     "PeekedMessage",
     "ProducerStats",
     "SubscriptionStats",
@@ -168,6 +170,12 @@ class ProducerStats:
     connected_since_ms: int
     received: Traffic
     properties: Mapping[str, str]
+    # The name and version of the client's library; empty: unknown.
+    client_version: str = ""
+    # Its library can open a producer on some of the partitions of a topic only.
+    partial: bool = False
+    # Chunks of large messages.
+    chunks_per_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +193,19 @@ class ConsumerStats:
     redelivered_messages: int
     acknowledged_entries: int
     properties: Mapping[str, str]
+    # The name and version of the client's library; empty: unknown.
+    client_version: str = ""
+    # It gets nothing until it acknowledges messages.
+    blocked_on_unacknowledged: bool = False
+    # When it granted permits, when messages were sent to it, and when it acknowledged some, in ms since 1970; 0: never.
+    last_flow_ms: int = 0
+    last_delivered_ms: int = 0
+    last_acknowledged_ms: int = 0
+    redelivered_per_s: float = 0.0
+    # Messages of Shared subscriptions, entries of others.
+    acknowledged_per_s: float = 0.0
+    # Chunks of large messages.
+    chunks_per_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +233,28 @@ class SubscriptionStats:
     # Its cursor can't be read any more, and `blocked_by` names the reason. Nothing is delivered until it is reset or
     # deleted.
     damaged: bool
+    # Bytes that are stored after the last position up to which everything is acknowledged; below 0: unknown.
+    backlog_bytes: int = -1
+    # When a broker received the first of its `backlog_messages`, in ms since 1970; 0: it has none, or it is unknown.
+    backlog_since_ms: int = 0
+    # Its consumers get nothing, since they have too many unacknowledged messages together.
+    blocked_on_unacknowledged: bool = False
+    # In ms since 1970; 0: not since the topic was loaded. When a consumer granted permits, when messages were sent to a
+    # consumer, when one acknowledged, when the position up to which everything is acknowledged advanced, and when
+    # messages were expired.
+    last_flow_ms: int = 0
+    last_delivered_ms: int = 0
+    last_acknowledged_ms: int = 0
+    last_advanced_ms: int = 0
+    last_expired_ms: int = 0
+    redelivered_per_s: float = 0.0
+    # Messages of Shared subscriptions, entries of others.
+    acknowledged_per_s: float = 0.0
+    # Chunks of large messages.
+    chunks_per_s: float = 0.0
+    expired_per_s: float = 0.0
+    # The parts of the log that are acknowledged after a message that is not.
+    acknowledged_ranges: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +292,17 @@ class TopicStats:
     # The number of entries found lost on all bookies since the topic was loaded; and some of them.
     lost_entries: int
     lost: Sequence[LostEntry]
+    # When a broker received the last message, in ms since 1970; 0: there is none.
+    last_publish_ms: int = 0
+    # Bytes that the durable subscription that is furthest behind has not acknowledged; below 0: unknown.
+    backlog_bytes: int = -1
+    # Published chunks of large messages.
+    chunks: int = 0
+    # The durable subscription with the oldest message that is not acknowledged, and when a broker received that, in ms
+    # since 1970. Empty and 0: there is no backlog.
+    oldest_backlog_subscription: str = ""
+    oldest_backlog_ms: int = 0
+    acknowledged_ranges: int = 0
 
     def subscription(self, name: str) -> SubscriptionStats:
         """Raises KeyError."""
@@ -264,6 +318,28 @@ class PartitionTermination:
 
     partition: int
     last: MessageId
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionedTopicStats:
+    """Statistics of a partitioned topic."""
+
+    # The sums over its partitions, without producers and consumers.
+    stats: TopicStats
+    # In their order. Empty without `per_partition`.
+    partitions: Sequence[TopicStats]
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogAnalysis:
+    """What a subscription has not acknowledged, counted by reading it."""
+
+    entries: int
+    messages: int
+    # The broker stopped at its limit of entries or time, so there may be more.
+    aborted: bool
+    # Entries that can't be read.
+    lost_entries: int
 
 
 @dataclass(frozen=True, slots=True)

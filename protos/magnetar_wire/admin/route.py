@@ -9,6 +9,7 @@ A placeholder is a field of the request. It is one segment of the path, or sever
     {namespace}          tenant/namespace; also {within:namespace}, if the field has another name
     {topic}              domain/tenant/namespace/topic; also {name:topic}. The domain is persistent or non-persistent
     {remove}             one segment; if the field is repeated, its only element
+    {start.time_ms}      one segment, as the only field of a nested message
 
 `RouteTable` finds the route of a request's path and makes the call's request message (broker), and `Route` makes the
 HTTP request of a message (client). Segments are percent-decoded one by one, so that an escaped slash stays part of its
@@ -32,6 +33,7 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.json_parts import Field, InvalidJson, Part, parse_json
 
 __all__ = [
+    "CountAnswer",
     "HttpRequest",
     "InvalidTarget",
     "Match",
@@ -43,7 +45,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-_PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::(\w+))?\}")
+_PLACEHOLDER: Final = re.compile(r"\{([\w.]+)(?::(\w+))?\}")
 # The segments of the kinds of placeholders, as the description of the API names them.
 _SEGMENTS: Final = {
     "topic": ("domain", "tenant", "namespace", "topic"),
@@ -95,6 +97,7 @@ class RawAnswer:
     content_type = "application/octet-stream"
     # The headers that it may have, with what they say: for the description of the API.
     headers: Mapping[str, str] = {}
+    status = 200
 
     def to_http(self, message: Message) -> tuple[dict[str, str], bytes]:
         """Return headers and body."""
@@ -121,6 +124,28 @@ class TextAnswer(RawAnswer):
             setattr(message, self._name, body.decode("utf-8").strip())
         except UnicodeDecodeError as error:
             raise InvalidJson(f"the answer is not UTF-8: {error}") from None
+
+
+class CountAnswer(RawAnswer):
+    """A number of the response as a header, which Pulsar's brokers do not send, and no body."""
+
+    status = 204
+
+    def __init__(self, name: str, header: str, description: str) -> None:
+        self._name = name
+        self._header = header
+        self.headers = {header: description}
+
+    def to_http(self, message: Message) -> tuple[dict[str, str], bytes]:
+        return {self._header: str(getattr(message, self._name))}, b""
+
+    def fill(self, message: Message, headers: Mapping[str, str], body: bytes) -> None:
+        text = headers.get(self._header.lower(), "")
+        if text:
+            try:
+                setattr(message, self._name, int(text))
+            except ValueError:
+                raise InvalidJson(f"{self._header}: {text!r:.100} is no number") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,17 +223,18 @@ class Route:
 
         Raises InvalidTarget, InvalidJson.
         """
-        fields = request.DESCRIPTOR.fields_by_name
         left = list(values)
         for name, kind in self.placeholders:
             count = len(_SEGMENTS.get(kind, ("",)))
             taken, left = left[:count], left[count:]
             # A slash in a segment can't make another name of it: names have no slashes, so the handler refuses it.
             text = f"{taken[0]}{_DOMAIN_END}{'/'.join(taken[1:])}" if kind == "topic" else "/".join(taken)
-            if fields[name].is_repeated:
-                getattr(request, name).append(text)
+            owner, field_name = _locate(request, name)
+            described = owner.DESCRIPTOR.fields_by_name[field_name]
+            if described.is_repeated:
+                getattr(owner, field_name).append(text)
             else:
-                setattr(request, name, _parse(fields[name], text, name))
+                setattr(owner, field_name, _parse(described, text, name))
         _set_fields(request, self.fixed)
         if self.query:
             self._read_query(request, query)
@@ -257,7 +283,7 @@ class Route:
         # An absent field without presence has its default: what it is compared with can be that, e.g. {"force": False}.
         if any(not _is_equal(getattr(request, name), value) for name, value in self.fixed.items()):
             return False
-        known = {name for name, _ in self.placeholders} | set(self.fixed)
+        known = {name.partition(".")[0] for name, _ in self.placeholders} | set(self.fixed)
         for part in self.query.values():
             if isinstance(part, str):
                 known.add(part)
@@ -401,8 +427,11 @@ def _set_fields(request: Message, values: Mapping[str, Any]) -> None:
 
 def _split(request: Message, name: str, kind: str) -> list[str] | None:
     """Return the placeholder's segments; None: the field has no value that a path can carry."""
-    value = getattr(request, name)
-    if request.DESCRIPTOR.fields_by_name[name].is_repeated:
+    if "." in name and not _has_only(request, name):
+        return None
+    owner, field_name = _locate(request, name)
+    value = getattr(owner, field_name)
+    if owner.DESCRIPTOR.fields_by_name[field_name].is_repeated:
         if len(value) != 1:
             return None
         value = value[0]
@@ -442,8 +471,28 @@ def _segments(path: str) -> list[str]:
             found.append(segment)
         else:
             name, kind = match[1], _kind(match[1], match[2] or "")
-            found += [f"{{{one}}}" for one in _SEGMENTS.get(kind, (name,))]
+            found += [f"{{{one}}}" for one in _SEGMENTS.get(kind, (name.rpartition(".")[2],))]
     return found
+
+
+def _locate(message: Message, path: str) -> tuple[Any, str]:
+    """Return the message that has the field, and the field's name."""
+    owner: Any = message
+    *parents, name = path.split(".")
+    for parent in parents:
+        owner = getattr(owner, parent)
+    return owner, name
+
+
+def _has_only(message: Message, path: str) -> bool:
+    """Whether the field is set, and of nested messages no other one."""
+    owner: Any = message
+    first, *others = path.split(".")
+    for name in others:
+        owner, first = getattr(owner, first), name
+        if [one.name for one, _ in owner.ListFields()] != [name]:
+            return False
+    return any(one.name == first for one, _ in owner.ListFields())
 
 
 def _query_text(value: Any) -> str:

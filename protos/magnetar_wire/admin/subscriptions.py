@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from magnetar_protos import admin_pb2 as pb
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.ledger_pb2 import EntryPosition
 from magnetar_wire.admin.call import AdminCall, Method, Partitions, Role, Scope
+from magnetar_wire.admin.json_parts import Converted, Field, Object, Part
+from magnetar_wire.admin.position_parts import PositionPart, StartPart
+from magnetar_wire.admin.route import CountAnswer, Route
 
 __all__ = ["SUBSCRIPTIONS"]
 
@@ -13,6 +19,44 @@ _ANY: Final = Scope.ANY_BROKER
 _TOPIC: Final = Scope.TOPIC
 _EACH: Final = Partitions.EACH
 _CONSUME: Final = Role.CONSUME
+
+_TOPIC_PATH: Final = "/admin/v2/{topic}"
+_PATH: Final = f"{_TOPIC_PATH}/subscription/{{subscription}}"
+_START: Final = StartPart()
+
+
+def _entry_id(name: str) -> Part:
+    return Converted(name, lambda at: f"{at.ledger_id}:{at.entry_id}", _parse_entry_id, {"type": "string"})
+
+
+def _parse_entry_id(text: str) -> EntryPosition:
+    ledger_id, entry_id = text.split(":")[:2]
+    return EntryPosition(ledger_id=int(ledger_id), entry_id=int(entry_id))
+
+
+# The number of entries, which Pulsar's brokers do not report.
+_ENTRIES: Final = CountAnswer("entries", "X-Magnetar-Entries", "The number of entries that were acknowledged.")
+# A position that another topic had, and what is not allowed on a partitioned topic without naming the partition.
+_AT_POSITION: Final[Mapping[int, int]] = {ErrorCode.INCARNATION_CHANGED: 412, ErrorCode.NOT_ALLOWED: 405}
+# Pulsar's AnalyzeSubscriptionBacklogResult. There are no filters of entries, so all are accepted.
+_ANALYSIS: Final = Object(
+    {
+        "entries": "entries",
+        "messages": "messages",
+        "filterAcceptedEntries": Converted("entries", int),
+        "filterAcceptedMessages": Converted("messages", int),
+        "aborted": "aborted",
+        "lostEntries": "lost_entries",
+        "firstMessageId": _entry_id("first"),
+        "lastMessageId": _entry_id("last"),
+    },
+    constants={
+        "filterRejectedEntries": 0,
+        "filterRescheduledEntries": 0,
+        "filterRejectedMessages": 0,
+        "filterRescheduledMessages": 0,
+    },
+)
 
 # fmt: off
 SUBSCRIPTIONS: Final = (
@@ -22,13 +66,17 @@ SUBSCRIPTIONS: Final = (
             "List a topic's durable subscriptions.",
             fields={"within": "topic"},
         ),
-    )),
+    ), routes=(Route("GET", "/admin/v2/{within:topic}/subscriptions", answer=Field("names")),)),
     AdminCall("create_subscription", pb.SubscriptionRequest, pb.Done, _TOPIC, _CONSUME, partitions=_EACH, methods=(
         Method(
             "subscriptions.create(topic: str, subscription: str, start: StartPoint = MessageId.latest, "
             "properties: Mapping[str, str] | None = None) -> None",
-            "Create a subscription. Messages from `start` on are retained until it acknowledges them.",
+            "Create a subscription. Messages from `start` on are retained until it acknowledges them. If `start` is "
+            "the id of a message of a partition, the subscription is created on that partition only.",
+            fields={"start": "start", "partition": "partition_of(start)"},
         ),
+    ), routes=(
+        Route("PUT", _PATH, body=StartPart(properties=True), query={"replicated": "replicated"}, statuses=_AT_POSITION),
     )),
     AdminCall("delete_subscription", pb.DeleteSubscriptionRequest, pb.Done, _TOPIC, _CONSUME, partitions=_EACH,
               methods=(
@@ -36,13 +84,17 @@ SUBSCRIPTIONS: Final = (
             "subscriptions.delete(topic: str, subscription: str, force: bool = False) -> None",
             "Delete a subscription. One with consumers is refused, unless by `force`.",
         ),
-    )),
+    ), routes=(Route("DELETE", _PATH, query={"force": "force"}),)),
     AdminCall("reset_subscription", pb.SubscriptionRequest, pb.Done, _TOPIC, _CONSUME, partitions=_EACH, methods=(
         Method(
-            "subscriptions.reset(topic: str, subscription: str, to: StartPoint) -> None",
-            "Move a subscription's cursor back or forth. If `to` is a message's id, that message is the next one.",
-            fields={"start": "to"},
+            "subscriptions.reset(topic: str, subscription: str, to: StartPoint, excluded: bool = False) -> None",
+            "Move a subscription's cursor back or forth. If `to` is a message's id, that message is the next one; with "
+            "`excluded` it is the one after it. On a partitioned topic, only the message's partition is moved.",
+            fields={"start": "start_at(to, excluded)", "partition": "partition_of(to)"},
         ),
+    ), routes=(
+        Route("POST", f"{_PATH}/resetcursor/{{start.time_ms}}"),
+        Route("POST", f"{_PATH}/resetcursor", body=_START, needs_body=True, statuses=_AT_POSITION),
     )),
     AdminCall("skip", pb.SkipRequest, pb.SkippedAnswer, _TOPIC, _CONSUME, partitions=_EACH, methods=(
         Method(
@@ -58,6 +110,9 @@ SUBSCRIPTIONS: Final = (
             fields={"all": "True"},
             aliases=("clear_backlog",),
         ),
+    ), routes=(
+        Route("POST", f"{_PATH}/skip/{{entries}}", answer=_ENTRIES, statuses={ErrorCode.NOT_ALLOWED: 405}),
+        Route("POST", f"{_PATH}/skip_all", fixed={"all": True}, answer=_ENTRIES),
     )),
     AdminCall("expire", pb.ExpireRequest, pb.SkippedAnswer, _TOPIC, _CONSUME, partitions=_EACH, methods=(
         Method(
@@ -65,7 +120,54 @@ SUBSCRIPTIONS: Final = (
             "Acknowledge the entries that a broker received longer ago than that, and return their number.",
             result="entries",
         ),
+        Method(
+            "subscriptions.expire_up_to(topic: str, subscription: str, message: MessageId, excluded: bool = False) "
+            "-> int",
+            "Acknowledge everything up to a message, and return the number of entries. The message itself is "
+            "acknowledged, too, unless it is `excluded`. On a partitioned topic, only the message's partition changes.",
+            result="entries",
+            fields={"first_left": "next_message(message, excluded)", "partition": "partition_of(message)"},
+        ),
+    ), routes=(
+        Route("POST", f"{_PATH}/expireMessages/{{older_than_s}}", answer=_ENTRIES),
+        Route("POST", f"{_PATH}/expireMessages", body=PositionPart("first_left"), needs_body=True, answer=_ENTRIES,
+              statuses={**_AT_POSITION, ErrorCode.INVALID_ARGUMENT: 409}),
     )),
+    AdminCall("expire_all", pb.ExpireRequest, pb.SkippedAnswer, _TOPIC, _CONSUME, partitions=_EACH, methods=(
+        Method(
+            "subscriptions.expire_all(topic: str, older_than_s: int) -> int",
+            "Acknowledge the entries that a broker received longer ago than that, on all durable subscriptions of the "
+            "topic, and return their number.",
+            result="entries",
+        ),
+    ), routes=(
+        Route("POST", f"{_TOPIC_PATH}/all_subscription/expireMessages/{{older_than_s}}", answer=_ENTRIES),
+    )),
+    AdminCall("subscription_properties", pb.SubscriptionRequest, pb.SubscriptionPropertiesAnswer, _TOPIC, _CONSUME,
+              partitions=_EACH, idempotent=True, methods=(
+        Method(
+            "subscriptions.get_properties(topic: str, subscription: str) -> dict[str, str]",
+            "Return a subscription's properties.",
+            result="properties",
+        ),
+    ), routes=(Route("GET", f"{_PATH}/properties", answer=Field("properties")),)),
+    AdminCall("set_subscription_properties", pb.SubscriptionRequest, pb.Done, _TOPIC, _CONSUME, partitions=_EACH,
+              repeated_at_owner=True, methods=(
+        Method(
+            "subscriptions.set_properties(topic: str, subscription: str, properties: Mapping[str, str]) -> None",
+            "Replace a subscription's properties.",
+        ),
+    ), routes=(Route("PUT", f"{_PATH}/properties", body=Field("properties"), needs_body=True),)),
+    AdminCall("analyze_backlog", pb.SubscriptionRequest, pb.AnalyzeBacklogAnswer, _TOPIC, _CONSUME, partitions=_EACH,
+              idempotent=True, methods=(
+        Method(
+            "subscriptions.analyze_backlog(topic: str, subscription: str, start: StartPoint = MessageId.earliest) "
+            "-> BacklogAnalysis",
+            "Count the entries and messages that a subscription has not acknowledged, by reading them. `start`: only "
+            "those from there on.",
+            fields={"start": "start", "partition": "partition_of(start)"},
+        ),
+    ), routes=(Route("POST", f"{_PATH}/analyzeBacklog", body=_START, answer=_ANALYSIS, statuses=_AT_POSITION),)),
     AdminCall("peek", pb.PeekRequest, pb.PeekAnswer, _TOPIC, _CONSUME, partitions=Partitions.SINGLE, idempotent=True,
               methods=(Method("subscriptions.peek"),)),
     # The subscriptions that a new partition gets, and the names that `subscriptions` lists.

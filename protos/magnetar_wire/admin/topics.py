@@ -8,7 +8,9 @@ from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.call import AdminCall, Method, Partitions, Role, Scope
 from magnetar_wire.admin.json_parts import Either, Field, Object
+from magnetar_wire.admin.position_parts import PositionPart
 from magnetar_wire.admin.route import Route
+from magnetar_wire.admin.stats_json import PARTITIONED_STATS, TOPIC_STATS
 
 __all__ = ["PARTITIONED_TOPICS", "TOPICS"]
 
@@ -30,6 +32,13 @@ _FORCE: Final = {"force": "force"}
 _METADATA: Final = Object(
     {"partitions": "partitions", "properties": Field("properties", absent_if_empty=True)}, constants={"deleted": False}
 )
+_STATS_QUERY: Final = {
+    "getPreciseBacklog": "precise_backlog",
+    "subscriptionBacklogSize": "subscription_backlog_size",
+    "getEarliestTimeInBacklog": "earliest_time_in_backlog",
+    "excludePublishers": "exclude_producers",
+    "excludeConsumers": "exclude_consumers",
+}
 
 # fmt: off
 TOPICS: Final = (
@@ -114,13 +123,28 @@ TOPICS: Final = (
         Method("topics.lookup_partitioned"),
         Method("topics.owners"),
     )),
-    AdminCall("topic_stats", pb.TopicRequest, pb.TopicStatsAnswer, _TOPIC, _USE, partitions=_EACH, idempotent=True,
-              methods=(
+    AdminCall("topic_stats", pb.TopicStatsRequest, pb.TopicStatsAnswer, _TOPIC, _USE, partitions=_EACH, idempotent=True,
+              methods=(Method("topics.stats"),), routes=(
+        Route("GET", "/admin/v2/{topic}/stats", query=_STATS_QUERY, answer=Field("stats", of=TOPIC_STATS),
+              summary="Return a topic's statistics; of a partitioned topic the sums over its partitions."),
+    )),
+    AdminCall("partitioned_stats", pb.TopicStatsRequest, pb.PartitionedStatsAnswer, _TOPIC, _USE, partitions=_EACH,
+              idempotent=True, methods=(Method("topics.partitioned_stats"),), routes=(
+        Route("GET", "/admin/v2/{topic}/partitioned-stats", query={**_STATS_QUERY, "perPartition": "per_partition"},
+              answer=PARTITIONED_STATS,
+              summary="Return the statistics of a partitioned topic, and with `perPartition` those of each partition."),
+    )),
+    AdminCall("backlog_size", pb.BacklogSizeRequest, pb.BacklogSizeAnswer, _TOPIC, _USE, idempotent=True,
+              partitions=_EACH, methods=(
         Method(
-            "topics.stats(topic: str) -> TopicStats",
-            "Return a topic's statistics; of a partitioned topic the sums over its partitions.",
-            result="stats",
+            "topics.backlog_size(topic: str, message: MessageId) -> int",
+            "Return about how many bytes are stored after a message; on a partitioned topic, of its partition.",
+            result="bytes",
+            fields={"after": "next_message(message, False)", "partition": "partition_of(message)"},
         ),
+    ), routes=(
+        Route("PUT", "/admin/v2/{topic}/backlogSize", body=PositionPart("after"), needs_body=True,
+              answer=Field("bytes"), statuses={ErrorCode.INCARNATION_CHANGED: 412, ErrorCode.NOT_ALLOWED: 405}),
     )),
     AdminCall("internal_stats", pb.TopicRequest, pb.InternalStatsAnswer, _TOPIC, _USE, idempotent=True, methods=(
         Method(

@@ -44,8 +44,8 @@ def test_entries_that_share_a_latency_are_observed_at_once() -> None:
 def test_delivery_totals_include_deleted_subscriptions() -> None:
     deliveries = Deliveries()
     durable, reader = deliveries.of_durable("s"), deliveries.of_transient()
-    durable.deliver(10, 1, 100, 0)
-    reader.deliver(5, 2, 50, 3)
+    durable.deliver(10, 1, 100, 0, now_ms=1)
+    reader.deliver(5, 2, 50, 3, now_ms=2)
     assert deliveries.of_durable("s") is durable
     assert deliveries.known_of("s").delivered.messages == 10
     assert (reader.delivered.messages, reader.redelivered_messages) == (5, 3)

@@ -251,8 +251,8 @@ async def test_stats_and_seeks_succeed_despite_lost_entries() -> None:
     await settle()
     consumer.leave()
     scene.log.lost = places[:2]
-    assert await scene.subscriptions.backlog_messages("s") == 4
+    assert (await scene.subscriptions.measure_backlog("s")).messages == 4
     scene.log.lost = list(places)
-    assert await scene.subscriptions.backlog_messages("s") == 0
+    assert (await scene.subscriptions.measure_backlog("s")).messages == 0
     await scene.subscriptions.reset("s", at_time(0))
     await scene.subscriptions.close()

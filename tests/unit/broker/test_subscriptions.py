@@ -1057,7 +1057,7 @@ async def test_deliveries_are_counted() -> None:
     assert stats.counters.delivered.entries == 2
     assert stats.counters.redelivered_messages == 5
     assert stats.consumers[0].counters.delivered.messages == 10
-    assert await scene.subscriptions.backlog_messages("s") == 5
+    assert (await scene.subscriptions.measure_backlog("s")).messages == 5
     assert scene.subscriptions.consumers == 1
 
 

@@ -134,6 +134,7 @@ class ConnectedConsumer:
         broker_session = server.get_session()
         name = TopicName.parse(request.topic)
         opening = make_open_consumer(request, server.clock.time_ms())
+        opening.client_version = self._session.client_version
         self._request_id = request.request_id
         self._type = opening.type
         if request.HasField("consumer_epoch"):

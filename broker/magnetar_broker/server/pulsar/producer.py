@@ -141,6 +141,8 @@ class ConnectedProducer:
             instance=self._session.token + self.producer_id.to_bytes(8, "big"),
             connection_epoch=request.epoch,
             properties={one.key: one.value for one in request.metadata},
+            client_version=self._session.client_version,
+            partial=self._session.has_partial_producers,
         )
         try:
             return await topic.open_producer(opening, self, self._session.address)

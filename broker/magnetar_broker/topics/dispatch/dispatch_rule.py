@@ -200,6 +200,11 @@ class DispatchRule(ABC):
         """Shared: the number of messages that are delivered and not acknowledged."""
         return 0
 
+    @property
+    def has_max_unacked(self) -> bool:
+        """Shared: whether no consumer gets more until messages are acknowledged."""
+        return False
+
     @abstractmethod
     def find_shortage(self) -> str:
         """Return why no consumer gets entries. Empty: one may get some."""

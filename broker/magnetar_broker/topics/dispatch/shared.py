@@ -230,6 +230,10 @@ class SharedRule(DispatchRule):
     def unacked_messages(self) -> int:
         return self._unacked.total
 
+    @property
+    def has_max_unacked(self) -> bool:
+        return self._unacked.free_messages <= 0
+
     def find_shortage(self) -> str:
         if not self.consumers:
             return "no consumer is connected"

@@ -12,9 +12,12 @@ from magnetar.admin import AsyncAdmin
 from magnetar_broker.admin.subscription_calls import SubscriptionCalls
 from magnetar_broker.admin.topic_calls import TopicCalls
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.settings.administration import CatalogSettings
+from magnetar_broker.topics.subscription_stats import Backlog
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.clock import SystemClock
 from tests.unit.broker.admin.test_admin_calls import publish
 from tests.unit.broker.broker_scene import running_broker
 from tests.unit.broker.subscription_scene import EARLIEST, Scene, settle
@@ -62,7 +65,7 @@ async def test_no_deleted_subscription_is_peeked_at() -> None:
     """CHK-69"""
     scene = await _scene()
     scene.log.gate = asyncio.Event()
-    calls = SubscriptionCalls(10)
+    calls = SubscriptionCalls(CatalogSettings(), SystemClock())
     peeking = asyncio.create_task(calls.peek(_topic(scene), pb.PeekRequest(subscription="a", entries=5)))
     await settle()
     await scene.subscriptions.delete("a")
@@ -83,14 +86,14 @@ async def test_stats_omit_concurrently_deleted_subscription(monkeypatch: pytest.
             await admin.subscriptions.create("orders", name)
         client = scene.client()
         await publish(client, "orders", b"1", b"2")
-        look = Subscriptions.backlog_messages
+        look = Subscriptions.measure_backlog
 
-        async def deleted_before(self: Subscriptions, name: str) -> int:
+        async def deleted_before(self: Subscriptions, name: str) -> Backlog:
             if name == "b":
                 await self.delete("b")
             return await look(self, name)
 
-        monkeypatch.setattr(Subscriptions, "backlog_messages", deleted_before)
+        monkeypatch.setattr(Subscriptions, "measure_backlog", deleted_before)
         stats = await admin.topics.stats("orders")
         assert [(one.subscription, one.backlog_messages) for one in stats.subscriptions] == [("a", 2), ("c", 2)]
         await client.close()

@@ -14,9 +14,11 @@ from magnetar_broker.admin.subscription_calls import SubscriptionCalls
 from magnetar_broker.admin.topic_calls import TopicCalls
 from magnetar_broker.admin.topic_router import TopicRoute, TopicRouter, routed
 from magnetar_broker.errors import BrokerError, RequestNotStarted
+from magnetar_broker.settings.administration import CatalogSettings
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt, StartMessageId
 from magnetar_wire.admin.calls import ADMIN_CALLS
+from magnetar_wire.clock import SystemClock
 from magnetar_wire.topic_name import TopicName
 
 EVENTS = TopicName.parse("events")
@@ -32,9 +34,14 @@ class Scene:
         self._partitions = [EVENTS.partition(index) for index in range(partitions)]
         self._announced = [EVENTS.partition(index) for index in range(announced)]
         catalog: Any = SimpleNamespace(
-            expand_partitions=self._parts, partitioned=SimpleNamespace(list_announced=self._all)
+            expand_partitions=self._parts,
+            resolve_partitions=self._count,
+            partitioned=SimpleNamespace(list_announced=self._all),
         )
         self._router = TopicRouter(catalog, self)  # type: ignore[arg-type]
+
+    async def _count(self, name: TopicName, create: bool) -> int:
+        return len(self._partitions)
 
     async def _parts(self, name: TopicName) -> list[TopicName]:
         return self._partitions or [name]
@@ -50,7 +57,7 @@ class Scene:
         return answer
 
     async def call(self, name: str, request: Message) -> Any:
-        subscriptions, topics = SubscriptionCalls(10), TopicCalls(None, None, None, str)  # type: ignore[arg-type]
+        subscriptions, topics = SubscriptionCalls(CatalogSettings(), SystemClock()), TopicCalls(None, None, None, str)  # type: ignore[arg-type]
         group: Any = subscriptions if hasattr(subscriptions, name) else topics
         return await self._router.forward(ADMIN_CALLS[name], getattr(group, name))(request)
 

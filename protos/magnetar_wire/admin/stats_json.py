@@ -1,0 +1,308 @@
+"""Statistics of topics as JSON, with the names of Pulsar's TopicStats, SubscriptionStats, ConsumerStats and
+PublisherStats.
+
+`TOPIC_STATS` is a topic's, `PARTITIONED_STATS` a partitioned topic's. A broker writes them, and the Python admin reads
+them from brokers of Magnetar and of Pulsar.
+
+- What Magnetar knows and Pulsar doesn't has names of its own: `blockedBy`, `lostEntries` …
+- What Magnetar does not have at all (transactions, compaction, replication …) is written as Pulsar does for a topic
+  without it: the `constants`.
+- What Magnetar can't know is left out.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from magnetar_wire.admin.json_parts import Converted, Field, Object, Part, Schema
+
+__all__ = ["PARTITIONED_STATS", "TOPIC_STATS"]
+
+
+class _Count(Field):
+    """A number that is not negative. Pulsar writes -1, or NaN as a text, for what it does not know."""
+
+    def fill(self, message: Message, value: Any, where: str) -> None:
+        if isinstance(value, str) or (isinstance(value, int | float) and value < 0):
+            value = 0
+        super().fill(message, value, where)
+
+
+class _Computed(Part):
+    """A value that follows from other fields, and is not read."""
+
+    fields: frozenset[str] = frozenset()
+
+    def __init__(self, compute: Callable[[Any], Any], schema: Schema) -> None:
+        self._compute = compute
+        self._schema = schema
+
+    def to_json(self, message: Message) -> Any:
+        return self._compute(message)
+
+    def fill(self, message: Message, value: Any, where: str) -> None:
+        return
+
+    def schema(self, descriptor: Any) -> Schema:
+        return self._schema
+
+
+class _Sums(Part):
+    """The statistics of a partitioned topic: those of the field `stats`, and more properties."""
+
+    fields = frozenset(["stats", "partitions"])
+
+    def __init__(self, stats: Part, more: Object) -> None:
+        self._stats = stats
+        self._more = more
+
+    def to_json(self, message: Any) -> Any:
+        return self._stats.to_json(message.stats) | self._more.to_json(message)
+
+    def fill(self, message: Any, value: Any, where: str) -> None:
+        message.stats.SetInParent()
+        self._stats.fill(message.stats, value, where)
+        self._more.fill(message, value, where)
+
+    def schema(self, descriptor: Any) -> Schema:
+        made = self._stats.schema(descriptor.fields_by_name["stats"].message_type)
+        more = self._more.schema(descriptor)
+        return made | {"title": "PartitionedTopicStats", "properties": made["properties"] | more["properties"]}
+
+
+_NUMBER: Final[Schema] = {"type": "number"}
+_WHOLE: Final[Schema] = {"type": "integer"}
+_TEXT: Final[Schema] = {"type": "string"}
+_TYPES: Final = {"EXCLUSIVE": "Exclusive", "SHARED": "Shared", "FAILOVER": "Failover", "KEY_SHARED": "Key_Shared"}
+_TYPES_BY_NAME: Final = {name: kind for kind, name in _TYPES.items()}
+
+
+def _format_time(time_ms: int) -> str:
+    at = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _parse_time(text: Any) -> int:
+    return max(0, round(datetime.datetime.fromisoformat(text).timestamp() * 1000))
+
+
+_CONNECTED_SINCE: Final = Converted(
+    "connected_since_ms", _format_time, _parse_time, {"type": "string", "format": "date-time"}
+)
+# Java puts a slash in front of the address of a socket.
+_ADDRESS: Final = Converted(
+    "address",
+    lambda address: f"/{address}" if address else None,
+    lambda text: str(text).removeprefix("/"),
+    {"type": "string"},
+)
+_TYPE: Final = Converted(
+    "type", lambda kind: _TYPES.get(kind, "None"), lambda text: _TYPES_BY_NAME.get(text, ""), {"type": "string"}
+)
+
+
+def _average(traffic: str) -> Part:
+    def compute(stats: Any) -> float:
+        rates = getattr(stats, traffic)
+        return rates.bytes_per_s / rates.messages_per_s if rates.messages_per_s else 0.0
+
+    return _Computed(compute, _NUMBER)
+
+
+def _rates(field: str, way: str) -> Mapping[str, Part]:
+    return {
+        f"msgRate{way}": _Count(f"{field}.messages_per_s"),
+        f"msgThroughput{way}": _Count(f"{field}.bytes_per_s"),
+    }
+
+
+def _counters(field: str, way: str) -> Mapping[str, Part]:
+    return {
+        f"bytes{way}Counter": _Count(f"{field}.bytes"),
+        f"msg{way}Counter": _Count(f"{field}.messages"),
+        f"entries{way}Counter": _Count(f"{field}.entries"),
+    }
+
+
+_PUBLISHER: Final = Object(
+    {
+        **_rates("received", "In"),
+        "averageMsgSize": _average("received"),
+        "chunkedMessageRate": _Count("chunks_per_s"),
+        "producerId": _Count("producer_id"),
+        "supportsPartialProducer": "partial",
+        "producerName": "producer_name",
+        "address": _ADDRESS,
+        "connectedSince": _CONNECTED_SINCE,
+        "clientVersion": "client_version",
+        "metadata": "properties",
+        **_counters("received", "In"),
+    },
+    # Other modes are refused when a producer is opened.
+    constants={"accessMode": "Shared"},
+)
+
+# There are no subscriptions of the type Key_Shared.
+_NO_KEY_SHARED: Final = {
+    "drainingHashesCount": 0,
+    "drainingHashesClearedTotal": 0,
+    "drainingHashesUnackedMessages": 0,
+}
+
+_CONSUMER: Final = Object(
+    {
+        **_rates("delivered", "Out"),
+        **_counters("delivered", "Out"),
+        "msgRateRedeliver": _Count("redelivered_per_s"),
+        "messageAckRate": _Count("acknowledged_per_s"),
+        "chunkedMessageRate": _Count("chunks_per_s"),
+        "consumerName": "consumer_name",
+        "availablePermits": "permits",
+        "unackedMessages": _Count("unacknowledged_messages"),
+        "avgMessagesPerEntry": _Computed(
+            lambda stats: round(stats.delivered.messages / max(1, stats.delivered.entries)), _WHOLE
+        ),
+        "blockedConsumerOnUnackedMsgs": "blocked_on_unacknowledged",
+        "lastAckedTime": _Computed(lambda stats: _format_time(stats.last_acknowledged_ms), _TEXT),
+        "lastConsumedTime": _Computed(lambda stats: _format_time(stats.last_delivered_ms), _TEXT),
+        "lastConsumedFlowTimestamp": _Count("last_flow_ms"),
+        "lastAckedTimestamp": _Count("last_acknowledged_ms"),
+        "lastConsumedTimestamp": _Count("last_delivered_ms"),
+        "address": _ADDRESS,
+        "connectedSince": _CONNECTED_SINCE,
+        "clientVersion": "client_version",
+        "metadata": "properties",
+        "priorityLevel": _Count("priority_level"),
+        "blockedBy": "blocked_by",
+        "redeliveredMessages": _Count("redelivered_messages"),
+        "acknowledgedEntries": _Count("acknowledged_entries"),
+    },
+    constants=_NO_KEY_SHARED,
+)
+
+_SUBSCRIPTION: Final = Object(
+    {
+        **_rates("delivered", "Out"),
+        **_counters("delivered", "Out"),
+        "msgRateRedeliver": _Count("redelivered_per_s"),
+        "messageAckRate": _Count("acknowledged_per_s"),
+        "chunkedMessageRate": _Count("chunks_per_s"),
+        "msgBacklog": _Count("backlog_entries"),
+        "backlogSize": "backlog_bytes",
+        "earliestMsgPublishTimeInBacklog": _Count("backlog_since_ms"),
+        # There are no delayed messages: they are refused.
+        "msgBacklogNoDelayed": _Computed(lambda stats: stats.backlog_entries, _WHOLE),
+        "blockedSubscriptionOnUnackedMsgs": "blocked_on_unacknowledged",
+        "msgInReplay": _Count("to_be_redelivered"),
+        "unackedMessages": _Count("unacknowledged_messages"),
+        "type": _TYPE,
+        "activeConsumerName": Field("active_consumer", absent_if_empty=True),
+        "msgRateExpired": _Count("expired_per_s"),
+        "totalMsgExpired": _Count("expired_entries"),
+        "lastExpireTimestamp": _Count("last_expired_ms"),
+        "lastConsumedFlowTimestamp": _Count("last_flow_ms"),
+        "lastConsumedTimestamp": _Count("last_delivered_ms"),
+        "lastAckedTimestamp": _Count("last_acknowledged_ms"),
+        "lastMarkDeleteAdvancedTimestamp": _Count("last_advanced_ms"),
+        "consumers": Field("consumers", of=_CONSUMER),
+        "isDurable": "durable",
+        "durable": "durable",
+        "nonContiguousDeletedMessagesRanges": _Count("acknowledged_ranges"),
+        "subscriptionProperties": "properties",
+        "backlogMessages": _Count("backlog_messages"),
+        "blockedBy": "blocked_by",
+        "damaged": "damaged",
+        "redeliveredMessages": _Count("redelivered_messages"),
+        "acknowledgedEntries": _Count("acknowledged_entries"),
+    },
+    constants={
+        "msgDelayed": 0,
+        "isReplicated": False,
+        "replicated": False,
+        "allowOutOfOrderDelivery": False,
+        "consumersAfterMarkDeletePosition": {},
+        "delayedMessageIndexSizeInBytes": 0,
+        "filterProcessedMsgCount": 0,
+        "filterAcceptedMsgCount": 0,
+        "filterRejectedMsgCount": 0,
+        "filterRescheduledMsgCount": 0,
+        **_NO_KEY_SHARED,
+        "dispatchThrottledMsgEventsBySubscriptionLimit": 0,
+        "dispatchThrottledBytesEventsBySubscriptionLimit": 0,
+        "dispatchThrottledMsgEventsByTopicLimit": 0,
+        "dispatchThrottledBytesEventsByTopicLimit": 0,
+        "dispatchThrottledMsgEventsByBrokerLimit": 0,
+        "dispatchThrottledBytesEventsByBrokerLimit": 0,
+    },
+)
+
+_LOST: Final = Object({"ledgerId": "ledger_id", "entryId": "entry_id", "reason": "reason"})
+
+TOPIC_STATS: Final = Object(
+    {
+        **_rates("received", "In"),
+        **_rates("delivered", "Out"),
+        **_counters("received", "In"),
+        **_counters("delivered", "Out"),
+        "averageMsgSize": _average("received"),
+        "msgChunkPublished": _Computed(lambda stats: stats.chunks > 0, {"type": "boolean"}),
+        "storageSize": _Count("storage_bytes"),
+        "backlogSize": "backlog_bytes",
+        "oldestBacklogMessageAgeSeconds": "oldest_backlog_age_s",
+        "oldestBacklogMessageSubscriptionName": Field("oldest_backlog_subscription", absent_if_empty=True),
+        "earliestMsgPublishTimeInBacklogs": _Count("oldest_backlog_ms"),
+        "publishers": Field("producers", of=_PUBLISHER),
+        "subscriptions": Field("subscriptions", of=_SUBSCRIPTION, key="subscription"),
+        "nonContiguousDeletedMessagesRanges": _Count("acknowledged_ranges"),
+        "ownerBroker": "owner_broker",
+        "lastPublishTimeStamp": _Count("last_publish_ms"),
+        "topic": "topic",
+        "incarnation": "incarnation",
+        "chunks": _Count("chunks"),
+        "refusedEntries": _Count("refused_entries"),
+        "failedEntries": _Count("failed_entries"),
+        "storedEntries": _Count("stored_entries"),
+        "messagesEver": _Count("messages_ever"),
+        "pendingBytes": _Count("pending_bytes"),
+        "waitingFor": "waiting_for",
+        "lostEntries": _Count("lost_entries"),
+        "lost": Field("lost", of=_LOST),
+    },
+    constants={
+        # There are no limits of rates and backlogs, and no exclusive producers that wait.
+        "publishRateLimitedTimes": 0,
+        "waitingPublishers": 0,
+        "backlogQuotaLimitSize": -1,
+        "backlogQuotaLimitTime": -1,
+        "systemTopicBytesInCounter": 0,
+        "bytesOutInternalCounter": 0,
+        "offloadedStorageSize": 0,
+        "lastOffloadLedgerId": 0,
+        "lastOffloadSuccessTimeStamp": 0,
+        "lastOffloadFailureTimeStamp": 0,
+        "ongoingTxnCount": 0,
+        "abortedTxnCount": 0,
+        "committedTxnCount": 0,
+        "replication": {},
+        "deduplicationStatus": "Disabled",
+        "delayedMessageIndexSizeInBytes": 0,
+        "compaction": {
+            "lastCompactionRemovedEventCount": 0,
+            "lastCompactionSucceedTimestamp": 0,
+            "lastCompactionFailedTimestamp": 0,
+            "lastCompactionDurationTimeInMills": 0,
+        },
+    },
+)
+
+_METADATA: Final = _Computed(
+    lambda answer: {"partitions": answer.stats.partitions, "deleted": False}, {"type": "object"}
+)
+
+PARTITIONED_STATS: Final = _Sums(
+    TOPIC_STATS, Object({"metadata": _METADATA, "partitions": Field("partitions", of=TOPIC_STATS, key="topic")})
+)
