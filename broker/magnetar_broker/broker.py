@@ -33,11 +33,13 @@ from magnetar_broker.server.pulsar.listener import PulsarListener
 from magnetar_broker.server.pulsar.listener_context import ListenerContext
 from magnetar_broker.session_end import wait_session_end
 from magnetar_broker.settings.bounds import with_lag_bound
+from magnetar_broker.settings.dynamic import DynamicSettings, describe_settings
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.admin_pb2 import BrokerAnswer
 from magnetar_wire.clock import Clock
+from magnetar_wire.configuration import Configuration
 from magnetar_wire.process.version import read_version
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.transport import Listener, ProbingTransport, Service, Transport
@@ -69,6 +71,7 @@ class Broker:
         pulsar_listeners: Sequence[tuple[str, str]] = (),
         pulsar_advertised: Sequence[tuple[str, str]] = (),
         cpu_seconds: Callable[[], float] = time.process_time,
+        process_settings: Configuration | None = None,
     ) -> None:
         """Create a broker, which `start` starts.
 
@@ -81,6 +84,7 @@ class Broker:
         - `pulsar_listeners`: listeners for Pulsar's protocol, each with the name of an advertised listener (empty: the
           internal one) and an address. `pulsar_advertised`: where clients reach them, as `advertised`.
         - `broker_id`: its name in the cluster, the same after each start. Empty: its internal address.
+        - `process_settings`: all settings of its process, which administrators can read. None: `settings`.
         - `peer_transport`: how it reaches other brokers. None: not at all.
         """
         self.counters = BrokerCounters()
@@ -93,7 +97,10 @@ class Broker:
         self._advertised = list(advertised) or [(INTERNAL, advertised_address)]
         # The current session; None: there is none.
         self.session: BrokerSession | None = None
-        self.settings = settings or BrokerServiceSettings()
+        # Its own copy: those that are dynamic change while it runs.
+        self.settings = (settings or BrokerServiceSettings()).model_copy()
+        self._dynamic = DynamicSettings(self.settings)
+        self._process_settings = process_settings or self.settings
         self._open_metadata = open_metadata
         self._bookie_transport = bookie_transport
         self.server = ServerContext(self._find_session, self.settings, clock, self.counters)
@@ -265,6 +272,8 @@ class Broker:
                 self.counters,
                 self.health,
                 self._describe,
+                self._dynamic,
+                lambda: describe_settings(self._process_settings, self.settings),
             )
             try:
                 await session.start()

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker.admin.admin_service import AdminService
+from magnetar_broker.admin.dynamic_configuration import DynamicConfiguration
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.counters import BrokerCounters, DeliveryCounters, Traffic
@@ -22,6 +23,7 @@ from magnetar_broker.ownership.advertised_addresses import AdvertisedAddresses
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.ownership.registration import LoadSampler
 from magnetar_broker.peers import Peers
+from magnetar_broker.settings.dynamic import DynamicSettings
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topics.housekeeping import Housekeeping
 from magnetar_broker.topics.publish_budget import PublishBudget
@@ -85,12 +87,15 @@ class BrokerSession:
         counters: BrokerCounters,
         health: BrokerHealth,
         describe_broker: Callable[[], BrokerAnswer],
+        dynamic_settings: DynamicSettings,
+        describe_settings: Callable[[], dict[str, str]],
     ) -> None:
         self.store = store
         self.peers = peers
         self.client = LedgerClient(store, bookie_transport, clock, randomness, client_settings)
         self.cache = EntryCache(settings.cache_bytes, settings.managed_ledger_read_ahead_readers)
         self.catalog = Catalog(store, clock, randomness, settings, settings.cluster_name, settings.max_message_size)
+        self._dynamic = DynamicConfiguration(store, self.catalog.nodes, clock, dynamic_settings)
         storage = LedgerTopicStorage(
             self.client,
             self.cache,
@@ -114,7 +119,7 @@ class BrokerSession:
             settings,
             counters,
             identity.http_address,
-            settings.load_balancer_namespace_maximum_bundles,
+            lambda: settings.load_balancer_namespace_maximum_bundles,
         )
         self.topics = Topics(storage, self.catalog, settings, clock, self.ownership, counters)
         self.ownership.set_topics(self.topics)
@@ -130,6 +135,8 @@ class BrokerSession:
             health,
             describe_broker,
             lambda: store.session.state is SessionState.CONNECTED,
+            self._dynamic,
+            describe_settings,
         )
         self._housekeeping = Housekeeping(self.topics, settings, clock, counters)
         sweep_interval_s = settings.managed_ledger_lease_sweep_interval_seconds
@@ -152,6 +159,7 @@ class BrokerSession:
     async def start(self) -> None:
         """Start to serve. Raises `MetadataError`."""
         await self.client.start()
+        await self._dynamic.start()
         await self.catalog.bootstrap()
         await self.ownership.start()
         loop = asyncio.get_running_loop()
@@ -200,6 +208,7 @@ class BrokerSession:
 
     async def close(self) -> None:
         """Release everything, after `end` or `abort`."""
+        await self._dynamic.close()
         await self._stop_background_tasks()
         await self.ownership.close()
         self._load.close()

@@ -12,6 +12,8 @@
     /leased-remains/<incarnation>-<number>                LeasedRemains: leased ledgers of a deleted topic
     /namespace-leases/<tenant>%2F<namespace>              NamespaceLeases: leases that topics created later get
 
+    /dynamic-configuration                                DynamicConfigurationNode
+
     /brokers/<broker id>                                  BrokerRegistration, ephemeral
     /owners/<tenant>/<namespace>/<bundle>                 BundleOwner, ephemeral
 
@@ -36,6 +38,7 @@ PARTITIONED: Final = "/partitioned"
 TOPICS: Final = "/topics"
 LEASED_LEDGERS: Final = "/leased-remains"
 NAMESPACE_LEASES: Final = "/namespace-leases"
+DYNAMIC_CONFIGURATION: Final = "/dynamic-configuration"
 BROKERS: Final = "/brokers"
 OWNERS: Final = "/owners"
 

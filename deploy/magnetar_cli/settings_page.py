@@ -35,7 +35,8 @@ start.
 
 `magnetar standalone --options` prints a standalone's settings as a file for `--config`, with the fifteen most useful
 at the top; so do `magnetar broker --options` and `magnetar bookie --options`. (P) marks names that are Pulsar's,
-and (B) names that are BookKeeper's, in snake case.
+and (B) names that are BookKeeper's, in snake case. (D) marks settings that can be changed while brokers run
+([operating.md](operating.md#change-settings-while-brokers-run)).
 """
 
 
@@ -77,7 +78,7 @@ def _table(subject: Subject, names: list[str]) -> Iterator[str]:
         kinds = {process: kind for process, kind in PROCESSES.items() if name in kind.model_fields}
         kind = next(iter(kinds.values()))
         one = settings_of(kind)[name]
-        mark = {"Pulsar": " (P)", "BookKeeper": " (B)"}.get(one.named_by, "")
+        mark = {"Pulsar": " (P)", "BookKeeper": " (B)"}.get(one.named_by, "") + (" (D)" if one.dynamic else "")
         only = "" if list(kinds) == having else f" *Only: {', '.join(kinds)}.*"
         meaning = _cell(one.description) + only
         yield f"| `{name}`{mark} | {_defaults(name, kinds)} | {value_text(kind, name)} | {meaning} |"

@@ -957,8 +957,10 @@ class TopicHash(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., hash: _Optional[int] = ...) -> None: ...
 
 class BrokersRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("cluster",)
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    def __init__(self, cluster: _Optional[str] = ...) -> None: ...
 
 class BrokersAnswer(_message.Message):
     __slots__ = ("problem", "brokers")
@@ -984,11 +986,21 @@ class ActiveBroker(_message.Message):
     load: _ownership_pb2.LoadReport
     def __init__(self, broker_id: _Optional[str] = ..., listeners: _Optional[_Iterable[_Union[_ownership_pb2.Listener, _Mapping]]] = ..., http_address: _Optional[str] = ..., version: _Optional[str] = ..., started_ms: _Optional[int] = ..., load: _Optional[_Union[_ownership_pb2.LoadReport, _Mapping]] = ...) -> None: ...
 
+class LeaderBrokerAnswer(_message.Message):
+    __slots__ = ("problem", "broker")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    broker: ActiveBroker
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., broker: _Optional[_Union[ActiveBroker, _Mapping]] = ...) -> None: ...
+
 class OwnedBundlesRequest(_message.Message):
-    __slots__ = ("broker_id",)
+    __slots__ = ("broker_id", "cluster")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
     broker_id: str
-    def __init__(self, broker_id: _Optional[str] = ...) -> None: ...
+    cluster: str
+    def __init__(self, broker_id: _Optional[str] = ..., cluster: _Optional[str] = ...) -> None: ...
 
 class OwnedBundlesAnswer(_message.Message):
     __slots__ = ("problem", "bundles")
@@ -1045,6 +1057,41 @@ class HealthAnswer(_message.Message):
     healthy: bool
     reasons: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., healthy: bool = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ConfigurationRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ConfigurationAnswer(_message.Message):
+    __slots__ = ("problem", "values")
+    class ValuesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    values: _containers.ScalarMap[str, str]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., values: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class DynamicSettingsAnswer(_message.Message):
+    __slots__ = ("problem", "settings")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    settings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., settings: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DynamicSettingRequest(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class DurableSubscriptionsAnswer(_message.Message):
     __slots__ = ("problem", "subscriptions")

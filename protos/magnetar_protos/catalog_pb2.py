@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from magnetar_protos import broker_pb2 as magnetar__protos_dot_broker__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dmagnetar_protos/catalog.proto\x12\x13magnetar.catalog.v1\x1a\x1cmagnetar_protos/broker.proto\"i\n\nTenantNode\x12\x13\n\x0bincarnation\x18\x01 \x01(\x0c\x12\x17\n\x0fnamespaces_made\x18\x02 \x01(\x04\x12\x13\n\x0b\x61\x64min_roles\x18\x03 \x03(\t\x12\x18\n\x10\x61llowed_clusters\x18\x04 \x03(\t\"\xd1\x01\n\rNamespaceNode\x12\x13\n\x0bincarnation\x18\x01 \x01(\x0c\x12\x18\n\x10partitioned_made\x18\x02 \x01(\x04\x12/\n\x08\x64\x65letion\x18\x03 \x01(\x0e\x32\x1d.magnetar.catalog.v1.Deletion\x12/\n\x08policies\x18\x04 \x01(\x0b\x32\x1d.magnetar.catalog.v1.Policies\x12\x18\n\x10marks_taken_away\x18\x05 \x01(\x04\x12\x15\n\rbundle_starts\x18\x06 \x03(\x07\"\x86\x02\n\x14PartitionedTopicNode\x12\x13\n\x0bincarnation\x18\x01 \x01(\x0c\x12\x12\n\npartitions\x18\x02 \x01(\r\x12/\n\x08\x64\x65letion\x18\x03 \x01(\x0e\x32\x1d.magnetar.catalog.v1.Deletion\x12M\n\nproperties\x18\x04 \x03(\x0b\x32\x39.magnetar.catalog.v1.PartitionedTopicNode.PropertiesEntry\x12\x12\n\ngrowing_to\x18\x05 \x01(\r\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xf8\x0f\n\x08Policies\x12\x35\n\x0bpersistence\x18\x01 \x01(\x0b\x32 .magnetar.catalog.v1.Persistence\x12\x43\n\x13\x61uto_topic_creation\x18\x02 \x01(\x0b\x32&.magnetar.catalog.v1.AutoTopicCreation\x12Q\n\x1a\x61uto_subscription_creation\x18\x03 \x01(\x0b\x32-.magnetar.catalog.v1.AutoSubscriptionCreation\x12\x31\n\tretention\x18\x04 \x01(\x0b\x32\x1e.magnetar.catalog.v1.Retention\x12\"\n\x13message_ttl_seconds\x18\x05 \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12.\n\x1fsubscription_expiration_minutes\x18\x06 \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12=\n\x12\x62\x61\x63klog_quota_size\x18\x07 \x01(\x0b\x32!.magnetar.catalog.v1.BacklogQuota\x12<\n\x11\x62\x61\x63klog_quota_age\x18\x08 \x01(\x0b\x32!.magnetar.catalog.v1.BacklogQuota\x12\x1c\n\rdeduplication\x18\t \x01(\x08\x42\x05\xaa\x01\x02\x08\x01\x12-\n\x1e\x64\x65\x64uplication_snapshot_entries\x18\n \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12)\n\x1a\x63ompaction_threshold_bytes\x18\x0b \x01(\x03\x42\x05\xaa\x01\x02\x08\x01\x12>\n\x10\x64\x65layed_delivery\x18\x0c \x01(\x0b\x32$.magnetar.catalog.v1.DelayedDelivery\x12<\n\x0finactive_topics\x18\r \x01(\x0b\x32#.magnetar.catalog.v1.InactiveTopics\x12\x36\n\x0cpublish_rate\x18\x0e \x01(\x0b\x32 .magnetar.catalog.v1.PublishRate\x12\x38\n\rdispatch_rate\x18\x0f \x01(\x0b\x32!.magnetar.catalog.v1.DispatchRate\x12\x45\n\x1asubscription_dispatch_rate\x18\x10 \x01(\x0b\x32!.magnetar.catalog.v1.DispatchRate\x12\x43\n\x18replicator_dispatch_rate\x18\x11 \x01(\x0b\x32!.magnetar.catalog.v1.DispatchRate\x12:\n\x0esubscribe_rate\x18\x12 \x01(\x0b\x32\".magnetar.catalog.v1.SubscribeRate\x12&\n\x17max_producers_per_topic\x18\x13 \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12&\n\x17max_consumers_per_topic\x18\x14 \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12-\n\x1emax_consumers_per_subscription\x18\x15 \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12\x30\n!max_unacked_messages_per_consumer\x18\x16 \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12\x34\n%max_unacked_messages_per_subscription\x18\x17 \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12*\n\x1bmax_subscriptions_per_topic\x18\x18 \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12\'\n\x18max_topics_per_namespace\x18\x19 \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12%\n\x16max_message_size_bytes\x18\x1a \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12M\n\x14schema_compatibility\x18\x1b \x01(\x0e\x32(.magnetar.catalog.v1.SchemaCompatibilityB\x05\xaa\x01\x02\x08\x01\x12H\n\x12schema_auto_update\x18\x1c \x01(\x0e\x32%.magnetar.catalog.v1.SchemaAutoUpdateB\x05\xaa\x01\x02\x08\x01\x12\'\n\x18\x61llow_schema_auto_update\x18\x1d \x01(\x08\x42\x05\xaa\x01\x02\x08\x01\x12)\n\x1aschema_validation_enforced\x18\x1e \x01(\x08\x42\x05\xaa\x01\x02\x08\x01\x12\"\n\x13\x65ncryption_required\x18\x1f \x01(\x08\x42\x05\xaa\x01\x02\x08\x01\x12P\n\x16subscription_auth_mode\x18  \x01(\x0e\x32).magnetar.catalog.v1.SubscriptionAuthModeB\x05\xaa\x01\x02\x08\x01\x12J\n\x1asubscription_types_enabled\x18! \x01(\x0b\x32&.magnetar.catalog.v1.SubscriptionTypes\x12,\n\x1d\x64ispatcher_pause_on_ack_state\x18\" \x01(\x08\x42\x05\xaa\x01\x02\x08\x01\x12\x33\n\nproperties\x18# \x01(\x0b\x32\x1f.magnetar.catalog.v1.Properties\x12;\n\x14replication_clusters\x18$ \x01(\x0b\x32\x1d.magnetar.catalog.v1.Clusters\x12\x37\n\x10\x61llowed_clusters\x18% \x01(\x0b\x32\x1d.magnetar.catalog.v1.Clusters\"l\n\x0bPersistence\x12\x15\n\rensemble_size\x18\x01 \x01(\r\x12\x14\n\x0cwrite_quorum\x18\x02 \x01(\r\x12\x12\n\nack_quorum\x18\x03 \x01(\r\x12\x1c\n\x14max_mark_delete_rate\x18\x04 \x01(\x01\"8\n\x11\x41utoTopicCreation\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\x12\x12\n\npartitions\x18\x02 \x01(\r\"+\n\x18\x41utoSubscriptionCreation\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\"2\n\tRetention\x12\x14\n\x0ctime_minutes\x18\x01 \x01(\x05\x12\x0f\n\x07size_mb\x18\x02 \x01(\x03\"x\n\x0c\x42\x61\x63klogQuota\x12\x18\n\x10limit_size_bytes\x18\x01 \x01(\x03\x12\x1a\n\x12limit_time_seconds\x18\x02 \x01(\x05\x12\x32\n\x06policy\x18\x03 \x01(\x0e\x32\".magnetar.catalog.v1.BacklogPolicy\"M\n\x0f\x44\x65layedDelivery\x12\x0e\n\x06\x61\x63tive\x18\x01 \x01(\x08\x12\x14\n\x0ctick_time_ms\x18\x02 \x01(\x03\x12\x14\n\x0cmax_delay_ms\x18\x03 \x01(\x03\"\x90\x01\n\x0eInactiveTopics\x12\x1d\n\x15\x64\x65lete_while_inactive\x18\x01 \x01(\x08\x12\x41\n\x0b\x64\x65lete_mode\x18\x02 \x01(\x0e\x32,.magnetar.catalog.v1.InactiveTopicDeleteMode\x12\x1c\n\x14max_inactive_seconds\x18\x03 \x01(\x05\":\n\x0bPublishRate\x12\x16\n\x0emessages_per_s\x18\x01 \x01(\x05\x12\x13\n\x0b\x62ytes_per_s\x18\x02 \x01(\x03\"i\n\x0c\x44ispatchRate\x12\x10\n\x08messages\x18\x01 \x01(\x05\x12\r\n\x05\x62ytes\x18\x02 \x01(\x03\x12\x16\n\x0eperiod_seconds\x18\x03 \x01(\x05\x12 \n\x18relative_to_publish_rate\x18\x04 \x01(\x08\"=\n\rSubscribeRate\x12\x14\n\x0cper_consumer\x18\x01 \x01(\x05\x12\x16\n\x0eperiod_seconds\x18\x02 \x01(\x05\"H\n\x11SubscriptionTypes\x12\x33\n\x05types\x18\x01 \x03(\x0e\x32$.magnetar.broker.v1.SubscriptionType\"x\n\nProperties\x12;\n\x06values\x18\x01 \x03(\x0b\x32+.magnetar.catalog.v1.Properties.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x19\n\x08\x43lusters\x12\r\n\x05names\x18\x01 \x03(\t*H\n\x08\x44\x65letion\x12\x11\n\rDELETION_NONE\x10\x00\x12\x15\n\x11\x44\x45LETION_IF_EMPTY\x10\x01\x12\x12\n\x0e\x44\x45LETION_BEGUN\x10\x02*a\n\rBacklogPolicy\x12\x19\n\x15PRODUCER_REQUEST_HOLD\x10\x00\x12\x16\n\x12PRODUCER_EXCEPTION\x10\x01\x12\x1d\n\x19\x43ONSUMER_BACKLOG_EVICTION\x10\x02*d\n\x17InactiveTopicDeleteMode\x12 \n\x1c\x44\x45LETE_WHEN_NO_SUBSCRIPTIONS\x10\x00\x12\'\n#DELETE_WHEN_SUBSCRIPTIONS_CAUGHT_UP\x10\x01*\xbf\x01\n\x13SchemaCompatibility\x12\r\n\tUNDEFINED\x10\x00\x12\x17\n\x13\x41LWAYS_INCOMPATIBLE\x10\x01\x12\x15\n\x11\x41LWAYS_COMPATIBLE\x10\x02\x12\x0c\n\x08\x42\x41\x43KWARD\x10\x03\x12\x0b\n\x07\x46ORWARD\x10\x04\x12\x08\n\x04\x46ULL\x10\x05\x12\x17\n\x13\x42\x41\x43KWARD_TRANSITIVE\x10\x06\x12\x16\n\x12\x46ORWARD_TRANSITIVE\x10\x07\x12\x13\n\x0f\x46ULL_TRANSITIVE\x10\x08*\x82\x02\n\x10SchemaAutoUpdate\x12\x18\n\x14\x41UTO_UPDATE_DISABLED\x10\x00\x12\x18\n\x14\x41UTO_UPDATE_BACKWARD\x10\x01\x12\x17\n\x13\x41UTO_UPDATE_FORWARD\x10\x02\x12\x14\n\x10\x41UTO_UPDATE_FULL\x10\x03\x12!\n\x1d\x41UTO_UPDATE_ALWAYS_COMPATIBLE\x10\x04\x12#\n\x1f\x41UTO_UPDATE_BACKWARD_TRANSITIVE\x10\x05\x12\"\n\x1e\x41UTO_UPDATE_FORWARD_TRANSITIVE\x10\x06\x12\x1f\n\x1b\x41UTO_UPDATE_FULL_TRANSITIVE\x10\x07*@\n\x14SubscriptionAuthMode\x12\x12\n\x0e\x41UTH_MODE_NONE\x10\x00\x12\x14\n\x10\x41UTH_MODE_PREFIX\x10\x01\x42\x05\x92\x03\x02\x08\x02\x62\x08\x65\x64itionsp\xe8\x07')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dmagnetar_protos/catalog.proto\x12\x13magnetar.catalog.v1\x1a\x1cmagnetar_protos/broker.proto\"i\n\nTenantNode\x12\x13\n\x0bincarnation\x18\x01 \x01(\x0c\x12\x17\n\x0fnamespaces_made\x18\x02 \x01(\x04\x12\x13\n\x0b\x61\x64min_roles\x18\x03 \x03(\t\x12\x18\n\x10\x61llowed_clusters\x18\x04 \x03(\t\"\xd1\x01\n\rNamespaceNode\x12\x13\n\x0bincarnation\x18\x01 \x01(\x0c\x12\x18\n\x10partitioned_made\x18\x02 \x01(\x04\x12/\n\x08\x64\x65letion\x18\x03 \x01(\x0e\x32\x1d.magnetar.catalog.v1.Deletion\x12/\n\x08policies\x18\x04 \x01(\x0b\x32\x1d.magnetar.catalog.v1.Policies\x12\x18\n\x10marks_taken_away\x18\x05 \x01(\x04\x12\x15\n\rbundle_starts\x18\x06 \x03(\x07\"\x86\x02\n\x14PartitionedTopicNode\x12\x13\n\x0bincarnation\x18\x01 \x01(\x0c\x12\x12\n\npartitions\x18\x02 \x01(\r\x12/\n\x08\x64\x65letion\x18\x03 \x01(\x0e\x32\x1d.magnetar.catalog.v1.Deletion\x12M\n\nproperties\x18\x04 \x03(\x0b\x32\x39.magnetar.catalog.v1.PartitionedTopicNode.PropertiesEntry\x12\x12\n\ngrowing_to\x18\x05 \x01(\r\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x9d\x01\n\x18\x44ynamicConfigurationNode\x12O\n\toverrides\x18\x01 \x03(\x0b\x32<.magnetar.catalog.v1.DynamicConfigurationNode.OverridesEntry\x1a\x30\n\x0eOverridesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xf8\x0f\n\x08Policies\x12\x35\n\x0bpersistence\x18\x01 \x01(\x0b\x32 .magnetar.catalog.v1.Persistence\x12\x43\n\x13\x61uto_topic_creation\x18\x02 \x01(\x0b\x32&.magnetar.catalog.v1.AutoTopicCreation\x12Q\n\x1a\x61uto_subscription_creation\x18\x03 \x01(\x0b\x32-.magnetar.catalog.v1.AutoSubscriptionCreation\x12\x31\n\tretention\x18\x04 \x01(\x0b\x32\x1e.magnetar.catalog.v1.Retention\x12\"\n\x13message_ttl_seconds\x18\x05 \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12.\n\x1fsubscription_expiration_minutes\x18\x06 \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12=\n\x12\x62\x61\x63klog_quota_size\x18\x07 \x01(\x0b\x32!.magnetar.catalog.v1.BacklogQuota\x12<\n\x11\x62\x61\x63klog_quota_age\x18\x08 \x01(\x0b\x32!.magnetar.catalog.v1.BacklogQuota\x12\x1c\n\rdeduplication\x18\t \x01(\x08\x42\x05\xaa\x01\x02\x08\x01\x12-\n\x1e\x64\x65\x64uplication_snapshot_entries\x18\n \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12)\n\x1a\x63ompaction_threshold_bytes\x18\x0b \x01(\x03\x42\x05\xaa\x01\x02\x08\x01\x12>\n\x10\x64\x65layed_delivery\x18\x0c \x01(\x0b\x32$.magnetar.catalog.v1.DelayedDelivery\x12<\n\x0finactive_topics\x18\r \x01(\x0b\x32#.magnetar.catalog.v1.InactiveTopics\x12\x36\n\x0cpublish_rate\x18\x0e \x01(\x0b\x32 .magnetar.catalog.v1.PublishRate\x12\x38\n\rdispatch_rate\x18\x0f \x01(\x0b\x32!.magnetar.catalog.v1.DispatchRate\x12\x45\n\x1asubscription_dispatch_rate\x18\x10 \x01(\x0b\x32!.magnetar.catalog.v1.DispatchRate\x12\x43\n\x18replicator_dispatch_rate\x18\x11 \x01(\x0b\x32!.magnetar.catalog.v1.DispatchRate\x12:\n\x0esubscribe_rate\x18\x12 \x01(\x0b\x32\".magnetar.catalog.v1.SubscribeRate\x12&\n\x17max_producers_per_topic\x18\x13 \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12&\n\x17max_consumers_per_topic\x18\x14 \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12-\n\x1emax_consumers_per_subscription\x18\x15 \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12\x30\n!max_unacked_messages_per_consumer\x18\x16 \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12\x34\n%max_unacked_messages_per_subscription\x18\x17 \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12*\n\x1bmax_subscriptions_per_topic\x18\x18 \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12\'\n\x18max_topics_per_namespace\x18\x19 \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12%\n\x16max_message_size_bytes\x18\x1a \x01(\x05\x42\x05\xaa\x01\x02\x08\x01\x12M\n\x14schema_compatibility\x18\x1b \x01(\x0e\x32(.magnetar.catalog.v1.SchemaCompatibilityB\x05\xaa\x01\x02\x08\x01\x12H\n\x12schema_auto_update\x18\x1c \x01(\x0e\x32%.magnetar.catalog.v1.SchemaAutoUpdateB\x05\xaa\x01\x02\x08\x01\x12\'\n\x18\x61llow_schema_auto_update\x18\x1d \x01(\x08\x42\x05\xaa\x01\x02\x08\x01\x12)\n\x1aschema_validation_enforced\x18\x1e \x01(\x08\x42\x05\xaa\x01\x02\x08\x01\x12\"\n\x13\x65ncryption_required\x18\x1f \x01(\x08\x42\x05\xaa\x01\x02\x08\x01\x12P\n\x16subscription_auth_mode\x18  \x01(\x0e\x32).magnetar.catalog.v1.SubscriptionAuthModeB\x05\xaa\x01\x02\x08\x01\x12J\n\x1asubscription_types_enabled\x18! \x01(\x0b\x32&.magnetar.catalog.v1.SubscriptionTypes\x12,\n\x1d\x64ispatcher_pause_on_ack_state\x18\" \x01(\x08\x42\x05\xaa\x01\x02\x08\x01\x12\x33\n\nproperties\x18# \x01(\x0b\x32\x1f.magnetar.catalog.v1.Properties\x12;\n\x14replication_clusters\x18$ \x01(\x0b\x32\x1d.magnetar.catalog.v1.Clusters\x12\x37\n\x10\x61llowed_clusters\x18% \x01(\x0b\x32\x1d.magnetar.catalog.v1.Clusters\"l\n\x0bPersistence\x12\x15\n\rensemble_size\x18\x01 \x01(\r\x12\x14\n\x0cwrite_quorum\x18\x02 \x01(\r\x12\x12\n\nack_quorum\x18\x03 \x01(\r\x12\x1c\n\x14max_mark_delete_rate\x18\x04 \x01(\x01\"8\n\x11\x41utoTopicCreation\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\x12\x12\n\npartitions\x18\x02 \x01(\r\"+\n\x18\x41utoSubscriptionCreation\x12\x0f\n\x07\x61llowed\x18\x01 \x01(\x08\"2\n\tRetention\x12\x14\n\x0ctime_minutes\x18\x01 \x01(\x05\x12\x0f\n\x07size_mb\x18\x02 \x01(\x03\"x\n\x0c\x42\x61\x63klogQuota\x12\x18\n\x10limit_size_bytes\x18\x01 \x01(\x03\x12\x1a\n\x12limit_time_seconds\x18\x02 \x01(\x05\x12\x32\n\x06policy\x18\x03 \x01(\x0e\x32\".magnetar.catalog.v1.BacklogPolicy\"M\n\x0f\x44\x65layedDelivery\x12\x0e\n\x06\x61\x63tive\x18\x01 \x01(\x08\x12\x14\n\x0ctick_time_ms\x18\x02 \x01(\x03\x12\x14\n\x0cmax_delay_ms\x18\x03 \x01(\x03\"\x90\x01\n\x0eInactiveTopics\x12\x1d\n\x15\x64\x65lete_while_inactive\x18\x01 \x01(\x08\x12\x41\n\x0b\x64\x65lete_mode\x18\x02 \x01(\x0e\x32,.magnetar.catalog.v1.InactiveTopicDeleteMode\x12\x1c\n\x14max_inactive_seconds\x18\x03 \x01(\x05\":\n\x0bPublishRate\x12\x16\n\x0emessages_per_s\x18\x01 \x01(\x05\x12\x13\n\x0b\x62ytes_per_s\x18\x02 \x01(\x03\"i\n\x0c\x44ispatchRate\x12\x10\n\x08messages\x18\x01 \x01(\x05\x12\r\n\x05\x62ytes\x18\x02 \x01(\x03\x12\x16\n\x0eperiod_seconds\x18\x03 \x01(\x05\x12 \n\x18relative_to_publish_rate\x18\x04 \x01(\x08\"=\n\rSubscribeRate\x12\x14\n\x0cper_consumer\x18\x01 \x01(\x05\x12\x16\n\x0eperiod_seconds\x18\x02 \x01(\x05\"H\n\x11SubscriptionTypes\x12\x33\n\x05types\x18\x01 \x03(\x0e\x32$.magnetar.broker.v1.SubscriptionType\"x\n\nProperties\x12;\n\x06values\x18\x01 \x03(\x0b\x32+.magnetar.catalog.v1.Properties.ValuesEntry\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x19\n\x08\x43lusters\x12\r\n\x05names\x18\x01 \x03(\t*H\n\x08\x44\x65letion\x12\x11\n\rDELETION_NONE\x10\x00\x12\x15\n\x11\x44\x45LETION_IF_EMPTY\x10\x01\x12\x12\n\x0e\x44\x45LETION_BEGUN\x10\x02*a\n\rBacklogPolicy\x12\x19\n\x15PRODUCER_REQUEST_HOLD\x10\x00\x12\x16\n\x12PRODUCER_EXCEPTION\x10\x01\x12\x1d\n\x19\x43ONSUMER_BACKLOG_EVICTION\x10\x02*d\n\x17InactiveTopicDeleteMode\x12 \n\x1c\x44\x45LETE_WHEN_NO_SUBSCRIPTIONS\x10\x00\x12\'\n#DELETE_WHEN_SUBSCRIPTIONS_CAUGHT_UP\x10\x01*\xbf\x01\n\x13SchemaCompatibility\x12\r\n\tUNDEFINED\x10\x00\x12\x17\n\x13\x41LWAYS_INCOMPATIBLE\x10\x01\x12\x15\n\x11\x41LWAYS_COMPATIBLE\x10\x02\x12\x0c\n\x08\x42\x41\x43KWARD\x10\x03\x12\x0b\n\x07\x46ORWARD\x10\x04\x12\x08\n\x04\x46ULL\x10\x05\x12\x17\n\x13\x42\x41\x43KWARD_TRANSITIVE\x10\x06\x12\x16\n\x12\x46ORWARD_TRANSITIVE\x10\x07\x12\x13\n\x0f\x46ULL_TRANSITIVE\x10\x08*\x82\x02\n\x10SchemaAutoUpdate\x12\x18\n\x14\x41UTO_UPDATE_DISABLED\x10\x00\x12\x18\n\x14\x41UTO_UPDATE_BACKWARD\x10\x01\x12\x17\n\x13\x41UTO_UPDATE_FORWARD\x10\x02\x12\x14\n\x10\x41UTO_UPDATE_FULL\x10\x03\x12!\n\x1d\x41UTO_UPDATE_ALWAYS_COMPATIBLE\x10\x04\x12#\n\x1f\x41UTO_UPDATE_BACKWARD_TRANSITIVE\x10\x05\x12\"\n\x1e\x41UTO_UPDATE_FORWARD_TRANSITIVE\x10\x06\x12\x1f\n\x1b\x41UTO_UPDATE_FULL_TRANSITIVE\x10\x07*@\n\x14SubscriptionAuthMode\x12\x12\n\x0e\x41UTH_MODE_NONE\x10\x00\x12\x14\n\x10\x41UTH_MODE_PREFIX\x10\x01\x42\x05\x92\x03\x02\x08\x02\x62\x08\x65\x64itionsp\xe8\x07')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,6 +35,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\222\003\002\010\002'
   _globals['_PARTITIONEDTOPICNODE_PROPERTIESENTRY']._loaded_options = None
   _globals['_PARTITIONEDTOPICNODE_PROPERTIESENTRY']._serialized_options = b'8\001'
+  _globals['_DYNAMICCONFIGURATIONNODE_OVERRIDESENTRY']._loaded_options = None
+  _globals['_DYNAMICCONFIGURATIONNODE_OVERRIDESENTRY']._serialized_options = b'8\001'
   _globals['_POLICIES'].fields_by_name['message_ttl_seconds']._loaded_options = None
   _globals['_POLICIES'].fields_by_name['message_ttl_seconds']._serialized_options = b'\252\001\002\010\001'
   _globals['_POLICIES'].fields_by_name['subscription_expiration_minutes']._loaded_options = None
@@ -77,18 +79,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_POLICIES'].fields_by_name['dispatcher_pause_on_ack_state']._serialized_options = b'\252\001\002\010\001'
   _globals['_PROPERTIES_VALUESENTRY']._loaded_options = None
   _globals['_PROPERTIES_VALUESENTRY']._serialized_options = b'8\001'
-  _globals['_DELETION']._serialized_start=3777
-  _globals['_DELETION']._serialized_end=3849
-  _globals['_BACKLOGPOLICY']._serialized_start=3851
-  _globals['_BACKLOGPOLICY']._serialized_end=3948
-  _globals['_INACTIVETOPICDELETEMODE']._serialized_start=3950
-  _globals['_INACTIVETOPICDELETEMODE']._serialized_end=4050
-  _globals['_SCHEMACOMPATIBILITY']._serialized_start=4053
-  _globals['_SCHEMACOMPATIBILITY']._serialized_end=4244
-  _globals['_SCHEMAAUTOUPDATE']._serialized_start=4247
-  _globals['_SCHEMAAUTOUPDATE']._serialized_end=4505
-  _globals['_SUBSCRIPTIONAUTHMODE']._serialized_start=4507
-  _globals['_SUBSCRIPTIONAUTHMODE']._serialized_end=4571
+  _globals['_DELETION']._serialized_start=3937
+  _globals['_DELETION']._serialized_end=4009
+  _globals['_BACKLOGPOLICY']._serialized_start=4011
+  _globals['_BACKLOGPOLICY']._serialized_end=4108
+  _globals['_INACTIVETOPICDELETEMODE']._serialized_start=4110
+  _globals['_INACTIVETOPICDELETEMODE']._serialized_end=4210
+  _globals['_SCHEMACOMPATIBILITY']._serialized_start=4213
+  _globals['_SCHEMACOMPATIBILITY']._serialized_end=4404
+  _globals['_SCHEMAAUTOUPDATE']._serialized_start=4407
+  _globals['_SCHEMAAUTOUPDATE']._serialized_end=4665
+  _globals['_SUBSCRIPTIONAUTHMODE']._serialized_start=4667
+  _globals['_SUBSCRIPTIONAUTHMODE']._serialized_end=4731
   _globals['_TENANTNODE']._serialized_start=84
   _globals['_TENANTNODE']._serialized_end=189
   _globals['_NAMESPACENODE']._serialized_start=192
@@ -97,34 +99,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PARTITIONEDTOPICNODE']._serialized_end=666
   _globals['_PARTITIONEDTOPICNODE_PROPERTIESENTRY']._serialized_start=617
   _globals['_PARTITIONEDTOPICNODE_PROPERTIESENTRY']._serialized_end=666
-  _globals['_POLICIES']._serialized_start=669
-  _globals['_POLICIES']._serialized_end=2709
-  _globals['_PERSISTENCE']._serialized_start=2711
-  _globals['_PERSISTENCE']._serialized_end=2819
-  _globals['_AUTOTOPICCREATION']._serialized_start=2821
-  _globals['_AUTOTOPICCREATION']._serialized_end=2877
-  _globals['_AUTOSUBSCRIPTIONCREATION']._serialized_start=2879
-  _globals['_AUTOSUBSCRIPTIONCREATION']._serialized_end=2922
-  _globals['_RETENTION']._serialized_start=2924
-  _globals['_RETENTION']._serialized_end=2974
-  _globals['_BACKLOGQUOTA']._serialized_start=2976
-  _globals['_BACKLOGQUOTA']._serialized_end=3096
-  _globals['_DELAYEDDELIVERY']._serialized_start=3098
-  _globals['_DELAYEDDELIVERY']._serialized_end=3175
-  _globals['_INACTIVETOPICS']._serialized_start=3178
-  _globals['_INACTIVETOPICS']._serialized_end=3322
-  _globals['_PUBLISHRATE']._serialized_start=3324
-  _globals['_PUBLISHRATE']._serialized_end=3382
-  _globals['_DISPATCHRATE']._serialized_start=3384
-  _globals['_DISPATCHRATE']._serialized_end=3489
-  _globals['_SUBSCRIBERATE']._serialized_start=3491
-  _globals['_SUBSCRIBERATE']._serialized_end=3552
-  _globals['_SUBSCRIPTIONTYPES']._serialized_start=3554
-  _globals['_SUBSCRIPTIONTYPES']._serialized_end=3626
-  _globals['_PROPERTIES']._serialized_start=3628
-  _globals['_PROPERTIES']._serialized_end=3748
-  _globals['_PROPERTIES_VALUESENTRY']._serialized_start=3703
-  _globals['_PROPERTIES_VALUESENTRY']._serialized_end=3748
-  _globals['_CLUSTERS']._serialized_start=3750
-  _globals['_CLUSTERS']._serialized_end=3775
+  _globals['_DYNAMICCONFIGURATIONNODE']._serialized_start=669
+  _globals['_DYNAMICCONFIGURATIONNODE']._serialized_end=826
+  _globals['_DYNAMICCONFIGURATIONNODE_OVERRIDESENTRY']._serialized_start=778
+  _globals['_DYNAMICCONFIGURATIONNODE_OVERRIDESENTRY']._serialized_end=826
+  _globals['_POLICIES']._serialized_start=829
+  _globals['_POLICIES']._serialized_end=2869
+  _globals['_PERSISTENCE']._serialized_start=2871
+  _globals['_PERSISTENCE']._serialized_end=2979
+  _globals['_AUTOTOPICCREATION']._serialized_start=2981
+  _globals['_AUTOTOPICCREATION']._serialized_end=3037
+  _globals['_AUTOSUBSCRIPTIONCREATION']._serialized_start=3039
+  _globals['_AUTOSUBSCRIPTIONCREATION']._serialized_end=3082
+  _globals['_RETENTION']._serialized_start=3084
+  _globals['_RETENTION']._serialized_end=3134
+  _globals['_BACKLOGQUOTA']._serialized_start=3136
+  _globals['_BACKLOGQUOTA']._serialized_end=3256
+  _globals['_DELAYEDDELIVERY']._serialized_start=3258
+  _globals['_DELAYEDDELIVERY']._serialized_end=3335
+  _globals['_INACTIVETOPICS']._serialized_start=3338
+  _globals['_INACTIVETOPICS']._serialized_end=3482
+  _globals['_PUBLISHRATE']._serialized_start=3484
+  _globals['_PUBLISHRATE']._serialized_end=3542
+  _globals['_DISPATCHRATE']._serialized_start=3544
+  _globals['_DISPATCHRATE']._serialized_end=3649
+  _globals['_SUBSCRIBERATE']._serialized_start=3651
+  _globals['_SUBSCRIBERATE']._serialized_end=3712
+  _globals['_SUBSCRIPTIONTYPES']._serialized_start=3714
+  _globals['_SUBSCRIPTIONTYPES']._serialized_end=3786
+  _globals['_PROPERTIES']._serialized_start=3788
+  _globals['_PROPERTIES']._serialized_end=3908
+  _globals['_PROPERTIES_VALUESENTRY']._serialized_start=3863
+  _globals['_PROPERTIES_VALUESENTRY']._serialized_end=3908
+  _globals['_CLUSTERS']._serialized_start=3910
+  _globals['_CLUSTERS']._serialized_end=3935
 # @@protoc_insertion_point(module_scope)

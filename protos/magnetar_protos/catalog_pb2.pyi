@@ -129,6 +129,19 @@ class PartitionedTopicNode(_message.Message):
     growing_to: int
     def __init__(self, incarnation: _Optional[bytes] = ..., partitions: _Optional[int] = ..., deletion: _Optional[_Union[Deletion, str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., growing_to: _Optional[int] = ...) -> None: ...
 
+class DynamicConfigurationNode(_message.Message):
+    __slots__ = ("overrides",)
+    class OverridesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    OVERRIDES_FIELD_NUMBER: _ClassVar[int]
+    overrides: _containers.ScalarMap[str, str]
+    def __init__(self, overrides: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
 class Policies(_message.Message):
     __slots__ = ("persistence", "auto_topic_creation", "auto_subscription_creation", "retention", "message_ttl_seconds", "subscription_expiration_minutes", "backlog_quota_size", "backlog_quota_age", "deduplication", "deduplication_snapshot_entries", "compaction_threshold_bytes", "delayed_delivery", "inactive_topics", "publish_rate", "dispatch_rate", "subscription_dispatch_rate", "replicator_dispatch_rate", "subscribe_rate", "max_producers_per_topic", "max_consumers_per_topic", "max_consumers_per_subscription", "max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription", "max_subscriptions_per_topic", "max_topics_per_namespace", "max_message_size_bytes", "schema_compatibility", "schema_auto_update", "allow_schema_auto_update", "schema_validation_enforced", "encryption_required", "subscription_auth_mode", "subscription_types_enabled", "dispatcher_pause_on_ack_state", "properties", "replication_clusters", "allowed_clusters")
     PERSISTENCE_FIELD_NUMBER: _ClassVar[int]

@@ -34,6 +34,7 @@ __all__ = [
     "InvalidConfiguration",
     "check_settings",
     "load",
+    "parse_text",
     "select_settings",
     "suggest_nearest",
 ]
@@ -107,6 +108,11 @@ def check_settings(kind: type[C], values: Mapping[str, Any]) -> C:
 def select_settings(kind: type[C], settings: Configuration) -> C:
     """Return the settings of one part, from those of a process that it is in."""
     return kind.model_validate({name: getattr(settings, name) for name in kind.model_fields})
+
+
+def parse_text(kind: type[Configuration], name: str, text: str) -> Any:
+    """Return the value, not checked yet, that a text on the command line or in the environment stands for."""
+    return _parse(kind.model_fields[name].annotation, text)
 
 
 def suggest_nearest(name: str, known: Iterable[str]) -> str:

@@ -18,6 +18,8 @@ prints, and the reference page deploy/settings.md.
 - A setting that several processes have is declared in one class that all of them inherit from. `change_default` gives
   one of them another default, with the reason.
 - A renamed setting is refused by its former name, with the new one: `formerly`.
+- A setting of brokers that can be changed while they run is `dynamic`: all code reads it where it needs it, from the
+  settings object that it was given, and copies it nowhere (broker/magnetar_broker/settings/dynamic.py).
 
 This module needs the extra `server`.
 """
@@ -42,6 +44,7 @@ __all__ = [
     "change_default",
     "check_order",
     "former_names",
+    "public_name",
     "setting",
     "settings_of",
     "unit_of",
@@ -68,6 +71,8 @@ _LARGER: Final = {"bytes": _BYTES, "bytes per second": tuple((size, f"{name}/s")
     "minutes": ((1440, "day"),),
 }
 _UNIT: Final = re.compile(rf"_({'|'.join(_UNITS)})(_per_(?!second)[a-z_]+)?$")
+# Words that Pulsar writes in capitals.
+_CAPITALS: Final = {"mb": "MB", "ttl": "TTL"}
 _PULSAR_UNITS: Final = frozenset({"millis", "secs", "percentage"})
 NamedBy = Literal["", "Pulsar", "BookKeeper"]
 
@@ -111,6 +116,8 @@ class Setting:
     formerly: str = ""
     # Why the default differs from the one that other processes have.
     default_because: str = ""
+    # It can be changed while brokers run.
+    dynamic: bool = False
 
 
 def setting(
@@ -121,10 +128,11 @@ def setting(
     unit: str = "",
     named_by: NamedBy = "",
     formerly: str = "",
+    dynamic: bool = False,
     **bounds: Any,
 ) -> Any:
     """Declare a setting as a field of a `Configuration`. `REQUIRED` as the default means that it must be set."""
-    return _field(Setting(default, description, subject, unit, bounds, named_by, formerly))
+    return _field(Setting(default, description, subject, unit, bounds, named_by, formerly, dynamic=dynamic))
 
 
 def change_default(kind: type[BaseModel], name: str, default: Any, because: str) -> Any:
@@ -150,6 +158,14 @@ def check_order(settings: BaseModel, lower: str, upper: str, because: str = "") 
 def former_names(kind: type[BaseModel]) -> dict[str, str]:
     """Return the names of renamed settings, by the former name."""
     return dict(_former_names(kind))
+
+
+def public_name(name: str, declared: Setting) -> str:
+    """Return the name in Pulsar's REST API: Pulsar's own spelling if the name is Pulsar's."""
+    if declared.named_by != "Pulsar":
+        return name
+    first, *words = name.split("_")
+    return first + "".join(_CAPITALS.get(word, word.capitalize()) for word in words)
 
 
 def unit_of(name: str, declared: Setting) -> str:

@@ -37,7 +37,9 @@ from magnetar_broker.admin.broker_calls import BrokerCalls
 from magnetar_broker.admin.bundle_calls import BundleCalls, BundleOwners, OwnerBundleCalls
 from magnetar_broker.admin.catalog_calls import NamespaceCalls, TenantCalls
 from magnetar_broker.admin.cluster_calls import ClusterCalls
+from magnetar_broker.admin.configuration_calls import ConfigurationCalls
 from magnetar_broker.admin.deletions import Deletions
+from magnetar_broker.admin.dynamic_configuration import DynamicConfiguration
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.admin.lookup_calls import LookupCalls
 from magnetar_broker.admin.namespace_topic_calls import NamespaceTopicCalls
@@ -92,8 +94,10 @@ class AdminService:
         health: BrokerHealth,
         describe_broker: Callable[[], pb.BrokerAnswer],
         is_connected: Callable[[], bool],
+        dynamic: DynamicConfiguration,
+        describe_settings: Callable[[], dict[str, str]],
     ) -> None:
-        """`is_connected`: to the metadata store."""
+        """`is_connected`: to the metadata store. `describe_settings`: see `ConfigurationCalls`."""
         self._is_connected = is_connected
 
         def broker_id() -> str:
@@ -117,6 +121,7 @@ class AdminService:
             SubscriptionLists(catalog, owner_rpc),
             BundleCalls(catalog, ownership, owner_rpc, bundle_owners, broker_id),
             LookupCalls(catalog, ownership),
+            ConfigurationCalls(dynamic, describe_settings),
             BrokerCalls(topics, ownership, health, describe_broker),
         ]
         limit = ConcurrencyLimit(_MAX_IN_FLIGHT, refuse_excess_call)
@@ -125,7 +130,7 @@ class AdminService:
             "admin",
             _client_handlers([*at_owner, *forwarding], TopicRouter(catalog, owner_rpc)),
             lambda call: reader_limit if call.request.DESCRIPTOR.file is reading.DESCRIPTOR else limit,
-            max_names=catalog.settings.admin_max_names,
+            find_max_names=lambda: catalog.settings.admin_max_names,
         )
         self._brokers = build_broker_call_server(local_handlers)
 
@@ -204,13 +209,13 @@ class CallServer:
         handlers: Mapping[str, Handler],
         limit_of: Callable[[AdminCall], ConcurrencyLimit],
         *,
-        max_names: int = 0,
+        find_max_names: Callable[[], int] | None = None,
         refuses_not_started: bool = False,
     ) -> None:
-        """`prefix`: "admin" or "here". `max_names`: the maximum number of names in one encoded answer; 0: any number.
-        `refuses_not_started`: a call that was not started is refused as UNAVAILABLE."""
+        """`prefix`: "admin" or "here". `find_max_names` returns the maximum number of names in one encoded answer;
+        None: any number. `refuses_not_started`: a call that was not started is refused as UNAVAILABLE."""
         self._prefix = prefix
-        self._max_names = max_names
+        self._find_max_names = find_max_names
         self._handlers = handlers
         self._limits = {name: limit_of(ADMIN_CALLS[name]) for name in handlers}
         self._refuses_not_started = refuses_not_started
@@ -225,9 +230,10 @@ class CallServer:
         except DecodeError as error:
             text = f"the request of {self._prefix}.{name} can't be decoded: {error}"
             raise Refusal(Code.INVALID_ARGUMENT, text) from None
-        if self._max_names and isinstance(decoded, pb.NamesRequest):
+        if self._find_max_names is not None and isinstance(decoded, pb.NamesRequest):
             # The answer is one message. Callers in this process get all names at once.
-            decoded.limit = min(decoded.limit or self._max_names, self._max_names)
+            maximum = self._find_max_names()
+            decoded.limit = min(decoded.limit or maximum, maximum)
         return (await self.call(name, decoded)).SerializeToString()
 
     async def call(self, name: str, request: Message) -> Message:

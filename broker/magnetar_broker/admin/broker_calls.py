@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from magnetar_broker.admin.health import BrokerHealth
+from magnetar_broker.errors import BrokerError
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.topics.topics import Topics
 from magnetar_protos import admin_pb2 as pb
+from magnetar_protos.broker_pb2 import ErrorCode
 
-__all__ = ["BrokerCalls"]
+__all__ = ["BrokerCalls", "check_own_cluster"]
 
 
 class BrokerCalls:
@@ -26,9 +28,18 @@ class BrokerCalls:
         self._describe_broker = describe_broker
 
     async def brokers(self, request: pb.BrokersRequest) -> pb.BrokersAnswer:
-        answer = pb.BrokersAnswer()
-        for broker_id, registered in await self._ownership.list_brokers():
-            answer.brokers.add(
+        check_own_cluster(request.cluster, self._describe_broker().cluster)
+        return pb.BrokersAnswer(brokers=await self._list())
+
+    async def leader_broker(self, request: pb.BrokersRequest) -> pb.LeaderBrokerAnswer:
+        brokers = await self._list()
+        if not brokers:
+            raise BrokerError(ErrorCode.NOT_FOUND, "no broker is registered now: try again later")
+        return pb.LeaderBrokerAnswer(broker=min(brokers, key=lambda one: (one.started_ms, one.broker_id)))
+
+    async def _list(self) -> list[pb.ActiveBroker]:
+        return [
+            pb.ActiveBroker(
                 broker_id=broker_id,
                 listeners=registered.listeners,
                 http_address=registered.http_address,
@@ -36,7 +47,8 @@ class BrokerCalls:
                 started_ms=registered.started_ms,
                 load=registered.load,
             )
-        return answer
+            for broker_id, registered in await self._ownership.list_brokers()
+        ]
 
     async def broker(self, request: pb.BrokerRequest) -> pb.BrokerAnswer:
         answer = self._describe_broker()
@@ -46,3 +58,11 @@ class BrokerCalls:
     async def health(self, request: pb.HealthRequest) -> pb.HealthAnswer:
         healthy, reasons = await self._health.check()
         return pb.HealthAnswer(healthy=healthy, reasons=reasons)
+
+
+def check_own_cluster(given: str, own: str) -> None:
+    """Raise NOT_FOUND unless the cluster is this broker's; empty: it is."""
+    if given and given != own:
+        raise BrokerError(
+            ErrorCode.NOT_FOUND, f"the brokers of cluster {given!r:.100} are not known here: this cluster is {own!r}"
+        )

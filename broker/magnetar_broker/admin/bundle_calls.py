@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+from magnetar_broker.admin.broker_calls import check_own_cluster
 from magnetar_broker.admin.map_bounded import map_bounded
 from magnetar_broker.admin.names import parse_bundle, parse_namespace_name
 from magnetar_broker.admin.owner_rpc import OwnerRpc
@@ -67,6 +68,12 @@ class BundleOwners:
             return self._make_owner(registered, f"broker {broker_id}", broker_id)
         names = ", ".join(one for one, _ in (await self._ownership.list_brokers())[:_MAX_NAMED])
         raise BrokerError(ErrorCode.NOT_FOUND, f"there is no broker {broker_id!r:.100}: there are {names or 'none'}")
+
+    async def resolve_broker_id(self, name: str) -> str:
+        """Return the id of the broker that has this id, or an HTTP server at this address; else the name itself."""
+        brokers = await self._ownership.list_brokers()
+        by_address = {one.http_address: broker_id for broker_id, one in brokers if one.http_address}
+        return name if name in dict(brokers) else by_address.get(name, name)
 
     async def unload(self, namespace: NamespaceName, bundle: BundleRange, destination: str = "") -> None:
         """Unload the bundle at its owner. `destination`: the id of the broker that gets it."""
@@ -129,9 +136,10 @@ class BundleCalls:
         return answer
 
     async def owned_bundles(self, request: pb.OwnedBundlesRequest) -> pb.OwnedBundlesAnswer:
-        broker_id = request.broker_id or self._broker_id()
+        check_own_cluster(request.cluster, self._catalog.cluster)
+        broker_id = await self._bundle_owners.resolve_broker_id(request.broker_id) if request.broker_id else None
         answer: pb.OwnedBundlesAnswer = await self._owner_rpc.call_owner(
-            lambda: self._bundle_owners.find_broker(broker_id), "owned_bundles", request
+            lambda: self._bundle_owners.find_broker(broker_id or self._broker_id()), "owned_bundles", request
         )
         return answer
 

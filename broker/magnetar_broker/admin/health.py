@@ -89,6 +89,7 @@ class BrokerHealth:
             )
             if before is not None:
                 await before.close()
+        self._check.timeout_s = self._settings.health_check_timeout_seconds
         problem = await self._check.find_problem(self._settings.health_check_max_age_seconds)
         if not problem:
             return True, []

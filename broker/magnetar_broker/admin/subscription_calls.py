@@ -72,9 +72,7 @@ class SubscriptionCalls:
     """Handlers at the topic's owner, for one topic or one partition."""
 
     def __init__(self, settings: CatalogSettings, clock: Clock) -> None:
-        self._max_peeked_entries = settings.admin_max_peeked_entries
-        self._max_scanned_entries = settings.subscription_backlog_scan_max_entries
-        self._max_scan_s = settings.subscription_backlog_scan_max_time_ms / 1000
+        self._settings = settings
         self._clock = clock
 
     async def durable_subscriptions(self, topic: Topic, request: pb.TopicRequest) -> pb.DurableSubscriptionsAnswer:
@@ -184,13 +182,17 @@ class SubscriptionCalls:
         after = cursor.mark_delete
         if request.HasField("start"):
             after = max(after, (await find_start(topic.log, request.start)).mark_delete)
-        ends_at = self._clock.monotonic() + self._max_scan_s
+        ends_at = self._clock.monotonic() + self._settings.subscription_backlog_scan_max_time_ms / 1000
         return await analyze_backlog(
-            topic.log, cursor, after, self._max_scanned_entries, lambda: self._clock.monotonic() >= ends_at
+            topic.log,
+            cursor,
+            after,
+            self._settings.subscription_backlog_scan_max_entries,
+            lambda: self._clock.monotonic() >= ends_at,
         )
 
     async def _check_peek(self, request: pb.PeekRequest, parts: Sequence[TopicName]) -> None:
-        maximum = self._max_peeked_entries
+        maximum = self._settings.admin_max_peeked_entries
         if not 1 <= request.entries <= maximum:
             raise BrokerError(
                 ErrorCode.INVALID_ARGUMENT,

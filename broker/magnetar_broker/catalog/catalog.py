@@ -60,16 +60,25 @@ class Catalog:
         max_message_bytes: int = MAX_MESSAGE_BYTES,
     ) -> None:
         self.settings = settings or CatalogSettings()
+        self.cluster = cluster
+        self._max_message_bytes = max_message_bytes
         self._clock = clock
-        self._nodes = CatalogNodes(store, clock, randomness, self.settings.metadata_operation_timeout_seconds)
-        max_partitions = self.settings.max_num_partitions_per_partitioned_topic
+        self.nodes = self._nodes = CatalogNodes(
+            store, clock, randomness, self.settings.metadata_operation_timeout_seconds
+        )
         self.tenants = Tenants(self._nodes, cluster)
-        self.policy_limits = PolicyLimits(max_partitions, max_message_bytes, cluster)
-        self.namespaces = Namespaces(self._nodes, self.settings, self.policy_limits)
+        self.namespaces = Namespaces(self._nodes, self.settings, lambda: self.policy_limits)
         self.namespace_leases = NamespaceLeaseStore(self._nodes, randomness, self.settings.max_leases_per_namespace)
-        self.partitioned = PartitionedTopics(self._nodes, max_partitions)
+        self.partitioned = PartitionedTopics(self._nodes, self.settings)
         # With the time when it was read, on the monotonic clock; the one that was used last is at the end.
         self._cache: OrderedDict[NamespaceName, tuple[float, Found[NamespaceNode]]] = OrderedDict()
+
+    @property
+    def policy_limits(self) -> PolicyLimits:
+        """What policies have to fit now."""
+        return PolicyLimits(
+            self.settings.max_num_partitions_per_partitioned_topic, self._max_message_bytes, self.cluster
+        )
 
     async def bootstrap(self) -> None:
         """Create the tenants and namespaces that every cluster has."""

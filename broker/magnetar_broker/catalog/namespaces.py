@@ -41,10 +41,10 @@ __all__ = ["Namespaces"]
 
 
 class Namespaces:
-    def __init__(self, nodes: CatalogNodes, settings: CatalogSettings, limits: PolicyLimits) -> None:
+    def __init__(self, nodes: CatalogNodes, settings: CatalogSettings, find_limits: Callable[[], PolicyLimits]) -> None:
         self._nodes = nodes
         self._settings = settings
-        self._limits = limits
+        self._find_limits = find_limits
 
     async def list_names(self, tenant: str) -> list[str]:
         """Return the names of a tenant's namespaces, without the tenant."""
@@ -67,7 +67,7 @@ class Namespaces:
     ) -> None:
         """Create the namespace. `bundles`: the number of its bundles; 0: the default of the settings. `starts`: their
         lower bounds, ascending from 0, instead of their number."""
-        check_policies(policies, self._limits)
+        check_policies(policies, self._find_limits())
         limit = self._settings.load_balancer_namespace_maximum_bundles
         count = len(starts) or bundles
         if count > limit:
@@ -98,7 +98,7 @@ class Namespaces:
 
     async def update(self, name: NamespaceName, policies: Policies) -> None:
         """Replace all policies."""
-        check_policies(policies, self._limits)
+        check_policies(policies, self._find_limits())
 
         def updated(node: NamespaceNode | None) -> NamespaceNode:
             node = require_active(name, node)
@@ -112,7 +112,7 @@ class Namespaces:
 
         def changed(node: NamespaceNode | None) -> NamespaceNode:
             node = require_active(name, node)
-            change_policies(node.policies, new, removed, self._limits)
+            change_policies(node.policies, new, removed, self._find_limits())
             return node
 
         await self._nodes.change(NamespaceNode, paths.namespace(name), changed)
@@ -130,7 +130,7 @@ class Namespaces:
             old = {key: value for key, value in found.items() if (all_others or key in removed) and key not in new}
             properties = {key: value for key, value in found.items() if key not in old} | dict(new)
             policies = Policies(properties=Properties(values=properties))
-            change_policies(node.policies, policies, (), self._limits)
+            change_policies(node.policies, policies, (), self._find_limits())
             if not properties:
                 node.policies.ClearField("properties")
             return node

@@ -19,6 +19,7 @@ from magnetar_broker import paths
 from magnetar_broker.catalog.catalog_nodes import CatalogNodes, Found
 from magnetar_broker.catalog.namespaces import deletion_in_progress, require_active
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.settings.administration import CatalogSettings
 from magnetar_broker.topic_properties import check_properties
 from magnetar_metadata.errors import Refused
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -29,9 +30,9 @@ __all__ = ["PartitionedTopics"]
 
 
 class PartitionedTopics:
-    def __init__(self, nodes: CatalogNodes, max_partitions: int) -> None:
+    def __init__(self, nodes: CatalogNodes, settings: CatalogSettings) -> None:
         self._nodes = nodes
-        self._max_partitions = max_partitions
+        self._settings = settings
 
     async def find(self, name: TopicName, *, fresh: bool = False) -> Found[PartitionedTopicNode] | None:
         """Return the topic's node, marked or not."""
@@ -153,10 +154,11 @@ class PartitionedTopics:
         self._check_maximum(partitions)
 
     def _check_maximum(self, partitions: int) -> None:
-        if partitions > self._max_partitions:
+        maximum = self._settings.max_num_partitions_per_partitioned_topic
+        if partitions > maximum:
             raise BrokerError(
                 ErrorCode.INVALID_ARGUMENT,
-                f"{partitions:,} partitions: a partitioned topic has 1 to {self._max_partitions:,} "
+                f"{partitions:,} partitions: a partitioned topic has 1 to {maximum:,} "
                 "(max_num_partitions_per_partitioned_topic)",
             )
 

@@ -106,6 +106,7 @@ class BrokerDaemon:
             named_listeners=[(name, parts.transport, address) for name, address in settings.bound],
             pulsar_listeners=[*(("", address) for address in settings.pulsar_listen_addresses), *settings.pulsar_bound],
             pulsar_advertised=settings.pulsar_advertised,
+            process_settings=settings,
         )
 
     def request_shutdown(self) -> None:

@@ -173,6 +173,9 @@ def _answer(route: Route, response: Any) -> Response:
         code = response.problem.code
         return refuse(route.find_status(code), response.problem.text, ErrorCode.Name(code))
     if isinstance(route.answer, RawAnswer):
+        refusal = route.answer.find_refusal(response)
+        if refusal is not None:
+            return refuse(*refusal)
         headers, content = route.answer.to_http(response)
         shown = {name: _format_header(value) for name, value in headers.items()}
         media_type = route.answer.content_type if content else None

@@ -140,7 +140,7 @@ class _Document:
         responses: Json = {"200": {"description": "OK"} | content}
         if may_fail:
             responses["503"] = {"description": "The broker can't serve: the reasons"} | content
-        operation_id = path.strip("/").replace(".", "_") or "root"
+        operation_id = "get_" + (path.strip("/").replace(".", "_") or "root")
         self._add("GET", path, "operation", {"operationId": operation_id, "summary": summary, "responses": responses})
 
     def add_route(self, call: AdminCall, route: Route, operation_id: str) -> None:

@@ -2,7 +2,6 @@
 
 GET /                            the name of the service, its version and addresses, and the other routes
 GET /health                      the health check (admin/health.py): 200, or 503 with the reasons
-GET /admin/v2/brokers/health     the same for Pulsar's tools: 200 and "ok", or 503 and the reasons
 GET /ready                       the same as /health
 GET /status                      a description of the broker
 GET /metrics                     the metrics, for Prometheus
@@ -19,7 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -35,7 +34,6 @@ __all__ = ["BrokerHttp", "describe_broker"]
 
 _UNAVAILABLE: Final = 503
 _ADMIN_PATHS: Final = (b"/admin/v2/", b"/lookup/v2/")
-_HEALTH_OF_PULSAR: Final = b"/admin/v2/brokers/health"
 
 
 class BrokerHttp:
@@ -50,7 +48,6 @@ class BrokerHttp:
             routes=[
                 Route("/", self._get_root),
                 Route("/health", self._get_health),
-                Route("/admin/v2/brokers/health", self._get_health_as_pulsar),
                 Route("/ready", self._get_ready),
                 Route("/status", self._get_status),
                 Route("/metrics", self._get_metrics),
@@ -63,7 +60,7 @@ class BrokerHttp:
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, as an ASGI application."""
-        is_admin = scope["raw_path"].startswith(_ADMIN_PATHS) and scope["raw_path"] != _HEALTH_OF_PULSAR
+        is_admin = scope["raw_path"].startswith(_ADMIN_PATHS)
         await (self._admin if is_admin else self._others)(scope, receive, send)
 
     def _find_admin_service(self) -> AdminService | None:
@@ -83,10 +80,6 @@ class BrokerHttp:
     async def _get_health(self, request: Request) -> Response:
         healthy, reasons = await self._broker.health.check()
         return JSONResponse({"healthy": healthy, "reasons": reasons}, 200 if healthy else _UNAVAILABLE)
-
-    async def _get_health_as_pulsar(self, request: Request) -> Response:
-        healthy, reasons = await self._broker.health.check()
-        return PlainTextResponse("ok" if healthy else "\n".join(reasons), 200 if healthy else _UNAVAILABLE)
 
     async def _get_ready(self, request: Request) -> Response:
         ready, reasons = await self._broker.health.check()

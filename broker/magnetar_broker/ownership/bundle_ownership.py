@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -85,9 +85,9 @@ class BundleOwnership:
         settings: OwnershipSettings,
         counters: BrokerCounters | None = None,
         http_address: str = "",
-        max_bundles: int = MAX_BUNDLES,
+        max_bundles: Callable[[], int] = lambda: MAX_BUNDLES,
     ) -> None:
-        """`max_bundles`: the maximum number of bundles of a namespace, which a split does not exceed."""
+        """`max_bundles` returns the maximum number of bundles of a namespace, which a split does not exceed."""
         self._store = store
         self._catalog = catalog
         self._broker_id = broker_id
@@ -407,7 +407,7 @@ class BundleOwnership:
             owner,
             self._clock,
             self._randomness,
-            max_bundles=self._max_bundles,
+            max_bundles=self._max_bundles(),
         )
         await self._held.run_operation(held, split, is_serving=True)
         self._counters.bundle_splits += 1

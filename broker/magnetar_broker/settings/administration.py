@@ -19,6 +19,7 @@ class CatalogSettings(Configuration):
         "Create topics on first use. A namespace's policies can override it.",
         subject=Subject.TOPICS,
         named_by="Pulsar",
+        dynamic=True,
     )
     allow_auto_topic_creation_type: Literal["partitioned", "non-partitioned"] = setting(
         "non-partitioned",
@@ -26,6 +27,7 @@ class CatalogSettings(Configuration):
         "can override it.",
         subject=Subject.TOPICS,
         named_by="Pulsar",
+        dynamic=True,
     )
     default_num_partitions: int = setting(
         1,
@@ -34,6 +36,7 @@ class CatalogSettings(Configuration):
         unit="partitions",
         ge=1,
         named_by="Pulsar",
+        dynamic=True,
     )
     max_num_partitions_per_partitioned_topic: int = setting(
         4096,
@@ -42,6 +45,7 @@ class CatalogSettings(Configuration):
         unit="partitions",
         ge=1,
         named_by="Pulsar",
+        dynamic=True,
     )
     max_topics_per_namespace: int = setting(
         0,
@@ -50,6 +54,7 @@ class CatalogSettings(Configuration):
         unit="topics",
         ge=0,
         named_by="Pulsar",
+        dynamic=True,
     )
     max_leases_per_namespace: int = setting(
         1000,
@@ -68,6 +73,7 @@ class CatalogSettings(Configuration):
         ge=1,
         le=MAX_BUNDLES,
         named_by="Pulsar",
+        dynamic=True,
     )
     load_balancer_namespace_maximum_bundles: int = setting(
         128,
@@ -77,6 +83,7 @@ class CatalogSettings(Configuration):
         ge=1,
         le=MAX_BUNDLES,
         named_by="Pulsar",
+        dynamic=True,
     )
     metadata_cache_ttl_seconds: float = setting(
         5.0,
@@ -99,6 +106,7 @@ class CatalogSettings(Configuration):
         subject=Subject.ADMIN,
         unit="names",
         ge=1,
+        dynamic=True,
     )
     admin_max_peeked_entries: int = setting(
         100,
@@ -106,6 +114,7 @@ class CatalogSettings(Configuration):
         subject=Subject.ADMIN,
         unit="entries",
         ge=1,
+        dynamic=True,
     )
     subscription_backlog_scan_max_entries: int = setting(
         10_000,
@@ -147,6 +156,7 @@ class HealthSettings(Configuration):
         subject=Subject.HEALTH,
         gt=0,
         formerly="health_check_timeout_s",
+        dynamic=True,
     )
     health_check_max_age_seconds: float = setting(
         1.0,
@@ -154,6 +164,7 @@ class HealthSettings(Configuration):
         subject=Subject.HEALTH,
         ge=0,
         formerly="health_check_max_age_s",
+        dynamic=True,
     )
 
 
@@ -163,6 +174,7 @@ class MetricsSettings(Configuration):
         "Expose metrics of each topic and subscription. If false, they are summed by namespace.",
         subject=Subject.HTTP,
         named_by="Pulsar",
+        dynamic=True,
     )
     max_topics_in_metrics: int = setting(
         1000,
@@ -170,6 +182,7 @@ class MetricsSettings(Configuration):
         subject=Subject.HTTP,
         unit="topics",
         ge=0,
+        dynamic=True,
     )
     stats_update_frequency_in_secs: float = setting(
         10.0,

@@ -16,6 +16,7 @@ class SubscriptionSettings(Configuration):
         "override it.",
         subject=Subject.DELIVERY,
         named_by="Pulsar",
+        dynamic=True,
     )
     max_unacked_messages_per_consumer: int = setting(
         50_000,
@@ -44,6 +45,7 @@ class SubscriptionSettings(Configuration):
         unit="consumers",
         ge=0,
         named_by="Pulsar",
+        dynamic=True,
     )
     dispatcher_max_read_batch_size: int = setting(
         100,

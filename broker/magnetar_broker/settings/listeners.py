@@ -58,6 +58,7 @@ class PulsarListenerSettings(Configuration):
         unit="connections",
         ge=0,
         named_by="Pulsar",
+        dynamic=True,
     )
     broker_max_connections_per_ip: int = setting(
         0,
@@ -66,6 +67,7 @@ class PulsarListenerSettings(Configuration):
         unit="connections",
         ge=0,
         named_by="Pulsar",
+        dynamic=True,
     )
     keep_alive_interval_seconds: float = setting(
         30.0,
@@ -156,4 +158,5 @@ class LookupSettings(Configuration):
         unit="requests",
         ge=1,
         named_by="Pulsar",
+        dynamic=True,
     )

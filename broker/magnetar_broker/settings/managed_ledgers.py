@@ -218,4 +218,5 @@ class CursorSettings(Configuration):
         unit="subscriptions",
         ge=1,
         named_by="Pulsar",
+        dynamic=True,
     )

@@ -49,6 +49,7 @@ class TopicSettings(Configuration):
         unit="producers",
         ge=0,
         named_by="Pulsar",
+        dynamic=True,
     )
     max_producers_per_stream: int = setting(
         10_000,
@@ -114,6 +115,7 @@ class TopicSettings(Configuration):
         "default_retention_without_subscription_minutes retains are deleted, too. Pulsar's default: true.",
         subject=Subject.TOPICS,
         named_by="Pulsar",
+        dynamic=True,
     )
     broker_delete_inactive_topics_max_inactive_duration_seconds: float = setting(
         60.0,
@@ -122,6 +124,7 @@ class TopicSettings(Configuration):
         subject=Subject.TOPICS,
         gt=0,
         named_by="Pulsar",
+        dynamic=True,
     )
     unload_idle_topics_after_seconds: float = setting(
         0.0,
@@ -130,6 +133,7 @@ class TopicSettings(Configuration):
         subject=Subject.TOPICS,
         ge=0,
         formerly="unload_idle_topics_after_s",
+        dynamic=True,
     )
     topic_close_timeout_seconds: float = setting(
         10.0,

@@ -24,6 +24,7 @@ from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.prefetched_topic import PrefetchedTopic, prefetch_topic
 from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
+from magnetar_broker.settings.dynamic import change_fields
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_broker.topics.topic import Topic
@@ -172,4 +173,4 @@ def _apply(settings: BrokerServiceSettings, policies: Policies) -> BrokerService
         }
     if policies.HasField("auto_subscription_creation"):
         changed["allow_auto_subscription_creation"] = policies.auto_subscription_creation.allowed
-    return settings.model_copy(update=changed)
+    return change_fields(settings, changed)

@@ -357,6 +357,11 @@ class AsyncBrokers(AsyncGroup):
         answer = await self._calls.call("brokers")
         return [value_of(ActiveBroker, one) for one in answer.brokers]
 
+    async def leader(self) -> ActiveBroker:
+        """Return the broker that has served longest. No broker leads the others: this is for Pulsar's tools."""
+        answer = await self._calls.call("leader_broker")
+        return value_of(ActiveBroker, answer.broker)
+
     async def bundles(self, broker_id: str | None = None) -> builtins.list[OwnedBundle]:
         """List the bundles that a broker owns; None: the broker that answers."""
         answer = await self._calls.call("owned_bundles", broker_id=broker_id)
@@ -371,6 +376,34 @@ class AsyncBrokers(AsyncGroup):
         """Let the broker that answers publish a message and read it back."""
         answer = await self._calls.call("health")
         return value_of(Health, answer)
+
+    async def runtime_configuration(self) -> dict[str, str]:
+        """Return all settings of the broker that answers, without secrets."""
+        answer = await self._calls.call("runtime_configuration")
+        return dict(answer.values)
+
+    async def internal_configuration(self) -> dict[str, str]:
+        """Return where the cluster has its metadata, under Pulsar's names."""
+        answer = await self._calls.call("internal_configuration")
+        return dict(answer.values)
+
+    async def dynamic_settings(self) -> builtins.list[str]:
+        """List the settings that can be changed while the brokers run."""
+        answer = await self._calls.call("dynamic_settings")
+        return list(answer.settings)
+
+    async def dynamic_configuration(self) -> dict[str, str]:
+        """Return the settings that were changed while the brokers ran."""
+        answer = await self._calls.call("dynamic_configuration")
+        return dict(answer.values)
+
+    async def set_dynamic_setting(self, name: str, value: str) -> None:
+        """Change a setting of all brokers while they run. They apply it within seconds, and when they start."""
+        await self._calls.call("set_dynamic_setting", name=name, value=value)
+
+    async def delete_dynamic_setting(self, name: str) -> None:
+        """Let all brokers use the value of a setting that they were started with."""
+        await self._calls.call("delete_dynamic_setting", name=name)
 
 
 class AsyncReading(AsyncGroup):

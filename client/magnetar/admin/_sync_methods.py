@@ -393,6 +393,10 @@ class Brokers(SyncGroup[AsyncBrokers]):
         """List the brokers that serve topics, by their ids."""
         return self._run(self._group.list())
 
+    def leader(self) -> ActiveBroker:
+        """Return the broker that has served longest. No broker leads the others: this is for Pulsar's tools."""
+        return self._run(self._group.leader())
+
     def bundles(self, broker_id: str | None = None) -> builtins.list[OwnedBundle]:
         """List the bundles that a broker owns; None: the broker that answers."""
         return self._run(self._group.bundles(broker_id))
@@ -404,6 +408,30 @@ class Brokers(SyncGroup[AsyncBrokers]):
     def health(self) -> Health:
         """Let the broker that answers publish a message and read it back."""
         return self._run(self._group.health())
+
+    def runtime_configuration(self) -> dict[str, str]:
+        """Return all settings of the broker that answers, without secrets."""
+        return self._run(self._group.runtime_configuration())
+
+    def internal_configuration(self) -> dict[str, str]:
+        """Return where the cluster has its metadata, under Pulsar's names."""
+        return self._run(self._group.internal_configuration())
+
+    def dynamic_settings(self) -> builtins.list[str]:
+        """List the settings that can be changed while the brokers run."""
+        return self._run(self._group.dynamic_settings())
+
+    def dynamic_configuration(self) -> dict[str, str]:
+        """Return the settings that were changed while the brokers ran."""
+        return self._run(self._group.dynamic_configuration())
+
+    def set_dynamic_setting(self, name: str, value: str) -> None:
+        """Change a setting of all brokers while they run. They apply it within seconds, and when they start."""
+        self._run(self._group.set_dynamic_setting(name, value))
+
+    def delete_dynamic_setting(self, name: str) -> None:
+        """Let all brokers use the value of a setting that they were started with."""
+        self._run(self._group.delete_dynamic_setting(name))
 
 
 class Reading(SyncGroup[AsyncReading]):

@@ -194,8 +194,10 @@ class Standalone:
             broker_id=_BROKER,
             pulsar_listeners=[("", f"{settings.host}:{settings.pulsar_port}")],
             pulsar_advertised=self._pulsar_advertised,
+            process_settings=self.settings,
         )
         self.broker.pulsar_context.advertises_reached_address = self.pulsar_at_any_address
+        self.broker.http_address = self._advertised_http_address
         await self.broker.start()
         assert self.bookie is not None
         assert self._bookie_running is not None
@@ -207,6 +209,13 @@ class Standalone:
     def _advertised_address(self) -> str:
         """The address that clients get. Empty: the one at which it listens."""
         return self.settings.advertised_address or ("127.0.0.1:0" if self.settings.host in _ANY_HOST else "")
+
+    @property
+    def _advertised_http_address(self) -> str:
+        """The address of the HTTP server for clients: with the host of `advertised_address`, if that is set."""
+        assert self._http is not None
+        reachable, host = _reachable_address(self._http.address), self.settings.advertised_address.rpartition(":")[0]
+        return f"{host}:{reachable.rpartition(':')[2]}" if host else reachable
 
     @property
     def pulsar_at_any_address(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar_wire.admin.brokers import BROKERS
+from magnetar_wire.admin.brokers import BROKERS, CONFIGURATION
 from magnetar_wire.admin.call import AdminCall
 from magnetar_wire.admin.clusters import CLUSTERS
 from magnetar_wire.admin.lookup import LOOKUP
@@ -34,6 +34,7 @@ ADMIN_CALLS: Final[dict[str, AdminCall]] = {
         LOOKUP,
         SUBSCRIPTIONS,
         BROKERS,
+        CONFIGURATION,
         READING,
     )
     for call in calls

@@ -42,7 +42,7 @@ LOOKUP: Final = (
         Method("topics.lookup_addresses"),
     ), routes=(
         # Clients also send `authoritative`, which means nothing here: any broker answers with the owner.
-        Route("GET", _PATH, query={"listenerName": "listener_name"}, fixed={"needs_pulsar": True},
+        Route("GET", _PATH, query={"listenerName": "listener_name"}, implied={"needs_pulsar": True},
               headers={"X-Pulsar-ListenerName": "listener_name"}, answer=_LOOKUP_DATA,
               summary="Return the addresses of a topic's owner."),
     )),

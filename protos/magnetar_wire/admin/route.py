@@ -99,6 +99,10 @@ class RawAnswer:
     headers: Mapping[str, str] = {}
     status = 200
 
+    def find_refusal(self, message: Message) -> tuple[int, str] | None:
+        """Return the status and the reason of a response that is no success, though it has no problem."""
+        return None
+
     def to_http(self, message: Message) -> tuple[dict[str, str], bytes]:
         """Return headers and body."""
         raise NotImplementedError
@@ -177,6 +181,8 @@ class Route:
     fixed: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     # Fields that have this value if the request has no body.
     without_body: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    # Fields that the broker sets to these values. Clients do not send them.
+    implied: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     body: Part | None = field(default=None, kw_only=True)
     # The content type of a body that is a JSON object, if the route has another one for it.
     object_type: str = field(default="", kw_only=True)
@@ -235,7 +241,7 @@ class Route:
                 getattr(owner, field_name).append(text)
             else:
                 setattr(owner, field_name, _parse(described, text, name))
-        _set_fields(request, self.fixed)
+        _set_fields(request, {**self.fixed, **self.implied})
         if self.query:
             self._read_query(request, query)
         for name, field_name in self.headers.items():
@@ -283,7 +289,7 @@ class Route:
         # An absent field without presence has its default: what it is compared with can be that, e.g. {"force": False}.
         if any(not _is_equal(getattr(request, name), value) for name, value in self.fixed.items()):
             return False
-        known = {name.partition(".")[0] for name, _ in self.placeholders} | set(self.fixed)
+        known = {name.partition(".")[0] for name, _ in self.placeholders} | set(self.fixed) | set(self.implied)
         for part in self.query.values():
             if isinstance(part, str):
                 known.add(part)

@@ -17,11 +17,12 @@ __all__ = ["SingleFlightCheck"]
 
 
 class SingleFlightCheck:
-    """`check` raises an error if there is a problem. A caller waits until `timeout_s` after the start of the run."""
+    """`check` raises an error if there is a problem. A caller waits until `timeout_s` after the start of the run, which
+    may be changed between two calls."""
 
     def __init__(self, check: Callable[[], Coroutine[Any, Any, None]], timeout_s: float, clock: Clock) -> None:
         self._check = check
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._clock = clock
         self._run: asyncio.Task[None] | None = None
         self._started_at = 0.0
@@ -35,7 +36,7 @@ class SingleFlightCheck:
         if run is None or (run.done() and not self._clock.monotonic() - self._started_at < max_age_s):
             run = self._run = asyncio.get_running_loop().create_task(self._check(), name="health")
             self._started_at = self._clock.monotonic()
-        left_s = self._started_at + self._timeout_s - self._clock.monotonic()
+        left_s = self._started_at + self.timeout_s - self._clock.monotonic()
         await asyncio.wait([run], timeout=max(0.0, left_s))
         if not run.done():
             return f"has not answered for {self._clock.monotonic() - self._started_at:.1f} s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
@@ -22,17 +23,29 @@ from tests.unit.bookie.honest_bookie import HonestBookie
 __all__ = ["URL", "BrokerScene", "running_broker"]
 
 _ADDRESS = "broker:6652"
+# Of the brokers beside another one.
+_numbers = itertools.count(2)
 URL = f"magnetar://{_ADDRESS}"
 T = TypeVar("T")
 
 
 class BrokerScene:
-    def __init__(self, *, add_entry_timeout_seconds: float = 5.0, pulsar: bool = False, **options: Any) -> None:
-        """`pulsar`: also listen for Pulsar's protocol, at a free port. `options`: the broker's settings."""
+    def __init__(
+        self,
+        *,
+        add_entry_timeout_seconds: float = 5.0,
+        pulsar: bool = False,
+        beside: BrokerScene | None = None,
+        **options: Any,
+    ) -> None:
+        """`pulsar`: also listen for Pulsar's protocol, at a free port. `beside`: a scene of the same cluster.
+        `options`: the broker's settings."""
         self.clock = SystemClock()
-        self.metadata = MemoryServer(self.clock, session_timeout_s=60.0)
-        self.transport = InProcessTransport(self.clock)
-        self.bookies = [HonestBookie(f"b{number}", self.clock) for number in range(2)]
+        self.metadata: MemoryServer = beside.metadata if beside else MemoryServer(self.clock, session_timeout_s=60.0)
+        self.transport: InProcessTransport = beside.transport if beside else InProcessTransport(self.clock)
+        self.bookies = [] if beside else [HonestBookie(f"b{number}", self.clock) for number in range(2)]
+        number = next(_numbers) if beside else 1
+        address = f"broker{number}:6652" if beside else _ADDRESS
         striping = {
             "managed_ledger_default_ensemble_size": 2,
             "managed_ledger_default_write_quorum": 2,
@@ -43,15 +56,16 @@ class BrokerScene:
         self.broker = Broker(
             self._session,
             self.transport,
-            [(self.transport, _ADDRESS)],
+            [(self.transport, address)],
             self.clock,
             SystemRandomness(),
             BrokerServiceSettings(**(striping | {"metadata_retry_seconds": 0.01} | options)),
             LedgerClientSettings(explicit_lac_interval_ms=0, add_entry_timeout_seconds=add_entry_timeout_seconds),
-            broker_id="b/1",
+            broker_id=f"b/{number}",
+            peer_transport=self.transport if beside else None,
             pulsar_listeners=[("", "127.0.0.1:0")] if pulsar else [],
         )
-        self.admin = AsyncAdmin(URL, transport=self.transport)
+        self.admin = AsyncAdmin(f"magnetar://{address}", transport=self.transport)
 
     @property
     def broker_session(self) -> BrokerSession:
