@@ -389,6 +389,62 @@ class PartitionedTopicAnswer(_message.Message):
     properties: _containers.ScalarMap[str, str]
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., partitions: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
+class FindMessageIdRequest(_message.Message):
+    __slots__ = ("topic", "time_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    time_ms: int
+    def __init__(self, topic: _Optional[str] = ..., time_ms: _Optional[int] = ...) -> None: ...
+
+class MessageIdAnswer(_message.Message):
+    __slots__ = ("problem", "message_id")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    message_id: MessagePositionInTopic
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., message_id: _Optional[_Union[MessagePositionInTopic, _Mapping]] = ...) -> None: ...
+
+class MessagePositionInTopic(_message.Message):
+    __slots__ = ("ledger_id", "entry_id", "partition", "batch_index")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    BATCH_INDEX_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    entry_id: int
+    partition: int
+    batch_index: int
+    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., partition: _Optional[int] = ..., batch_index: _Optional[int] = ...) -> None: ...
+
+class MessageAtRequest(_message.Message):
+    __slots__ = ("topic", "ledger_id", "entry_id")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    ledger_id: int
+    entry_id: int
+    def __init__(self, topic: _Optional[str] = ..., ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ...) -> None: ...
+
+class ExamineMessageRequest(_message.Message):
+    __slots__ = ("topic", "start", "number")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    start: str
+    number: int
+    def __init__(self, topic: _Optional[str] = ..., start: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
+
+class MessageAnswer(_message.Message):
+    __slots__ = ("problem", "entry")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    entry: PeekedEntry
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., entry: _Optional[_Union[PeekedEntry, _Mapping]] = ...) -> None: ...
+
 class SubscriptionRequest(_message.Message):
     __slots__ = ("topic", "subscription", "start", "properties", "partition", "replicated")
     class PropertiesEntry(_message.Message):
@@ -808,8 +864,35 @@ class InternalStatsAnswer(_message.Message):
     stats: InternalStats
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., stats: _Optional[_Union[InternalStats, _Mapping]] = ...) -> None: ...
 
+class PartitionedInternalStatsAnswer(_message.Message):
+    __slots__ = ("problem", "partitions", "properties", "stats")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    STATS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    partitions: int
+    properties: _containers.ScalarMap[str, str]
+    stats: _containers.RepeatedCompositeFieldContainer[PartitionInternalStats]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., partitions: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., stats: _Optional[_Iterable[_Union[PartitionInternalStats, _Mapping]]] = ...) -> None: ...
+
+class PartitionInternalStats(_message.Message):
+    __slots__ = ("topic", "stats")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    STATS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    stats: InternalStats
+    def __init__(self, topic: _Optional[str] = ..., stats: _Optional[_Union[InternalStats, _Mapping]] = ...) -> None: ...
+
 class InternalStats(_message.Message):
-    __slots__ = ("incarnation", "state", "last", "ledgers", "more_ledgers", "cursors", "leases", "lapsed_leases")
+    __slots__ = ("incarnation", "state", "last", "ledgers", "more_ledgers", "cursors", "leases", "lapsed_leases", "added_entries", "stored_entries", "stored_bytes", "current_ledger_entries", "current_ledger_bytes", "pending_entries")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
@@ -818,6 +901,12 @@ class InternalStats(_message.Message):
     CURSORS_FIELD_NUMBER: _ClassVar[int]
     LEASES_FIELD_NUMBER: _ClassVar[int]
     LAPSED_LEASES_FIELD_NUMBER: _ClassVar[int]
+    ADDED_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    STORED_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_LEDGER_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_LEDGER_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PENDING_ENTRIES_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
     state: str
     last: _ledger_pb2.EntryPosition
@@ -826,7 +915,13 @@ class InternalStats(_message.Message):
     cursors: _containers.RepeatedCompositeFieldContainer[CursorStats]
     leases: _containers.RepeatedCompositeFieldContainer[LeaseStats]
     lapsed_leases: int
-    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[str] = ..., last: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., ledgers: _Optional[_Iterable[_Union[LedgerStats, _Mapping]]] = ..., more_ledgers: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[CursorStats, _Mapping]]] = ..., leases: _Optional[_Iterable[_Union[LeaseStats, _Mapping]]] = ..., lapsed_leases: _Optional[int] = ...) -> None: ...
+    added_entries: int
+    stored_entries: int
+    stored_bytes: int
+    current_ledger_entries: int
+    current_ledger_bytes: int
+    pending_entries: int
+    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[str] = ..., last: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., ledgers: _Optional[_Iterable[_Union[LedgerStats, _Mapping]]] = ..., more_ledgers: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[CursorStats, _Mapping]]] = ..., leases: _Optional[_Iterable[_Union[LeaseStats, _Mapping]]] = ..., lapsed_leases: _Optional[int] = ..., added_entries: _Optional[int] = ..., stored_entries: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., current_ledger_entries: _Optional[int] = ..., current_ledger_bytes: _Optional[int] = ..., pending_entries: _Optional[int] = ...) -> None: ...
 
 class LeaseStats(_message.Message):
     __slots__ = ("holder", "from_ledger_id", "left_ms", "lease_ms", "lease_id")

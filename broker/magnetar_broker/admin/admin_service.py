@@ -42,6 +42,7 @@ from magnetar_broker.admin.deletions import Deletions
 from magnetar_broker.admin.dynamic_configuration import DynamicConfiguration
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.admin.lookup_calls import LookupCalls
+from magnetar_broker.admin.message_calls import MessageCalls
 from magnetar_broker.admin.namespace_topic_calls import NamespaceTopicCalls
 from magnetar_broker.admin.owner_rpc import Handler, OwnerRpc
 from magnetar_broker.admin.partitioned_topic_calls import PartitionedTopicCalls
@@ -106,6 +107,7 @@ class AdminService:
         at_owner: list[object] = [
             TopicCalls(topics, catalog, ownership, broker_id),
             SubscriptionCalls(catalog.settings, clock),
+            MessageCalls(),
             ReadingCalls(catalog, ledgers),
         ]
         local_handlers = _owner_handlers(at_owner, TopicLoader(topics, ownership), OwnerBundleCalls(topics, ownership))

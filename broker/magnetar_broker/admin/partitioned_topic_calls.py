@@ -91,6 +91,19 @@ class PartitionedTopicCalls:
         node = await self._catalog.partitioned.get(name)
         return pb.PartitionedTopicAnswer(partitions=node.partitions, properties=node.properties)
 
+    async def partitioned_internal_stats(self, request: pb.TopicRequest) -> pb.PartitionedInternalStatsAnswer:
+        name = parse_persistent_name(request.topic)
+        node = await self._catalog.partitioned.get(name)
+
+        async def read(part: TopicName) -> pb.PartitionInternalStats:
+            answer: pb.InternalStatsAnswer = await self._owner_rpc.call_topic_owner(
+                part, "internal_stats", pb.TopicRequest(topic=str(part))
+            )
+            return pb.PartitionInternalStats(topic=str(part), stats=answer.stats)
+
+        stats = await map_bounded([name.partition(index) for index in range(node.partitions)], read)
+        return pb.PartitionedInternalStatsAnswer(partitions=node.partitions, properties=node.properties, stats=stats)
+
     async def topic_properties(self, request: pb.TopicRequest) -> pb.TopicPropertiesAnswer:
         return pb.TopicPropertiesAnswer(
             properties=await self._catalog.get_topic_properties(parse_persistent_name(request.topic))

@@ -184,6 +184,7 @@ def merge_partitions(name: TopicName, answers: Sequence[pb.PartitionedStatsAnswe
 def describe_log(topic: Topic) -> pb.InternalStats:
     log = topic.log.stats()
     shown = log.ledgers[-_MAX_SHOWN:]
+    current = topic.log.ledger_list.current_ledger
     return pb.InternalStats(
         incarnation=topic.log.incarnation,
         state=log.state,
@@ -221,6 +222,12 @@ def describe_log(topic: Topic) -> pb.InternalStats:
             for lease, left_s in topic.log.leases.list_active()[:_MAX_SHOWN]
         ],
         lapsed_leases=topic.log.leases.lapsed,
+        added_entries=topic.counters.received.entries,
+        stored_entries=log.stored_entries,
+        stored_bytes=log.stored_bytes,
+        current_ledger_entries=current.entries if current is not None else 0,
+        current_ledger_bytes=current.length_bytes if current is not None else 0,
+        pending_entries=log.pending_appends,
     )
 
 

@@ -43,6 +43,7 @@ from magnetar_wire.admin.calls import ADMIN_CALLS
 from magnetar_wire.admin.json_parts import InvalidJson, OutOfRange, parse_json
 from magnetar_wire.admin.route import InvalidTarget, RawAnswer, Route, RouteTable, UnsupportedRoute
 from magnetar_wire.admin.unsupported import UNSUPPORTED
+from magnetar_wire.errors import WireError
 from magnetar_wire.transport import Code, Refusal
 
 __all__ = ["AdminApi", "refuse"]
@@ -176,10 +177,16 @@ def _answer(route: Route, response: Any) -> Response:
         refusal = route.answer.find_refusal(response)
         if refusal is not None:
             return refuse(*refusal)
-        headers, content = route.answer.to_http(response)
-        shown = {name: _format_header(value) for name, value in headers.items()}
+        try:
+            headers, content = route.answer.to_http(response)
+        except WireError as error:
+            return refuse(500, f"the stored message can't be decoded: {error}")
         media_type = route.answer.content_type if content else None
-        return Response(content, route.answer.status, shown, media_type)
+        raw = Response(content, route.answer.status, media_type=media_type)
+        for name, values in headers.items():
+            for one in [values] if isinstance(values, str) else values:
+                raw.headers.append(name, _format_header(one))
+        return raw
     value = None if route.answer is None else route.answer.to_json(response)
     if value is None:
         answer = Response(status_code=route.empty_status)

@@ -238,6 +238,18 @@ class AsyncTopics(WrittenTopics):
         answer = await self._calls.call("terminate_partitioned", topic=topic)
         return [value_of(PartitionTermination, one) for one in answer.partitions]
 
+    async def last_message_id(self, topic: str) -> MessageId:
+        """Return the id of a topic's last message; the entry id -1 if it has none."""
+        answer = await self._calls.call("last_message_id", topic=topic)
+        return value_of(MessageId, answer.message_id)
+
+    async def find_message_id(self, topic: str, time_ms: int) -> MessageId:
+        """Return the id of the first entry that a broker received at this time or later; the position after the last
+        one if there is none.
+        """
+        answer = await self._calls.call("find_message_id", topic=topic, time_ms=time_ms)
+        return value_of(MessageId, answer.message_id)
+
     async def bundle_range(self, topic: str) -> str:
         """Return the bundle that a topic is in, or would be in."""
         answer = await self._calls.call("topic_bundle", topic=topic)

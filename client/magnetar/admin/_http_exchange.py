@@ -145,7 +145,10 @@ class HttpExchange:
             raise Failed(f"the answer of {address} is not valid HTTP: {_describe(error)}") from error
         headers: dict[str, str] = {}
         for name, value in response.getheaders():
-            headers.setdefault(name.lower(), value)
+            key = name.lower()
+            # A message's metadata has several of some, e.g. encryption keys.
+            several = key in headers and key.startswith("x-pulsar-")
+            headers[key] = f"{headers[key]}, {value}" if several else headers.get(key, value)
         return HttpAnswer(address, response.status, headers, tuple(response.headers.get_all("warning") or ()), body)
 
     def _begin_to_send(self, connection: http.client.HTTPConnection, address: str) -> None:

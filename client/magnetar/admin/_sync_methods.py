@@ -263,6 +263,16 @@ class Topics(SyncGroup[AsyncTopics]):
         """Have all partitions of a topic accept no more messages, for good. Return the ids of their last messages."""
         return self._run(self._group.terminate_partitioned(topic))
 
+    def last_message_id(self, topic: str) -> MessageId:
+        """Return the id of a topic's last message; the entry id -1 if it has none."""
+        return self._run(self._group.last_message_id(topic))
+
+    def find_message_id(self, topic: str, time_ms: int) -> MessageId:
+        """Return the id of the first entry that a broker received at this time or later; the position after the last
+        one if there is none.
+        """
+        return self._run(self._group.find_message_id(topic, time_ms))
+
     def bundle_range(self, topic: str) -> str:
         """Return the bundle that a topic is in, or would be in."""
         return self._run(self._group.bundle_range(topic))
@@ -270,6 +280,24 @@ class Topics(SyncGroup[AsyncTopics]):
     def get_partitioned(self, topic: str) -> PartitionedTopic:
         """Return a partitioned topic's number of partitions, and its properties."""
         return self._run(self._group.get_partitioned(topic))
+
+    def messages_at(self, topic: str, message_id: MessageId) -> builtins.list[PeekedMessage]:
+        """Return the messages of a stored entry, acknowledged or not: several if it is a batch.
+
+        The topic has no partitions, or is one. Raises `NotFound` if the entry is not stored (any more).
+        """
+        return self._run(self._group.messages_at(topic, message_id))
+
+    def examine_messages(self, topic: str, start: str = "latest", number: int = 1) -> builtins.list[PeekedMessage]:
+        """Return the messages of the entry with this number, counted from 1 at the `earliest` or `latest` one.
+
+        The topic has no partitions, or is one.
+        """
+        return self._run(self._group.examine_messages(topic, start, number))
+
+    def partitioned_internal_stats(self, topic: str) -> dict[str, InternalStats]:
+        """Return the ledgers, cursors and leases of each partition of a partitioned topic, by the partitions' names."""
+        return self._run(self._group.partitioned_internal_stats(topic))
 
     def lookup(self, topic: str, listener_name: str = "") -> TopicOwner:
         """Return the owner of a topic. A partitioned topic is refused: each partition has its own."""

@@ -107,8 +107,10 @@ def _read(hint: Any, message: Message, name: str) -> Any:
     return dict(value) if len(arguments) == 2 else value
 
 
-def _message_id(position: EntryPosition) -> MessageId:
-    return MessageId(-1, position.ledger_id, position.entry_id)
+def _message_id(position: EntryPosition | pb.MessagePositionInTopic) -> MessageId:
+    if isinstance(position, EntryPosition):
+        return MessageId(-1, position.ledger_id, position.entry_id)
+    return MessageId(position.partition, position.ledger_id, position.entry_id, position.batch_index)
 
 
 def _tenant_message(settings: TenantSettings) -> pb.TenantSettings:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from magnetar.admin._group import AsyncGroup
 from magnetar.admin._values import peeked, split_fields, value_of
 from magnetar.admin.models import (
+    InternalStats,
     NamespacePolicies,
     PartitionedTopic,
     PartitionedTopicStats,
@@ -23,6 +24,7 @@ from magnetar.admin.models import (
 )
 from magnetar.exceptions import InvalidArgument, NotAllowedError, NotFound
 from magnetar_protos import admin_pb2 as pb
+from magnetar_wire.message_id import MessageId
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["WrittenNamespaces", "WrittenSubscriptions", "WrittenTenants", "WrittenTopics"]
@@ -108,6 +110,29 @@ class WrittenTopics(AsyncGroup):
         if not answer.partitions:
             raise NotFound(f"there is no partitioned topic {topic}: it has no partitions")
         return value_of(PartitionedTopic, answer)
+
+    async def messages_at(self, topic: str, message_id: MessageId) -> list[PeekedMessage]:
+        """Return the messages of a stored entry, acknowledged or not: several if it is a batch.
+
+        The topic has no partitions, or is one. Raises `NotFound` if the entry is not stored (any more).
+        """
+        answer = await self._calls.call(
+            "message_at", topic=topic, ledger_id=message_id.ledger_id(), entry_id=message_id.entry_id()
+        )
+        return list(peeked(answer.entry))
+
+    async def examine_messages(self, topic: str, start: str = "latest", number: int = 1) -> list[PeekedMessage]:
+        """Return the messages of the entry with this number, counted from 1 at the `earliest` or `latest` one.
+
+        The topic has no partitions, or is one.
+        """
+        answer = await self._calls.call("examine_message", topic=topic, start=start, number=number)
+        return list(peeked(answer.entry))
+
+    async def partitioned_internal_stats(self, topic: str) -> dict[str, InternalStats]:
+        """Return the ledgers, cursors and leases of each partition of a partitioned topic, by the partitions' names."""
+        answer = await self._calls.call("partitioned_internal_stats", topic=topic)
+        return {one.topic: value_of(InternalStats, one.stats) for one in answer.stats}
 
     async def lookup(self, topic: str, listener_name: str = "") -> TopicOwner:
         """Return the owner of a topic. A partitioned topic is refused: each partition has its own."""

@@ -387,6 +387,16 @@ class InternalStats:
     leases: Sequence[LeaseStats]
     # Leases that were not renewed in time, since the topic was loaded.
     lapsed_leases: int = 0
+    # Entries persisted since the topic was loaded.
+    added_entries: int = 0
+    # Of all ledgers that are not being deleted.
+    stored_entries: int = 0
+    stored_bytes: int = 0
+    # Of the current ledger; 0: there is none.
+    current_ledger_entries: int = 0
+    current_ledger_bytes: int = 0
+    # Entries that are being added.
+    pending_entries: int = 0
 
 
 @dataclass(frozen=True, slots=True)

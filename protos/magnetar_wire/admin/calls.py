@@ -12,6 +12,7 @@ from magnetar_wire.admin.brokers import BROKERS, CONFIGURATION
 from magnetar_wire.admin.call import AdminCall
 from magnetar_wire.admin.clusters import CLUSTERS
 from magnetar_wire.admin.lookup import LOOKUP
+from magnetar_wire.admin.messages import MESSAGES
 from magnetar_wire.admin.namespaces import BUNDLES, NAMESPACES
 from magnetar_wire.admin.reading import READING
 from magnetar_wire.admin.subscriptions import SUBSCRIPTIONS
@@ -31,6 +32,7 @@ ADMIN_CALLS: Final[dict[str, AdminCall]] = {
         TOPICS,
         PARTITIONED_TOPICS,
         TERMINATION,
+        MESSAGES,
         LOOKUP,
         SUBSCRIPTIONS,
         BROKERS,

@@ -103,8 +103,8 @@ class RawAnswer:
         """Return the status and the reason of a response that is no success, though it has no problem."""
         return None
 
-    def to_http(self, message: Message) -> tuple[dict[str, str], bytes]:
-        """Return headers and body."""
+    def to_http(self, message: Message) -> tuple[Mapping[str, str | Sequence[str]], bytes]:
+        """Return headers and body. A header with several values is sent as often. Raises WireError."""
         raise NotImplementedError
 
     def fill(self, message: Message, headers: Mapping[str, str], body: bytes) -> None:

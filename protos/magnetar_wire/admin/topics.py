@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.call import AdminCall, Method, Partitions, Role, Scope
+from magnetar_wire.admin.internal_stats_parts import (
+    INTERNAL_STATS,
+    LEDGER_INFO,
+    PARTITIONED_INTERNAL_STATS,
+    PARTITIONED_METADATA,
+)
 from magnetar_wire.admin.json_parts import Either, Field, Object
 from magnetar_wire.admin.position_parts import PositionPart
 from magnetar_wire.admin.route import Route
@@ -27,11 +34,9 @@ _SYSTEM: Final = {"includeSystemTopic": "include_system"}
 _PATH: Final = "/admin/v2/{topic}"
 _NAME: Final = "/admin/v2/{name:topic}"
 _PARTITIONS: Final = f"{_PATH}/partitions"
+# A call for one topic that has partitions is answered as if it was missing.
+_NOT_PARTITIONED: Final[Mapping[int, int]] = {ErrorCode.NOT_ALLOWED: 404}
 _FORCE: Final = {"force": "force"}
-# Pulsar's PartitionedTopicMetadata.
-_METADATA: Final = Object(
-    {"partitions": "partitions", "properties": Field("properties", absent_if_empty=True)}, constants={"deleted": False}
-)
 _STATS_QUERY: Final = {
     "getPreciseBacklog": "precise_backlog",
     "subscriptionBacklogSize": "subscription_backlog_size",
@@ -152,6 +157,10 @@ TOPICS: Final = (
             "Return a topic's ledgers, cursors and leases.",
             result="stats",
         ),
+    ), routes=(
+        Route("GET", f"{_PATH}/internalStats", answer=Field("stats", of=INTERNAL_STATS), statuses=_NOT_PARTITIONED),
+        Route("GET", f"{_PATH}/internal-info", answer=Field("stats", of=LEDGER_INFO), statuses=_NOT_PARTITIONED,
+              summary="Return a topic's ledgers and cursors."),
     )),
     # Refused with NOT_ALLOWED if the topic has producers or consumers.
     AdminCall("check_unused", pb.TopicRequest, pb.Done, _TOPIC, Role.BROKER, idempotent=True),
@@ -185,11 +194,18 @@ PARTITIONED_TOPICS: Final = (
             "partitions, or later, by a producer or consumer.",
         ),
     ), routes=(
-        Route("GET", _PARTITIONS, query={"checkAllowAutoCreation": "create"}, answer=_METADATA),
+        Route("GET", _PARTITIONS, query={"checkAllowAutoCreation": "create"}, answer=PARTITIONED_METADATA),
     )),
     AdminCall("partitioned_topic", pb.TopicRequest, pb.PartitionedTopicAnswer, _ANY, _USE, idempotent=True, methods=(
         Method("topics.get_partitioned"),
-    ), routes=(Route("GET", _PARTITIONS, answer=_METADATA, client_only=True),)),
+    ), routes=(Route("GET", _PARTITIONS, answer=PARTITIONED_METADATA, client_only=True),)),
+    AdminCall("partitioned_internal_stats", pb.TopicRequest, pb.PartitionedInternalStatsAnswer, _ANY, _USE,
+              idempotent=True, methods=(
+        Method("topics.partitioned_internal_stats"),
+    ), routes=(
+        Route("GET", f"{_PATH}/partitioned-internalStats", answer=PARTITIONED_INTERNAL_STATS,
+              summary="Return the ledgers, cursors and leases of each partition of a partitioned topic."),
+    )),
     AdminCall("grow_partitioned", pb.PartitionsRequest, pb.Done, _ANY, _ADMIN, methods=(
         Method(
             "topics.update_partitioned(topic: str, partitions: int) -> None",
