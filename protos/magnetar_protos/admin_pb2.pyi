@@ -389,6 +389,16 @@ class PartitionedTopicAnswer(_message.Message):
     properties: _containers.ScalarMap[str, str]
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., partitions: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
+class CompactionStatusAnswer(_message.Message):
+    __slots__ = ("problem", "status", "last_error")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    status: str
+    last_error: str
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., status: _Optional[str] = ..., last_error: _Optional[str] = ...) -> None: ...
+
 class FindMessageIdRequest(_message.Message):
     __slots__ = ("topic", "time_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -564,14 +574,16 @@ class BacklogSizeAnswer(_message.Message):
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class PeekRequest(_message.Message):
-    __slots__ = ("topic", "subscription", "entries")
+    __slots__ = ("topic", "subscription", "entries", "first")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
     topic: str
     subscription: str
     entries: int
-    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., entries: _Optional[int] = ...) -> None: ...
+    first: int
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., entries: _Optional[int] = ..., first: _Optional[int] = ...) -> None: ...
 
 class PeekAnswer(_message.Message):
     __slots__ = ("problem", "entries")

@@ -91,6 +91,10 @@ class PartitionedTopicCalls:
         node = await self._catalog.partitioned.get(name)
         return pb.PartitionedTopicAnswer(partitions=node.partitions, properties=node.properties)
 
+    async def compaction_status(self, request: pb.TopicRequest) -> pb.CompactionStatusAnswer:
+        await self._catalog.resolve_partitions(parse_persistent_name(request.topic), create=False)
+        return pb.CompactionStatusAnswer(status="NOT_RUN")
+
     async def partitioned_internal_stats(self, request: pb.TopicRequest) -> pb.PartitionedInternalStatsAnswer:
         name = parse_persistent_name(request.topic)
         node = await self._catalog.partitioned.get(name)

@@ -28,6 +28,8 @@ from magnetar_wire.topic_name import TopicName
 __all__ = ["SubscriptionCalls", "SubscriptionLists", "read_subscriptions"]
 
 _MAX_PEEKED_BYTES: Final = 6_291_456
+# How far into the backlog an entry is found by its number.
+_MAX_FIRST: Final = 100_000
 _READ_ENTRIES: Final = 100
 _Named: TypeAlias = pb.SubscriptionRequest | pb.DeleteSubscriptionRequest | pb.SkipRequest | pb.ExpireRequest
 
@@ -198,12 +200,19 @@ class SubscriptionCalls:
                 ErrorCode.INVALID_ARGUMENT,
                 f"entries = {request.entries:,} is not between 1 and {maximum:,} (admin_max_peeked_entries)",
             )
+        if request.first > _MAX_FIRST:
+            raise BrokerError(
+                ErrorCode.INVALID_ARGUMENT, f"first = {request.first:,} is above the limit of {_MAX_FIRST:,}"
+            )
 
     @routed(TopicRoute(check=_check_peek))
     async def peek(self, topic: Topic, request: pb.PeekRequest) -> pb.PeekAnswer:
         cursor = await topic.subscriptions.wait_for_cursor(request.subscription)
         answer = pb.PeekAnswer()
-        size, start = 0, topic.log.first_after(cursor.mark_delete)
+        before = cursor.mark_delete
+        for _ in range(request.first - 1):
+            before = cursor.find_unacknowledged_after(before)
+        size, start = 0, topic.log.first_after(before)
         while len(answer.entries) < request.entries:
             try:
                 read = await topic.log.read(start, _READ_ENTRIES, _MAX_PEEKED_BYTES)

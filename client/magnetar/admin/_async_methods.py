@@ -250,6 +250,11 @@ class AsyncTopics(WrittenTopics):
         answer = await self._calls.call("find_message_id", topic=topic, time_ms=time_ms)
         return value_of(MessageId, answer.message_id)
 
+    async def compaction_status(self, topic: str) -> str:
+        """Return the state of a topic's compaction: always NOT_RUN, since there is none yet."""
+        answer = await self._calls.call("compaction_status", topic=topic)
+        return str(answer.status)
+
     async def bundle_range(self, topic: str) -> str:
         """Return the bundle that a topic is in, or would be in."""
         answer = await self._calls.call("topic_bundle", topic=topic)

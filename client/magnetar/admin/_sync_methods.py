@@ -273,6 +273,10 @@ class Topics(SyncGroup[AsyncTopics]):
         """
         return self._run(self._group.find_message_id(topic, time_ms))
 
+    def compaction_status(self, topic: str) -> str:
+        """Return the state of a topic's compaction: always NOT_RUN, since there is none yet."""
+        return self._run(self._group.compaction_status(topic))
+
     def bundle_range(self, topic: str) -> str:
         """Return the bundle that a topic is in, or would be in."""
         return self._run(self._group.bundle_range(topic))

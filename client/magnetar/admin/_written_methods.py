@@ -22,7 +22,7 @@ from magnetar.admin.models import (
     TopicOwner,
     TopicStats,
 )
-from magnetar.exceptions import InvalidArgument, NotAllowedError, NotFound
+from magnetar.exceptions import InvalidArgument, NotAllowedError, NotFound, SubscriptionNotFound
 from magnetar_protos import admin_pb2 as pb
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.topic_name import TopicName
@@ -221,5 +221,25 @@ class WrittenTopics(AsyncGroup):
 class WrittenSubscriptions(AsyncGroup):
     async def peek(self, topic: str, subscription: str, entries: int = 1) -> list[PeekedMessage]:
         """Return the messages of the oldest entries that are not acknowledged, without acknowledging them."""
+        if self._calls.over_http:
+            return await self._peek_one_by_one(topic, subscription, entries)
         answer = await self._calls.call("peek", topic=topic, subscription=subscription, entries=entries)
         return [message for entry in answer.entries for message in peeked(entry)]
+
+    async def _peek_one_by_one(self, topic: str, subscription: str, entries: int) -> list[PeekedMessage]:
+        """A request of HTTP returns one entry. Messages of a batch that are acknowledged are not known."""
+        found: list[PeekedMessage] = []
+        for first in range(1, entries + 1):
+            try:
+                answer = await self._calls.call("peek", topic=topic, subscription=subscription, entries=1, first=first)
+            except NotFound:
+                if first == 1:
+                    await self._check_subscription(topic, subscription)
+                break
+            found += [message for entry in answer.entries for message in peeked(entry)]
+        return found
+
+    async def _check_subscription(self, topic: str, subscription: str) -> None:
+        """Raise `SubscriptionNotFound` unless there is one: over HTTP it is missing in the same way as a message."""
+        if subscription not in await self._calls.names("subscriptions", within=topic):
+            raise SubscriptionNotFound(f"{topic} has no subscription {subscription!r}")

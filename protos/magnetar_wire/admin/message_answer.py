@@ -20,6 +20,7 @@ from google.protobuf.message import Message
 
 from magnetar_protos import entry_pb2
 from magnetar_protos.admin_pb2 import PeekedEntry
+from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.json_parts import InvalidJson
 from magnetar_wire.admin.route import RawAnswer
 from magnetar_wire.compression import decompress
@@ -99,6 +100,11 @@ class MessageEntryAnswer(RawAnswer):
 
     def __init__(self, name: str) -> None:
         self._name = name
+
+    def find_refusal(self, message: Message) -> tuple[int, str, str] | None:
+        value = getattr(message, self._name)
+        is_missing = not isinstance(value, PeekedEntry) and not value
+        return (404, "there is no such message", ErrorCode.Name(ErrorCode.NOT_FOUND)) if is_missing else None
 
     def to_http(self, message: Message) -> tuple[Mapping[str, str | Sequence[str]], bytes]:
         value = getattr(message, self._name)

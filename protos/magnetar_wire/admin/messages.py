@@ -8,7 +8,7 @@ from typing import Any, Final
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.call import AdminCall, Method, Role, Scope
-from magnetar_wire.admin.json_parts import Converted, InvalidJson
+from magnetar_wire.admin.json_parts import Converted, InvalidJson, Object
 from magnetar_wire.admin.message_answer import MessageEntryAnswer
 from magnetar_wire.admin.route import Route
 
@@ -75,6 +75,16 @@ MESSAGES: Final = (
     ), routes=(
         Route("GET", f"{_PATH}/ledger/{{ledger_id}}/entry/{{entry_id}}", answer=_ENTRY, statuses=_STATUSES,
               summary="Return the messages of a stored entry, acknowledged or not."),
+    )),
+    AdminCall("compaction_status", pb.TopicRequest, pb.CompactionStatusAnswer, Scope.ANY_BROKER, _USE, idempotent=True,
+              methods=(
+        Method(
+            "topics.compaction_status(topic: str) -> str",
+            "Return the state of a topic's compaction: always NOT_RUN, since there is none yet.",
+            result="status",
+        ),
+    ), routes=(
+        Route("GET", f"{_PATH}/compaction", answer=Object({"status": "status", "lastError": "last_error"})),
     )),
     AdminCall("examine_message", pb.ExamineMessageRequest, pb.MessageAnswer, _TOPIC, _USE, idempotent=True, methods=(
         Method("topics.examine_messages"),

@@ -99,8 +99,9 @@ class RawAnswer:
     headers: Mapping[str, str] = {}
     status = 200
 
-    def find_refusal(self, message: Message) -> tuple[int, str] | None:
-        """Return the status and the reason of a response that is no success, though it has no problem."""
+    def find_refusal(self, message: Message) -> tuple[int, str] | tuple[int, str, str] | None:
+        """Return the status and the reason of a response that is no success, though it has no problem; also the name of
+        the error's code, if it is not the status's usual one."""
         return None
 
     def to_http(self, message: Message) -> tuple[Mapping[str, str | Sequence[str]], bytes]:

@@ -10,6 +10,7 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.ledger_pb2 import EntryPosition
 from magnetar_wire.admin.call import AdminCall, Method, Partitions, Role, Scope
 from magnetar_wire.admin.json_parts import Converted, Field, Object, Part
+from magnetar_wire.admin.message_answer import MessageEntryAnswer
 from magnetar_wire.admin.position_parts import PositionPart, StartPart
 from magnetar_wire.admin.route import CountAnswer, Route
 
@@ -169,7 +170,11 @@ SUBSCRIPTIONS: Final = (
         ),
     ), routes=(Route("POST", f"{_PATH}/analyzeBacklog", body=_START, answer=_ANALYSIS, statuses=_AT_POSITION),)),
     AdminCall("peek", pb.PeekRequest, pb.PeekAnswer, _TOPIC, _CONSUME, partitions=Partitions.SINGLE, idempotent=True,
-              methods=(Method("subscriptions.peek"),)),
+              methods=(Method("subscriptions.peek"),), routes=(
+        Route("GET", f"{_PATH}/position/{{first}}", fixed={"entries": 1}, answer=MessageEntryAnswer("entries"),
+              statuses={ErrorCode.NOT_ALLOWED: 405},
+              summary="Return the messages of an entry of the backlog, by its number: the oldest one is 1."),
+    )),
     # The subscriptions that a new partition gets, and the names that `subscriptions` lists.
     AdminCall("durable_subscriptions", pb.TopicRequest, pb.DurableSubscriptionsAnswer, _TOPIC, Role.BROKER,
               idempotent=True),

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from magnetar import CompressionType, aio, exceptions
+from magnetar import CompressionType, ConsumerType, aio, exceptions
 from magnetar_broker.managed_ledger.log_entry import NewEntry
 from magnetar_protos.admin_pb2 import PeekedEntry
 from magnetar_protos.entry_pb2 import EncryptionKeys, KeyValue, MessageMetadata
@@ -210,3 +210,45 @@ async def _store_garbage(scene: HttpScene) -> None:
     stored: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     topic.log.append([NewEntry(encode_entry(metadata, b"no LZ4"), 1, 0)], stored.set_result)
     await stored
+
+
+async def test_a_subscriptions_backlog_is_peeked_entry_by_entry() -> None:
+    async with running_http() as scene, scene.broker.client() as client:
+        await scene.broker.admin.topics.create("t")
+        await scene.broker.admin.subscriptions.create("t", "s", MessageId.earliest)
+        await _publish(client, "t", b"one", b"two", b"three")
+        consumer = await client.subscribe("t", "s", consumer_type=ConsumerType.Shared)
+        messages = [await consumer.receive() for _ in range(3)]
+        await consumer.acknowledge(messages[1])
+        await consumer.close()
+        path = f"{_NS}/t/subscription/s/position"
+        assert [(await scene.ask("GET", f"{path}/{number}")).body for number in (1, 2)] == [b"one", b"three"]
+        for bad, status in (("3", 404), ("x", 400), ("-1", 400), ("4294967295", 412)):
+            answer = await scene.ask("GET", f"{path}/{bad}")
+            assert (answer.status, bool(answer.reason)) == (status, True), bad
+        assert (await scene.ask("GET", f"{_NS}/t/subscription/none/position/1")).status == 404
+        for admin in (scene.broker.admin, scene.admin):
+            peeked = await admin.subscriptions.peek("t", "s", 5)
+            assert [one.payload for one in peeked] == [b"one", b"three"]
+            with pytest.raises(exceptions.SubscriptionNotFound):
+                await admin.subscriptions.peek("t", "none")
+
+
+async def test_what_is_not_there_yet_is_refused_by_its_name() -> None:
+    async with running_http() as scene:
+        await scene.broker.admin.topics.create("t")
+        assert await scene.get(f"{_NS}/t/compaction") == {"status": "NOT_RUN", "lastError": ""}
+        assert await scene.admin.topics.compaction_status("t") == "NOT_RUN"
+        assert (await scene.ask("GET", f"{_NS}/none/compaction")).status == 404
+        for verb, path, missing in (
+            ("PUT", "compaction", "compaction"),
+            ("GET", "offload", "offloading"),
+            ("PUT", "offload", "offloading"),
+            ("GET", "backlog", "backlog"),
+            ("PUT", "shadowTopics", "shadow topics"),
+            ("POST", "permissions/r", "authorization"),
+            ("GET", "permissions", "authorization"),
+            ("GET", "subscription/s/replicatedSubscriptionStatus", "subscriptions between clusters"),
+        ):
+            answer = await scene.ask(verb, f"{_NS}/t/{path}", [] if verb in ("PUT", "POST") else None)
+            assert (answer.status, missing in answer.reason) == (405, True), (verb, path, answer)
