@@ -184,7 +184,7 @@ class ChangeNamespacePropertiesRequest(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., set: _Optional[_Mapping[str, str]] = ..., remove: _Optional[_Iterable[str]] = ..., remove_all: bool = ..., set_key: _Optional[str] = ..., set_value: _Optional[str] = ...) -> None: ...
 
 class NamespacePropertiesAnswer(_message.Message):
-    __slots__ = ("problem", "properties")
+    __slots__ = ("problem", "properties", "value")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -194,9 +194,11 @@ class NamespacePropertiesAnswer(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
     problem: _broker_pb2.Problem
     properties: _containers.ScalarMap[str, str]
-    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    value: str
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ..., value: _Optional[str] = ...) -> None: ...
 
 class NamespaceSubscriptionRequest(_message.Message):
     __slots__ = ("namespace", "bundle", "subscription")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker.admin.deletions import Deletions
@@ -96,7 +97,7 @@ class NamespaceCalls:
         properties = dict(found.node.policies.properties.values)
         if request.key:
             properties = {key: value for key, value in properties.items() if key == request.key}
-        return pb.NamespacePropertiesAnswer(properties=properties)
+        return _describe_properties(properties)
 
     async def change_namespace_properties(
         self, request: pb.ChangeNamespacePropertiesRequest
@@ -107,7 +108,7 @@ class NamespaceCalls:
             raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"the property {both[0]!r:.100} is both set and removed")
         name = parse_namespace_name(request.namespace)
         removed = await self._catalog.change_properties(name, new, request.remove, all_others=request.remove_all)
-        return pb.NamespacePropertiesAnswer(properties=removed)
+        return _describe_properties(removed)
 
     def _report(self, namespace: str, policies: Policies) -> pb.NamespaceChanged:
         """Log and return the policies that the bookies can't meet now. They are accepted: more bookies may follow.
@@ -128,3 +129,8 @@ class NamespaceCalls:
             delete_system_topics=self._deletions.delete_topics,
         )
         return pb.Done()
+
+
+def _describe_properties(properties: Mapping[str, str]) -> pb.NamespacePropertiesAnswer:
+    value = next(iter(properties.values())) if len(properties) == 1 else ""
+    return pb.NamespacePropertiesAnswer(properties=properties, value=value)

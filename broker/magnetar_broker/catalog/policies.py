@@ -92,8 +92,8 @@ def _check_persistence(name: str, value: Any, limits: PolicyLimits) -> None:
             f"invalid: use {_MAX_ENSEMBLE} >= ensemble_size >= write_quorum >= ack_quorum >= 1"
         )
     rate = value.max_mark_delete_rate
-    if not math.isfinite(rate) or rate < 0:
-        raise _invalid(f"persistence: {rate} is no rate of stored positions per second: use 0 or more")
+    if not math.isfinite(rate):
+        raise _invalid(f"persistence: {rate} is no rate of stored positions per second: use a number")
 
 
 def _check_auto_topic_creation(name: str, value: Any, limits: PolicyLimits) -> None:
@@ -129,13 +129,13 @@ def _check_delayed_delivery(name: str, value: Any, limits: PolicyLimits) -> None
 
 
 def _check_inactive_topics(name: str, value: Any, limits: PolicyLimits) -> None:
-    if value.max_inactive_seconds < 0 or (value.delete_while_inactive and not value.max_inactive_seconds):
-        raise _invalid(f"{name}: topics can't be deleted after {value.max_inactive_seconds} seconds: use 1 or more")
+    if value.max_inactive_seconds < 0:
+        raise _invalid(f"{name}: topics can't be deleted after {value.max_inactive_seconds} seconds: use 0 or more")
 
 
 def _check_period(name: str, value: Any, limits: PolicyLimits) -> None:
-    if value.period_seconds < 1:
-        raise _invalid(f"{name}: a period of {value.period_seconds} seconds: use 1 or more")
+    if value.period_seconds < 0:
+        raise _invalid(f"{name}: a period of {value.period_seconds} seconds: use 0 or more")
 
 
 def _check_message_size(name: str, value: int, limits: PolicyLimits) -> None:
@@ -145,7 +145,8 @@ def _check_message_size(name: str, value: int, limits: PolicyLimits) -> None:
 
 def _check_replication(name: str, value: Any, limits: PolicyLimits) -> None:
     if not value.names:
-        raise _invalid(f"{name}: there is no cluster: name at least {limits.cluster}, the brokers' own")
+        text = f"{name}: there is no cluster: name at least {limits.cluster}, the brokers' own"
+        raise BrokerError(ErrorCode.NOT_ALLOWED, text)
     _check_clusters(name, value, limits)
 
 

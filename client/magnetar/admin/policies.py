@@ -29,7 +29,7 @@ class Persistence:
     ensemble_size: int
     write_quorum: int
     ack_quorum: int
-    # How often per second the position of a subscription is stored; 0: as in the brokers' settings.
+    # How often per second the position of a subscription is stored; 0 or less: as in the brokers' settings.
     max_mark_delete_rate: float = 0.0
 
 

@@ -314,14 +314,12 @@ class Object(Part):
         *,
         constants: Mapping[str, Any] | None = None,
         required: str = "",
-        defaults: Mapping[str, Any] | None = None,
     ) -> None:
         """`constants`: properties that are written with this value always, and not read. `required`: names, separated
-        by spaces, of those that must be there. `defaults`: values of properties that are absent when it is read."""
+        by spaces, of those that must be there."""
         self._parts = {name: part if isinstance(part, Part) else Field(part) for name, part in properties.items()}
         self._constants = dict(constants or {})
         self._required = required.split()
-        self._defaults = dict(defaults or {})
         self.fields = frozenset(name for part in self._parts.values() for name in part.fields)
 
     def to_json(self, message: Message) -> Any:
@@ -335,8 +333,6 @@ class Object(Part):
                 raise InvalidJson(f"{where}: {name} is missing")
         for name, part in self._parts.items():
             one = given.get(name)
-            if one is None:
-                one = self._defaults.get(name)
             if one is not None:
                 part.fill(message, one, f"{where}.{name}")
 

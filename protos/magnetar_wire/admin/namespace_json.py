@@ -53,6 +53,8 @@ _BY_CLUSTER: Final = {
     "subscribe_rate": "clusterSubscribeRate",
     "publish_rate": "publishMaxMessageRate",
 }
+# Pulsar shows the same as topicDispatchRate.
+_OLD_DISPATCH_RATE: Final = "clusterDispatchRate"
 _QUOTAS: Final = "backlog_quota_map"
 _CARRIED: Final = frozenset({*_NAMES, "backlog_quota_size", "backlog_quota_age"})
 _DEFAULTS: Final[dict[str, Any]] = {
@@ -70,7 +72,6 @@ _NO_PERMISSIONS: Final[dict[str, Any]] = {"namespace_auth": {}, "destination_aut
 # What Pulsar shows, and a namespace can't have yet: its value, and what is missing for another one.
 _CONSTANTS: Final[dict[str, tuple[Any, str]]] = {
     "auth_policies": (_NO_PERMISSIONS, "authorization"),
-    "clusterDispatchRate": ({}, "throttling a cluster"),
     "latency_stats_sample_rate": ({}, "sampling latencies"),
     "deleted": (False, "creating a deleted namespace"),
     "offload_threshold": (-1, "offload"),
@@ -140,6 +141,7 @@ class NamespaceJson(Part):
         for field, name in _BY_CLUSTER.items():
             value = POLICY_OF[field].part.to_json(policies)
             shown[name] = {} if value is None else {cluster: value}
+        shown[_OLD_DISPATCH_RATE] = shown["topicDispatchRate"]
         defaults = _DEFAULTS | {"replication_clusters": [cluster]}
         return defaults | shown | {name: value for name, (value, _) in _CONSTANTS.items()}
 
@@ -162,6 +164,8 @@ class NamespaceJson(Part):
                 POLICY_OF[field].part.fill(message.policies, one, f"{where}.{name}")
         if value.get(_QUOTAS) is not None:
             QUOTA_MAP.fill(message.policies, value[_QUOTAS], f"{where}.{_QUOTAS}")
+        if not value.get("topicDispatchRate"):
+            _read_rate(message, "dispatch_rate", value.get(_OLD_DISPATCH_RATE), f"{where}.{_OLD_DISPATCH_RATE}")
         for field, name in _BY_CLUSTER.items():
             _read_rate(message, field, value.get(name), f"{where}.{name}")
 

@@ -12,7 +12,7 @@ from magnetar_wire.admin.json_parts import Field, InvalidJson, InvalidValue, Obj
 from magnetar_wire.admin.namespace_json import BundlesData, NamespaceJson
 from magnetar_wire.admin.policies import Level
 from magnetar_wire.admin.policy_routes import change_routes, read_routes
-from magnetar_wire.admin.route import Route
+from magnetar_wire.admin.route import Route, TextAnswer
 
 __all__ = ["BUNDLES", "NAMESPACES"]
 
@@ -70,23 +70,6 @@ class _Algorithm(Part):
         return {"type": "string", "enum": list(_ALGORITHMS)}
 
 
-class _Property(Part):
-    """The value of the only property of the answer, as a JSON text."""
-
-    fields = frozenset(["properties"])
-
-    def to_json(self, message: Any) -> Any:
-        return next(iter(message.properties.values()), None)
-
-    def fill(self, message: Any, value: Any, where: str) -> None:
-        if not isinstance(value, str):
-            raise InvalidJson(f"{where}: {str(value)[:50]!r} is not a text")
-        message.properties[""] = value
-
-    def schema(self, descriptor: Any) -> Schema:
-        return {"type": "string"}
-
-
 # fmt: off
 NAMESPACES: Final = (
     AdminCall("namespaces", pb.NamesRequest, pb.NamesAnswer, _ANY, _ADMIN, idempotent=True, methods=(
@@ -127,7 +110,7 @@ NAMESPACES: Final = (
         Method("namespaces.properties"),
     ), routes=(
         Route("GET", f"{_NAME}/properties", answer=Field("properties"), summary="Return a namespace's properties."),
-        Route("GET", f"{_NAME}/property/{{key}}", answer=_Property(), summary="Return one property of a namespace."),
+        Route("GET", f"{_NAME}/property/{{key}}", answer=TextAnswer("value"), summary="Return one property of a namespace."),
     )),
     AdminCall("change_namespace_properties", pb.ChangeNamespacePropertiesRequest, pb.NamespacePropertiesAnswer, _ANY,
               _ADMIN, methods=(
@@ -136,7 +119,7 @@ NAMESPACES: Final = (
         Route("PUT", f"{_NAME}/properties", body=Field("set"), needs_body=True, summary="Set properties."),
         Route("DELETE", f"{_NAME}/properties", fixed={"remove_all": True}, summary="Remove all properties."),
         Route("PUT", f"{_NAME}/property/{{set_key}}/{{set_value}}", summary="Set one property."),
-        Route("DELETE", f"{_NAME}/property/{{remove}}", answer=_Property(), summary="Remove one property."),
+        Route("DELETE", f"{_NAME}/property/{{remove}}", answer=TextAnswer("value"), summary="Remove one property."),
     )),
     AdminCall("delete_namespace", pb.DeleteRequest, pb.Done, _ANY, _ADMIN, methods=(
         Method(

@@ -60,8 +60,12 @@ class PolicyPath:
     name: str = ""
     setter: str = "POST"
     remover: str = "DELETE"
-    # What GET answers if the policy is not set; None: 204 without a body.
+    # What GET answers if the policy is not set; None: no body, with the status `unset_status`.
     unset: Any = None
+    unset_status: int = 200
+    set_status: int = 204
+    # The status if the value is invalid.
+    invalid_status: int = 412
     # Whether a setter without a body removes it.
     removed_without_body: bool = False
     # The query's parameter with the value, if that is not the body.
@@ -87,8 +91,6 @@ class Policy:
     namespace_lacks: str = ""
     # None: the same as at namespaces.
     topic_lacks: str | None = None
-    # The status of an invalid value over HTTP.
-    invalid_status: int = 412
 
     def path(self, level: Level) -> PolicyPath | None:
         return self.namespace if level is Level.NAMESPACE else self.topic
@@ -102,6 +104,10 @@ class Policy:
 
 _POST: Final = PolicyPath()
 _PUT: Final = PolicyPath(setter="PUT")
+# For these Pulsar takes a request without a body as a removal.
+_NULLABLE: Final = PolicyPath(removed_without_body=True)
+# Without a body if it is not set, and another status.
+_UNSET_204: Final = PolicyPath(unset_status=204)
 _RETAINING: Final = "retaining acknowledged messages"
 _THROTTLING: Final = "throttling"
 _BOUNDS: Final = "this limit per namespace or topic"
@@ -109,10 +115,9 @@ _TYPED: Final = "enforcing schemas"
 _TOPIC_POLICIES: Final = "this policy of a single topic"
 
 
-def _limited(field: str, name: str, help: str, topic: str | None) -> Policy:
+def _limited(field: str, name: str, help: str, topic: PolicyPath | None, namespace: PolicyPath = _POST) -> Policy:
     """Return the row of a limit that is one number, which topics have under another name."""
-    path = None if topic is None else PolicyPath(topic)
-    return Policy(field, name, Field(field), help, _POST, path, _BOUNDS)
+    return Policy(field, name, Field(field), help, namespace, topic, _BOUNDS)
 
 
 # fmt: off
@@ -120,23 +125,23 @@ POLICIES: Final = (
     Policy(
         "persistence", "persistence", Field("persistence", of=PERSISTENCE),
         "On how many bookies ledgers and entries are stored.",
-        _POST, _POST, "", _TOPIC_POLICIES, invalid_status=400,
+        PolicyPath(invalid_status=400), PolicyPath(invalid_status=400), "", _TOPIC_POLICIES,
     ),
     Policy(
         "auto_topic_creation", "autoTopicCreation", AutoTopicCreationPart(),
         "Whether topics are created on first use, and with how many partitions.",
-        _POST,
+        _NULLABLE,
     ),
     Policy(
         "auto_subscription_creation", "autoSubscriptionCreation",
         Field("auto_subscription_creation", of=AUTO_SUBSCRIPTION_CREATION),
         "Whether subscriptions are created on first use.",
-        _POST, _POST, "", _TOPIC_POLICIES,
+        _NULLABLE, _POST, "", _TOPIC_POLICIES,
     ),
     Policy(
         "retention", "retention", Field("retention", of=RETENTION),
         "How long acknowledged messages are retained.",
-        _POST, _POST, _RETAINING, invalid_status=400,
+        PolicyPath(invalid_status=400, removed_without_body=True), PolicyPath(invalid_status=400), _RETAINING,
     ),
     Policy(
         "message_ttl_seconds", "messageTTL", Field("message_ttl_seconds"),
@@ -176,72 +181,73 @@ POLICIES: Final = (
     Policy(
         "delayed_delivery", "delayedDelivery", Field("delayed_delivery", of=DELAYED_DELIVERY),
         "Whether producers may delay the delivery of a message, and for how long.",
-        _POST, _POST, "delayed delivery",
+        _NULLABLE, _POST, "delayed delivery",
     ),
     Policy(
         "inactive_topics", "inactiveTopicPolicies", Field("inactive_topics", of=INACTIVE_TOPICS),
         "When topics that nobody uses are deleted.",
-        _POST, _POST, "deleting inactive topics",
+        _NULLABLE, _POST, "deleting inactive topics",
     ),
     Policy(
         "publish_rate", "publishRate", Field("publish_rate", of=PUBLISH_RATE),
         "Maximum rate of publishes to a topic.",
-        _POST, _POST, _THROTTLING,
+        _NULLABLE, _UNSET_204, _THROTTLING,
     ),
     Policy(
         "dispatch_rate", "dispatchRate", Field("dispatch_rate", of=DISPATCH_RATE),
         "Maximum rate of dispatches of a topic.",
-        _POST, _POST, _THROTTLING,
+        _NULLABLE, _POST, _THROTTLING,
     ),
     Policy(
         "subscription_dispatch_rate", "subscriptionDispatchRate",
         Field("subscription_dispatch_rate", of=DISPATCH_RATE),
         "Maximum rate of dispatches of each subscription.",
-        _POST, _POST, _THROTTLING,
+        _NULLABLE, _POST, _THROTTLING,
     ),
     Policy(
         "replicator_dispatch_rate", "replicatorDispatchRate", Field("replicator_dispatch_rate", of=DISPATCH_RATE),
         "Maximum rate of replication to another cluster.",
-        _POST, _POST, "geo-replication",
+        _NULLABLE, _POST, "geo-replication",
     ),
     Policy(
         "subscribe_rate", "subscribeRate", Field("subscribe_rate", of=SUBSCRIBE_RATE),
         "Maximum rate of subscribe requests of a consumer.",
-        _POST, _POST, _THROTTLING,
+        _NULLABLE, _POST, _THROTTLING,
     ),
     _limited(
         "max_producers_per_topic", "maxProducersPerTopic",
-        "Maximum number of producers of a topic; 0: no limit.", "maxProducers",
+        "Maximum number of producers of a topic; 0: no limit.", PolicyPath("maxProducers"),
     ),
     _limited(
         "max_consumers_per_topic", "maxConsumersPerTopic",
-        "Maximum number of consumers of a topic; 0: no limit.", "maxConsumers",
+        "Maximum number of consumers of a topic; 0: no limit.", PolicyPath("maxConsumers"),
     ),
     _limited(
         "max_consumers_per_subscription", "maxConsumersPerSubscription",
-        "Maximum number of consumers of a subscription; 0: no limit.", "maxConsumersPerSubscription",
+        "Maximum number of consumers of a subscription; 0: no limit.", _UNSET_204,
     ),
     _limited(
         "max_unacked_messages_per_consumer", "maxUnackedMessagesPerConsumer",
-        "Maximum number of messages that a consumer has not acknowledged; 0: no limit.", "maxUnackedMessagesOnConsumer",
+        "Maximum number of messages that a consumer has not acknowledged; 0: no limit.",
+        PolicyPath("maxUnackedMessagesOnConsumer"),
     ),
     _limited(
         "max_unacked_messages_per_subscription", "maxUnackedMessagesPerSubscription",
         "Maximum number of messages that a subscription's consumers have not acknowledged; 0: no limit.",
-        "maxUnackedMessagesOnSubscription",
+        PolicyPath("maxUnackedMessagesOnSubscription"),
     ),
     _limited(
         "max_subscriptions_per_topic", "maxSubscriptionsPerTopic",
-        "Maximum number of subscriptions of a topic; 0: no limit.", "maxSubscriptionsPerTopic",
+        "Maximum number of subscriptions of a topic; 0: no limit.", _UNSET_204,
     ),
     _limited(
         "max_topics_per_namespace", "maxTopicsPerNamespace",
-        "Maximum number of topics of the namespace; 0: no limit.", None,
+        "Maximum number of topics of the namespace; 0: no limit.", None, PolicyPath(unset=0),
     ),
     Policy(
         "max_message_size_bytes", "maxMessageSize", Field("max_message_size_bytes"),
         "Maximum size of a message in bytes; 0: as in the brokers' settings.",
-        None, _POST, "", "a limit of messages per topic",
+        None, _UNSET_204, "", "a limit of messages per topic",
     ),
     Policy(
         "schema_compatibility", "schemaCompatibilityStrategy",
@@ -253,7 +259,7 @@ POLICIES: Final = (
         "schema_auto_update", "schemaAutoUpdateCompatibilityStrategy",
         Field("schema_auto_update", names=SCHEMA_AUTO_UPDATE),
         "An older form of the compatibility of schemas.",
-        PolicyPath(setter="PUT", remover="", unset="Full"), None, _TYPED,
+        PolicyPath(setter="PUT", remover="", unset_status=204), None, _TYPED,
     ),
     Policy(
         "allow_schema_auto_update", "isAllowAutoUpdateSchema", Field("allow_schema_auto_update"),
@@ -291,12 +297,12 @@ POLICIES: Final = (
     Policy(
         "replication_clusters", "replication", Field("replication_clusters", of=Field("names")),
         "Clusters that have the messages: this cluster.",
-        PolicyPath(remover=""), _POST,
+        PolicyPath(remover="", set_status=200, invalid_status=403), _POST,
     ),
     Policy(
         "allowed_clusters", "allowedClusters", Field("allowed_clusters", of=Field("names")),
         "Clusters that the namespace may be replicated to: this cluster.",
-        PolicyPath(remover="", unset=[]),
+        PolicyPath(remover="", unset=[], set_status=200, invalid_status=403),
     ),
     # Its paths are those of the calls on properties: a change of one property keeps the others.
     Policy(

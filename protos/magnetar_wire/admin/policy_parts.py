@@ -50,7 +50,7 @@ class AutoTopicCreationPart(Part):
         shown: dict[str, Any] = {"allowAutoTopicCreation": value.allowed}
         if value.partitions:
             return shown | {"topicType": "partitioned", "defaultNumPartitions": value.partitions}
-        return shown | {"topicType": "non-partitioned"}
+        return shown | {"topicType": "non-partitioned"} if value.allowed else shown
 
     def fill(self, message: Any, value: Any, where: str) -> None:
         made = catalog.AutoTopicCreation()
@@ -92,15 +92,12 @@ class BacklogQuotaPart(Part):
         {"limit": "limit_size_bytes", "limitSize": "limit_size_bytes", "limitTime": "limit_time_seconds"}
         | {"policy": Field("policy")},
         required="policy",
-        defaults={"limitTime": -1},
     )
 
     def to_json(self, message: Any) -> Any:
         return self._part.to_json(message)
 
     def fill(self, message: Any, value: Any, where: str) -> None:
-        if isinstance(value, dict) and value.get("limit") is None and value.get("limitSize") is None:
-            value = value | {"limitSize": -1}
         self._part.fill(message, value, where)
 
     def schema(self, descriptor: Any) -> Schema:
@@ -182,9 +179,7 @@ class RemovedQuota(Part):
         return self.to_json(message) is not None
 
 
-AUTO_SUBSCRIPTION_CREATION: Final = Object(
-    {"allowAutoSubscriptionCreation": "allowed"}, required="allowAutoSubscriptionCreation"
-)
+AUTO_SUBSCRIPTION_CREATION: Final = Object({"allowAutoSubscriptionCreation": "allowed"})
 RETENTION: Final = Object({"retentionTimeInMinutes": "time_minutes", "retentionSizeInMB": "size_mb"})
 PERSISTENCE: Final = Object(
     {
@@ -201,15 +196,12 @@ DISPATCH_RATE: Final = Object(
         "relativeToPublishRate": "relative_to_publish_rate",
         "ratePeriodInSecond": "period_seconds",
     },
-    defaults={"dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": -1, "ratePeriodInSecond": 1},
 )
 PUBLISH_RATE: Final = Object(
     {"publishThrottlingRateInMsg": "messages_per_s", "publishThrottlingRateInByte": "bytes_per_s"},
-    defaults={"publishThrottlingRateInMsg": -1, "publishThrottlingRateInByte": -1},
 )
 SUBSCRIBE_RATE: Final = Object(
     {"subscribeThrottlingRatePerConsumer": "per_consumer", "ratePeriodInSecond": "period_seconds"},
-    defaults={"subscribeThrottlingRatePerConsumer": -1, "ratePeriodInSecond": 30},
 )
 DELAYED_DELIVERY: Final = Object(
     {"tickTime": "tick_time_ms", "active": "active", "maxDeliveryDelayInMillis": "max_delay_ms"},

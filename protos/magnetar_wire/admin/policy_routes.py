@@ -48,7 +48,15 @@ def _list_read_routes(level: Level) -> Iterator[Route]:
             part = Defaulted(part, path.unset)
         answer = Field("policies", of=part)
         summary = f"Return a {level.value}'s policy {name}."
-        yield Route("GET", f"{level.base}/{name}", fixed={"only": only}, query=query, answer=answer, summary=summary)
+        yield Route(
+            "GET",
+            f"{level.base}/{name}",
+            fixed={"only": only},
+            query=query,
+            answer=answer,
+            empty_status=path.unset_status,
+            summary=summary,
+        )
 
 
 def _list_change_routes(level: Level) -> Iterator[Route]:
@@ -85,7 +93,8 @@ def _make_setter(policy: Policy, path: PolicyPath, target: str) -> Route:
         body=part,
         needs_body=not path.removed_without_body,
         without_body={"remove": [policy.field]} if path.removed_without_body else {},
-        statuses={int(ErrorCode.INVALID_ARGUMENT): policy.invalid_status},
+        empty_status=path.set_status,
+        statuses={int(ErrorCode.INVALID_ARGUMENT): path.invalid_status},
         summary=summary,
     )
 
