@@ -17,7 +17,7 @@ from magnetar_broker.ownership.namespace_bundles import is_bundle
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.bundles import BundleRange, bundle_hash
-from magnetar_wire.topic_name import NamespaceName, TopicName
+from magnetar_wire.topic_name import NamespaceName, TopicDomain, TopicName
 
 __all__ = ["NamespaceTopicCalls"]
 
@@ -114,5 +114,6 @@ class NamespaceTopicCalls:
     async def _list_topics(self, namespace: NamespaceName, bundle: BundleRange | None) -> list[TopicName]:
         await self._catalog.namespaces.get(namespace)
         await self._catalog.sync()
-        topics = [TopicName.parse(name) for name in await self._catalog.list_topics(namespace)]
+        names = await self._catalog.list_topics(namespace, domains=[TopicDomain.PERSISTENT])
+        topics = [TopicName.parse(name) for name in names]
         return [topic for topic in topics if bundle is None or bundle_hash(topic) in bundle]

@@ -30,7 +30,7 @@ from magnetar_protos.broker_pb2 import ErrorCode, StartAt
 from magnetar_protos.ledger_pb2 import EntryPosition
 from magnetar_protos.managed_ledger_pb2 import TopicState
 from magnetar_wire.bundles import bundle_hash
-from magnetar_wire.topic_name import TopicName
+from magnetar_wire.topic_name import TopicDomain, TopicName
 
 __all__ = ["TopicCalls", "check_not_system_topic"]
 
@@ -59,7 +59,7 @@ class TopicCalls:
         name = parse_namespace_name(request.within)
         await self._catalog.namespaces.get(name)
         await self._catalog.sync()
-        domains = [parse_domain(request.domain)]
+        domains = list(TopicDomain) if request.domain == "all" else [parse_domain(request.domain)]
         names = await self._catalog.list_topics(name, include_system=request.include_system, domains=domains)
         if request.bundle:
             bundle = parse_bundle(request.bundle)

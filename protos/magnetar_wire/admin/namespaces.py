@@ -8,7 +8,7 @@ from typing import Any, Final
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.call import AdminCall, Method, Role, Scope
-from magnetar_wire.admin.json_parts import Field, InvalidJson, InvalidValue, Object, Part, Schema
+from magnetar_wire.admin.json_parts import Field, InvalidJson, InvalidValue, Object, Part, Schema, UnsupportedValue
 from magnetar_wire.admin.namespace_json import BundlesData, NamespaceJson
 from magnetar_wire.admin.policies import Level
 from magnetar_wire.admin.policy_routes import change_routes, read_routes
@@ -29,6 +29,7 @@ _ALGORITHMS: Final = {
     "topic_count_equally_divide": pb.SplitBy.SPLIT_BY_TOPICS,
     "specified_positions_divide": pb.SplitBy.SPLIT_BY_POSITION,
 }
+_BY_LOAD: Final = "flow_or_qps_equally_divide"
 
 _TOPIC_HASHES: Final = Object(
     {"namespace": "namespace", "bundle": "bundle", "hashPositions": Field("topics", of=Field("hash"), key="topic")}
@@ -62,6 +63,8 @@ class _Algorithm(Part):
         return next((name for name, by in _ALGORITHMS.items() if by == message.by), None) if message.by else None
 
     def fill(self, message: Any, value: Any, where: str) -> None:
+        if value == _BY_LOAD:
+            raise UnsupportedValue(f"{where}: {_BY_LOAD} is not supported yet")
         if value not in _ALGORITHMS:
             raise InvalidValue(f"{where}: {str(value)[:50]!r} is none of {', '.join(_ALGORITHMS)}")
         message.by = _ALGORITHMS[value]
@@ -110,7 +113,7 @@ NAMESPACES: Final = (
         Method("namespaces.properties"),
     ), routes=(
         Route("GET", f"{_NAME}/properties", answer=Field("properties"), summary="Return a namespace's properties."),
-        Route("GET", f"{_NAME}/property/{{key}}", answer=TextAnswer("value"), summary="Return one property of a namespace."),
+        Route("GET", f"{_NAME}/property/{{key}}", answer=TextAnswer("value"), summary="Return one property."),
     )),
     AdminCall("change_namespace_properties", pb.ChangeNamespacePropertiesRequest, pb.NamespacePropertiesAnswer, _ANY,
               _ADMIN, methods=(

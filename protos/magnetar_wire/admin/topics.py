@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -14,7 +14,7 @@ from magnetar_wire.admin.internal_stats_parts import (
     PARTITIONED_INTERNAL_STATS,
     PARTITIONED_METADATA,
 )
-from magnetar_wire.admin.json_parts import Either, Field, Object
+from magnetar_wire.admin.json_parts import Either, Field, InvalidJson, Object, Part, Schema
 from magnetar_wire.admin.position_parts import PositionPart
 from magnetar_wire.admin.route import Route
 from magnetar_wire.admin.stats_json import PARTITIONED_STATS, TOPIC_STATS
@@ -45,6 +45,28 @@ _STATS_QUERY: Final = {
     "excludeConsumers": "exclude_consumers",
 }
 
+
+class _Mode(Part):
+    """The query's parameter with the domain of the listed topics."""
+
+    fields = frozenset(["domain"])
+    _domains: Final = {"PERSISTENT": "persistent", "NON_PERSISTENT": "non-persistent", "ALL": "all"}
+
+    def to_json(self, message: Any) -> Any:
+        return next((mode for mode, domain in self._domains.items() if domain == message.domain), None)
+
+    def fill(self, message: Any, value: Any, where: str) -> None:
+        if value not in self._domains:
+            raise InvalidJson(f"{where}: {str(value)[:50]!r} is none of {', '.join(self._domains)}")
+        message.domain = self._domains[value]
+
+    def schema(self, descriptor: Any) -> Schema:
+        return {"type": "string", "enum": list(self._domains)}
+
+    def carries(self, message: Any) -> bool:
+        return not message.domain or message.domain in self._domains.values()
+
+
 # fmt: off
 TOPICS: Final = (
     AdminCall("topics", pb.NamesRequest, pb.NamesAnswer, _ANY, _USE, idempotent=True, methods=(
@@ -58,6 +80,8 @@ TOPICS: Final = (
         Route("GET", _NON_PERSISTENT, query={**_SYSTEM, "bundle": "bundle"}, fixed=_OF_NON_PERSISTENT,
               answer=Field("names")),
         Route("GET", f"{_NON_PERSISTENT}/{{bundle}}", query=_SYSTEM, fixed=_OF_NON_PERSISTENT, answer=Field("names")),
+        Route("GET", "/admin/v2/namespaces/{within:namespace}/topics", query={**_SYSTEM, "mode": _Mode()},
+              answer=Field("names")),
     )),
     AdminCall("partitioned_topics", pb.NamesRequest, pb.NamesAnswer, _ANY, _USE, idempotent=True, methods=(
         Method(

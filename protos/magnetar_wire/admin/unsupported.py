@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar_wire.admin.route import UnsupportedRoute
+from magnetar_wire.admin.unsupported_namespaces import UNSUPPORTED_NAMESPACES
 
 __all__ = ["UNSUPPORTED"]
 
@@ -33,4 +34,5 @@ UNSUPPORTED: Final[tuple[UnsupportedRoute, ...]] = (
     UnsupportedRoute("DELETE", f"{_TOPIC}/permissions/{{role}}", _PERMISSIONS),
     UnsupportedRoute("GET", f"{_TOPIC}/subscription/{{subscription}}/replicatedSubscriptionStatus", _REPLICATED),
     UnsupportedRoute("POST", f"{_TOPIC}/subscription/{{subscription}}/replicatedSubscriptionStatus", _REPLICATED),
+    *UNSUPPORTED_NAMESPACES,
 )

@@ -67,7 +67,7 @@ def _send(address: str, verb: str, target: str, content: bytes | None, headers: 
         connection.request(verb, target, content, {**content_type, **headers})
         response = connection.getresponse()
         body: Any = response.read() or None
-        received = {name.lower(): value for name, value in response.getheaders()}
+        received = {name.lower(): ", ".join(response.headers.get_all(name, ())) for name in response.headers}
         if body is not None and received.get("content-type", "").startswith("application/json"):
             body = json.loads(body)
         return Answer(response.status, body, received)
