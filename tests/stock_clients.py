@@ -78,6 +78,7 @@ class StockServer:
     def __init__(self, process: StandaloneProcess | None) -> None:
         self.process = process
         self.url = _ELSEWHERE if process is None else process.pulsar_url
+        self.http_url = _ELSEWHERE_HTTP if process is None else process.http_url
 
     @contextlib.contextmanager
     def client(self, url: Any = None, logger: Any = QUIET, **options: Any) -> Iterator[pulsar.Client]:
