@@ -44,7 +44,7 @@ _CODES: Final[Mapping[int, int]] = {
     501: ErrorCode.UNSUPPORTED,
 }
 _INVALID: Final = re.compile(r"\b(not valid|invalid|illegal)\b", re.IGNORECASE)
-_NOT_THE_TOPIC: Final = re.compile(r"\s*(namespace|tenant|property|cluster)\b", re.IGNORECASE)
+_NOT_THE_TOPIC: Final = re.compile(r"\s*(namespace|tenant|property|cluster|message)\b", re.IGNORECASE)
 
 
 class Refused(Exception):
@@ -70,6 +70,8 @@ def choose_route(call: AdminCall, request: Any) -> Route:
             "magnetar:// service URL",
         )
     for name, kind in {one: None for route in call.routes for one in route.placeholders}:
+        if "." in name:  # a number
+            continue
         if getattr(request, name) or all((name, kind) in route.placeholders for route in call.routes):
             _check_name(request, name, kind)
     for route in call.routes:

@@ -166,6 +166,8 @@ class WrittenTopics(AsyncGroup):
             topic=topic,
             exclude_producers=exclude_producers,
             exclude_consumers=exclude_consumers,
+            # Pulsar's brokers do not read it unless it is requested.
+            earliest_time_in_backlog=self._calls.over_http,
         )
         answer.stats.topic = answer.stats.topic or topic  # Pulsar's brokers leave it out
         return value_of(TopicStats, answer.stats)
@@ -185,7 +187,8 @@ class WrittenTopics(AsyncGroup):
             per_partition=per_partition,
             exclude_producers=exclude_producers,
             exclude_consumers=exclude_consumers,
-            earliest_time_in_backlog=True,
+            # Pulsar's brokers do not read it unless it is requested.
+            earliest_time_in_backlog=self._calls.over_http,
         )
         answer.stats.topic = answer.stats.topic or topic
         by_number = sorted(answer.partitions, key=lambda one: int(one.topic.rpartition("-")[2]))
@@ -227,7 +230,7 @@ class WrittenSubscriptions(AsyncGroup):
         return [message for entry in answer.entries for message in peeked(entry)]
 
     async def _peek_one_by_one(self, topic: str, subscription: str, entries: int) -> list[PeekedMessage]:
-        """A request of HTTP returns one entry. Messages of a batch that are acknowledged are not known."""
+        """A request of HTTP returns one entry. Pulsar's brokers do not say which messages of it are acknowledged."""
         found: list[PeekedMessage] = []
         for first in range(1, entries + 1):
             try:

@@ -33,6 +33,8 @@ _ID: Final = "X-Pulsar-Message-ID"
 _PROPERTIES: Final = "X-Pulsar-PROPERTY"
 _BROKER_TIME: Final = "X-Pulsar-Broker-Entry-METADATA-timestamp"
 _BROKER_INDEX: Final = "X-Pulsar-Broker-Entry-METADATA-index"
+# Of a batch: the messages that the subscription has acknowledged, as bits. Pulsar's brokers do not send it.
+_ACKNOWLEDGED: Final = "X-Magnetar-Acknowledged"
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MS: Final = datetime.timedelta(milliseconds=1)
 
@@ -138,6 +140,8 @@ def write_entry(entry: PeekedEntry) -> tuple[Mapping[str, str | Sequence[str]], 
     if metadata.encryption_keys:
         keys = [base64.b64encode(key.SerializeToString()).decode() for key in metadata.encryption_keys]
         headers["X-Pulsar-Base64-encryption-keys"] = keys
+    if entry.acknowledged:
+        headers[_ACKNOWLEDGED] = base64.b64encode(entry.acknowledged).decode()
     is_encrypted = bool(metadata.encryption_keys)
     headers["X-Pulsar-Is-Encrypted"] = str(is_encrypted).lower()
     # There are no transactions yet, so no message is uncommitted.
@@ -157,6 +161,7 @@ def read_entry(entry: PeekedEntry, headers: Mapping[str, str], body: bytes) -> N
         if metadata.compression and not metadata.encryption_keys:
             metadata.compression, metadata.uncompressed_size = entry_pb2.NONE, len(body)
         entry.stored = encode_entry(metadata, body)
+        entry.acknowledged = base64.b64decode(headers.get(_ACKNOWLEDGED.lower(), ""))
         if _BROKER_TIME.lower() in headers and _BROKER_INDEX.lower() in headers:
             time_ms = _text_to_time(headers[_BROKER_TIME.lower()])
             entry.stored = add_broker_metadata(entry.stored, time_ms, int(headers[_BROKER_INDEX.lower()]))

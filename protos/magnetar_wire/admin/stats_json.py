@@ -299,9 +299,7 @@ TOPIC_STATS: Final = Object(
     },
 )
 
-_METADATA: Final = _Computed(
-    lambda answer: {"partitions": answer.stats.partitions, "deleted": False}, {"type": "object"}
-)
+_METADATA: Final = Object({"partitions": "stats.partitions"}, constants={"deleted": False})
 
 PARTITIONED_STATS: Final = _Sums(
     TOPIC_STATS, Object({"metadata": _METADATA, "partitions": Field("partitions", of=TOPIC_STATS, key="topic")})

@@ -309,3 +309,62 @@ async def test_partitions_change_together_but_at_a_position_only_the_named_one()
 
 def _position(message: MessageId) -> tuple[int, int]:
     return message.ledger_id(), message.entry_id()
+
+
+async def test_entries_of_a_backlog_are_peeked_at_by_their_number() -> None:
+    """ADM-1"""
+    async with running_http() as scene:
+        await scene.ask("PUT", ONE)
+        client = scene.broker.client()
+        ids = await publish_batches(client)
+        await scene.ask("POST", f"{ONE}/skip/1")
+        answer = await scene.ask("GET", f"{ONE}/position/1")
+        assert (answer.status, answer.headers["x-pulsar-message-id"]) == (200, f"{ids[0].ledger_id()}:1")
+        assert answer.headers["x-pulsar-num-batch-message"] == "3"
+        assert (await scene.ask("GET", f"{ONE}/position/2")).headers["x-pulsar-message-id"] == f"{ids[0].ledger_id()}:2"
+        assert (await scene.ask("GET", f"{ONE}/position/3")).status == 404
+        assert (await scene.ask("GET", f"{TOPIC}/subscription/no/position/1")).status == 404
+        assert await backlogs(scene) == {"s": 2}
+        await client.close()
+
+
+async def test_the_python_admin_does_the_same_over_http() -> None:
+    """ADM-1, SUB-9"""
+    async with running_http() as scene:
+        native: AsyncAdmin = scene.broker.admin
+        await native.topics.create("orders")
+        client = scene.broker.client()
+        ids = await publish_batches(client)
+        async with AsyncAdmin(f"http://{scene.address}") as admin:
+            subscriptions = admin.subscriptions
+            await subscriptions.create("orders", "s", ids[3], {"k": "v"})
+            assert (await subscriptions.list("orders"), await backlogs(scene)) == (["s"], {"s": 2})
+            await subscriptions.reset("orders", "s", MessageId.earliest)
+            assert await backlogs(scene) == {"s": 3}
+            assert [one.payload for one in await subscriptions.peek("orders", "s", 2)] == [b"%d" % n for n in range(6)]
+            await subscriptions.reset("orders", "s", ids[4], excluded=True)
+            assert [one.payload for one in await subscriptions.peek("orders", "s", 9)] == [b"5", b"6", b"7", b"8"]
+            await subscriptions.reset("orders", "s", 1)
+            assert await subscriptions.skip("orders", "s", 1) == 1
+            assert await subscriptions.expire_up_to("orders", "s", ids[3]) == 0
+            assert (await subscriptions.analyze_backlog("orders", "s")).messages == 5
+            assert (
+                await subscriptions.expire("orders", "s", 3600) == await subscriptions.expire_all("orders", 3600) == 0
+            )
+            assert await subscriptions.get_properties("orders", "s") == {"k": "v"}
+            await subscriptions.set_properties("orders", "s", {})
+            assert await subscriptions.get_properties("orders", "s") == {}
+            assert await subscriptions.skip_all("orders", "s") == 2
+            assert await subscriptions.peek("orders", "s") == []
+            assert await admin.topics.stats("orders") == await native.topics.stats("orders")
+            size = await admin.topics.backlog_size("orders", ids[0])
+            assert size == await native.topics.backlog_size("orders", ids[0]) > 0
+            await subscriptions.delete("orders", "s")
+            with pytest.raises(SubscriptionNotFound):
+                await subscriptions.delete("orders", "s")
+            await native.topics.create_partitioned("parts", 2)
+            await subscriptions.create("parts", "s")
+            await admin.topics.unload("parts")
+            assert await admin.topics.partitioned_stats("parts") == await native.topics.partitioned_stats("parts")
+            assert (await admin.topics.partitioned_stats("parts", per_partition=False)).partitions == []
+        await client.close()
