@@ -16,7 +16,7 @@ from magnetar_broker.http.routes import BrokerHttp
 from magnetar_wire.process.http_server import serve_http
 from tests.unit.broker.broker_scene import BrokerScene, running_broker
 
-__all__ = ["Answer", "HttpScene", "running_http", "running_over"]
+__all__ = ["Answer", "HttpScene", "running_http", "running_over", "serving_http"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,5 +107,17 @@ async def running_http(**settings: Any) -> AsyncIterator[HttpScene]:
         finally:
             with suppress(TimeoutError):
                 await scene.close()
+    finally:
+        await server.close()
+
+
+@asynccontextmanager
+async def serving_http(scene: BrokerScene) -> AsyncIterator[HttpScene]:
+    """Serve the HTTP of a broker that is running already."""
+    metrics = BrokerMetrics(scene.broker, scene.broker.settings, "standalone")
+    server = await serve_http(BrokerHttp(scene.broker, metrics).app, "127.0.0.1:0")
+    try:
+        async with AsyncAdmin(f"http://{server.address}") as admin:
+            yield HttpScene(scene, server.address, admin)
     finally:
         await server.close()
