@@ -211,7 +211,9 @@ class SubscriptionCalls:
         answer = pb.PeekAnswer()
         before = cursor.mark_delete
         for _ in range(request.first - 1):
-            before = cursor.find_unacknowledged_after(before)
+            # The mark-delete position may be in a ledger that is deleted.
+            found = topic.log.first_after(before)
+            before = cursor.find_unacknowledged_after(found) if cursor.is_acknowledged(found) else found
         size, start = 0, topic.log.first_after(before)
         while len(answer.entries) < request.entries:
             try:

@@ -10,17 +10,20 @@ from collections.abc import Mapping, Sequence
 
 from magnetar.admin._group import AsyncGroup
 from magnetar.admin._values import StartPoint, next_message, partition_of, start_at, value_of
-from magnetar.admin._written_methods import WrittenNamespaces, WrittenSubscriptions, WrittenTenants, WrittenTopics
+from magnetar.admin._written_methods import (
+    WrittenBrokers,
+    WrittenNamespaces,
+    WrittenSubscriptions,
+    WrittenTenants,
+    WrittenTopics,
+)
 from magnetar.admin.models import (
     ActiveBroker,
     BacklogAnalysis,
-    BrokerInfo,
-    Bundle,
     Cluster,
     Health,
     InternalStats,
     NamespacePolicies,
-    OwnedBundle,
     PartitionedTopic,
     PartitionTermination,
     TenantSettings,
@@ -86,34 +89,9 @@ class AsyncNamespaces(WrittenNamespaces):
         answer = await self._calls.call("namespace", namespace=namespace)
         return value_of(NamespacePolicies, answer.policies)
 
-    async def set_policies(self, namespace: str, policies: NamespacePolicies) -> tuple[str, ...]:
-        """Replace all policies of a namespace.
-
-        Returns a warning for each new policy that can't be met now, because too few bookies accept ledgers, and for
-        each that is not in effect yet.
-        """
-        answer = await self._calls.call("update_namespace", namespace=namespace, policies=policies)
-        return tuple(answer.warnings)
-
-    async def change_policies(
-        self, namespace: str, policies: NamespacePolicies, remove: Sequence[str] = ()
-    ) -> tuple[str, ...]:
-        """Set the policies that are not None, and remove those that are named in `remove`. The others stay as they
-        are, also if they are changed at the same time.
-
-        Returns warnings, as `set_policies` does.
-        """
-        answer = await self._calls.call("change_policies", namespace=namespace, remove=remove, set=policies)
-        return tuple(answer.warnings)
-
     async def delete(self, namespace: str, force: bool = False) -> None:
         """Delete a namespace. One that has topics is refused, unless `force` deletes them, too."""
         await self._calls.call("delete_namespace", force=force, name=namespace)
-
-    async def bundles(self, namespace: str) -> builtins.list[Bundle]:
-        """List a namespace's bundles in the order of their ranges, with their owners."""
-        answer = await self._calls.call("bundles", namespace=namespace)
-        return [value_of(Bundle, one) for one in answer.bundles]
 
     async def clear_backlog(self, namespace: str, subscription: str | None = None, bundle: str | None = None) -> int:
         """Acknowledge the whole backlog of a subscription, or of all, on all topics of a namespace or bundle. Return
@@ -366,7 +344,7 @@ class AsyncSubscriptions(WrittenSubscriptions):
         return value_of(BacklogAnalysis, answer)
 
 
-class AsyncBrokers(AsyncGroup):
+class AsyncBrokers(WrittenBrokers):
     """Brokers."""
 
     async def list(self) -> builtins.list[ActiveBroker]:
@@ -378,16 +356,6 @@ class AsyncBrokers(AsyncGroup):
         """Return the broker that has served longest. No broker leads the others: this is for Pulsar's tools."""
         answer = await self._calls.call("leader_broker")
         return value_of(ActiveBroker, answer.broker)
-
-    async def bundles(self, broker_id: str | None = None) -> builtins.list[OwnedBundle]:
-        """List the bundles that a broker owns; None: the broker that answers."""
-        answer = await self._calls.call("owned_bundles", broker_id=broker_id)
-        return [value_of(OwnedBundle, one) for one in answer.bundles]
-
-    async def info(self) -> BrokerInfo:
-        """Describe the broker that answers."""
-        answer = await self._calls.call("broker")
-        return value_of(BrokerInfo, answer)
 
     async def health(self) -> Health:
         """Let the broker that answers publish a message and read it back."""

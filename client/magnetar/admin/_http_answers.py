@@ -12,13 +12,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, Final, cast
 
 from magnetar.admin._http_exchange import HttpAnswer
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
 from magnetar_wire.admin.call import AdminCall
 from magnetar_wire.admin.json_parts import InvalidJson, parse_json
-from magnetar_wire.admin.route import Route
+from magnetar_wire.admin.route import RawAnswer, Route
 from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from magnetar_wire.transport import Code, Failed, Rejected
@@ -44,7 +45,7 @@ _CODES: Final[Mapping[int, int]] = {
     501: ErrorCode.UNSUPPORTED,
 }
 _INVALID: Final = re.compile(r"\b(not valid|invalid|illegal)\b", re.IGNORECASE)
-_NOT_THE_TOPIC: Final = re.compile(r"\s*(namespace|tenant|property|cluster|message)\b", re.IGNORECASE)
+_NOT_A_TOPIC: Final = re.compile(r"\s*(namespace|tenant|property|cluster|message)\b", re.IGNORECASE)
 
 
 class Refused(Exception):
@@ -70,9 +71,7 @@ def choose_route(call: AdminCall, request: Any) -> Route:
             "magnetar:// service URL",
         )
     for name, kind in {one: None for route in call.routes for one in route.placeholders}:
-        if "." in name:  # a number
-            continue
-        if getattr(request, name) or all((name, kind) in route.placeholders for route in call.routes):
+        if attrgetter(name)(request) or all((name, kind) in route.placeholders for route in call.routes):
             _check_name(request, name, kind)
     for route in call.routes:
         if route.carries(request):
@@ -87,7 +86,7 @@ def choose_route(call: AdminCall, request: Any) -> Route:
 
 def _check_name(request: Any, name: str, kind: str) -> None:
     """Check a field that becomes part of a path. Short names of topics become full ones."""
-    value = getattr(request, name)
+    value = attrgetter(name)(request)
     try:
         if kind == "topic":
             setattr(request, name, str(TopicName.parse(value)))
@@ -104,6 +103,10 @@ def read_response(call: AdminCall, route: Route, answer: HttpAnswer) -> Any:
     """Return the call's response; of a request that was refused it has a problem. Raises TransportError."""
     response: Any = call.response()
     if not 200 <= answer.status < 300:
+        if isinstance(route.answer, RawAnswer):
+            reason, _ = _read_reason(answer)
+            if route.answer.fill_refusal(response, answer.status, reason):
+                return response
         response.problem.CopyFrom(_read_problem(route, answer))
         return response
     try:
@@ -173,6 +176,6 @@ def _choose_missing(route: Route, reason: str) -> int:
     names = [name for name, _ in route.placeholders]
     if "subscription" in names and "subscription" in reason.lower():
         return ErrorCode.SUBSCRIPTION_NOT_FOUND
-    if any(kind == "topic" for _, kind in route.placeholders) and not _NOT_THE_TOPIC.match(reason):
+    if any(kind == "topic" for _, kind in route.placeholders) and not _NOT_A_TOPIC.match(reason):
         return ErrorCode.TOPIC_NOT_FOUND
     return ErrorCode.NOT_FOUND

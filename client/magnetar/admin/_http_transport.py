@@ -115,7 +115,10 @@ class _Call:
         self._done: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> bytes:
-        threading.Thread(target=self._run_in_thread, name="magnetar http", daemon=True).start()
+        try:
+            threading.Thread(target=self._run_in_thread, name="magnetar http", daemon=True).start()
+        except RuntimeError as error:
+            raise NotReached(f"no request can be sent now: {error}") from None
         return await self._done
 
     def close(self) -> None:

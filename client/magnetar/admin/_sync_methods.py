@@ -91,31 +91,9 @@ class Namespaces(SyncGroup[AsyncNamespaces]):
         """Return a namespace's policies."""
         return self._run(self._group.policies(namespace))
 
-    def set_policies(self, namespace: str, policies: NamespacePolicies) -> tuple[str, ...]:
-        """Replace all policies of a namespace.
-
-        Returns a warning for each new policy that can't be met now, because too few bookies accept ledgers, and for
-        each that is not in effect yet.
-        """
-        return self._run(self._group.set_policies(namespace, policies))
-
-    def change_policies(
-        self, namespace: str, policies: NamespacePolicies, remove: Sequence[str] = ()
-    ) -> tuple[str, ...]:
-        """Set the policies that are not None, and remove those that are named in `remove`. The others stay as they
-        are, also if they are changed at the same time.
-
-        Returns warnings, as `set_policies` does.
-        """
-        return self._run(self._group.change_policies(namespace, policies, remove))
-
     def delete(self, namespace: str, force: bool = False) -> None:
         """Delete a namespace. One that has topics is refused, unless `force` deletes them, too."""
         self._run(self._group.delete(namespace, force))
-
-    def bundles(self, namespace: str) -> builtins.list[Bundle]:
-        """List a namespace's bundles in the order of their ranges, with their owners."""
-        return self._run(self._group.bundles(namespace))
 
     def clear_backlog(self, namespace: str, subscription: str | None = None, bundle: str | None = None) -> int:
         """Acknowledge the whole backlog of a subscription, or of all, on all topics of a namespace or bundle. Return
@@ -142,6 +120,24 @@ class Namespaces(SyncGroup[AsyncNamespaces]):
         """
         return self._run(self._group.create(namespace, policies, bundles))
 
+    def set_policies(self, namespace: str, policies: NamespacePolicies) -> tuple[str, ...]:
+        """Replace all policies of a namespace.
+
+        Returns a warning for each new policy that can't be met now, because too few bookies accept ledgers, and for
+        each that is not in effect yet.
+        """
+        return self._run(self._group.set_policies(namespace, policies))
+
+    def change_policies(
+        self, namespace: str, policies: NamespacePolicies, remove: Sequence[str] = ()
+    ) -> tuple[str, ...]:
+        """Set the policies that are not None, and remove those that are named in `remove`. The others stay as they are,
+        also if they are changed at the same time.
+
+        Returns warnings, as `set_policies` does.
+        """
+        return self._run(self._group.change_policies(namespace, policies, remove))
+
     def properties(self, namespace: str) -> dict[str, str]:
         """Return a namespace's properties."""
         return self._run(self._group.properties(namespace))
@@ -155,6 +151,10 @@ class Namespaces(SyncGroup[AsyncNamespaces]):
     ) -> dict[str, str]:
         """Set properties, and remove those that are named in `remove`, or all others. Return the removed ones."""
         return self._run(self._group.change_properties(namespace, properties, remove, remove_all))
+
+    def bundles(self, namespace: str) -> builtins.list[Bundle]:
+        """List a namespace's bundles in the order of their ranges, with their owners."""
+        return self._run(self._group.bundles(namespace))
 
     def unload(self, namespace: str, bundle: str | None = None, destination: str | None = None) -> None:
         """Unload a bundle, or all bundles of the namespace, from their brokers.
@@ -429,14 +429,6 @@ class Brokers(SyncGroup[AsyncBrokers]):
         """Return the broker that has served longest. No broker leads the others: this is for Pulsar's tools."""
         return self._run(self._group.leader())
 
-    def bundles(self, broker_id: str | None = None) -> builtins.list[OwnedBundle]:
-        """List the bundles that a broker owns; None: the broker that answers."""
-        return self._run(self._group.bundles(broker_id))
-
-    def info(self) -> BrokerInfo:
-        """Describe the broker that answers."""
-        return self._run(self._group.info())
-
     def health(self) -> Health:
         """Let the broker that answers publish a message and read it back."""
         return self._run(self._group.health())
@@ -464,6 +456,14 @@ class Brokers(SyncGroup[AsyncBrokers]):
     def delete_dynamic_setting(self, name: str) -> None:
         """Let all brokers use the value of a setting that they were started with."""
         self._run(self._group.delete_dynamic_setting(name))
+
+    def bundles(self, broker_id: str | None = None) -> builtins.list[OwnedBundle]:
+        """List the bundles that a broker owns; None: the broker that answers."""
+        return self._run(self._group.bundles(broker_id))
+
+    def info(self) -> BrokerInfo:
+        """Describe the broker that answers. Over HTTP only its version and its cluster are known."""
+        return self._run(self._group.info())
 
 
 class Reading(SyncGroup[AsyncReading]):

@@ -74,6 +74,8 @@ def make_request(call: AdminCall, fields: Mapping[str, Any]) -> Message:
 
 def _to_field(field: Any, value: Any) -> Any:
     kind = field.message_type
+    if isinstance(value, Message):
+        return value
     convert = _TO_MESSAGE.get(kind.full_name) if kind is not None else None
     if convert is None or (value is None and convert is not _start_at):  # no start is the caller's mistake
         return value

@@ -6,15 +6,19 @@ synchronous form of these.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
+from magnetar.admin import _http_compositions as http
 from magnetar.admin._group import AsyncGroup
+from magnetar.admin._policy_values import policies_message
 from magnetar.admin._values import peeked, split_fields, value_of
 from magnetar.admin.models import (
+    BrokerInfo,
+    Bundle,
     InternalStats,
     NamespacePolicies,
+    OwnedBundle,
     PartitionedTopic,
     PartitionedTopicStats,
     PeekedMessage,
@@ -22,29 +26,20 @@ from magnetar.admin.models import (
     TopicOwner,
     TopicStats,
 )
-from magnetar.exceptions import InvalidArgument, NotAllowedError, NotFound, SubscriptionNotFound
-from magnetar_protos import admin_pb2 as pb
+from magnetar.exceptions import InvalidArgument, NotFound, TopicNotFound
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["WrittenNamespaces", "WrittenSubscriptions", "WrittenTenants", "WrittenTopics"]
-
-# Lookups of a topic's partitions over HTTP that are in flight at once.
-_LOOKUPS_AT_ONCE: Final = 16
+__all__ = ["WrittenBrokers", "WrittenNamespaces", "WrittenSubscriptions", "WrittenTenants", "WrittenTopics"]
 
 
 class WrittenTenants(AsyncGroup):
     async def create(self, tenant: str, settings: TenantSettings | None = None) -> None:
         """Create a tenant."""
-        try:
+        if self._calls.over_http:
+            await http.create_tenant(self._calls, tenant, settings)
+        else:
             await self._calls.call("create_tenant", tenant=tenant, settings=settings)
-        except NotAllowedError:
-            if not self._calls.over_http or (settings is not None and settings.allowed_clusters):
-                raise
-            # To a broker of Pulsar, no cluster is not the same as all clusters.
-            clusters = await self._calls.names("clusters")
-            roles = () if settings is None else settings.admin_roles
-            await self._calls.call("create_tenant", tenant=tenant, settings=TenantSettings(roles, clusters))
 
 
 class WrittenNamespaces(AsyncGroup):
@@ -57,7 +52,33 @@ class WrittenNamespaces(AsyncGroup):
         """
         if bundles is not None and bundles < 1:
             raise InvalidArgument(f"bundles = {bundles}: a namespace has at least 1 bundle")
+        if self._calls.over_http and policies is not None:
+            return await http.create_namespace(self._calls, namespace, policies_message(policies), bundles)
         answer = await self._calls.call("create_namespace", namespace=namespace, policies=policies, bundles=bundles)
+        return tuple(answer.warnings)
+
+    async def set_policies(self, namespace: str, policies: NamespacePolicies) -> tuple[str, ...]:
+        """Replace all policies of a namespace.
+
+        Returns a warning for each new policy that can't be met now, because too few bookies accept ledgers, and for
+        each that is not in effect yet.
+        """
+        if self._calls.over_http:
+            return await http.replace_policies(self._calls, namespace, policies_message(policies))
+        answer = await self._calls.call("update_namespace", namespace=namespace, policies=policies)
+        return tuple(answer.warnings)
+
+    async def change_policies(
+        self, namespace: str, policies: NamespacePolicies, remove: Sequence[str] = ()
+    ) -> tuple[str, ...]:
+        """Set the policies that are not None, and remove those that are named in `remove`. The others stay as they are,
+        also if they are changed at the same time.
+
+        Returns warnings, as `set_policies` does.
+        """
+        if self._calls.over_http:
+            return await http.change_policies(self._calls, namespace, policies_message(policies), remove)
+        answer = await self._calls.call("change_policies", namespace=namespace, set=policies, remove=remove)
         return tuple(answer.warnings)
 
     async def properties(self, namespace: str) -> dict[str, str]:
@@ -73,10 +94,20 @@ class WrittenNamespaces(AsyncGroup):
         remove_all: bool = False,
     ) -> dict[str, str]:
         """Set properties, and remove those that are named in `remove`, or all others. Return the removed ones."""
+        if self._calls.over_http:
+            return await http.change_properties(self._calls, namespace, properties or {}, remove, remove_all)
         answer = await self._calls.call(
             "change_namespace_properties", namespace=namespace, set=properties, remove=remove, remove_all=remove_all
         )
         return dict(answer.properties)
+
+    async def bundles(self, namespace: str) -> list[Bundle]:
+        """List a namespace's bundles in the order of their ranges, with their owners."""
+        answer = await self._calls.call("bundles", namespace=namespace)
+        if self._calls.over_http:
+            owners = await http.find_bundle_owners(self._calls, namespace)
+            return [Bundle(one.bundle, owners.get(one.bundle, ""), "") for one in answer.bundles]
+        return [value_of(Bundle, one) for one in answer.bundles]
 
     async def unload(self, namespace: str, bundle: str | None = None, destination: str | None = None) -> None:
         """Unload a bundle, or all bundles of the namespace, from their brokers.
@@ -99,6 +130,8 @@ class WrittenNamespaces(AsyncGroup):
         (`topic_count_equally_divide`), or meet at the hash `at` (`specified_positions_divide`).
         """
         fields = split_fields(algorithm, at)
+        if self._calls.over_http:
+            return await http.split_bundle(self._calls, namespace, bundle, fields)
         answer = await self._calls.call("split_bundle", namespace=namespace, bundle=bundle, **fields)
         return answer.lower, answer.upper
 
@@ -106,7 +139,10 @@ class WrittenNamespaces(AsyncGroup):
 class WrittenTopics(AsyncGroup):
     async def get_partitioned(self, topic: str) -> PartitionedTopic:
         """Return a partitioned topic's number of partitions, and its properties."""
-        answer = await self._calls.call("partitioned_topic", topic=topic)
+        try:
+            answer = await self._calls.call("partitioned_topic", topic=topic)
+        except TopicNotFound as error:  # over HTTP both are the same
+            raise NotFound(str(error)) from None
         if not answer.partitions:
             raise NotFound(f"there is no partitioned topic {topic}: it has no partitions")
         return value_of(PartitionedTopic, answer)
@@ -155,22 +191,19 @@ class WrittenTopics(AsyncGroup):
 
     async def lookup_addresses(self, topic: str, listener_name: str = "") -> TopicOwner:
         """Return the owner of a topic with all its addresses, those for Pulsar's clients and for HTTP, too."""
-        return value_of(TopicOwner, await self._lookup(topic, listener_name))
+        if self._calls.over_http:
+            return value_of(TopicOwner, await http.look_up(self._calls, topic, listener_name))
+        answer = await self._calls.call("lookup_topic", topic=topic, listener_name=listener_name)
+        return value_of(TopicOwner, answer.owner)
 
     async def stats(
         self, topic: str, *, exclude_producers: bool = False, exclude_consumers: bool = False
     ) -> TopicStats:
         """Return a topic's statistics; of a partitioned topic the sums over its partitions."""
-        answer = await self._calls.call(
-            "topic_stats",
-            topic=topic,
-            exclude_producers=exclude_producers,
-            exclude_consumers=exclude_consumers,
-            # Pulsar's brokers do not read it unless it is requested.
-            earliest_time_in_backlog=self._calls.over_http,
-        )
-        answer.stats.topic = answer.stats.topic or topic  # Pulsar's brokers leave it out
-        return value_of(TopicStats, answer.stats)
+        fields = {"topic": topic, "exclude_producers": exclude_producers, "exclude_consumers": exclude_consumers}
+        if self._calls.over_http:
+            return value_of(TopicStats, await http.get_stats(self._calls, fields))
+        return value_of(TopicStats, (await self._calls.call("topic_stats", **fields)).stats)
 
     async def partitioned_stats(
         self,
@@ -190,59 +223,39 @@ class WrittenTopics(AsyncGroup):
             # Pulsar's brokers do not read it unless it is requested.
             earliest_time_in_backlog=self._calls.over_http,
         )
-        answer.stats.topic = answer.stats.topic or topic
+        answer.stats.topic = answer.stats.topic or str(TopicName.parse(topic))  # Pulsar's brokers leave it out
         by_number = sorted(answer.partitions, key=lambda one: int(one.topic.rpartition("-")[2]))
         return PartitionedTopicStats(
             value_of(TopicStats, answer.stats), [value_of(TopicStats, one) for one in by_number]
         )
 
     async def _owners(self, topic: str, listener_name: str) -> Any:
-        if not self._calls.over_http:
-            return await self._calls.call("topic_owners", topic=topic, listener_name=listener_name)
-        found = await self._calls.call("topic_partitions", topic=topic)
-        answer = pb.TopicOwnersAnswer(partitions=found.partitions)
-        for first in range(0, max(found.partitions, 1), _LOOKUPS_AT_ONCE):
-            last = min(first + _LOOKUPS_AT_ONCE, found.partitions)
-            names = [str(TopicName.parse(topic).partition(index)) for index in range(first, last)] or [topic]
-            answer.owners.extend(await asyncio.gather(*(self._lookup(name, listener_name) for name in names)))
-        return answer
+        if self._calls.over_http:
+            return await http.find_owners(self._calls, topic, listener_name)
+        return await self._calls.call("topic_owners", topic=topic, listener_name=listener_name)
 
-    async def _lookup(self, topic: str, listener_name: str) -> Any:
-        """Return the owner of one topic. Over HTTP its id is the HTTP address, which Pulsar's brokers have as their id,
-        and its address is that for Pulsar's clients."""
-        fields = {"topic": topic, "listener_name": listener_name}
-        if not self._calls.over_http:
-            return (await self._calls.call("lookup_topic", **fields)).owner
-        owner = (await self._calls.call("lookup_topic", **fields, needs_pulsar=True)).owner
-        owner.topic = str(TopicName.parse(topic))
-        owner.broker_id = owner.http_address
-        owner.address = owner.pulsar_address
-        owner.bundle = (await self._calls.call("topic_bundle", topic=topic)).bundle
-        return owner
+
+class WrittenBrokers(AsyncGroup):
+    async def bundles(self, broker_id: str | None = None) -> list[OwnedBundle]:
+        """List the bundles that a broker owns; None: the broker that answers."""
+        cluster = await http.find_cluster(self._calls) if self._calls.over_http else None
+        answer = await self._calls.call("owned_bundles", broker_id=broker_id, cluster=cluster)
+        return [value_of(OwnedBundle, one) for one in answer.bundles]
+
+    async def info(self) -> BrokerInfo:
+        """Describe the broker that answers. Over HTTP only its version and its cluster are known."""
+        answer = await self._calls.call("broker")
+        if self._calls.over_http:
+            answer.cluster = await http.find_cluster(self._calls)
+        return value_of(BrokerInfo, answer)
 
 
 class WrittenSubscriptions(AsyncGroup):
     async def peek(self, topic: str, subscription: str, entries: int = 1) -> list[PeekedMessage]:
         """Return the messages of the oldest entries that are not acknowledged, without acknowledging them."""
         if self._calls.over_http:
-            return await self._peek_one_by_one(topic, subscription, entries)
-        answer = await self._calls.call("peek", topic=topic, subscription=subscription, entries=entries)
-        return [message for entry in answer.entries for message in peeked(entry)]
-
-    async def _peek_one_by_one(self, topic: str, subscription: str, entries: int) -> list[PeekedMessage]:
-        """A request of HTTP returns one entry. Pulsar's brokers do not say which messages of it are acknowledged."""
-        found: list[PeekedMessage] = []
-        for first in range(1, entries + 1):
-            try:
-                answer = await self._calls.call("peek", topic=topic, subscription=subscription, entries=1, first=first)
-            except NotFound:
-                if first == 1:
-                    await self._check_subscription(topic, subscription)
-                break
-            found += [message for entry in answer.entries for message in peeked(entry)]
-        return found
-
-    async def _check_subscription(self, topic: str, subscription: str) -> None:
-        """Raise `SubscriptionNotFound` unless there is one: over HTTP it is missing in the same way as a message."""
-        if subscription not in await self._calls.names("subscriptions", within=topic):
-            raise SubscriptionNotFound(f"{topic} has no subscription {subscription!r}")
+            found = await http.peek(self._calls, topic, subscription, entries)
+        else:
+            answer = await self._calls.call("peek", topic=topic, subscription=subscription, entries=entries)
+            found = answer.entries
+        return [message for entry in found for message in peeked(entry)]

@@ -77,6 +77,12 @@ class _HealthText(RawAnswer):
         answer: Any = message
         return None if answer.healthy else (_UNAVAILABLE, "; ".join(answer.reasons))
 
+    def fill_refusal(self, message: Message, status: int, reason: str) -> bool:
+        answer: Any = message
+        if status == _UNAVAILABLE:
+            answer.reasons.append(reason)
+        return status == _UNAVAILABLE
+
     def fill(self, message: Message, headers: Mapping[str, str], body: bytes) -> None:
         answer: Any = message
         answer.healthy = True
@@ -115,16 +121,13 @@ BROKERS: Final = (
     ), routes=(Route("GET", f"{_PATH}/leaderBroker", answer=Field("broker", of=_LEADER)),)),
     AdminCall("owned_bundles", pb.OwnedBundlesRequest, pb.OwnedBundlesAnswer, Scope.NAMED_BROKER, _SUPERUSER,
               idempotent=True, methods=(
-        Method(
-            "brokers.bundles(broker_id: str | None = None) -> list[OwnedBundle]",
-            "List the bundles that a broker owns; None: the broker that answers.",
-            result="bundles",
-        ),
+        Method("brokers.bundles"),
     ), routes=(
-        Route("GET", f"{_PATH}/{{cluster}}/{{broker_id}}/ownedNamespaces", answer=_OwnedNamespaces()),
+        Route("GET", f"{_PATH}/{{cluster}}/{{broker_id}}/ownedNamespaces", answer=_OwnedNamespaces(),
+              summary="List the bundles that a broker owns."),
     )),
     AdminCall("broker", pb.BrokerRequest, pb.BrokerAnswer, _THIS, _SUPERUSER, idempotent=True, methods=(
-        Method("brokers.info() -> BrokerInfo", "Describe the broker that answers."),
+        Method("brokers.info"),
     ), routes=(
         Route("GET", f"{_PATH}/version", answer=TextAnswer("version"), summary="Return the broker's version."),
     )),

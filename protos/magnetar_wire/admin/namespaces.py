@@ -89,24 +89,10 @@ NAMESPACES: Final = (
         Method("namespaces.create"),
     ), routes=(Route("PUT", _NAME, body=_NAMESPACE, summary="Create a namespace, with policies and bundles."),)),
     AdminCall("update_namespace", pb.NamespaceRequest, pb.NamespaceChanged, _ANY, _ADMIN, methods=(
-        Method(
-            "namespaces.set_policies(namespace: str, policies: NamespacePolicies) -> tuple[str, ...]",
-            "Replace all policies of a namespace.\n\n"
-            "Returns a warning for each new policy that can't be met now, because too few bookies accept ledgers, and "
-            "for each that is not in effect yet.",
-            result="warnings",
-        ),
+        Method("namespaces.set_policies"),
     )),
     AdminCall("change_policies", pb.ChangePoliciesRequest, pb.NamespaceChanged, _ANY, _ADMIN, methods=(
-        Method(
-            "namespaces.change_policies(namespace: str, policies: NamespacePolicies, remove: Sequence[str] = ()) "
-            "-> tuple[str, ...]",
-            "Set the policies that are not None, and remove those that are named in `remove`. The others stay as they "
-            "are, also if they are changed at the same time.\n\n"
-            "Returns warnings, as `set_policies` does.",
-            result="warnings",
-            fields={"set": "policies"},
-        ),
+        Method("namespaces.change_policies"),
     ), routes=change_routes(Level.NAMESPACE)),
     AdminCall("namespace_properties", pb.NamespacePropertiesRequest, pb.NamespacePropertiesAnswer, _ANY, _ADMIN,
               idempotent=True, methods=(
@@ -134,12 +120,8 @@ NAMESPACES: Final = (
         Route("DELETE", "/admin/v2/namespaces/{name:namespace}", query={"force": "force"}, statuses=_CONFLICTS),
     )),
     AdminCall("bundles", pb.NamespaceRequest, pb.BundlesAnswer, _ANY, _ADMIN, idempotent=True, methods=(
-        Method(
-            "namespaces.bundles(namespace: str) -> list[Bundle]",
-            "List a namespace's bundles in the order of their ranges, with their owners.",
-            result="bundles",
-        ),
-    ), routes=(Route("GET", f"{_NAME}/bundles", answer=_BundleList()),)),
+        Method("namespaces.bundles"),
+    ), routes=(Route("GET", f"{_NAME}/bundles", answer=_BundleList(), summary="Return the boundaries of bundles."),)),
     AdminCall("unload_namespace", pb.UnloadNamespaceRequest, pb.Done, _ANY, _SUPERUSER, methods=(
         Method("namespaces.unload"),
     ), routes=(Route("PUT", f"{_NAME}/unload", summary="Unload all bundles of a namespace from their brokers."),)),

@@ -104,6 +104,10 @@ class RawAnswer:
         the error's code, if it is not the status's usual one."""
         return None
 
+    def fill_refusal(self, message: Message, status: int, reason: str) -> bool:
+        """Set the fields from such an answer. Return whether it is one."""
+        return False
+
     def to_http(self, message: Message) -> tuple[Mapping[str, str | Sequence[str]], bytes]:
         """Return headers and body. A header with several values is sent as often. Raises WireError."""
         raise NotImplementedError

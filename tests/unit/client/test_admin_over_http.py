@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from magnetar import exceptions
-from magnetar.admin import Admin, AsyncAdmin, TenantSettings
+from magnetar.admin import Admin, AsyncAdmin, Health, TenantSettings
 from tests.unit.client.http_servers import HttpServer, Reply, http_answer, running_server
 
 OK = http_answer(200, ["public"])
@@ -198,6 +198,13 @@ async def test_a_tenant_without_clusters_is_allowed_all_of_them_at_pulsars_broke
         paths = ["PUT /admin/v2/tenants/acme", "GET /admin/v2/clusters", "PUT /admin/v2/tenants/acme"]
         assert server.requests == paths
         assert json.loads(server.bodies[-1]) == {"adminRoles": [], "allowedClusters": ["east", "west"]}
+
+
+async def test_a_broker_that_is_not_healthy_is_described() -> None:
+    refusal = http_answer(503, {"reason": "no bookie answers"}, "X-Magnetar-Error: SERVICE_NOT_READY")
+    async with running_server(refusal) as server, admin_of(server) as admin:
+        assert await admin.brokers.health() == Health(False, ["no bookie answers"])
+        assert len(server.requests) == 1
 
 
 async def test_the_header_names_the_error() -> None:

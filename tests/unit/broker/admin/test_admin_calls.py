@@ -53,8 +53,9 @@ async def test_a_broker_knows_its_own_cluster(protocol: str) -> None:
             await scene.admin.clusters.get("another")
 
 
-async def test_tenants_and_namespaces() -> None:
-    async with running_broker() as scene:
+@OVER
+async def test_tenants_and_namespaces(protocol: str) -> None:
+    async with running_over(protocol) as scene:
         admin = scene.admin
         await admin.tenants.create("acme", TenantSettings(admin_roles=["amy"]))
         assert await admin.tenants.list() == ["acme", "public"]
@@ -87,10 +88,11 @@ async def test_tenants_and_namespaces() -> None:
             await admin.topics.list("acme/shop")
 
 
-async def test_a_namespaces_policies_hold_for_its_topics() -> None:
+@OVER
+async def test_a_namespaces_policies_hold_for_its_topics(protocol: str) -> None:
     """TOP-2."""
 
-    async with running_broker() as scene:
+    async with running_over(protocol) as scene:
         admin = scene.admin
         policies = NamespacePolicies(Persistence(1, 1, 1), AutoTopicCreation(False), AutoSubscriptionCreation(False))
         await admin.namespaces.create("public/shop", policies)
@@ -121,10 +123,11 @@ async def test_a_namespaces_policies_hold_for_its_topics() -> None:
             await (await client.subscribe(topic, "another")).close()
 
 
-async def test_topics_are_made_listed_and_deleted() -> None:
+@OVER
+async def test_topics_are_made_listed_and_deleted(protocol: str) -> None:
     """TOP-2, TOP-7."""
 
-    async with running_broker() as scene:
+    async with running_over(protocol) as scene:
         admin = scene.admin
         await admin.topics.create("orders")
         with pytest.raises(exceptions.AlreadyExists):
@@ -157,10 +160,11 @@ async def test_topics_are_made_listed_and_deleted() -> None:
         await admin.topics.create("orders")
 
 
-async def test_truncate_deletes_stored_messages_and_topic_stays_usable() -> None:
+@OVER
+async def test_truncate_deletes_stored_messages_and_topic_stays_usable(protocol: str) -> None:
     """TOP-7."""
 
-    async with running_broker() as scene:
+    async with running_over(protocol) as scene:
         admin = scene.admin
         async with scene.client() as client:
             await admin.topics.create("orders")
@@ -176,10 +180,11 @@ async def test_truncate_deletes_stored_messages_and_topic_stays_usable() -> None
             assert (await admin.topics.stats("orders")).messages_ever == 3
 
 
-async def test_a_partitioned_topic_grows_and_its_subscriptions_miss_nothing() -> None:
+@OVER
+async def test_a_partitioned_topic_grows_and_its_subscriptions_miss_nothing(protocol: str) -> None:
     """TOP-3."""
 
-    async with running_broker() as scene:
+    async with running_over(protocol) as scene:
         admin = scene.admin
         await admin.topics.create_partitioned("events", 2, {"owner": "amy"})
         await admin.subscriptions.create("events", "s", properties={"color": "red"})
@@ -208,10 +213,11 @@ async def test_a_partitioned_topic_grows_and_its_subscriptions_miss_nothing() ->
             await admin.topics.get_partitioned("events")
 
 
-async def test_subscriptions_are_moved_by_an_administrator() -> None:
+@OVER
+async def test_subscriptions_are_moved_by_an_administrator(protocol: str) -> None:
     """SUB-9: reset_cursor, skip, skip_all, clear_backlog, expire."""
 
-    async with running_broker() as scene:
+    async with running_over(protocol) as scene:
         admin = scene.admin
         await admin.topics.create("orders")
         await admin.subscriptions.create("orders", "s", MessageId.earliest)
@@ -315,6 +321,30 @@ async def test_broker_info_reports_address_cluster_and_topic_count() -> None:
         assert (await scene.admin.brokers.info()).loaded_topics == 0
 
 
+@OVER
+async def test_brokers_are_described_with_their_bundles(protocol: str) -> None:
+    """ADM-1."""
+    async with running_over(protocol) as scene:
+        admin = scene.admin
+        await admin.topics.create("t")
+        (broker,) = await admin.brokers.list()
+        assert broker.broker_id
+        owned = await admin.brokers.bundles(broker.broker_id)
+        (owner,) = await admin.topics.owners("t") if protocol == "grpc" else [None]
+        bundles = {one.bundle: one.broker_id for one in await admin.namespaces.bundles("public/default")}
+        mine = [one.bundle for one in owned if one.namespace == "public/default"]
+        assert mine
+        assert mine == [bundle for bundle, broker_id in bundles.items() if broker_id == broker.broker_id]
+        assert owner is None or owner.bundle in mine
+        lower, upper = await admin.namespaces.split_bundle("public/default", mine[0])
+        now = [one.bundle for one in await admin.namespaces.bundles("public/default")]
+        assert now[now.index(lower) + 1] == upper
+        assert set(now) == {*bundles, lower, upper} - {mine[0]}
+        info = await admin.brokers.info()
+        assert (info.cluster, bool(info.version)) == ("standalone", True)
+        assert (await admin.brokers.health()).healthy
+
+
 async def test_any_of_the_addresses_does() -> None:
     async with running_broker() as scene:
         url = f"magnetar://nobody:1,{URL.removeprefix('magnetar://')}"
@@ -328,8 +358,9 @@ async def test_any_of_the_addresses_does() -> None:
                 await admin.tenants.create("acme")
 
 
-async def test_invalid_subscription_start_is_refused() -> None:
-    async with running_broker() as scene:
+@OVER
+async def test_invalid_subscription_start_is_refused(protocol: str) -> None:
+    async with running_over(protocol) as scene:
         nonsense: list[Any] = ["earliest", 0, -5, True, None, 1.5]
         for one in nonsense:
             with pytest.raises(exceptions.InvalidArgument):

@@ -1,0 +1,222 @@
+"""Calls that take several requests over HTTP, because Pulsar's REST API has no single one for them.
+
+They are not atomic: if one of the requests fails, those before it are done, and others may see what is between them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from magnetar.admin._calls import AdminCalls
+from magnetar.admin.models import TenantSettings
+from magnetar.exceptions import NotAllowedError, NotFound, SubscriptionNotFound
+from magnetar_protos import admin_pb2 as pb
+from magnetar_protos.catalog_pb2 import Policies
+from magnetar_wire.admin.namespace_json import NamespaceJson
+from magnetar_wire.admin.policies import POLICY_OF, Level
+from magnetar_wire.topic_name import TopicName
+
+__all__ = [
+    "change_policies",
+    "change_properties",
+    "create_namespace",
+    "create_tenant",
+    "find_bundle_owners",
+    "find_cluster",
+    "find_owners",
+    "get_stats",
+    "look_up",
+    "peek",
+    "replace_policies",
+    "split_bundle",
+]
+
+# Lookups of a topic's partitions that are in flight at once.
+_LOOKUPS_AT_ONCE: Final = 16
+_NAMESPACE: Final = NamespaceJson()
+
+
+async def create_tenant(calls: AdminCalls, tenant: str, settings: TenantSettings | None) -> None:
+    """Create a tenant. To a broker of Pulsar, no cluster is not the same as all clusters, and it refuses that."""
+    try:
+        await calls.call("create_tenant", tenant=tenant, settings=settings)
+    except NotAllowedError:
+        if settings is not None and settings.allowed_clusters:
+            raise
+        roles = () if settings is None else settings.admin_roles
+        all_clusters = TenantSettings(roles, await calls.names("clusters"))
+        await calls.call("create_tenant", tenant=tenant, settings=all_clusters)
+
+
+async def create_namespace(
+    calls: AdminCalls, namespace: str, policies: Policies, bundles: int | None
+) -> tuple[str, ...]:
+    """Create a namespace, and then set the policies that the request for that can't have, such as rates."""
+    first, then = Policies(), Policies()
+    for field, _ in policies.ListFields():
+        probe = Policies()
+        _copy(field.name, policies, probe)
+        _copy(field.name, policies, first if _NAMESPACE.carries(pb.NamespaceRequest(policies=probe)) else then)
+    answer = await calls.call("create_namespace", namespace=namespace, policies=first, bundles=bundles)
+    return (*answer.warnings, *await change_policies(calls, namespace, then, ()))
+
+
+async def replace_policies(calls: AdminCalls, namespace: str, wanted: Policies) -> tuple[str, ...]:
+    """Set the policies that differ, and remove the others that the namespace has."""
+    found: Policies = (await calls.call("namespace", namespace=namespace)).policies
+    changed = Policies()
+    for field, value in wanted.ListFields():
+        if not found.HasField(field.name) or getattr(found, field.name) != value:
+            _copy(field.name, wanted, changed)
+    removed = [field.name for field, _ in found.ListFields() if not wanted.HasField(field.name)]
+    return await change_policies(calls, namespace, changed, removed)
+
+
+async def change_policies(
+    calls: AdminCalls, namespace: str, policies: Policies, remove: Sequence[str]
+) -> tuple[str, ...]:
+    """Set and remove policies, each by a request of its own. Properties are a policy with requests of their own."""
+    warnings: list[str] = []
+    if policies.HasField("properties"):
+        await change_properties(calls, namespace, policies.properties.values, (), remove_all=True)
+    for field, _ in policies.ListFields():
+        if field.name != "properties":
+            one = Policies()
+            _copy(field.name, policies, one)
+            warnings += (await calls.call("change_policies", namespace=namespace, set=one)).warnings
+    for name in remove:
+        if name == "properties":
+            await change_properties(calls, namespace, {}, (), remove_all=True)
+        else:
+            await calls.call("change_policies", namespace=namespace, **_remove(name))
+    return tuple(warnings)
+
+
+def _remove(name: str) -> dict[str, Any]:
+    """Return the fields of the request that removes a policy: if Pulsar's API can't, by the value of a policy that is
+    not set."""
+    policy = POLICY_OF.get(name)
+    path = None if policy is None else policy.path(Level.NAMESPACE)
+    if policy is None or path is None or path.remover or path.removed_without_body or path.unset is None:
+        return {"remove": [name]}
+    default = Policies()
+    policy.part.fill(default, path.unset, name)
+    return {"set": default}
+
+
+def _copy(name: str, source: Policies, target: Policies) -> None:
+    value = getattr(source, name)
+    if isinstance(value, Message):
+        getattr(target, name).CopyFrom(value)
+    else:
+        setattr(target, name, value)
+
+
+async def change_properties(
+    calls: AdminCalls, namespace: str, properties: Mapping[str, str], remove: Sequence[str], remove_all: bool
+) -> dict[str, str]:
+    """Set and remove properties. Return the removed ones."""
+    removed: dict[str, str] = {}
+    if remove_all:
+        found = (await calls.call("namespace_properties", namespace=namespace)).properties
+        removed = {name: value for name, value in found.items() if name not in properties}
+        if removed and not properties:
+            await calls.call("change_namespace_properties", namespace=namespace, remove_all=True)
+            return removed
+        remove = list(removed)
+    if properties:
+        await calls.call("change_namespace_properties", namespace=namespace, set=properties)
+    for name in remove:
+        answer = await calls.call("change_namespace_properties", namespace=namespace, remove=[name])
+        if answer.properties:
+            removed[name] = next(iter(answer.properties.values()))
+    return removed
+
+
+async def split_bundle(calls: AdminCalls, namespace: str, bundle: str, fields: Mapping[str, int]) -> tuple[str, str]:
+    """Split a bundle, and find its parts."""
+
+    async def list_bundles() -> list[str]:
+        return [one.bundle for one in (await calls.call("bundles", namespace=namespace)).bundles]
+
+    before = await list_bundles()
+    at = [fields["at"]] if fields["by"] == pb.SplitBy.SPLIT_BY_POSITION else []
+    await calls.call("split_bundle", namespace=namespace, bundle=bundle, by=fields["by"], positions=at)
+    parts = [one for one in await list_bundles() if one not in before]
+    return (parts[0], parts[-1]) if parts else ("", "")
+
+
+async def find_owners(calls: AdminCalls, topic: str, listener_name: str) -> pb.TopicOwnersAnswer:
+    """Look up a topic, or each of its partitions."""
+    found = await calls.call("topic_partitions", topic=topic)
+    answer = pb.TopicOwnersAnswer(partitions=found.partitions)
+    for first in range(0, max(found.partitions, 1), _LOOKUPS_AT_ONCE):
+        last = min(first + _LOOKUPS_AT_ONCE, found.partitions)
+        names = [str(TopicName.parse(topic).partition(index)) for index in range(first, last)] or [topic]
+        answer.owners.extend(await asyncio.gather(*(look_up(calls, name, listener_name) for name in names)))
+    return answer
+
+
+async def look_up(calls: AdminCalls, topic: str, listener_name: str) -> pb.TopicOwner:
+    """Return the owner of one topic. Its id is its HTTP address, as Pulsar's brokers have it, and its address
+    is that for Pulsar's clients."""
+    answer = await calls.call("lookup_topic", topic=topic, listener_name=listener_name, needs_pulsar=True)
+    owner: pb.TopicOwner = answer.owner
+    owner.topic = str(TopicName.parse(topic))
+    owner.broker_id = owner.http_address
+    owner.address = owner.pulsar_address
+    owner.bundle = (await calls.call("topic_bundle", topic=topic)).bundle
+    return owner
+
+
+async def get_stats(calls: AdminCalls, fields: Mapping[str, Any]) -> Any:
+    """Return the statistics of a topic, or the sums over its partitions, which have a path of their own."""
+    partitions = (await calls.call("topic_partitions", topic=fields["topic"])).partitions
+    name = "partitioned_stats" if partitions else "topic_stats"
+    # Pulsar's brokers do not read the time of the oldest message unless it is requested.
+    stats = (await calls.call(name, **fields, earliest_time_in_backlog=True)).stats
+    stats.topic = stats.topic or str(TopicName.parse(fields["topic"]))
+    stats.partitions = partitions
+    return stats
+
+
+async def find_cluster(calls: AdminCalls) -> str:
+    """Return the brokers' cluster. A broker of Pulsar may know others, and lists the brokers of its own only."""
+    for cluster in await calls.names("clusters"):
+        try:
+            if (await calls.call("brokers", cluster=cluster)).brokers:
+                return cluster
+        except NotFound:
+            continue
+    raise NotFound("no cluster has brokers")
+
+
+async def find_bundle_owners(calls: AdminCalls, namespace: str) -> Mapping[str, str]:
+    """Return the brokers that own bundles of the namespace, by the bundles."""
+    cluster = await find_cluster(calls)
+    brokers: Sequence[Any] = (await calls.call("brokers")).brokers
+    owners: dict[str, str] = {}
+    for broker in brokers:
+        owned = await calls.call("owned_bundles", cluster=cluster, broker_id=broker.broker_id)
+        owners |= {one.bundle: broker.broker_id for one in owned.bundles if one.namespace == namespace}
+    return owners
+
+
+async def peek(calls: AdminCalls, topic: str, subscription: str, entries: int) -> list[Any]:
+    """Return the oldest entries of a backlog, each from a request of its own. Pulsar's brokers do not report
+    which messages of it are acknowledged."""
+    found: list[Any] = []
+    for first in range(1, entries + 1):
+        try:
+            answer = await calls.call("peek", topic=topic, subscription=subscription, entries=1, first=first)
+        except NotFound:
+            # A missing subscription looks the same as a missing message.
+            if first == 1 and subscription not in await calls.names("subscriptions", within=topic):
+                raise SubscriptionNotFound(f"{topic} has no subscription {subscription!r}") from None
+            break
+        found += answer.entries
+    return found
