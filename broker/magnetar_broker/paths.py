@@ -1,5 +1,6 @@
 """Paths of a broker's nodes in the metadata store.
 
+    /clusters/<cluster>                                   ClusterNode: data of another cluster, or set for this one
     /tenants/<tenant>                                     TenantNode
     /namespaces/<tenant>/<namespace>                      NamespaceNode
     /namespace-incarnations/<hex>                         empty: the namespace still has this incarnation
@@ -31,6 +32,7 @@ from magnetar_wire.topic_name import NamespaceName, TopicName
 
 __all__ = ["BROKERS", "LEASED_LEDGERS", "NAMESPACES", "NAMESPACE_LEASES", "OWNERS", "PARTITIONED", "TENANTS", "TOPICS"]
 
+CLUSTERS: Final = "/clusters"
 TENANTS: Final = "/tenants"
 NAMESPACES: Final = "/namespaces"
 NAMESPACE_INCARNATIONS: Final = "/namespace-incarnations"
@@ -41,6 +43,10 @@ NAMESPACE_LEASES: Final = "/namespace-leases"
 DYNAMIC_CONFIGURATION: Final = "/dynamic-configuration"
 BROKERS: Final = "/brokers"
 OWNERS: Final = "/owners"
+
+
+def cluster(name: str) -> str:
+    return f"{CLUSTERS}/{encode_path_component(name)}"
 
 
 def tenant(name: str) -> str:

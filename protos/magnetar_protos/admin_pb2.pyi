@@ -61,34 +61,38 @@ class DeleteRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., force: bool = ...) -> None: ...
 
 class ClusterRequest(_message.Message):
-    __slots__ = ("cluster",)
+    __slots__ = ("cluster", "data")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
     cluster: str
-    def __init__(self, cluster: _Optional[str] = ...) -> None: ...
-
-class Cluster(_message.Message):
-    __slots__ = ("http_address", "pulsar_address")
-    HTTP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    PULSAR_ADDRESS_FIELD_NUMBER: _ClassVar[int]
-    http_address: str
-    pulsar_address: str
-    def __init__(self, http_address: _Optional[str] = ..., pulsar_address: _Optional[str] = ...) -> None: ...
+    data: _catalog_pb2.ClusterData
+    def __init__(self, cluster: _Optional[str] = ..., data: _Optional[_Union[_catalog_pb2.ClusterData, _Mapping]] = ...) -> None: ...
 
 class ClusterAnswer(_message.Message):
-    __slots__ = ("problem", "described")
+    __slots__ = ("problem", "data")
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
-    DESCRIBED_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
     problem: _broker_pb2.Problem
-    described: Cluster
-    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., described: _Optional[_Union[Cluster, _Mapping]] = ...) -> None: ...
+    data: _catalog_pb2.ClusterData
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., data: _Optional[_Union[_catalog_pb2.ClusterData, _Mapping]] = ...) -> None: ...
+
+class ClusterChanged(_message.Message):
+    __slots__ = ("problem", "warnings")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TenantRequest(_message.Message):
-    __slots__ = ("tenant", "settings")
+    __slots__ = ("tenant", "settings", "needs_clusters")
     TENANT_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    NEEDS_CLUSTERS_FIELD_NUMBER: _ClassVar[int]
     tenant: str
     settings: TenantSettings
-    def __init__(self, tenant: _Optional[str] = ..., settings: _Optional[_Union[TenantSettings, _Mapping]] = ...) -> None: ...
+    needs_clusters: bool
+    def __init__(self, tenant: _Optional[str] = ..., settings: _Optional[_Union[TenantSettings, _Mapping]] = ..., needs_clusters: bool = ...) -> None: ...
 
 class TenantSettings(_message.Message):
     __slots__ = ("admin_roles", "allowed_clusters")

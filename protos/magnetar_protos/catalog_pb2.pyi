@@ -129,6 +129,64 @@ class PartitionedTopicNode(_message.Message):
     growing_to: int
     def __init__(self, incarnation: _Optional[bytes] = ..., partitions: _Optional[int] = ..., deletion: _Optional[_Union[Deletion, str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., growing_to: _Optional[int] = ...) -> None: ...
 
+class ClusterData(_message.Message):
+    __slots__ = ("service_url", "service_url_tls", "broker_service_url", "broker_service_url_tls", "proxy_service_url", "proxy_protocol", "authentication_plugin", "authentication_parameters", "listener_name", "broker_client_tls_trust_store_type", "broker_client_tls_trust_store", "broker_client_tls_trust_store_password", "broker_client_tls_key_store_type", "broker_client_tls_key_store", "broker_client_tls_key_store_password", "broker_client_trust_certs_file_path", "broker_client_certificate_file_path", "broker_client_key_file_path", "broker_client_ssl_factory_plugin", "broker_client_ssl_factory_plugin_params", "broker_client_tls_enabled", "tls_allow_insecure_connection", "broker_client_tls_enabled_with_key_store", "peer_cluster_names")
+    SERVICE_URL_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_URL_TLS_FIELD_NUMBER: _ClassVar[int]
+    BROKER_SERVICE_URL_FIELD_NUMBER: _ClassVar[int]
+    BROKER_SERVICE_URL_TLS_FIELD_NUMBER: _ClassVar[int]
+    PROXY_SERVICE_URL_FIELD_NUMBER: _ClassVar[int]
+    PROXY_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    AUTHENTICATION_PLUGIN_FIELD_NUMBER: _ClassVar[int]
+    AUTHENTICATION_PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    LISTENER_NAME_FIELD_NUMBER: _ClassVar[int]
+    BROKER_CLIENT_TLS_TRUST_STORE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    BROKER_CLIENT_TLS_TRUST_STORE_FIELD_NUMBER: _ClassVar[int]
+    BROKER_CLIENT_TLS_TRUST_STORE_PASSWORD_FIELD_NUMBER: _ClassVar[int]
+    BROKER_CLIENT_TLS_KEY_STORE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    BROKER_CLIENT_TLS_KEY_STORE_FIELD_NUMBER: _ClassVar[int]
+    BROKER_CLIENT_TLS_KEY_STORE_PASSWORD_FIELD_NUMBER: _ClassVar[int]
+    BROKER_CLIENT_TRUST_CERTS_FILE_PATH_FIELD_NUMBER: _ClassVar[int]
+    BROKER_CLIENT_CERTIFICATE_FILE_PATH_FIELD_NUMBER: _ClassVar[int]
+    BROKER_CLIENT_KEY_FILE_PATH_FIELD_NUMBER: _ClassVar[int]
+    BROKER_CLIENT_SSL_FACTORY_PLUGIN_FIELD_NUMBER: _ClassVar[int]
+    BROKER_CLIENT_SSL_FACTORY_PLUGIN_PARAMS_FIELD_NUMBER: _ClassVar[int]
+    BROKER_CLIENT_TLS_ENABLED_FIELD_NUMBER: _ClassVar[int]
+    TLS_ALLOW_INSECURE_CONNECTION_FIELD_NUMBER: _ClassVar[int]
+    BROKER_CLIENT_TLS_ENABLED_WITH_KEY_STORE_FIELD_NUMBER: _ClassVar[int]
+    PEER_CLUSTER_NAMES_FIELD_NUMBER: _ClassVar[int]
+    service_url: str
+    service_url_tls: str
+    broker_service_url: str
+    broker_service_url_tls: str
+    proxy_service_url: str
+    proxy_protocol: str
+    authentication_plugin: str
+    authentication_parameters: str
+    listener_name: str
+    broker_client_tls_trust_store_type: str
+    broker_client_tls_trust_store: str
+    broker_client_tls_trust_store_password: str
+    broker_client_tls_key_store_type: str
+    broker_client_tls_key_store: str
+    broker_client_tls_key_store_password: str
+    broker_client_trust_certs_file_path: str
+    broker_client_certificate_file_path: str
+    broker_client_key_file_path: str
+    broker_client_ssl_factory_plugin: str
+    broker_client_ssl_factory_plugin_params: str
+    broker_client_tls_enabled: bool
+    tls_allow_insecure_connection: bool
+    broker_client_tls_enabled_with_key_store: bool
+    peer_cluster_names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, service_url: _Optional[str] = ..., service_url_tls: _Optional[str] = ..., broker_service_url: _Optional[str] = ..., broker_service_url_tls: _Optional[str] = ..., proxy_service_url: _Optional[str] = ..., proxy_protocol: _Optional[str] = ..., authentication_plugin: _Optional[str] = ..., authentication_parameters: _Optional[str] = ..., listener_name: _Optional[str] = ..., broker_client_tls_trust_store_type: _Optional[str] = ..., broker_client_tls_trust_store: _Optional[str] = ..., broker_client_tls_trust_store_password: _Optional[str] = ..., broker_client_tls_key_store_type: _Optional[str] = ..., broker_client_tls_key_store: _Optional[str] = ..., broker_client_tls_key_store_password: _Optional[str] = ..., broker_client_trust_certs_file_path: _Optional[str] = ..., broker_client_certificate_file_path: _Optional[str] = ..., broker_client_key_file_path: _Optional[str] = ..., broker_client_ssl_factory_plugin: _Optional[str] = ..., broker_client_ssl_factory_plugin_params: _Optional[str] = ..., broker_client_tls_enabled: bool = ..., tls_allow_insecure_connection: bool = ..., broker_client_tls_enabled_with_key_store: bool = ..., peer_cluster_names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ClusterNode(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: ClusterData
+    def __init__(self, data: _Optional[_Union[ClusterData, _Mapping]] = ...) -> None: ...
+
 class DynamicConfigurationNode(_message.Message):
     __slots__ = ("overrides",)
     class OverridesEntry(_message.Message):

@@ -131,6 +131,7 @@ def test_names_and_messages_on_the_wire_are_the_recorded_ones() -> None:
 def test_calls_that_clients_repeated_before_are_repeated_now() -> None:
     """What a client sends again after a lost answer, written down apart from the table."""
     changes = {
+        *("create_cluster", "update_cluster", "delete_cluster"),
         *("create_tenant", "update_tenant", "delete_tenant"),
         *("create_namespace", "update_namespace", "delete_namespace", "unload_namespace", "unload_bundle"),
         *("change_policies", "change_namespace_properties", "clear_namespace_backlog", "unsubscribe_namespace"),

@@ -115,7 +115,7 @@ class AdminService:
         bundle_owners = BundleOwners(ownership, owner_rpc, broker_id)
         deletions = Deletions(catalog, owner_rpc, bundle_owners)
         forwarding: list[object] = [
-            ClusterCalls(ownership, describe_broker),
+            ClusterCalls(catalog, ownership),
             TenantCalls(catalog, deletions),
             NamespaceCalls(catalog, deletions, ledgers),
             NamespaceTopicCalls(catalog, owner_rpc),

@@ -37,12 +37,21 @@ class TenantCalls:
         return pb.TenantAnswer(settings=await self._catalog.tenants.get_settings(request.tenant))
 
     async def create_tenant(self, request: pb.TenantRequest) -> pb.Done:
+        self._check_clusters(request)
         await self._catalog.tenants.create(request.tenant, request.settings)
         return pb.Done()
 
     async def update_tenant(self, request: pb.TenantRequest) -> pb.Done:
+        self._check_clusters(request)
         await self._catalog.tenants.update(request.tenant, request.settings)
         return pb.Done()
+
+    def _check_clusters(self, request: pb.TenantRequest) -> None:
+        if request.needs_clusters and not request.settings.allowed_clusters:
+            raise BrokerError(
+                ErrorCode.NOT_ALLOWED,
+                f"tenant {request.tenant}: allowedClusters has no cluster: name at least {self._catalog.cluster}",
+            )
 
     async def delete_tenant(self, request: pb.DeleteRequest) -> pb.Done:
         delete_topics = self._deletions.delete_topics if request.force else None

@@ -21,6 +21,7 @@ from typing import Final
 
 from magnetar_broker import paths
 from magnetar_broker.catalog.catalog_nodes import CatalogNodes, Found
+from magnetar_broker.catalog.clusters import Clusters
 from magnetar_broker.catalog.namespace_lease_store import NamespaceLeaseStore
 from magnetar_broker.catalog.namespaces import Namespaces, require_active
 from magnetar_broker.catalog.partitioned_topics import PartitionedTopics
@@ -66,7 +67,8 @@ class Catalog:
         self.nodes = self._nodes = CatalogNodes(
             store, clock, randomness, self.settings.metadata_operation_timeout_seconds
         )
-        self.tenants = Tenants(self._nodes, cluster)
+        self.clusters = Clusters(self._nodes, cluster)
+        self.tenants = Tenants(self._nodes, self.clusters)
         self.namespaces = Namespaces(self._nodes, self.settings, lambda: self.policy_limits)
         self.namespace_leases = NamespaceLeaseStore(self._nodes, randomness, self.settings.max_leases_per_namespace)
         self.partitioned = PartitionedTopics(self._nodes, self.settings)

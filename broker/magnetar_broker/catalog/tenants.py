@@ -13,6 +13,7 @@ from typing import Final
 
 from magnetar_broker import paths
 from magnetar_broker.catalog.catalog_nodes import CatalogNodes
+from magnetar_broker.catalog.clusters import Clusters
 from magnetar_broker.errors import BrokerError
 from magnetar_protos.admin_pb2 import TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -34,9 +35,9 @@ def check_tenant_name(tenant: str) -> None:
 
 
 class Tenants:
-    def __init__(self, nodes: CatalogNodes, cluster: str) -> None:
+    def __init__(self, nodes: CatalogNodes, clusters: Clusters) -> None:
         self._nodes = nodes
-        self._cluster = cluster
+        self._clusters = clusters
 
     async def list_names(self) -> list[str]:
         await self._nodes.sync()
@@ -51,7 +52,7 @@ class Tenants:
 
     async def create(self, tenant: str, settings: TenantSettings) -> None:
         check_tenant_name(tenant)
-        self._check(settings)
+        await self._check(settings)
         incarnation = self._nodes.new_incarnation()
 
         def made(node: TenantNode | None) -> TenantNode:
@@ -67,7 +68,7 @@ class Tenants:
 
     async def update(self, tenant: str, settings: TenantSettings) -> None:
         check_tenant_name(tenant)
-        self._check(settings)
+        await self._check(settings)
 
         def updated(node: TenantNode | None) -> TenantNode:
             if node is None:
@@ -109,19 +110,14 @@ class Tenants:
             if not changed:
                 return
 
-    def _check(self, settings: TenantSettings) -> None:
+    async def _check(self, settings: TenantSettings) -> None:
         for what, names in (("admin_roles", settings.admin_roles), ("allowed_clusters", settings.allowed_clusters)):
             if len(names) > _MAX_LISTED or any(not 0 < len(name) <= _MAX_NAME for name in names):
                 raise BrokerError(
                     ErrorCode.INVALID_ARGUMENT,
                     f"{what} are at most {_MAX_LISTED:,} names of 1 to {_MAX_NAME} characters",
                 )
-        unknown = [name for name in settings.allowed_clusters if name != self._cluster]
-        if unknown:
-            raise BrokerError(
-                ErrorCode.INVALID_ARGUMENT,
-                f"allowed_clusters: there is no cluster {unknown[0]!r:.100}; this one is {self._cluster!r}",
-            )
+        await self._clusters.check_known(settings.allowed_clusters, "allowed_clusters")
 
 
 def tenant_not_found(tenant: str) -> BrokerError:

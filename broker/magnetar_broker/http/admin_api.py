@@ -41,8 +41,8 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.call import AdminCall
 from magnetar_wire.admin.calls import ADMIN_CALLS
 from magnetar_wire.admin.json_parts import InvalidJson, OutOfRange, parse_json
-from magnetar_wire.admin.route import InvalidTarget, RawAnswer, Route, RouteTable, UnsupportedRoute
-from magnetar_wire.admin.unsupported import UNSUPPORTED
+from magnetar_wire.admin.route import InvalidTarget, RawAnswer, Route, RouteTable, UnsupportedFamily, UnsupportedRoute
+from magnetar_wire.admin.unsupported import UNSUPPORTED, UNSUPPORTED_FAMILIES
 from magnetar_wire.errors import WireError
 from magnetar_wire.transport import Code, Refusal
 
@@ -72,10 +72,12 @@ class AdminApi:
     def __init__(self, find_service: Callable[[], AdminService | None]) -> None:
         """`find_service`: the admin service of the broker's session; None: it has none."""
         self._find_service = find_service
-        self._table: RouteTable[tuple[AdminCall, Route] | UnsupportedRoute] = RouteTable(_list_routes())
+        self._table: RouteTable[tuple[AdminCall, Route] | UnsupportedRoute | UnsupportedFamily] = RouteTable(
+            _list_routes(), [(family.segments, family) for family in UNSUPPORTED_FAMILIES]
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request whose path begins with /admin/v2 or /lookup/v2.
+        """Answer a request whose path begins with /admin/v2, /admin/v3 or /lookup/v2.
 
         It is an ASGI application of its own: Starlette's routing matches decoded paths, in which an escaped slash is a
         slash, and would take longer than what it routes to.
@@ -99,7 +101,7 @@ class AdminApi:
             return refuse(404, f"there is no path {raw_path.decode('latin-1')[:200]}: /openapi.json lists all paths")
         if match.found is None:
             return _answer_other_verb(verb, match.verbs)
-        if isinstance(match.found, UnsupportedRoute):
+        if isinstance(match.found, UnsupportedRoute | UnsupportedFamily):
             return refuse(_NO_METHOD, f"{match.found.missing} is not supported yet")
         call, route = match.found
         message = call.request()

@@ -27,7 +27,7 @@ from magnetar_wire.admin.call import AdminCall
 from magnetar_wire.admin.calls import ADMIN_CALLS
 from magnetar_wire.admin.json_parts import Field
 from magnetar_wire.admin.route import RawAnswer, Route, UnsupportedRoute
-from magnetar_wire.admin.unsupported import UNSUPPORTED
+from magnetar_wire.admin.unsupported import UNSUPPORTED, UNSUPPORTED_FAMILIES
 from magnetar_wire.process.version import read_version
 
 __all__ = ["ApiDescription", "describe_api"]
@@ -61,7 +61,10 @@ _OPERATION: Final = (
 _INTRODUCTION: Final = (
     "Any broker answers: calls on a topic or bundle are forwarded to its owner, and there are no redirects. "
     "A refused request has changed nothing, and its answer is a JSON object with a `reason`. "
-    "After 500 and 503, or without an answer, the change may have been made or not."
+    "After 500 and 503, or without an answer, the change may have been made or not. "
+    "Paths that begin with these are answered with 405, unless they are listed: "
+    + ", ".join(family.path for family in UNSUPPORTED_FAMILIES)
+    + "."
 )
 _WARNING: Final = {
     "description": 'What was stored, but has no effect yet, or can\'t be met now: `299 magnetar "…"`',

@@ -47,13 +47,33 @@ class AsyncClusters(AsyncGroup):
     """Clusters."""
 
     async def list(self) -> builtins.list[str]:
-        """List the clusters that brokers know: their own."""
+        """List the clusters: the brokers' own, and those that were created."""
         return await self._calls.names("clusters")
 
     async def get(self, cluster: str) -> Cluster:
-        """Return the addresses of a cluster: those of the broker that answers."""
+        """Return how a cluster is reached; the brokers' own at the addresses of its brokers, unless others were set."""
         answer = await self._calls.call("cluster", cluster=cluster)
-        return value_of(Cluster, answer.described)
+        return value_of(Cluster, answer.data)
+
+    async def create(self, cluster: str, data: Cluster) -> tuple[str, ...]:
+        """Store the data of another cluster.
+
+        Returns warnings: they have no effect yet.
+        """
+        answer = await self._calls.call("create_cluster", cluster=cluster, data=data)
+        return tuple(answer.warnings)
+
+    async def update(self, cluster: str, data: Cluster) -> tuple[str, ...]:
+        """Replace all data of a cluster.
+
+        Returns warnings, as `create` does.
+        """
+        answer = await self._calls.call("update_cluster", cluster=cluster, data=data)
+        return tuple(answer.warnings)
+
+    async def delete(self, cluster: str) -> None:
+        """Delete the data of another cluster. One that a tenant allows is refused."""
+        await self._calls.call("delete_cluster", cluster=cluster)
 
 
 class AsyncTenants(WrittenTenants):

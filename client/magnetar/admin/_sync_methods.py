@@ -48,12 +48,30 @@ class Clusters(SyncGroup[AsyncClusters]):
     """Clusters."""
 
     def list(self) -> builtins.list[str]:
-        """List the clusters that brokers know: their own."""
+        """List the clusters: the brokers' own, and those that were created."""
         return self._run(self._group.list())
 
     def get(self, cluster: str) -> Cluster:
-        """Return the addresses of a cluster: those of the broker that answers."""
+        """Return how a cluster is reached; the brokers' own at the addresses of its brokers, unless others were set."""
         return self._run(self._group.get(cluster))
+
+    def create(self, cluster: str, data: Cluster) -> tuple[str, ...]:
+        """Store the data of another cluster.
+
+        Returns warnings: they have no effect yet.
+        """
+        return self._run(self._group.create(cluster, data))
+
+    def update(self, cluster: str, data: Cluster) -> tuple[str, ...]:
+        """Replace all data of a cluster.
+
+        Returns warnings, as `create` does.
+        """
+        return self._run(self._group.update(cluster, data))
+
+    def delete(self, cluster: str) -> None:
+        """Delete the data of another cluster. One that a tenant allows is refused."""
+        self._run(self._group.delete(cluster))
 
 
 class Tenants(SyncGroup[AsyncTenants]):

@@ -19,6 +19,7 @@ from magnetar.admin._policy_values import policies_message, policies_value
 from magnetar.admin.models import (
     ActiveBroker,
     BrokerLoad,
+    Cluster,
     NamespacePolicies,
     PeekedMessage,
     TenantSettings,
@@ -30,7 +31,7 @@ from magnetar_protos import admin_pb2 as pb
 from magnetar_protos import reading_pb2 as reading
 from magnetar_protos.admin_pb2 import PeekedEntry, SplitBy
 from magnetar_protos.broker_pb2 import StartAt, StartMessageId
-from magnetar_protos.catalog_pb2 import Policies
+from magnetar_protos.catalog_pb2 import ClusterData, Policies
 from magnetar_protos.ledger_pb2 import EntryPosition
 from magnetar_wire.admin.call import AdminCall
 from magnetar_wire.batch import decode_messages
@@ -113,6 +114,11 @@ def _message_id(position: EntryPosition | pb.MessagePositionInTopic) -> MessageI
     if isinstance(position, EntryPosition):
         return MessageId(-1, position.ledger_id, position.entry_id)
     return MessageId(position.partition, position.ledger_id, position.entry_id, position.batch_index)
+
+
+def _cluster_message(cluster: Cluster) -> ClusterData:
+    given = {name: getattr(cluster, name) for name, _ in _hints(Cluster)}
+    return ClusterData(**{name: value for name, value in given.items() if value})
 
 
 def _tenant_message(settings: TenantSettings) -> pb.TenantSettings:
@@ -270,6 +276,7 @@ def _plan(answer: reading.PlanAnswer) -> Plan:
 _TO_MESSAGE: Final[Mapping[str, Callable[[Any], Message]]] = {
     StartAt.DESCRIPTOR.full_name: _start_at,
     Policies.DESCRIPTOR.full_name: policies_message,
+    ClusterData.DESCRIPTOR.full_name: _cluster_message,
     pb.TenantSettings.DESCRIPTOR.full_name: _tenant_message,
     reading.MessagePosition.DESCRIPTOR.full_name: _position_message,
 }

@@ -52,10 +52,32 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The addresses of one of a cluster's brokers. Empty: it has none."""
+    """How a cluster is reached, as Pulsar's tools set it. Empty: it is not set."""
 
-    http_address: str
-    pulsar_address: str
+    service_url: str = ""
+    service_url_tls: str = ""
+    broker_service_url: str = ""
+    broker_service_url_tls: str = ""
+    proxy_service_url: str = ""
+    proxy_protocol: str = ""
+    authentication_plugin: str = ""
+    authentication_parameters: str = ""
+    peer_cluster_names: Sequence[str] = ()
+    broker_client_tls_enabled: bool = False
+    tls_allow_insecure_connection: bool = False
+    broker_client_tls_enabled_with_key_store: bool = False
+    listener_name: str = ""
+    broker_client_tls_trust_store_type: str = ""
+    broker_client_tls_trust_store: str = ""
+    broker_client_tls_trust_store_password: str = ""
+    broker_client_tls_key_store_type: str = ""
+    broker_client_tls_key_store: str = ""
+    broker_client_tls_key_store_password: str = ""
+    broker_client_trust_certs_file_path: str = ""
+    broker_client_certificate_file_path: str = ""
+    broker_client_key_file_path: str = ""
+    broker_client_ssl_factory_plugin: str = ""
+    broker_client_ssl_factory_plugin_params: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ __all__ = [
     "Route",
     "RouteTable",
     "TextAnswer",
+    "UnsupportedFamily",
     "UnsupportedRoute",
 ]
 
@@ -162,6 +163,19 @@ class UnsupportedRoute:
     """A path of Pulsar's REST API that is answered with 405."""
 
     verb: str
+    path: str
+    # What is missing, as the subject of "… is not supported yet".
+    missing: str
+
+    @property
+    def segments(self) -> list[str]:
+        return _segments(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class UnsupportedFamily:
+    """All paths that begin with this one, with any verb, are answered with 405, unless they have routes."""
+
     path: str
     # What is missing, as the subject of "… is not supported yet".
     missing: str
@@ -373,8 +387,12 @@ class _Node(Generic[T]):
 class RouteTable(Generic[T]):
     """Finds what serves a path, by its segments: a segment that is written out goes before a placeholder."""
 
-    def __init__(self, routes: Iterable[tuple[str, Sequence[str], T]]) -> None:
-        """`routes`: verb, segments (`Route.segments`), and what is found. Raises ValueError if two are alike."""
+    def __init__(
+        self, routes: Iterable[tuple[str, Sequence[str], T]], families: Iterable[tuple[Sequence[str], T]] = ()
+    ) -> None:
+        """`routes`: verb, segments (`Route.segments`), and what is found. `families`: the first segments of paths that
+        have no route, and what is found for them. Raises ValueError if two routes are alike."""
+        self._families = list(families)
         self._root: _Node[T] = _Node()
         for verb, segments, found in routes:
             node = self._root
@@ -408,7 +426,10 @@ class RouteTable(Generic[T]):
             if found is not None:
                 return Match(found, values, tuple(node.routes))
             verbs += node.routes
-        return Match(None, (), tuple(sorted(set(verbs)))) if verbs else None
+        if verbs:
+            return Match(None, (), tuple(sorted(set(verbs))))
+        family = next((found for first, found in self._families if _begins_with(decoded, first)), None)
+        return None if family is None else Match(family, (), ())
 
     def _walk(
         self, node: _Node[T], segments: Sequence[str], at: int, values: tuple[str, ...]
@@ -504,6 +525,11 @@ def _has_only(message: Message, path: str) -> bool:
         if [one.name for one, _ in owner.ListFields()] != [name]:
             return False
     return any(one.name == first for one, _ in owner.ListFields())
+
+
+def _begins_with(segments: Sequence[str], first: Sequence[str]) -> bool:
+    pairs = zip(segments, first, strict=False)
+    return len(segments) >= len(first) and all(one == wanted or wanted.startswith("{") for one, wanted in pairs)
 
 
 def _query_text(value: Any) -> str:

@@ -19,6 +19,8 @@ _ADMIN: Final = Role.TENANT_ADMIN
 _NAME: Final = "/admin/v2/tenants/{tenant}"
 # Pulsar's TenantInfo.
 _TENANT_INFO: Final = Field("settings", of=Object({"adminRoles": "admin_roles", "allowedClusters": "allowed_clusters"}))
+# Over HTTP, no clusters are not all clusters, as in Pulsar: its tools would show another meaning.
+_NEEDS_CLUSTERS: Final = {"needs_clusters": True}
 
 # fmt: off
 TENANTS: Final = (
@@ -30,10 +32,12 @@ TENANTS: Final = (
     ), routes=(Route("GET", _NAME, answer=_TENANT_INFO),)),
     AdminCall("create_tenant", pb.TenantRequest, pb.Done, _ANY, _SUPERUSER, methods=(
         Method("tenants.create"),
-    ), routes=(Route("PUT", _NAME, body=_TENANT_INFO, summary="Create a tenant."),)),
+    ), routes=(
+        Route("PUT", _NAME, body=_TENANT_INFO, implied=_NEEDS_CLUSTERS, summary="Create a tenant."),
+    )),
     AdminCall("update_tenant", pb.TenantRequest, pb.Done, _ANY, _SUPERUSER, methods=(
         Method("tenants.update(tenant: str, settings: TenantSettings) -> None", "Replace a tenant's settings."),
-    ), routes=(Route("POST", _NAME, body=_TENANT_INFO, needs_body=True),)),
+    ), routes=(Route("POST", _NAME, body=_TENANT_INFO, implied=_NEEDS_CLUSTERS),)),
     AdminCall("delete_tenant", pb.DeleteRequest, pb.Done, _ANY, _SUPERUSER, methods=(
         Method(
             "tenants.delete(tenant: str, force: bool = False) -> None",

@@ -1,17 +1,11 @@
-"""Paths of Pulsar's REST API that a broker answers with 405, and what is missing for each.
-
-`/openapi.json` shows them, and the guide lists them. A path that becomes supported leaves this list and gets a route in
-the table of admin calls.
-"""
-
 from __future__ import annotations
 
 from typing import Final
 
-from magnetar_wire.admin.route import UnsupportedRoute
+from magnetar_wire.admin.route import UnsupportedFamily, UnsupportedRoute
 from magnetar_wire.admin.unsupported_namespaces import UNSUPPORTED_NAMESPACES
 
-__all__ = ["UNSUPPORTED"]
+__all__ = ["UNSUPPORTED", "UNSUPPORTED_FAMILIES"]
 
 _TOPIC: Final = "/admin/v2/{topic}"
 _BACKLOG: Final = "the estimate of the backlog of a topic that is not loaded"
@@ -20,6 +14,10 @@ _OFFLOAD: Final = "offloading of ledgers to long-term storage"
 _SHADOW: Final = "replication to shadow topics"
 _PERMISSIONS: Final = "authorization, and so granting permissions,"
 _REPLICATED: Final = "replication of subscriptions between clusters"
+_CLUSTER: Final = "/admin/v2/clusters/{cluster}"
+_REPLICATION: Final = "geo-replication between clusters"
+_DOMAINS: Final = "placing brokers in failure domains"
+_ISOLATION: Final = "isolating namespaces on groups of brokers"
 
 UNSUPPORTED: Final[tuple[UnsupportedRoute, ...]] = (
     UnsupportedRoute("GET", f"{_TOPIC}/backlog", _BACKLOG),
@@ -35,4 +33,38 @@ UNSUPPORTED: Final[tuple[UnsupportedRoute, ...]] = (
     UnsupportedRoute("GET", f"{_TOPIC}/subscription/{{subscription}}/replicatedSubscriptionStatus", _REPLICATED),
     UnsupportedRoute("POST", f"{_TOPIC}/subscription/{{subscription}}/replicatedSubscriptionStatus", _REPLICATED),
     *UNSUPPORTED_NAMESPACES,
+    UnsupportedRoute("POST", "/admin/v2/brokers/shutdown", "shutting a broker down over HTTP (send it SIGTERM)"),
+    UnsupportedRoute("GET", "/admin/v2/brokers/backlog-quota-check", "enforcing backlog quotas"),
+    UnsupportedRoute("GET", "/admin/v2/broker-stats/mbeans", "reading the JVM's MBeans (brokers are no Java programs)"),
+    UnsupportedRoute(
+        "GET",
+        "/admin/v2/broker-stats/allocator-stats/{allocator}",
+        "reading the JVM's buffers (brokers are no Java programs)",
+    ),
+    UnsupportedRoute("GET", "/admin/v2/broker-stats/bookieops", "counting operations on ledgers in flight"),
+    UnsupportedRoute(
+        "GET",
+        "/admin/v2/broker-stats/broker-resource-availability/{namespace}",
+        "ranking the brokers for a namespace",
+    ),
+)
+
+UNSUPPORTED_FAMILIES: Final[tuple[UnsupportedFamily, ...]] = (
+    UnsupportedFamily(f"{_CLUSTER}/peers", _REPLICATION),
+    UnsupportedFamily(f"{_CLUSTER}/migrate", _REPLICATION),
+    UnsupportedFamily(f"{_CLUSTER}/failureDomains", _DOMAINS),
+    UnsupportedFamily(f"{_CLUSTER}/namespaceIsolationPolicies", _ISOLATION),
+    UnsupportedFamily("/admin/v2/bookies/racks-info", "placing bookies in racks"),
+    UnsupportedFamily("/admin/v2/resource-quotas", "quotas of bundles"),
+    UnsupportedFamily("/admin/v2/resourcegroups", "resource groups"),
+    UnsupportedFamily("/admin/v2/functions", "Pulsar Functions"),
+    UnsupportedFamily("/admin/v2/worker", "Pulsar Functions"),
+    UnsupportedFamily("/admin/v2/worker-stats", "Pulsar Functions"),
+    UnsupportedFamily("/admin/v3/functions", "Pulsar Functions"),
+    UnsupportedFamily("/admin/v3/source", "Pulsar IO"),
+    UnsupportedFamily("/admin/v3/sources", "Pulsar IO"),
+    UnsupportedFamily("/admin/v3/sink", "Pulsar IO"),
+    UnsupportedFamily("/admin/v3/sinks", "Pulsar IO"),
+    UnsupportedFamily("/admin/v3/packages", "the management of packages"),
+    UnsupportedFamily("/admin/v3/transactions", "the administration of transactions"),
 )

@@ -62,7 +62,7 @@ class BrokerScene:
             BrokerServiceSettings(**(striping | {"metadata_retry_seconds": 0.01} | options)),
             LedgerClientSettings(explicit_lac_interval_ms=0, add_entry_timeout_seconds=add_entry_timeout_seconds),
             broker_id=f"b/{number}",
-            peer_transport=self.transport if beside else None,
+            peer_transport=self.transport,
             pulsar_listeners=[("", "127.0.0.1:0")] if pulsar else [],
         )
         self.admin = AsyncAdmin(f"magnetar://{address}", transport=self.transport)

@@ -8,9 +8,10 @@ from tests.unit.broker.http.admin_scene import running_http
 async def test_a_call_is_made_by_path_query_and_body() -> None:
     """The HTTP half of the admin API."""
     async with running_http() as scene:
-        assert (await scene.ask("PUT", "tenants/acme", {"adminRoles": ["amy"]})).status == 204
-        assert await scene.get("tenants/acme") == {"adminRoles": ["amy"], "allowedClusters": []}
-        assert (await scene.ask("PUT", "tenants/acme", {})).status == 409
+        settings = {"adminRoles": ["amy"], "allowedClusters": ["standalone"]}
+        assert (await scene.ask("PUT", "tenants/acme", settings)).status == 204
+        assert await scene.get("tenants/acme") == settings
+        assert (await scene.ask("PUT", "tenants/acme", settings)).status == 409
         assert (await scene.ask("DELETE", "tenants/acme?force=false")).status == 204
         assert (await scene.ask("GET", "tenants/acme")).status == 404
 

@@ -28,7 +28,9 @@ MAX_BYTES: Final = 4_000_000
 async def _sentinel() -> AsyncIterator[HttpScene]:
     """A broker with a tenant that no bad request may change."""
     async with running_http() as scene:
-        assert (await scene.ask("PUT", TENANT, {"adminRoles": ["amy"]})).status == 204
+        assert (
+            await scene.ask("PUT", TENANT, {"adminRoles": ["amy"], "allowedClusters": ["standalone"]})
+        ).status == 204
         yield scene
         assert await scene.get("tenants") == ["acme", "public"]
         assert (await scene.get("tenants/acme"))["adminRoles"] == ["amy"]
@@ -80,8 +82,8 @@ def _head(verb: str, target: str, *headers: str) -> bytes:
         (400, b'{"adminRoles": {"a": 1}}', {}),
         (400, '{"adminRoles": ["é"]}'.encode("latin-1"), {}),
         (400, "{}".encode("utf-16"), {}),
-        (400, b"", {}),
-        (400, b"null", {}),
+        (412, b"", {}),
+        (412, b"null", {}),
         (415, gzip.compress(b"{}"), {"Content-Encoding": "gzip"}),
         (415, b"{}", {"Content-Type": "text/plain"}),
         (415, b"a=b", {"Content-Type": "application/x-www-form-urlencoded"}),
