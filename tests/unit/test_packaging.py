@@ -150,13 +150,13 @@ main()
 def test_commands_of_clients_need_the_extra_cli_alone() -> None:
     code = """
 import os
-os.environ["MAGNETAR_URL"] = "http://no-broker"
+os.environ["MAGNETAR_URL"] = "ftp://no-broker"
 from typer.testing import CliRunner
 from magnetar_cli.command import app
 for words in (["topics", "list"], ["brokers", "list"], ["bundles", "list", "public/default"], ["produce", "t", "x"],
               ["consume", "t", "-s", "s"], ["tail", "t"], ["perf", "produce", "t"]):
     ended = CliRunner().invoke(app, words)
-    assert "'http://no-broker' does not begin" in ended.stderr, (words, ended.output, ended.exception)
+    assert "'ftp://no-broker' does not begin" in ended.stderr, (words, ended.output, ended.exception)
 """
     ended = python_without(OTHERS, code)
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -75,10 +75,10 @@ def no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_commands_of_brokers_take_a_url_as_all_commands_of_clients(
     words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    by_option = CliRunner().invoke(app, [*words, "--url", "http://by-option"])
-    assert (by_option.exit_code, "'http://by-option' does not begin" in by_option.stderr) == (ExitCode.USAGE, True)
-    by_variable = CliRunner().invoke(app, [*words], env={"MAGNETAR_URL": "http://by-variable"})
-    assert (by_variable.exit_code, "'http://by-variable' does not" in by_variable.stderr) == (ExitCode.USAGE, True)
+    by_option = CliRunner().invoke(app, [*words, "--url", "ftp://by-option"])
+    assert (by_option.exit_code, "'ftp://by-option' does not begin" in by_option.stderr) == (ExitCode.USAGE, True)
+    by_variable = CliRunner().invoke(app, [*words], env={"MAGNETAR_URL": "ftp://by-variable"})
+    assert (by_variable.exit_code, "'ftp://by-variable' does not" in by_variable.stderr) == (ExitCode.USAGE, True)
     # Neither, and no cluster here: the default of all commands of clients.
     monkeypatch.setattr("magnetar_cli.maintenance.broker_target.DEFAULT_URL", "magnetar://127.0.0.1:1")
     default = CliRunner().invoke(app, [*words])

@@ -13,7 +13,7 @@ def test_the_page_is_current() -> None:
 
 
 def test_each_setting_has_one_row_with_its_description() -> None:
-    rows = re.findall(r"^\| `(\w+)`(?: \([PB]\))? \| (.*) \|$", settings_page(), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)`(?: \([PBD]\))* \| (.*) \|$", settings_page(), re.MULTILINE)
     listed, renamed = dict(row for row in rows if "|" in row[1]), [row for row in rows if "|" not in row[1]]
     assert len(listed) + len(renamed) == len(rows)
     for kind in PROCESSES.values():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar_protos.admin_pb2 import TopicOwnersRequest
+from magnetar_protos.admin_pb2 import LookupTopicRequest, TopicOwnersRequest
 from magnetar_protos.broker_pb2 import LookupRequest
 from magnetar_protos.reading_pb2 import PlanRequest
 from magnetar_wire.transport import Peer, Service, Stream
@@ -16,8 +16,9 @@ from magnetar_wire.transport import Peer, Service, Stream
 __all__ = ["ListenerScopedService"]
 
 # The calls whose requests have a `listener_name`.
-_REQUESTS: Final[dict[str, type[LookupRequest | TopicOwnersRequest | PlanRequest]]] = {
+_REQUESTS: Final[dict[str, type[LookupRequest | LookupTopicRequest | TopicOwnersRequest | PlanRequest]]] = {
     "lookup": LookupRequest,
+    "admin.lookup_topic": LookupTopicRequest,
     "admin.topic_owners": TopicOwnersRequest,
     "admin.plan": PlanRequest,
 }
