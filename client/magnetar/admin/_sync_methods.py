@@ -156,6 +156,10 @@ class Namespaces(SyncGroup[AsyncNamespaces]):
         """
         return self._run(self._group.change_policies(namespace, policies, remove))
 
+    def policy_warnings(self, namespace: str) -> tuple[str, ...]:
+        """Return a warning for each policy of the namespace that is stored, and not yet in effect."""
+        return self._run(self._group.policy_warnings(namespace))
+
     def properties(self, namespace: str) -> dict[str, str]:
         """Return a namespace's properties."""
         return self._run(self._group.properties(namespace))

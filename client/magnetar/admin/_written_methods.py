@@ -81,6 +81,11 @@ class WrittenNamespaces(AsyncGroup):
         answer = await self._calls.call("change_policies", namespace=namespace, set=policies, remove=remove)
         return tuple(answer.warnings)
 
+    async def policy_warnings(self, namespace: str) -> tuple[str, ...]:
+        """Return a warning for each policy of the namespace that is stored, and not yet in effect."""
+        answer = await self._calls.call("namespace", namespace=namespace)
+        return tuple(answer.warnings)
+
     async def properties(self, namespace: str) -> dict[str, str]:
         """Return a namespace's properties."""
         answer = await self._calls.call("namespace_properties", namespace=namespace)

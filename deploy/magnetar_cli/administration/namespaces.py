@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from magnetar_cli.administration.simple_command import Argument, SimpleCommand, add_command
+from magnetar_cli.administration.policy_options import (
+    find_without_effect,
+    format_policies,
+    policy_options,
+    read_policies,
+)
+from magnetar_cli.administration.simple_command import Argument, SimpleCommand, add_command, add_function
 from magnetar_cli.options import AdminUrl, AsJson, Force
 from magnetar_cli.output import format_json, print_rows
 from magnetar_cli.service import DEFAULT_URL, call_admin
@@ -66,74 +73,37 @@ add_command(
 )
 
 
-@app.command("policies")
-def policies(
-    namespace: Namespace,
-    persistence: Annotated[
-        str | None,
-        typer.Option(
-            metavar="E,Qw,Qa", help="Ensemble size, write quorum and ack quorum, e.g. 3,3,2.", show_default=False
-        ),
-    ] = None,
-    auto_topic_creation: Annotated[
-        bool | None, typer.Option(help="Create topics on first use.", show_default=False)
-    ] = None,
-    partitions: Annotated[
-        int | None,
-        typer.Option(min=0, help="Partitions of topics created on first use; 0: not partitioned.", show_default=False),
-    ] = None,
-    auto_subscription_creation: Annotated[
-        bool | None, typer.Option(help="Create subscriptions on first use.", show_default=False)
-    ] = None,
-    url: AdminUrl = DEFAULT_URL,
-    as_json: AsJson = False,
-) -> None:
-    """Set and show a namespace's policies. Policies that are not given stay unchanged."""
-    quorums = None if persistence is None else _parse_quorums(persistence)
-    if partitions is not None and auto_topic_creation is not True:
-        raise typer.BadParameter("it needs --auto-topic-creation: give both", param_hint="--partitions")
+def _run_policies(**given: Any) -> None:
+    from magnetar.admin import NamespacePolicies
 
-    def act(admin: Admin) -> tuple[NamespacePolicies, tuple[str, ...]]:
-        from magnetar.admin import AutoSubscriptionCreation, AutoTopicCreation, Persistence
+    namespace = given["namespace"]
+    wanted, removed = read_policies(NamespacePolicies, given)
+    changes = wanted != NamespacePolicies() or bool(removed)
 
-        found = admin.namespaces.policies(namespace)
-        wanted = found
-        if quorums is not None:
-            wanted = dataclasses.replace(wanted, persistence=Persistence(*quorums))
-        if auto_topic_creation is not None:
-            creation = AutoTopicCreation(auto_topic_creation, partitions or 0)
-            wanted = dataclasses.replace(wanted, auto_topic_creation=creation)
-        if auto_subscription_creation is not None:
-            wanted = dataclasses.replace(
-                wanted, auto_subscription_creation=AutoSubscriptionCreation(auto_subscription_creation)
-            )
-        return wanted, admin.namespaces.set_policies(namespace, wanted) if wanted != found else ()
+    def act(admin: Admin) -> tuple[NamespacePolicies, Sequence[str], Sequence[str]]:
+        warnings = admin.namespaces.change_policies(namespace, wanted, removed) if changes else ()
+        return admin.namespaces.policies(namespace), admin.namespaces.policy_warnings(namespace), warnings
 
-    changes = not (quorums is None and auto_topic_creation is None and auto_subscription_creation is None)
-    found, warnings = call_admin(url, act, changes=changes)
+    found, remarks, warnings = call_admin(given["url"], act, changes=changes)
     for warning in warnings:
         print(f"magnetar: warning: {warning}", file=sys.stderr)
-    if as_json:
-        print(format_json({"namespace": namespace, **dataclasses.asdict(found)}))
+    if given["as_json"]:
+        not_in_effect = find_without_effect(remarks)
+        print(format_json({"namespace": namespace, **dataclasses.asdict(found), "not_in_effect": not_in_effect}))
         return
-    rows = []
-    for policy in dataclasses.fields(found):
-        value = getattr(found, policy.name)
-        shown = "as in the brokers' settings" if value is None else _format_policy(dataclasses.asdict(value))
-        rows.append((policy.name.replace("_", " "), shown))
+    rows = format_policies(found, remarks, "as in the brokers' settings")
     print_rows(("policy", "value"), rows, as_json=False)
 
 
-def _format_policy(value: dict[str, object]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {one}" for name, one in value.items())
-
-
-def _parse_quorums(text: str) -> tuple[int, int, int]:
-    parts = text.split(",")
-    if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) < 4 for part in parts):
-        raise typer.BadParameter(
-            f"{text!r} is not three numbers: use ensemble size, write quorum and ack quorum, e.g. 3,3,2",
-            param_hint="--persistence",
-        )
-    ensemble, write, ack = map(int, parts)
-    return ensemble, write, ack
+add_function(
+    app,
+    "policies",
+    "Set and show a namespace's policies. Policies that are not given stay unchanged.",
+    [
+        _NAMESPACE,
+        *policy_options(),
+        Argument("url", AdminUrl, DEFAULT_URL),
+        Argument("as_json", AsJson, False),
+    ],
+    _run_policies,
+)

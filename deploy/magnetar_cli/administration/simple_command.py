@@ -8,6 +8,7 @@ lost answer, the outcome of any other is unknown.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from magnetar_cli.options import AdminUrl, AsJson, Yes, confirm
 from magnetar_cli.output import print_rows
 from magnetar_cli.service import DEFAULT_URL, call_admin, exit_on_error
 
-__all__ = ["Argument", "SimpleCommand", "add_command"]
+__all__ = ["Argument", "SimpleCommand", "add_command", "add_function"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +73,20 @@ def add_command(app: typer.Typer, declared: SimpleCommand) -> None:
         Argument("url", AdminUrl, DEFAULT_URL),
         *([Argument("as_json", AsJson, False)] if declared.lists else []),
     ]
+    add_function(app, declared.name, declared.help, parameters, run)
+
+
+def add_function(
+    app: typer.Typer, name: str, help: str, parameters: Sequence[Argument], run: Callable[..., None]
+) -> None:
+    """Add a command that runs a function with these parameters."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [inspect.Parameter(one.name, kind, default=one.default, annotation=one.annotation) for one in parameters]
     )
     run.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": None}
-    run.__doc__ = declared.help
-    app.command(declared.name)(run)
+    run.__doc__ = help
+    app.command(name)(run)
 
 
 def _is_not_idempotent(method: str) -> bool:

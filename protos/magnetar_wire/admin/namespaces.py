@@ -84,6 +84,7 @@ NAMESPACES: Final = (
             "Return a namespace's policies.",
             result="policies",
         ),
+        Method("namespaces.policy_warnings"),
     ), routes=(Route("GET", _NAME, answer=_NAMESPACE), *read_routes(Level.NAMESPACE))),
     AdminCall("create_namespace", pb.NamespaceRequest, pb.NamespaceChanged, _ANY, _ADMIN, methods=(
         Method("namespaces.create"),

@@ -1,0 +1,154 @@
+"""Options for the policies of namespaces and topics, made from the table of policies.
+
+`policy_options` returns one option for each policy, and `--remove`; `read_policies` makes the policies of the values
+that a command got. A policy that is not a single value is written as `time_minutes=60,size_mb=-1`, a list
+as `Shared,Failover`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+
+from magnetar_cli.administration.policy_list import POLICY_ROWS, PolicyRow
+from magnetar_cli.administration.simple_command import Argument
+
+__all__ = ["find_without_effect", "format_policies", "policy_options", "read_policies"]
+
+P = TypeVar("P")
+_BOOLEANS: Final = {"true": True, "false": False}
+_PARTITIONS: Final = "partitions"
+_REMOVE: Final = "remove"
+
+
+def policy_options(*, of_topics: bool = False) -> list[Argument]:
+    """Return the options of a command that sets the policies of namespaces, or of topics."""
+    rows = [row for row in POLICY_ROWS if (row.of_topics if of_topics else row.of_namespaces)]
+    options = [_make_option(row) for row in rows]
+    if not of_topics:
+        help = "Partitions of topics created on first use; 0: not partitioned."
+        option = typer.Option(min=0, help=help, show_default=False)
+        options.append(Argument(_PARTITIONS, Annotated[int | None, option], None))
+    names = "Policy to remove, e.g. retention. It can be repeated."
+    option = typer.Option(metavar="POLICY", help=names, show_default=False)
+    return [*options, Argument(_REMOVE, Annotated[list[str] | None, option], None)]
+
+
+def _make_option(row: PolicyRow) -> Argument:
+    if row.kind == "bool":
+        annotation: Any = Annotated[bool | None, typer.Option(help=row.help, show_default=False)]
+    elif row.kind == "int":
+        annotation = Annotated[int | None, typer.Option(help=row.help, show_default=False)]
+    else:
+        help = f"{row.help} As {row.parts}." if row.parts else row.help
+        annotation = Annotated[str | None, typer.Option(metavar=row.metavar, help=help, show_default=False)]
+    return Argument(row.field, annotation, None)
+
+
+def read_policies(kind: type[P], values: Mapping[str, Any]) -> tuple[P, list[str]]:
+    """Return the policies that the options set, and the fields of those that they remove. Raises BadParameter."""
+    hints = typing.get_type_hints(kind)
+    given = {name: value for name, value in values.items() if value is not None and name in hints}
+    partitions = values.get(_PARTITIONS)
+    if partitions is not None and not given.get("auto_topic_creation"):
+        raise typer.BadParameter("it needs --auto-topic-creation: give both", param_hint="--partitions")
+    parsed = {name: _parse(name, typing.get_args(hints[name])[0], value, partitions) for name, value in given.items()}
+    return kind(**parsed), [_check_removed(name, hints) for name in values.get(_REMOVE) or ()]
+
+
+def _check_removed(name: str, hints: Mapping[str, Any]) -> str:
+    field = name.replace("-", "_")
+    if field not in hints:
+        text = f"{name!r} is no policy: use one of {', '.join(hints)}"
+        raise typer.BadParameter(text, param_hint=f"--{_REMOVE}")
+    return field
+
+
+def _parse(name: str, kind: Any, value: Any, partitions: int | None) -> Any:
+    if name == "auto_topic_creation":
+        return kind(value, partitions or 0)
+    if name == "auto_subscription_creation":
+        return kind(value)
+    if not isinstance(value, str):
+        return value
+    option = f"--{name.replace('_', '-')}"
+    if name == "persistence" and "=" not in value:
+        return kind(*_parse_quorums(value))
+    if dataclasses.is_dataclass(kind):
+        return _parse_parts(kind, value, option)
+    if kind is str:
+        return value
+    items = [item for item in value.split(",") if item]
+    return dict(_split_pair(item, option) for item in items) if name == "properties" else tuple(items)
+
+
+def _parse_parts(kind: Any, text: str, option: str) -> Any:
+    hints = typing.get_type_hints(kind)
+    parts: dict[str, Any] = {}
+    for item in text.split(","):
+        name, value = _split_pair(item, option)
+        if name not in hints:
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(hints)}", param_hint=option)
+        try:
+            parts[name] = _BOOLEANS[value.lower()] if hints[name] is bool else hints[name](value)
+        except (KeyError, ValueError):
+            raise typer.BadParameter(f"{name} = {value!r} does not fit", param_hint=option) from None
+    try:
+        return kind(**parts)
+    except TypeError:
+        missing = [one.name for one in dataclasses.fields(kind) if one.default is dataclasses.MISSING]
+        raise typer.BadParameter(f"give at least {', '.join(missing)}", param_hint=option) from None
+
+
+def _split_pair(item: str, option: str) -> tuple[str, str]:
+    name, equals, value = item.partition("=")
+    if not equals or not name:
+        raise typer.BadParameter(f"{item!r} is not NAME=VALUE", param_hint=option)
+    return name.strip().replace("-", "_") if option != "--properties" else name, value.strip()
+
+
+def _parse_quorums(text: str) -> tuple[int, int, int]:
+    parts = text.split(",")
+    if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) < 4 for part in parts):
+        raise typer.BadParameter(
+            f"{text!r} is not three numbers: use ensemble size, write quorum and ack quorum, e.g. 3,3,2",
+            param_hint="--persistence",
+        )
+    ensemble, write, ack = map(int, parts)
+    return ensemble, write, ack
+
+
+def format_policies(policies: Any, warnings: Iterable[str], unset: str) -> list[tuple[str, str]]:
+    """Return a row for each policy: its name, and its value with a note if it has no effect by the warnings.
+    `unset`: the value of a policy that is not set."""
+    without_effect = find_without_effect(warnings)
+    rows = []
+    for policy in dataclasses.fields(policies):
+        value = getattr(policies, policy.name)
+        shown = unset if value is None else _format(value)
+        if value is not None and policy.name in without_effect:
+            shown += " (stored, not yet in effect)"
+        rows.append((policy.name.replace("_", " "), shown))
+    return rows
+
+
+def find_without_effect(warnings: Iterable[str]) -> list[str]:
+    """Return the fields of the policies that the warnings say to have no effect."""
+    texts = list(warnings)
+    return [
+        one.field for one in POLICY_ROWS if any(text.startswith(f"{one.name} is stored, and not") for text in texts)
+    ]
+
+
+def _format(value: Any) -> str:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return ", ".join(f"{name.replace('_', ' ')} {one}" for name, one in dataclasses.asdict(value).items())
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={one}" for name, one in value.items()) or "none"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(value) or "none"
+    return str(value)

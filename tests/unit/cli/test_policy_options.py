@@ -1,0 +1,101 @@
+"""The options of `magnetar namespaces policies`, which are made from the table of policies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from magnetar.admin import (
+    AutoTopicCreation,
+    BacklogQuota,
+    DelayedDelivery,
+    NamespacePolicies,
+    Persistence,
+    Retention,
+    TopicPolicies,
+)
+from magnetar_cli.administration.policy_options import policy_options, read_policies
+from magnetar_cli.command import app
+from tests.unit.broker.http.admin_scene import running_http
+
+
+def test_options_and_values_of_both_levels_have_the_same_policies() -> None:
+    for of_topics, kind in ((False, NamespacePolicies), (True, TopicPolicies)):
+        options = {option.name for option in policy_options(of_topics=of_topics)} - {"remove", "partitions"}
+        assert options == set(kind.__dataclass_fields__)
+
+
+def test_values_are_read_by_their_kind() -> None:
+    values: dict[str, Any] = {
+        "persistence": "3,3,2",
+        "auto_topic_creation": True,
+        "partitions": 4,
+        "retention": "time_minutes=60,size-mb=-1",
+        "message_ttl_seconds": 5,
+        "backlog_quota_size": "policy=producer_exception,limit_size_bytes=9",
+        "delayed_delivery": "active=true",
+        "subscription_types_enabled": "Shared,Failover",
+        "properties": "a-b=c=d",
+        "schema_compatibility": "FULL",
+        "remove": ["publish-rate"],
+    }
+    policies, removed = read_policies(NamespacePolicies, values)
+    assert policies == NamespacePolicies(
+        persistence=Persistence(3, 3, 2),
+        auto_topic_creation=AutoTopicCreation(True, 4),
+        retention=Retention(60, -1),
+        message_ttl_seconds=5,
+        backlog_quota_size=BacklogQuota("producer_exception", 9),
+        delayed_delivery=DelayedDelivery(True),
+        subscription_types_enabled=("Shared", "Failover"),
+        properties={"a-b": "c=d"},
+        schema_compatibility="FULL",
+    )
+    assert removed == ["publish_rate"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"persistence": "3,3"},
+        {"retention": "60"},
+        {"retention": "time_minutes=60"},
+        {"retention": "time_minutes=x,size_mb=1"},
+        {"retention": "nonsense=1"},
+        {"delayed_delivery": "active=maybe"},
+        {"properties": "x"},
+        {"partitions": 4},
+        {"remove": ["nonsense"]},
+    ],
+)
+def test_values_that_do_not_fit_are_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(typer.BadParameter):
+        read_policies(NamespacePolicies, values)
+
+
+async def test_policies_without_an_effect_are_marked() -> None:
+    """TOP-4: what is set by the command is shown with what is not yet in effect."""
+    async with running_http() as scene:
+
+        async def run(*options: str) -> tuple[str, str]:
+            command = ["namespaces", "policies", "public/default", *options, "--url", f"http://{scene.address}"]
+            ended = await asyncio.to_thread(CliRunner().invoke, app, command)
+            assert ended.exit_code == 0, ended.stderr
+            return ended.stdout, ended.stderr
+
+        await run("--persistence", "1,1,1")
+        shown, warnings = await run("--retention", "time_minutes=10,size_mb=5")
+        assert "retention is stored, and not yet in effect" in warnings
+        lines = {line.split("  ")[0].strip(): line for line in shown.splitlines()}
+        assert "time minutes 10, size mb 5 (stored, not yet in effect)" in lines["retention"]
+        assert "not yet in effect" not in lines["persistence"]
+        await run("--remove", "retention")
+        shown, _ = await run("--message-ttl-seconds", "7", "--json")
+        found = json.loads(shown)
+        assert (found["retention"], found["message_ttl_seconds"]) == (None, 7)
+        assert found["not_in_effect"] == ["message_ttl_seconds"]
