@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,6 +36,7 @@ __all__ = [
     "Yes",
     "choose_format",
     "confirm",
+    "parse_properties",
     "to_compression_type",
 ]
 
@@ -103,6 +105,17 @@ def choose_format(*, as_json: bool, as_hex: bool, as_raw: bool) -> Format:
     if as_json + as_hex + as_raw > 1:
         raise typer.BadParameter("--json, --hex and --raw exclude each other: use one of them")
     return Format.JSON if as_json else Format.HEX if as_hex else Format.RAW if as_raw else Format.TEXT
+
+
+def parse_properties(texts: Sequence[str], option: str = "--property") -> dict[str, str]:
+    """Parse `NAME=VALUE`. Raise `BadParameter`."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{text!r} is not a property: use NAME=VALUE", param_hint=option)
+        found[name] = value
+    return found
 
 
 def confirm(action: str, yes: bool) -> None:

@@ -103,6 +103,18 @@ def test_administration(server: StandaloneProcess, magnetar_of: CommandLine, top
     assert magnetar_of.json_of("topics", "stats", topic)[0]["messages_ever"] == 6
     assert [one["topic"] for one in magnetar_of.json_of("topics", "stats", topic, "--internal")] == parts
     assert magnetar_of.run("topics", "stats", "bad//name").exit_code == ExitCode.USAGE
+    ids = [one["message_id"] for one in magnetar_of.json_of("topics", "last-message-id", topic)]
+    assert [text.rpartition(":")[2] for text in ids] == ["0", "1", "2"]
+    assert len(magnetar_of.json_of("topics", "find-message-id", topic, "1h")) == 3
+    assert [one["value"] for one in magnetar_of.json_of("topics", "message", topic, ids[1])] == ["x"]
+    assert magnetar_of.run("topics", "message", topic, "9999:0:1").exit_code == ExitCode.FAILED
+    assert magnetar_of.run("topics", "find-message-id", topic, "latest").exit_code == ExitCode.USAGE
+    (last,) = magnetar_of.json_of("topics", "examine", parts[0], "--latest")
+    assert last["message_id"].startswith(ids[0].rpartition(":")[0])
+    shown = magnetar_of.json_of("topics", "properties", topic, "--set", "a=b", "--set", "c=d", "--remove", "c")
+    assert shown == [{"name": "a", "value": "b"}]
+    magnetar_of.output_of("topics", "trim", topic)
+    magnetar_of.output_of("topics", "create-missed-partitions", topic)
     nobody = magnetar_of.run("subscriptions", "skip", topic, "s", "--all")
     assert nobody.exit_code == ExitCode.USAGE
     assert "use --yes" in nobody.stderr

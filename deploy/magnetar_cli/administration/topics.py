@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from magnetar_cli.administration.simple_command import Argument, SimpleCommand, add_command
+from magnetar_cli.administration.topic_messages import add_commands as add_message_commands
 from magnetar_cli.messages.positions import parse_position
 from magnetar_cli.options import (
     AdminUrl,
@@ -21,6 +22,7 @@ from magnetar_cli.options import (
     Yes,
     choose_format,
     confirm,
+    parse_properties,
 )
 from magnetar_cli.output import format_json, print_rows
 from magnetar_cli.service import (
@@ -72,15 +74,19 @@ def create(
     partitions: Annotated[
         int, typer.Option("--partitions", "-p", min=0, help="Number of partitions; 0: not partitioned.")
     ] = 0,
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="Property of the topic. Repeatable.")
+    ] = None,
     url: AdminUrl = DEFAULT_URL,
 ) -> None:
     """Create a topic."""
+    given = parse_properties(properties or ())
 
     def act(admin: Admin) -> None:
         if partitions:
-            admin.topics.create_partitioned(topic, partitions)
+            admin.topics.create_partitioned(topic, partitions, given)
         else:
-            admin.topics.create(topic)
+            admin.topics.create(topic, given)
 
     call_admin(url, act, changes=True)
     print(f"{topic}: created" + (f", with {partitions:,} partitions" if partitions else ""))
@@ -101,6 +107,32 @@ def delete(topics: Topics, force: Force = False, yes: Yes = False, url: AdminUrl
             print(f"{topic}: deleted", flush=True)
 
     call_admin(url, act, changes=True)
+
+
+@app.command("properties")
+def properties(
+    topic: Topic,
+    changed: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a property. Repeatable.")
+    ] = None,
+    removed: Annotated[
+        list[str] | None, typer.Option("--remove", metavar="NAME", help="Remove a property. Repeatable.")
+    ] = None,
+    url: AdminUrl = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Show a topic's properties, after changing them."""
+    given = parse_properties(changed or (), "--set")
+
+    def act(admin: Admin) -> dict[str, str]:
+        if given:
+            admin.topics.update_properties(topic, given)
+        if removed:
+            admin.topics.remove_properties(topic, removed)
+        return admin.topics.properties(topic)
+
+    found = call_admin(url, act)
+    print_rows(("name", "value"), sorted(found.items()), as_json=as_json)
 
 
 @app.command("stats")
@@ -199,6 +231,29 @@ def terminate(topic: Topic, yes: Yes = False, url: AdminUrl = DEFAULT_URL, as_js
 
 def _last_message(last: MessageId) -> str:
     return f"{last.ledger_id()}:{last.entry_id()}" if last.entry_id() >= 0 else "none"
+
+
+add_command(
+    app,
+    SimpleCommand(
+        "create-missed-partitions",
+        "topics.create_missed_partitions",
+        "Create the partitions of a topic that were never used, or were deleted.",
+        arguments=(_TOPIC,),
+        prints="{topic}: has all its partitions",
+    ),
+)
+add_command(
+    app,
+    SimpleCommand(
+        "trim",
+        "topics.trim",
+        "Delete ledgers that no subscription needs and that nothing retains. Brokers also do so by themselves.",
+        arguments=(_TOPIC,),
+        prints="{topic}: trimmed",
+    ),
+)
+add_message_commands(app)
 
 
 @app.command("end-lease")

@@ -16,7 +16,7 @@ from magnetar_cli.messages.message_input import (
     parse_json_message,
 )
 from magnetar_cli.messages.positions import parse_time_ms
-from magnetar_cli.options import Compression, ListenerName, Topic, Url, to_compression_type
+from magnetar_cli.options import Compression, ListenerName, Topic, Url, parse_properties, to_compression_type
 from magnetar_cli.service import DEFAULT_URL, connect_client, exit_on_error
 
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -80,7 +80,7 @@ def produce(
         raise typer.BadParameter("messages are given both as arguments and in files: use one of them", param_hint="-f")
     if repeat > 1 and not arguments and (not files or any(str(file) == "-" for file in files)):
         raise typer.BadParameter("standard input can't be read again: use arguments or files", param_hint="--repeat")
-    separator_bytes, common_properties = _parse_separator(separator), _parse_properties(properties or ())
+    separator_bytes, common_properties = _parse_separator(separator), parse_properties(properties or ())
     with exit_on_error(changes=False):
         from magnetar_cli.messages.publisher import Plan, publish_messages
 
@@ -129,13 +129,3 @@ def _parse_separator(text: str) -> bytes:
     if not encoded:
         raise typer.BadParameter(r"it is empty: use \n, \0, or --in whole", param_hint="--separator")
     return encoded
-
-
-def _parse_properties(texts: list[str] | tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise typer.BadParameter(f"{text!r} is not a property: use NAME=VALUE", param_hint="--property")
-        found[name] = value
-    return found
