@@ -122,6 +122,23 @@ def test_administration(server: StandaloneProcess, magnetar_of: CommandLine, top
     assert magnetar_of.json_of("subscriptions", "stats", topic, "s")[0]["backlog_messages"] == 0
     magnetar_of.output_of("subscriptions", "reset", topic, "s", "--to", "earliest", "--yes")
     assert magnetar_of.json_of("subscriptions", "stats", topic, "s")[0]["backlog_messages"] == 6
+    assert [one["topic"] for one in magnetar_of.json_of("topics", "stats", topic, "--per-partition")] == parts
+    assert magnetar_of.json_of("subscriptions", "analyze-backlog", topic, "s")[0]["messages"] == 6
+    assert "6 messages in 6 entries" in magnetar_of.output_of("subscriptions", "analyze-backlog", topic, "s")
+    magnetar_of.output_of("subscriptions", "set-properties", topic, "s", "color=red", "empty=")
+    rows = [{"name": "color", "value": "red"}, {"name": "empty", "value": ""}]
+    assert magnetar_of.json_of("subscriptions", "properties", topic, "s") == rows
+    first = magnetar_of.json_of("subscriptions", "peek", parts[0], "s", "-n", "1")[0]["message_id"]
+    for words, skipped in (
+        (("expire", parts[0], "s", "--up-to", first, "--excluded"), 0),
+        (("expire", parts[0], "s", "--up-to", first), 1),
+        (("expire", topic, "--older-than", "1h"), 0),
+    ):
+        assert magnetar_of.json_of("subscriptions", *words, "--yes")[0]["skipped_entries"] == skipped
+    magnetar_of.output_of("subscriptions", "reset", parts[0], "s", "--to", first, "--excluded", "--yes")
+    assert magnetar_of.json_of("subscriptions", "stats", topic, "s")[0]["backlog_messages"] == 5
+    magnetar_of.output_of("subscriptions", "reset", parts[0], "s", "--to", first, "--yes")
+    assert magnetar_of.run("subscriptions", "expire", topic, "s").exit_code == ExitCode.USAGE
     assert len(magnetar_of.json_of("subscriptions", "peek", parts[0], "s", "-n", "10")) == 2
     assert len(magnetar_of.json_of("subscriptions", "peek", topic, "s", "-n", "1")) == 3  # of each partition
     with Admin(server.service_url) as admin:

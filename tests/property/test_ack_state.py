@@ -215,6 +215,7 @@ def test_a_set_of_entries_over_many_blocks(steps: list[tuple[int, int, bool]]) -
             assert held.remove_up_to(first) == len(removed)
             model -= removed
         assert held.count == len(model)
+        assert held.count_ranges() == sum(one - 1 not in model for one in model)
         for start in (0, first, first + length, BLOCK_ENTRIES):
             expected = start
             while expected in model:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,7 +10,18 @@ import typer
 from magnetar_cli.administration.simple_command import Argument, SimpleCommand, add_command
 from magnetar_cli.completion import complete_subscription
 from magnetar_cli.messages.positions import parse_duration_s, parse_position
-from magnetar_cli.options import AdminUrl, AsHex, AsJson, AsRaw, Force, Topic, Yes, choose_format, confirm
+from magnetar_cli.options import (
+    AdminUrl,
+    AsHex,
+    AsJson,
+    AsRaw,
+    Force,
+    Topic,
+    Yes,
+    choose_format,
+    confirm,
+    parse_properties,
+)
 from magnetar_cli.output import format_json, print_rows
 from magnetar_cli.service import DEFAULT_URL, call_admin, exit_on_error
 
@@ -43,11 +55,15 @@ def create(
     topic: Topic,
     subscription: Subscription,
     at: Annotated[str, typer.Option("--at", help=f"Start position: {_POSITIONS}")] = "latest",
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", "-p", metavar="NAME=VALUE", help="Property of the subscription. Repeatable."),
+    ] = None,
     url: AdminUrl = DEFAULT_URL,
 ) -> None:
     """Create a subscription. Messages after its position are retained until it acknowledges them."""
-    position = parse_position(at, "--at")
-    call_admin(url, lambda admin: admin.subscriptions.create(topic, subscription, position), changes=True)
+    position, named = parse_position(at, "--at"), parse_properties(properties or (), "--property")
+    call_admin(url, lambda admin: admin.subscriptions.create(topic, subscription, position, named), changes=True)
     print(f"{subscription} of {topic}: created, at {at}")
 
 
@@ -69,6 +85,9 @@ def reset(
     topic: Topic,
     subscription: Subscription,
     to: Annotated[str, typer.Option("--to", help=f"New position: {_POSITIONS}")],
+    excluded: Annotated[
+        bool, typer.Option("--excluded", help="Continue after the message of that id, not with it.")
+    ] = False,
     yes: Yes = False,
     url: AdminUrl = DEFAULT_URL,
 ) -> None:
@@ -76,7 +95,9 @@ def reset(
     acknowledged."""
     position = parse_position(to, "--to")
     confirm(f"Move {subscription} of {topic} to {to}", yes)
-    call_admin(url, lambda admin: admin.subscriptions.reset(topic, subscription, position), changes=True)
+    if excluded and (isinstance(position, int) or to in ("earliest", "latest")):
+        raise typer.BadParameter(f"{to} is no message id: only a message can be excluded", param_hint="--excluded")
+    call_admin(url, lambda admin: admin.subscriptions.reset(topic, subscription, position, excluded), changes=True)
     print(f"{subscription} of {topic}: moved to {to}")
 
 
@@ -113,22 +134,104 @@ def skip(
 @app.command("expire")
 def expire(
     topic: Topic,
-    subscription: Subscription,
-    older_than: Annotated[str, typer.Option("--older-than", help="Age, e.g. 90s, 10m, 2h or 1d.")],
+    subscription: Annotated[
+        str | None,
+        typer.Argument(
+            help="Subscription name. Default: all.", autocompletion=complete_subscription, show_default=False
+        ),
+    ] = None,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", help="Age, e.g. 90s, 10m, 2h or 1d.", show_default=False)
+    ] = None,
+    up_to: Annotated[
+        str | None,
+        typer.Option("--up-to", help="Message id: expire this message and all before it.", show_default=False),
+    ] = None,
+    excluded: Annotated[bool, typer.Option("--excluded", help="Do not expire the message of that id.")] = False,
     yes: Yes = False,
     url: AdminUrl = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Acknowledge entries that were published longer ago than --older-than, without delivering them."""
-    seconds = int(parse_duration_s(older_than, "--older-than"))
+    """Acknowledge entries that were published longer ago than --older-than, or up to a message, without delivering
+    them."""
+    if (older_than is None) == (up_to is None):
+        raise typer.BadParameter("give an age, or a message id with --up-to", param_hint="--older-than")
+    if excluded and up_to is None:
+        raise typer.BadParameter("it needs --up-to", param_hint="--excluded")
+    if up_to is not None and subscription is None:
+        raise typer.BadParameter("name a subscription", param_hint="--up-to")
+    whose = subscription or "all subscriptions"
+    act, expired = _plan_expiry(topic, subscription, older_than, up_to, excluded)
+    confirm(f"Skip what is {expired} of {whose} of {topic}", yes)
+    count = call_admin(url, act, changes=True)
+    if as_json:
+        print(format_json({"topic": topic, "subscription": subscription, "skipped_entries": count}))
+    else:
+        print(f"{whose} of {topic}: {_count_entries(count)} {expired} skipped")
+
+
+def _plan_expiry(
+    topic: str, subscription: str | None, older_than: str | None, up_to: str | None, excluded: bool
+) -> tuple[Callable[[Admin], int], str]:
+    """Return the call, and which entries it expires. Raises `BadParameter`."""
+    if up_to is not None:
+        message = parse_position(up_to, "--up-to")
+        if isinstance(message, int) or up_to in ("earliest", "latest"):
+            raise typer.BadParameter(f"{up_to} is no message id, such as 12:3:-1", param_hint="--up-to")
+        named, found = subscription or "", message
+        return (
+            lambda admin: admin.subscriptions.expire_up_to(topic, named, found, excluded),
+            f"{'before' if excluded else 'up to'} {up_to}",
+        )
+    seconds = int(parse_duration_s(older_than or "", "--older-than"))
     if seconds < 1:
         raise typer.BadParameter(f"{older_than} is less than a second", param_hint="--older-than")
-    confirm(f"Skip what is older than {older_than} of {subscription} of {topic}", yes)
-    expired = call_admin(url, lambda admin: admin.subscriptions.expire(topic, subscription, seconds), changes=True)
+    if subscription is None:
+        return lambda admin: admin.subscriptions.expire_all(topic, seconds), f"older than {older_than}"
+    name = subscription
+    return lambda admin: admin.subscriptions.expire(topic, name, seconds), f"older than {older_than}"
+
+
+@app.command("properties")
+def properties(topic: Topic, subscription: Subscription, url: AdminUrl = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Show the properties of a subscription."""
+    found = call_admin(url, lambda admin: admin.subscriptions.get_properties(topic, subscription))
+    print_rows(("name", "value"), sorted(found.items()), as_json=as_json)
+
+
+@app.command("set-properties")
+def set_properties(
+    topic: Topic,
+    subscription: Subscription,
+    properties: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="The new properties. Default: none.")
+    ] = None,
+    url: AdminUrl = DEFAULT_URL,
+) -> None:
+    """Replace all properties of a subscription."""
+    named = parse_properties(properties or (), "NAME=VALUE")
+    call_admin(url, lambda admin: admin.subscriptions.set_properties(topic, subscription, named), changes=True)
+    print(f"{subscription} of {topic}: {len(named):,} properties")
+
+
+@app.command("analyze-backlog")
+def analyze_backlog(
+    topic: Topic,
+    subscription: Subscription,
+    start: Annotated[str, typer.Option("--from", help=f"Start position: {_POSITIONS}")] = "earliest",
+    url: AdminUrl = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Count the entries and messages that a subscription has not acknowledged, by reading them."""
+    position = parse_position(start)
+    found = call_admin(url, lambda admin: admin.subscriptions.analyze_backlog(topic, subscription, position))
     if as_json:
-        print(format_json({"topic": topic, "subscription": subscription, "skipped_entries": expired}))
-    else:
-        print(f"{subscription} of {topic}: {_count_entries(expired)} older than {older_than} skipped")
+        print(format_json(found))
+        return
+    more = " or more: the broker stopped at its limit" if found.aborted else ""
+    print(f"{subscription} of {topic}: {found.messages:,} messages in {_count_entries(found.entries)}{more}")
+    if found.lost_entries:
+        print(f"{_count_entries(found.lost_entries)} of them lost on all bookies")
 
 
 @app.command("peek")

@@ -139,10 +139,15 @@ def properties(
 def stats(
     topic: Topic,
     internal: Annotated[bool, typer.Option("--internal", help="Show ledgers, cursors and leases.")] = False,
+    per_partition: Annotated[
+        bool, typer.Option("--per-partition", help="Show each partition of a partitioned topic.")
+    ] = False,
     url: AdminUrl = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """Show a topic's rates, storage, producers and subscriptions."""
+    if internal and per_partition:
+        raise typer.BadParameter("--internal shows each partition already", param_hint="--per-partition")
     from magnetar_cli.administration.stats_views import print_internal_stats, print_topic_stats
 
     if internal:
@@ -153,11 +158,17 @@ def stats(
             else:
                 print_internal_stats(name, log)
         return
-    found = call_admin(url, lambda admin: admin.topics.stats(topic))
-    if as_json:
-        print(format_json(found))
+    if per_partition:
+        shown = call_admin(url, lambda admin: admin.topics.partitioned_stats(topic)).partitions
     else:
-        print_topic_stats(found)
+        shown = [call_admin(url, lambda admin: admin.topics.stats(topic))]
+    for number, one in enumerate(shown):
+        if as_json:
+            print(format_json(one))
+        else:
+            if number:
+                print()
+            print_topic_stats(one)
 
 
 @app.command("lookup")
