@@ -15,10 +15,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["PeerUnavailable", "java_client_jars", "pid", "running", "spark_kafka_rates"]
+__all__ = ["PULSAR_HTTP_URL", "PeerUnavailable", "java_client_jars", "pid", "running", "spark_kafka_rates"]
 
+# Of the REST API of the peer `pulsar`.
+PULSAR_HTTP_URL: Final = "http://127.0.0.1:18080"
 _SCRIPT = Path(__file__).with_name("peer")
 
 

@@ -9,7 +9,7 @@ import builtins
 from collections.abc import Mapping, Sequence
 
 from magnetar.admin._group import AsyncGroup
-from magnetar.admin._values import StartPoint, next_message, partition_of, start_at, value_of
+from magnetar.admin._values import StartPoint, next_message, partition_of, value_of
 from magnetar.admin._written_methods import (
     WrittenBrokers,
     WrittenNamespaces,
@@ -266,40 +266,9 @@ class AsyncSubscriptions(WrittenSubscriptions):
         """List a topic's durable subscriptions."""
         return await self._calls.names("subscriptions", within=topic)
 
-    async def create(
-        self,
-        topic: str,
-        subscription: str,
-        start: StartPoint = MessageId.latest,
-        properties: Mapping[str, str] | None = None,
-    ) -> None:
-        """Create a subscription. Messages from `start` on are retained until it acknowledges them. If `start` is the
-        id of a message of a partition, the subscription is created on that partition only.
-        """
-        await self._calls.call(
-            "create_subscription",
-            topic=topic,
-            subscription=subscription,
-            properties=properties,
-            start=start,
-            partition=partition_of(start),
-        )
-
     async def delete(self, topic: str, subscription: str, force: bool = False) -> None:
         """Delete a subscription. One with consumers is refused, unless by `force`."""
         await self._calls.call("delete_subscription", topic=topic, subscription=subscription, force=force)
-
-    async def reset(self, topic: str, subscription: str, to: StartPoint, excluded: bool = False) -> None:
-        """Move a subscription's cursor back or forth. If `to` is a message's id, that message is the next one; with
-        `excluded` it is the one after it. On a partitioned topic, only the message's partition is moved.
-        """
-        await self._calls.call(
-            "reset_subscription",
-            topic=topic,
-            subscription=subscription,
-            start=start_at(to, excluded),
-            partition=partition_of(to),
-        )
 
     async def skip(self, topic: str, subscription: str, entries: int) -> int:
         """Acknowledge the oldest entries of the backlog, and return their number: fewer if the backlog is shorter.

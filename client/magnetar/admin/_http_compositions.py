@@ -13,25 +13,30 @@ from google.protobuf.message import Message
 
 from magnetar.admin._calls import AdminCalls
 from magnetar.admin.models import TenantSettings
-from magnetar.exceptions import NotAllowedError, NotFound, SubscriptionNotFound
+from magnetar.exceptions import InvalidArgument, NotAllowedError, NotFound, SubscriptionNotFound
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.admin.namespace_json import NamespaceJson
 from magnetar_wire.admin.policies import POLICY_OF, Level
+from magnetar_wire.message_id import MessageId
 from magnetar_wire.topic_name import TopicName
 
 __all__ = [
     "change_policies",
     "change_properties",
+    "complete_stats",
     "create_namespace",
+    "create_subscription",
     "create_tenant",
     "find_bundle_owners",
     "find_cluster",
     "find_owners",
     "get_stats",
+    "list_owned_bundles",
     "look_up",
     "peek",
     "replace_policies",
+    "reset_subscription",
     "split_bundle",
 ]
 
@@ -179,9 +184,16 @@ async def get_stats(calls: AdminCalls, fields: Mapping[str, Any]) -> Any:
     name = "partitioned_stats" if partitions else "topic_stats"
     # Pulsar's brokers do not read the time of the oldest message unless it is requested.
     stats = (await calls.call(name, **fields, earliest_time_in_backlog=True)).stats
-    stats.topic = stats.topic or str(TopicName.parse(fields["topic"]))
+    complete_stats(stats, fields["topic"])
     stats.partitions = partitions
     return stats
+
+
+def complete_stats(stats: Any, topic: str) -> None:
+    """Set what Pulsar's brokers leave out: the topic's name, and the number of messages in a backlog."""
+    stats.topic = stats.topic or str(TopicName.parse(topic))
+    for subscription in stats.subscriptions:
+        subscription.backlog_messages = max(subscription.backlog_messages, subscription.backlog_entries)
 
 
 async def find_cluster(calls: AdminCalls) -> str:
@@ -195,6 +207,19 @@ async def find_cluster(calls: AdminCalls) -> str:
     raise NotFound("no cluster has brokers")
 
 
+async def list_owned_bundles(calls: AdminCalls, broker_id: str | None) -> Sequence[Any]:
+    """Return the bundles of a broker. Which one answers is not known over HTTP, unless there is one only."""
+    cluster = await find_cluster(calls)
+    if broker_id is None:
+        brokers = [one.broker_id for one in (await calls.call("brokers")).brokers]
+        if len(brokers) > 1:
+            raise InvalidArgument(f"which broker answers is not known over HTTP: name one of {', '.join(brokers[:10])}")
+        (broker_id,) = brokers
+    answer = await calls.call("owned_bundles", cluster=cluster, broker_id=broker_id)
+    bundles: Sequence[Any] = answer.bundles
+    return bundles
+
+
 async def find_bundle_owners(calls: AdminCalls, namespace: str) -> Mapping[str, str]:
     """Return the brokers that own bundles of the namespace, by the bundles."""
     cluster = await find_cluster(calls)
@@ -206,17 +231,35 @@ async def find_bundle_owners(calls: AdminCalls, namespace: str) -> Mapping[str, 
     return owners
 
 
+async def create_subscription(calls: AdminCalls, topic: str, subscription: str, fields: Mapping[str, Any]) -> None:
+    """Create a subscription that begins at a time: at the first message, and move it there."""
+    at_first = {**fields, "start": MessageId.earliest}
+    await calls.call("create_subscription", topic=topic, subscription=subscription, **at_first)
+    await calls.call("reset_subscription", topic=topic, subscription=subscription, start=fields["start"])
+
+
+async def reset_subscription(calls: AdminCalls, topic: str, fields: Mapping[str, Any]) -> None:
+    """Move a subscription. Pulsar's brokers move that of a partitioned topic to a time only, so to its first or last
+    message each partition is moved on its own."""
+    at = fields["start"].WhichOneof("at")
+    found = await calls.call("topic_partitions", topic=topic) if at in ("earliest", "latest") else None
+    if found is None or not found.partitions:
+        await calls.call("reset_subscription", topic=topic, **fields)
+        return
+    for index in range(found.partitions):
+        await calls.call("reset_subscription", topic=str(TopicName.parse(topic).partition(index)), **fields)
+
+
 async def peek(calls: AdminCalls, topic: str, subscription: str, entries: int) -> list[Any]:
-    """Return the oldest entries of a backlog, each from a request of its own. Pulsar's brokers do not report
-    which messages of it are acknowledged."""
+    """Return the oldest entries of a backlog, each from a request of its own. Pulsar's brokers do not report which
+    messages of it are acknowledged, and create a subscription that is missing."""
+    if subscription not in await calls.names("subscriptions", within=topic):
+        raise SubscriptionNotFound(f"{topic} has no subscription {subscription!r}")
     found: list[Any] = []
     for first in range(1, entries + 1):
         try:
             answer = await calls.call("peek", topic=topic, subscription=subscription, entries=1, first=first)
         except NotFound:
-            # A missing subscription looks the same as a missing message.
-            if first == 1 and subscription not in await calls.names("subscriptions", within=topic):
-                raise SubscriptionNotFound(f"{topic} has no subscription {subscription!r}") from None
             break
         found += answer.entries
     return found

@@ -370,27 +370,9 @@ class Subscriptions(SyncGroup[AsyncSubscriptions]):
         """List a topic's durable subscriptions."""
         return self._run(self._group.list(topic))
 
-    def create(
-        self,
-        topic: str,
-        subscription: str,
-        start: StartPoint = MessageId.latest,
-        properties: Mapping[str, str] | None = None,
-    ) -> None:
-        """Create a subscription. Messages from `start` on are retained until it acknowledges them. If `start` is the
-        id of a message of a partition, the subscription is created on that partition only.
-        """
-        self._run(self._group.create(topic, subscription, start, properties))
-
     def delete(self, topic: str, subscription: str, force: bool = False) -> None:
         """Delete a subscription. One with consumers is refused, unless by `force`."""
         self._run(self._group.delete(topic, subscription, force))
-
-    def reset(self, topic: str, subscription: str, to: StartPoint, excluded: bool = False) -> None:
-        """Move a subscription's cursor back or forth. If `to` is a message's id, that message is the next one; with
-        `excluded` it is the one after it. On a partitioned topic, only the message's partition is moved.
-        """
-        self._run(self._group.reset(topic, subscription, to, excluded))
 
     def skip(self, topic: str, subscription: str, entries: int) -> int:
         """Acknowledge the oldest entries of the backlog, and return their number: fewer if the backlog is shorter.
@@ -434,6 +416,24 @@ class Subscriptions(SyncGroup[AsyncSubscriptions]):
         those from there on.
         """
         return self._run(self._group.analyze_backlog(topic, subscription, start))
+
+    def create(
+        self,
+        topic: str,
+        subscription: str,
+        start: StartPoint = MessageId.latest,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a subscription. Messages from `start` on are retained until it acknowledges them. If `start` is the id
+        of a message of a partition, the subscription is created on that partition only.
+        """
+        self._run(self._group.create(topic, subscription, start, properties))
+
+    def reset(self, topic: str, subscription: str, to: StartPoint, excluded: bool = False) -> None:
+        """Move a subscription's cursor back or forth. If `to` is a message's id, that message is the next one; with
+        `excluded` it is the one after it. On a partitioned topic, only the message's partition is moved.
+        """
+        self._run(self._group.reset(topic, subscription, to, excluded))
 
     def peek(self, topic: str, subscription: str, entries: int = 1) -> builtins.list[PeekedMessage]:
         """Return the messages of the oldest entries that are not acknowledged, without acknowledging them."""

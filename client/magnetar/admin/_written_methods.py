@@ -12,7 +12,7 @@ from typing import Any
 from magnetar.admin import _http_compositions as http
 from magnetar.admin._group import AsyncGroup
 from magnetar.admin._policy_values import policies_message
-from magnetar.admin._values import peeked, split_fields, value_of
+from magnetar.admin._values import StartPoint, partition_of, peeked, split_fields, start_at, value_of
 from magnetar.admin.models import (
     BrokerInfo,
     Bundle,
@@ -28,7 +28,6 @@ from magnetar.admin.models import (
 )
 from magnetar.exceptions import InvalidArgument, NotFound, TopicNotFound
 from magnetar_wire.message_id import MessageId
-from magnetar_wire.topic_name import TopicName
 
 __all__ = ["WrittenBrokers", "WrittenNamespaces", "WrittenSubscriptions", "WrittenTenants", "WrittenTopics"]
 
@@ -228,7 +227,8 @@ class WrittenTopics(AsyncGroup):
             # Pulsar's brokers do not read it unless it is requested.
             earliest_time_in_backlog=self._calls.over_http,
         )
-        answer.stats.topic = answer.stats.topic or str(TopicName.parse(topic))  # Pulsar's brokers leave it out
+        for one in (answer.stats, *answer.partitions):
+            http.complete_stats(one, one.topic or topic)
         by_number = sorted(answer.partitions, key=lambda one: int(one.topic.rpartition("-")[2]))
         return PartitionedTopicStats(
             value_of(TopicStats, answer.stats), [value_of(TopicStats, one) for one in by_number]
@@ -243,9 +243,11 @@ class WrittenTopics(AsyncGroup):
 class WrittenBrokers(AsyncGroup):
     async def bundles(self, broker_id: str | None = None) -> list[OwnedBundle]:
         """List the bundles that a broker owns; None: the broker that answers."""
-        cluster = await http.find_cluster(self._calls) if self._calls.over_http else None
-        answer = await self._calls.call("owned_bundles", broker_id=broker_id, cluster=cluster)
-        return [value_of(OwnedBundle, one) for one in answer.bundles]
+        if self._calls.over_http:
+            bundles = await http.list_owned_bundles(self._calls, broker_id)
+        else:
+            bundles = (await self._calls.call("owned_bundles", broker_id=broker_id)).bundles
+        return [value_of(OwnedBundle, one) for one in bundles]
 
     async def info(self) -> BrokerInfo:
         """Describe the broker that answers. Over HTTP only its version and its cluster are known."""
@@ -256,6 +258,30 @@ class WrittenBrokers(AsyncGroup):
 
 
 class WrittenSubscriptions(AsyncGroup):
+    async def create(
+        self,
+        topic: str,
+        subscription: str,
+        start: StartPoint = MessageId.latest,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a subscription. Messages from `start` on are retained until it acknowledges them. If `start` is the id
+        of a message of a partition, the subscription is created on that partition only."""
+        fields = {"start": start_at(start, False), "partition": partition_of(start), "properties": properties}
+        if self._calls.over_http and not isinstance(start, MessageId):
+            await http.create_subscription(self._calls, topic, subscription, fields)
+        else:
+            await self._calls.call("create_subscription", topic=topic, subscription=subscription, **fields)
+
+    async def reset(self, topic: str, subscription: str, to: StartPoint, excluded: bool = False) -> None:
+        """Move a subscription's cursor back or forth. If `to` is a message's id, that message is the next one; with
+        `excluded` it is the one after it. On a partitioned topic, only the message's partition is moved."""
+        fields = {"subscription": subscription, "start": start_at(to, excluded), "partition": partition_of(to)}
+        if self._calls.over_http:
+            await http.reset_subscription(self._calls, topic, fields)
+        else:
+            await self._calls.call("reset_subscription", topic=topic, **fields)
+
     async def peek(self, topic: str, subscription: str, entries: int = 1) -> list[PeekedMessage]:
         """Return the messages of the oldest entries that are not acknowledged, without acknowledging them."""
         if self._calls.over_http:

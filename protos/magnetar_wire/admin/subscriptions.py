@@ -69,15 +69,10 @@ SUBSCRIPTIONS: Final = (
         ),
     ), routes=(Route("GET", "/admin/v2/{within:topic}/subscriptions", answer=Field("names")),)),
     AdminCall("create_subscription", pb.SubscriptionRequest, pb.Done, _TOPIC, _CONSUME, partitions=_EACH, methods=(
-        Method(
-            "subscriptions.create(topic: str, subscription: str, start: StartPoint = MessageId.latest, "
-            "properties: Mapping[str, str] | None = None) -> None",
-            "Create a subscription. Messages from `start` on are retained until it acknowledges them. If `start` is "
-            "the id of a message of a partition, the subscription is created on that partition only.",
-            fields={"start": "start", "partition": "partition_of(start)"},
-        ),
+        Method("subscriptions.create"),
     ), routes=(
-        Route("PUT", _PATH, body=StartPart(properties=True), query={"replicated": "replicated"}, statuses=_AT_POSITION),
+        Route("PUT", _PATH, body=StartPart(properties=True), query={"replicated": "replicated"}, statuses=_AT_POSITION,
+              summary="Create a subscription."),
     )),
     AdminCall("delete_subscription", pb.DeleteSubscriptionRequest, pb.Done, _TOPIC, _CONSUME, partitions=_EACH,
               methods=(
@@ -87,15 +82,11 @@ SUBSCRIPTIONS: Final = (
         ),
     ), routes=(Route("DELETE", _PATH, query={"force": "force"}),)),
     AdminCall("reset_subscription", pb.SubscriptionRequest, pb.Done, _TOPIC, _CONSUME, partitions=_EACH, methods=(
-        Method(
-            "subscriptions.reset(topic: str, subscription: str, to: StartPoint, excluded: bool = False) -> None",
-            "Move a subscription's cursor back or forth. If `to` is a message's id, that message is the next one; with "
-            "`excluded` it is the one after it. On a partitioned topic, only the message's partition is moved.",
-            fields={"start": "start_at(to, excluded)", "partition": "partition_of(to)"},
-        ),
+        Method("subscriptions.reset"),
     ), routes=(
-        Route("POST", f"{_PATH}/resetcursor/{{start.time_ms}}"),
-        Route("POST", f"{_PATH}/resetcursor", body=_START, needs_body=True, statuses=_AT_POSITION),
+        Route("POST", f"{_PATH}/resetcursor/{{start.time_ms}}", summary="Move a subscription's cursor to a time."),
+        Route("POST", f"{_PATH}/resetcursor", body=_START, needs_body=True, statuses=_AT_POSITION,
+              summary="Move a subscription's cursor to a message."),
     )),
     AdminCall("skip", pb.SkipRequest, pb.SkippedAnswer, _TOPIC, _CONSUME, partitions=_EACH, methods=(
         Method(
