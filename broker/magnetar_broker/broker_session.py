@@ -13,6 +13,7 @@ from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker.admin.admin_service import AdminService
 from magnetar_broker.admin.dynamic_configuration import DynamicConfiguration
 from magnetar_broker.admin.health import BrokerHealth
+from magnetar_broker.catalog.applied_policies import default_policies, override_policies
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.counters import BrokerCounters, DeliveryCounters, Traffic
 from magnetar_broker.errors import BrokerError, TopicUnloaded
@@ -25,6 +26,8 @@ from magnetar_broker.ownership.registration import LoadSampler
 from magnetar_broker.peers import Peers
 from magnetar_broker.settings.dynamic import DynamicSettings
 from magnetar_broker.settings.service import BrokerServiceSettings
+from magnetar_broker.topic_policies.policy_cache import TopicPolicyCache
+from magnetar_broker.topic_policies.policy_logs import PolicyLogs
 from magnetar_broker.topics.housekeeping import Housekeeping
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.topic import Topic
@@ -32,8 +35,10 @@ from magnetar_broker.topics.topic_storage import LedgerTopicStorage
 from magnetar_broker.topics.topics import Topics
 from magnetar_metadata.store import MetadataStore, SessionState
 from magnetar_protos.admin_pb2 import BrokerAnswer
+from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
+from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import Transport
 
 __all__ = ["BrokerIdentity", "BrokerSession", "ClientStream", "sample_topic"]
@@ -103,7 +108,7 @@ class BrokerSession:
             randomness,
             counters,
             settings,
-            self.catalog.get_policies,
+            self._find_policies,
         )
         self._load = LoadSampler(clock, counters, lambda: len(self.topics), identity.cpu_seconds)
         self.ownership = BundleOwnership(
@@ -121,7 +126,15 @@ class BrokerSession:
             identity.http_address,
             lambda: settings.load_balancer_namespace_maximum_bundles,
         )
-        self.topics = Topics(storage, self.catalog, settings, clock, self.ownership, counters)
+        self.topic_policies = TopicPolicyCache(
+            lambda namespace, known: self.admin.topic_policy_rpc.fetch(namespace, known),
+            self.catalog.find_incarnation,
+            clock,
+            settings.metadata_cache_ttl_seconds,
+        )
+        read_policies = self.topic_policies.get if self.catalog.has_topic_policies else None
+        self.topics = Topics(storage, self.catalog, settings, clock, self.ownership, counters, read_policies)
+        self.policy_logs = PolicyLogs(self.topics, self.catalog.find_incarnation, clock)
         self.ownership.set_topics(self.topics)
         # Memory of the entries that are published and not decided, of all clients.
         self.budget = PublishBudget(settings.max_message_publish_buffer_size_in_mb * _MIB)
@@ -137,6 +150,8 @@ class BrokerSession:
             lambda: store.session.state is SessionState.CONNECTED,
             self._dynamic,
             describe_settings,
+            self.policy_logs,
+            lambda: default_policies(settings),
         )
         self._housekeeping = Housekeeping(self.topics, settings, clock, counters)
         sweep_interval_s = settings.managed_ledger_lease_sweep_interval_seconds
@@ -210,6 +225,8 @@ class BrokerSession:
         """Release everything, after `end` or `abort`."""
         await self._dynamic.close()
         await self._stop_background_tasks()
+        await self.topic_policies.close()
+        await self.policy_logs.close()
         await self.ownership.close()
         self._load.close()
         await self.client.close()
@@ -227,6 +244,14 @@ class BrokerSession:
             except Exception:  # noqa: BLE001 (the task must go on)
                 _log.exception("A background task failed, and is restarted")
                 await self._clock.sleep(_RESTART_PAUSE_S)
+
+    async def _find_policies(self, name: TopicName) -> Policies:
+        """Return the policies of a topic, its own and its namespace's, at most a few seconds old. Raises
+        `BrokerError`."""
+        policies = await self.catalog.get_policies(name.namespace_name)
+        if not self.catalog.has_topic_policies:
+            return policies
+        return override_policies(policies, await self.topic_policies.get(name))
 
     async def _sample_rates(self) -> None:
         """Sample the traffic of the broker and all loaded topics at intervals, for their rates."""

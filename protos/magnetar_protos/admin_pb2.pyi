@@ -237,6 +237,82 @@ class TopicRequest(_message.Message):
     properties: _containers.ScalarMap[str, str]
     def __init__(self, topic: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
+class TopicPoliciesRequest(_message.Message):
+    __slots__ = ("topic", "applied", "only")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
+    ONLY_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    applied: bool
+    only: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[str] = ..., applied: bool = ..., only: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class TopicPoliciesAnswer(_message.Message):
+    __slots__ = ("problem", "policies", "warnings")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    policies: _catalog_pb2.Policies
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., policies: _Optional[_Union[_catalog_pb2.Policies, _Mapping]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ChangeTopicPoliciesRequest(_message.Message):
+    __slots__ = ("topic", "set", "remove", "remove_all")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SET_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_ALL_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    set: _catalog_pb2.Policies
+    remove: _containers.RepeatedScalarFieldContainer[str]
+    remove_all: bool
+    def __init__(self, topic: _Optional[str] = ..., set: _Optional[_Union[_catalog_pb2.Policies, _Mapping]] = ..., remove: _Optional[_Iterable[str]] = ..., remove_all: bool = ...) -> None: ...
+
+class TopicPoliciesChanged(_message.Message):
+    __slots__ = ("problem", "warnings")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class StoredTopicPoliciesRequest(_message.Message):
+    __slots__ = ("events", "topic", "known_version", "after")
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_VERSION_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    events: str
+    topic: str
+    known_version: bytes
+    after: str
+    def __init__(self, events: _Optional[str] = ..., topic: _Optional[str] = ..., known_version: _Optional[bytes] = ..., after: _Optional[str] = ...) -> None: ...
+
+class StoredTopicPoliciesAnswer(_message.Message):
+    __slots__ = ("problem", "version", "unchanged", "events", "more")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    version: bytes
+    unchanged: bool
+    events: _containers.RepeatedCompositeFieldContainer[_catalog_pb2.TopicPoliciesEvent]
+    more: bool
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., version: _Optional[bytes] = ..., unchanged: bool = ..., events: _Optional[_Iterable[_Union[_catalog_pb2.TopicPoliciesEvent, _Mapping]]] = ..., more: bool = ...) -> None: ...
+
+class StoreTopicPoliciesRequest(_message.Message):
+    __slots__ = ("events", "change", "deleted")
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    events: str
+    change: ChangeTopicPoliciesRequest
+    deleted: bool
+    def __init__(self, events: _Optional[str] = ..., change: _Optional[_Union[ChangeTopicPoliciesRequest, _Mapping]] = ..., deleted: bool = ...) -> None: ...
+
 class TerminationAnswer(_message.Message):
     __slots__ = ("problem", "last")
     PROBLEM_FIELD_NUMBER: _ClassVar[int]

@@ -200,6 +200,16 @@ class DynamicConfigurationNode(_message.Message):
     overrides: _containers.ScalarMap[str, str]
     def __init__(self, overrides: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
+class TopicPoliciesEvent(_message.Message):
+    __slots__ = ("topic", "incarnation", "policies")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    incarnation: str
+    policies: Policies
+    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ...) -> None: ...
+
 class Policies(_message.Message):
     __slots__ = ("persistence", "auto_topic_creation", "auto_subscription_creation", "retention", "message_ttl_seconds", "subscription_expiration_minutes", "backlog_quota_size", "backlog_quota_age", "deduplication", "deduplication_snapshot_entries", "compaction_threshold_bytes", "delayed_delivery", "inactive_topics", "publish_rate", "dispatch_rate", "subscription_dispatch_rate", "replicator_dispatch_rate", "subscribe_rate", "max_producers_per_topic", "max_consumers_per_topic", "max_consumers_per_subscription", "max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription", "max_subscriptions_per_topic", "max_topics_per_namespace", "max_message_size_bytes", "schema_compatibility", "schema_auto_update", "allow_schema_auto_update", "schema_validation_enforced", "encryption_required", "subscription_auth_mode", "subscription_types_enabled", "dispatcher_pause_on_ack_state", "properties", "replication_clusters", "allowed_clusters")
     PERSISTENCE_FIELD_NUMBER: _ClassVar[int]

@@ -136,6 +136,7 @@ def test_calls_that_clients_repeated_before_are_repeated_now() -> None:
         *("create_namespace", "update_namespace", "delete_namespace", "unload_namespace", "unload_bundle"),
         *("change_policies", "change_namespace_properties", "clear_namespace_backlog", "unsubscribe_namespace"),
         *("split_bundle", "create_topic", "delete_topic", "truncate_topic", "unload_topic"),
+        *("change_topic_policies", "store_topic_policies"),
         *("create_partitioned", "grow_partitioned", "delete_partitioned", "terminate_partitioned"),
         *("create_subscription", "delete_subscription", "reset_subscription", "skip", "expire"),
         *("expire_all", "set_subscription_properties"),

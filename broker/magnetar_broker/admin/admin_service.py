@@ -49,16 +49,20 @@ from magnetar_broker.admin.partitioned_topic_calls import PartitionedTopicCalls
 from magnetar_broker.admin.reading_calls import ReadingCalls
 from magnetar_broker.admin.subscription_calls import SubscriptionCalls, SubscriptionLists
 from magnetar_broker.admin.topic_calls import TopicCalls
+from magnetar_broker.admin.topic_policy_calls import StoredPolicyCalls, TopicPolicyCalls
+from magnetar_broker.admin.topic_policy_rpc import TopicPolicyRpc
 from magnetar_broker.admin.topic_router import TopicLoader, TopicRouter
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.concurrency_limit import ConcurrencyLimit
 from magnetar_broker.errors import BrokerError, RequestNotStarted
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.peers import Peers
+from magnetar_broker.topic_policies.policy_logs import PolicyLogs
 from magnetar_broker.topics.topics import Topics
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos import reading_pb2 as reading
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
+from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.admin.call import AdminCall, Scope
 from magnetar_wire.admin.calls import ADMIN_CALLS
 from magnetar_wire.clock import Clock
@@ -97,21 +101,26 @@ class AdminService:
         is_connected: Callable[[], bool],
         dynamic: DynamicConfiguration,
         describe_settings: Callable[[], dict[str, str]],
+        policy_logs: PolicyLogs,
+        default_policies: Callable[[], Policies],
     ) -> None:
-        """`is_connected`: to the metadata store. `describe_settings`: see `ConfigurationCalls`."""
+        """`is_connected`: to the metadata store. `describe_settings`: see `ConfigurationCalls`. `default_policies`: the
+        policies of topics by the brokers' settings."""
         self._is_connected = is_connected
 
         def broker_id() -> str:
             return describe_broker().broker_id
 
         at_owner: list[object] = [
-            TopicCalls(topics, catalog, ownership, broker_id),
+            TopicCalls(topics, catalog, ownership, broker_id, lambda name: self.topic_policy_rpc.forget(name)),
             SubscriptionCalls(catalog.settings, clock),
             MessageCalls(),
             ReadingCalls(catalog, ledgers),
+            StoredPolicyCalls(catalog, policy_logs),
         ]
         local_handlers = _owner_handlers(at_owner, TopicLoader(topics, ownership), OwnerBundleCalls(topics, ownership))
         owner_rpc = OwnerRpc(local_handlers, ownership, peers, clock, catalog.settings.admin_forward_timeout_seconds)
+        self.topic_policy_rpc = TopicPolicyRpc(catalog, owner_rpc)
         bundle_owners = BundleOwners(ownership, owner_rpc, broker_id)
         deletions = Deletions(catalog, owner_rpc, bundle_owners)
         forwarding: list[object] = [
@@ -119,7 +128,8 @@ class AdminService:
             TenantCalls(catalog, deletions),
             NamespaceCalls(catalog, deletions, ledgers),
             NamespaceTopicCalls(catalog, owner_rpc),
-            PartitionedTopicCalls(catalog, owner_rpc, deletions, clock),
+            PartitionedTopicCalls(catalog, owner_rpc, deletions, clock, self.topic_policy_rpc.forget),
+            TopicPolicyCalls(catalog, self.topic_policy_rpc, ledgers, default_policies),
             SubscriptionLists(catalog, owner_rpc),
             BundleCalls(catalog, ownership, owner_rpc, bundle_owners, broker_id),
             LookupCalls(catalog, ownership),

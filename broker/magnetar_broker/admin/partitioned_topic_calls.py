@@ -7,7 +7,7 @@ change of a subscription at the same time leave all partitions alike.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
@@ -36,7 +36,16 @@ _MAX_ROUNDS: Final = 100
 
 
 class PartitionedTopicCalls:
-    def __init__(self, catalog: Catalog, owner_rpc: OwnerRpc, deletions: Deletions, clock: Clock) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        owner_rpc: OwnerRpc,
+        deletions: Deletions,
+        clock: Clock,
+        forget_policies: Callable[[TopicName], Awaitable[None]],
+    ) -> None:
+        """`forget_policies` removes the policies of a topic that was deleted."""
+        self._forget_policies = forget_policies
         self._catalog = catalog
         self._owner_rpc = owner_rpc
         self._deletions = deletions
@@ -142,6 +151,7 @@ class PartitionedTopicCalls:
             parts = [name.partition(index) for index in range(found.node.partitions)]
             await map_bounded(parts, self._check_unused)
         await self._deletions.delete_partitioned(name, force=request.force)
+        await self._forget_policies(name)
         return pb.Done()
 
     async def _check_unused(self, part: TopicName) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from magnetar_broker.admin.map_bounded import map_bounded
 from magnetar_broker.admin.names import cut_page, parse_bundle, parse_domain, parse_namespace_name, parse_topic_name
@@ -45,7 +45,16 @@ def merge_terminations(
 
 
 class TopicCalls:
-    def __init__(self, topics: Topics, catalog: Catalog, ownership: Ownership, broker_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        topics: Topics,
+        catalog: Catalog,
+        ownership: Ownership,
+        broker_id: Callable[[], str],
+        forget_policies: Callable[[TopicName], Awaitable[None]],
+    ) -> None:
+        """`forget_policies` removes the policies of a topic that was deleted."""
+        self._forget_policies = forget_policies
         self._topics = topics
         self._catalog = catalog
         self._ownership = ownership
@@ -119,6 +128,7 @@ class TopicCalls:
     async def delete_topic(self, name: TopicName, request: pb.DeleteRequest) -> pb.Done:
         await self._check_exists(name)
         await self._topics.delete(name, force=request.force)
+        await self._forget_policies(name)
         return pb.Done()
 
     async def _check_exists(self, name: TopicName) -> None:

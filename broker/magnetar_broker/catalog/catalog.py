@@ -232,6 +232,25 @@ class Catalog:
         # A partition that was never used has none.
         return {} if stored is None else decode_properties(stored.node.properties)
 
+    async def has_stored_topic(self, name: TopicName) -> bool:
+        """Return whether the topic is stored, by a read that may be stale."""
+        return await self._nodes.exists(paths.topic(name))
+
+    @property
+    def has_topic_policies(self) -> bool:
+        return self.settings.topic_level_policies_enabled and self.settings.system_topic_enabled
+
+    async def find_incarnation(self, name: TopicName) -> str:
+        """Return the incarnation of a topic, or of a partitioned topic, read afresh. Raises TOPIC_NOT_FOUND."""
+        await self._nodes.sync()
+        partitioned = await self.partitioned.find(name)
+        if partitioned is not None and partitioned.node.deletion == Deletion.DELETION_NONE:
+            return partitioned.node.incarnation.hex()
+        stored = await self._nodes.read(ManagedLedgerNode, paths.topic(name), fresh=False)
+        if partitioned is not None or stored is None or stored.node.state != TopicState.LIVE:
+            raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {name}")
+        return stored.node.incarnation
+
     async def sync(self) -> None:
         """Make later reads return everything that was written before this call."""
         await self._nodes.sync()

@@ -57,6 +57,7 @@ class LedgerRollover:
         If this is cancelled, the ledger may be in the list, empty. Then the next owner removes it.
         """
         await self._pause_after_failures()
+        await self._striping.refresh()
         while True:
             new_ledger, writer = await self._create()
             try:

@@ -1,8 +1,8 @@
 """The striping of a topic's next ledgers, its log's and its cursors', while its namespace's policies may change.
 
-A topic takes the policies as they are when it is opened. If too few bookies are available for a ledger, the policy may
-be wrong, not the cluster: so while a ledger waits for bookies, the policy is read again every few seconds. The wait
-ends when the present policy can be met.
+The policy is read again for each ledger of the log. If too few bookies are available for a ledger, the policy may be
+wrong, not the cluster: so while a ledger waits for bookies, it is read again every few seconds. The wait ends when the
+present policy can be met.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class LedgerStriping:
         Raises `ClientClosed`.
         """
         while not await client.wait_for_bookies(self.current, _REREAD_S):
-            if await self._refresh():
+            if await self.refresh():
                 return
 
-    async def _refresh(self) -> bool:
+    async def refresh(self) -> bool:
         """Return whether it has changed. If the policy can't be read now, the known one holds."""
         if self._read is None:
             return False

@@ -56,6 +56,19 @@ class CatalogSettings(Configuration):
         named_by="Pulsar",
         dynamic=True,
     )
+    system_topic_enabled: bool = setting(
+        True,
+        "Create system topics where something needs them, such as topic-level policies.",
+        subject=Subject.TOPICS,
+        named_by="Pulsar",
+    )
+    topic_level_policies_enabled: bool = setting(
+        True,
+        "Accept policies of single topics, which override those of their namespace. They are stored in the "
+        "namespace's system topic __change_events, so this needs system_topic_enabled, too.",
+        subject=Subject.TOPICS,
+        named_by="Pulsar",
+    )
     max_leases_per_namespace: int = setting(
         1000,
         "Maximum number of leases of one namespace. A new topic in the namespace gets all of them, so the value is at "

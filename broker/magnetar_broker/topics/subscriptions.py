@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from magnetar_broker.counters import Deliveries, DeliveryCounters
@@ -72,6 +72,7 @@ class Subscriptions:
         "_log",
         "_name",
         "_randomness",
+        "_read_settings",
         "_settings",
         "_tasks",
         "deliveries",
@@ -85,8 +86,11 @@ class Subscriptions:
         settings: SubscriptionSettings,
         clock: Clock,
         randomness: Randomness,
+        read_settings: Callable[[], Awaitable[SubscriptionSettings]] | None = None,
     ) -> None:
+        """`read_settings` returns the settings by the present policies, or raises `BrokerError`."""
         self._name = name
+        self._read_settings = read_settings
         self._log = log
         self._cursors = cursors
         self._settings = settings
@@ -223,10 +227,18 @@ class Subscriptions:
                 return self._load(cursor)
             elif opened.subscription in self._cursors.names():
                 await self._cursors.wait_until_open(opened.subscription)
-            elif not self._settings.allow_auto_subscription_creation:
+            elif not await self._may_create():
+                if opened.subscription in self._cursors.names():
+                    continue
                 raise self._not_found(opened.subscription)
             else:
                 await self.create(opened.subscription, opened.start, opened.subscription_properties, may_exist=True)
+
+    async def _may_create(self) -> bool:
+        """Return whether subscriptions are created on first use."""
+        if self._read_settings is None:
+            return self._settings.allow_auto_subscription_creation
+        return (await self._read_settings()).allow_auto_subscription_creation
 
     def _load_transient(self, name: str, start: StartPosition) -> Subscription:
         cursor = self._cursors.create_transient(name, start.mark_delete)
@@ -271,7 +283,7 @@ class Subscriptions:
 
     async def make_on_first_use(self, name: str, start: StartAt) -> None:
         """Create the subscription unless it exists. Raises NOT_ALLOWED if only administrators may create it."""
-        if name not in self._cursors.names() and not self._settings.allow_auto_subscription_creation:
+        if name not in self._cursors.names() and not await self._may_create():
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
                 f"topic {self._name} has no subscription {name!r:.200}, and it is not created on first use "

@@ -3,9 +3,9 @@
 First the log is opened, which recovers its last ledger, and then the cursors. The topic accepts messages as soon as the
 log is open. If a later part can't be opened, or the opening is cancelled, the parts that are open are abandoned.
 
-A topic has the policies that its namespace has when it is opened. A change takes effect with the next opening. Only if
-the next ledger of a topic waits for bookies, the present `persistence` policy takes effect at once
-(ledger_striping.py).
+A topic gets its policies, its own and its namespace's, when it is opened. They are read again, at most a few seconds
+old, where they have an effect: `persistence` for each ledger (ledger_striping.py), `auto_subscription_creation` for
+each subscription that would be created.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
-from magnetar_wire.topic_name import NamespaceName, TopicName
+from magnetar_wire.topic_name import TopicName
 
 __all__ = ["LedgerTopicStorage"]
 
@@ -53,9 +53,10 @@ class LedgerTopicStorage:
         randomness: Randomness,
         counters: BrokerCounters,
         settings: BrokerServiceSettings,
-        policies_of: Callable[[NamespaceName], Awaitable[Policies]],
+        policies_of: Callable[[TopicName], Awaitable[Policies]],
     ) -> None:
-        """`policies_of` returns the policies of a namespace, at most a few seconds old, or raises `BrokerError`."""
+        """`policies_of` returns the policies of a topic, its own and its namespace's, at most a few seconds old, or
+        raises `BrokerError`."""
         self._policies_of = policies_of
         self._client = client
         self._cache = cache
@@ -82,8 +83,11 @@ class LedgerTopicStorage:
         client, clock, randomness = self._client, self._clock, self._randomness
         settings = self._settings_with(policies)
 
+        async def read_settings() -> BrokerServiceSettings:
+            return self._settings_with(await self._policies_of(name))
+
         async def read_striping() -> Striping:
-            return self._settings_with(await self._policies_of(name.namespace_name)).striping
+            return (await read_settings()).striping
 
         nodes = CursorNodes(name, client, clock, randomness)
 
@@ -110,7 +114,7 @@ class LedgerTopicStorage:
             read_striping=read_striping,
         )
         cursors = CursorTable(log, client, settings, clock, randomness, nodes)
-        subscriptions = Subscriptions(name, log, cursors, settings, clock, randomness)
+        subscriptions = Subscriptions(name, log, cursors, settings, clock, randomness, read_settings)
         topic = Topic(
             name,
             log,

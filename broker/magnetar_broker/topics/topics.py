@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from magnetar_broker.catalog.applied_policies import override_policies
 from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, RequestNotStarted, TopicUnloaded
 from magnetar_broker.ownership.interface import Ownership
@@ -96,8 +97,11 @@ class Topics:
         clock: Clock,
         ownership: Ownership,
         counters: BrokerCounters | None = None,
+        read_topic_policies: Callable[[TopicName], Awaitable[Policies]] | None = None,
     ) -> None:
+        """`read_topic_policies` returns those of one topic, which override its namespace's; it raises nothing."""
         self._storage = storage
+        self._read_topic_policies = read_topic_policies
         self._ownership = ownership
         self._catalog = catalog
         self._clock = clock
@@ -310,9 +314,11 @@ class Topics:
 
     async def _open(self, name: TopicName, create: bool, explicit: bool) -> Topic:
         try:
+            # Before it has a slot: the topic that has the policies may need one.
+            own = None if self._read_topic_policies is None else await self._read_topic_policies(name)
             async with self._loading.slot(name):
                 began = self._clock.monotonic()
-                topic = await self._open_stored(name, create, explicit)
+                topic = await self._open_stored(name, create, explicit, own)
             if (problem := self._closed or self._find_ownership_error(name)) is not None:
                 await topic.close(problem)
                 raise problem.again()
@@ -327,13 +333,15 @@ class Topics:
                 self._counters.loads_failed += 1
             raise
 
-    async def _open_stored(self, name: TopicName, create: bool, explicit: bool) -> Topic:
+    async def _open_stored(self, name: TopicName, create: bool, explicit: bool, own: Policies | None) -> Topic:
         if not name.is_persistent:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED, f"{name}: non-persistent topics are not supported yet: use a persistent topic"
             )
         # Nothing is changed before the catalog has agreed. What is prefetched may be stale, as any read may be.
         policies, prefetched = await asyncio.gather(self._catalog.check_topic(name), self._storage.prefetch(name))
+        if own is not None and own.ByteSize():
+            policies = override_policies(policies, own)
         try:
             # Without a separate check: the topic nearly always exists.
             return await self._storage.open(

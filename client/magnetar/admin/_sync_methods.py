@@ -36,6 +36,7 @@ from magnetar.admin.models import (
     TenantSettings,
     TopicHash,
     TopicOwner,
+    TopicPolicies,
     TopicStats,
 )
 from magnetar.admin.reading import LogPosition, MessagePosition, NamespaceLease, Plan
@@ -298,6 +299,21 @@ class Topics(SyncGroup[AsyncTopics]):
     def compaction_status(self, topic: str) -> str:
         """Return the state of a topic's compaction: always NOT_RUN, since there is none yet."""
         return self._run(self._group.compaction_status(topic))
+
+    def policies(self, topic: str, applied: bool = False, only: Sequence[str] = ()) -> TopicPolicies:
+        """Return a topic's policies, which override those of its namespace; `only`: these fields, not all. With
+        `applied` each policy that the topic does not have is that of its namespace, or else of the brokers'
+        settings.
+        """
+        return self._run(self._group.policies(topic, applied, only))
+
+    def change_policies(self, topic: str, policies: TopicPolicies, remove: Sequence[str] = ()) -> tuple[str, ...]:
+        """Set the policies that are not None, and remove those that are named in `remove`. The others stay as they
+        are.
+
+        Returns a warning for each new policy that is not in effect yet, or can't be met now.
+        """
+        return self._run(self._group.change_policies(topic, policies, remove))
 
     def bundle_range(self, topic: str) -> str:
         """Return the bundle that a topic is in, or would be in."""

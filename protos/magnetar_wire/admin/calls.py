@@ -18,6 +18,7 @@ from magnetar_wire.admin.reading import READING
 from magnetar_wire.admin.subscriptions import SUBSCRIPTIONS
 from magnetar_wire.admin.tenants import TENANTS
 from magnetar_wire.admin.termination import TERMINATION
+from magnetar_wire.admin.topic_policies import TOPIC_POLICIES
 from magnetar_wire.admin.topics import PARTITIONED_TOPICS, TOPICS
 
 __all__ = ["ADMIN_CALLS", "call_of_method"]
@@ -33,6 +34,7 @@ ADMIN_CALLS: Final[dict[str, AdminCall]] = {
         PARTITIONED_TOPICS,
         TERMINATION,
         MESSAGES,
+        TOPIC_POLICIES,
         LOOKUP,
         SUBSCRIPTIONS,
         BROKERS,

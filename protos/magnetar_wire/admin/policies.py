@@ -112,7 +112,6 @@ _RETAINING: Final = "retaining acknowledged messages"
 _THROTTLING: Final = "throttling"
 _BOUNDS: Final = "this limit per namespace or topic"
 _TYPED: Final = "enforcing schemas"
-_TOPIC_POLICIES: Final = "this policy of a single topic"
 
 
 def _limited(field: str, name: str, help: str, topic: PolicyPath | None, namespace: PolicyPath = _POST) -> Policy:
@@ -125,7 +124,7 @@ POLICIES: Final = (
     Policy(
         "persistence", "persistence", Field("persistence", of=PERSISTENCE),
         "On how many bookies ledgers and entries are stored.",
-        PolicyPath(invalid_status=400), PolicyPath(invalid_status=400), "", _TOPIC_POLICIES,
+        PolicyPath(invalid_status=400), PolicyPath(invalid_status=400),
     ),
     Policy(
         "auto_topic_creation", "autoTopicCreation", AutoTopicCreationPart(),
@@ -136,7 +135,7 @@ POLICIES: Final = (
         "auto_subscription_creation", "autoSubscriptionCreation",
         Field("auto_subscription_creation", of=AUTO_SUBSCRIPTION_CREATION),
         "Whether subscriptions are created on first use.",
-        _NULLABLE, _POST, "", _TOPIC_POLICIES,
+        _NULLABLE, _POST,
     ),
     Policy(
         "retention", "retention", Field("retention", of=RETENTION),

@@ -57,7 +57,8 @@ class Scene:
         return answer
 
     async def call(self, name: str, request: Message) -> Any:
-        subscriptions, topics = SubscriptionCalls(CatalogSettings(), SystemClock()), TopicCalls(None, None, None, str)  # type: ignore[arg-type]
+        subscriptions = SubscriptionCalls(CatalogSettings(), SystemClock())
+        topics = TopicCalls(None, None, None, str, None)  # type: ignore[arg-type]
         group: Any = subscriptions if hasattr(subscriptions, name) else topics
         return await self._router.forward(ADMIN_CALLS[name], getattr(group, name))(request)
 

@@ -1,0 +1,80 @@
+"""What applies to a topic: each of its own policies, else its namespace's, else the brokers' settings."""
+
+from __future__ import annotations
+
+from magnetar_broker.settings.service import BrokerServiceSettings
+from magnetar_protos.catalog_pb2 import (
+    AutoSubscriptionCreation,
+    BacklogPolicy,
+    BacklogQuota,
+    Clusters,
+    DelayedDelivery,
+    DispatchRate,
+    InactiveTopicDeleteMode,
+    InactiveTopics,
+    Persistence,
+    Policies,
+    Retention,
+    SchemaCompatibility,
+    SubscribeRate,
+    SubscriptionTypes,
+)
+from magnetar_wire.admin.policies import POLICY_OF, Level
+
+__all__ = ["default_policies", "override_policies"]
+
+
+def override_policies(policies: Policies, *others: Policies) -> Policies:
+    """Return the policies of topics, of which those of later arguments override those of earlier ones."""
+    result = Policies()
+    for one in (policies, *others):
+        for field, _ in one.ListFields():
+            result.ClearField(field.name)
+        result.MergeFrom(one)
+    for field, _ in result.ListFields():
+        if POLICY_OF[field.name].path(Level.TOPIC) is None:
+            result.ClearField(field.name)
+    return result
+
+
+def default_policies(settings: BrokerServiceSettings) -> Policies:
+    """Return what applies to a topic without policies in a namespace without policies. What has no effect yet is as
+    Pulsar's brokers have it switched off."""
+    no_rate, no_quota = DispatchRate(period_seconds=1), BacklogQuota(limit_size_bytes=-1, limit_time_seconds=-1)
+    no_quota.policy = BacklogPolicy.PRODUCER_REQUEST_HOLD
+    return Policies(
+        persistence=Persistence(
+            ensemble_size=settings.managed_ledger_default_ensemble_size,
+            write_quorum=settings.managed_ledger_default_write_quorum,
+            ack_quorum=settings.managed_ledger_default_ack_quorum,
+        ),
+        auto_subscription_creation=AutoSubscriptionCreation(allowed=settings.allow_auto_subscription_creation),
+        retention=Retention(),
+        message_ttl_seconds=0,
+        backlog_quota_size=no_quota,
+        backlog_quota_age=no_quota,
+        deduplication=False,
+        compaction_threshold_bytes=0,
+        delayed_delivery=DelayedDelivery(tick_time_ms=1000),
+        inactive_topics=InactiveTopics(
+            delete_while_inactive=settings.broker_delete_inactive_topics_enabled,
+            delete_mode=InactiveTopicDeleteMode.DELETE_WHEN_NO_SUBSCRIPTIONS,
+            max_inactive_seconds=int(settings.broker_delete_inactive_topics_max_inactive_duration_seconds),
+        ),
+        dispatch_rate=no_rate,
+        subscription_dispatch_rate=no_rate,
+        replicator_dispatch_rate=no_rate,
+        subscribe_rate=SubscribeRate(period_seconds=30),
+        max_producers_per_topic=settings.max_producers_per_topic,
+        max_consumers_per_topic=0,
+        max_consumers_per_subscription=settings.max_consumers_per_subscription,
+        max_unacked_messages_per_consumer=settings.max_unacked_messages_per_consumer,
+        max_unacked_messages_per_subscription=settings.max_unacked_messages_per_subscription,
+        max_subscriptions_per_topic=settings.max_subscriptions_per_topic,
+        max_message_size_bytes=settings.max_message_size,
+        schema_compatibility=SchemaCompatibility.FULL,
+        schema_validation_enforced=False,
+        subscription_types_enabled=SubscriptionTypes(),
+        dispatcher_pause_on_ack_state=False,
+        replication_clusters=Clusters(names=[settings.cluster_name]),
+    )

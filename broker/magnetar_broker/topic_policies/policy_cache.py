@@ -1,0 +1,116 @@
+"""The policies of any topic, at any broker: fetched from the owner of the events topic, and cached.
+
+All policies of a namespace are fetched together, at most once in `metadata_cache_ttl_seconds`, for all topics that need
+them then. The owner answers that nothing has changed if that is so. A namespace without an events topic costs one read
+of the metadata store in that time.
+
+A topic must be opened also if the owner of its namespace's events can't be reached: after `MAX_WAIT_S` the policies
+that were fetched last are returned, or none if there are none. The fetch goes on, and its result is used next time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.system_topics import is_system_topic
+from magnetar_broker.topic_policies.policy_log import FindIncarnation
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import Policies, TopicPoliciesEvent
+from magnetar_wire.clock import Clock
+from magnetar_wire.topic_name import NamespaceName, TopicName
+
+__all__ = ["MAX_WAIT_S", "FetchEvents", "FetchedEvents", "TopicPolicyCache"]
+
+_log = logging.getLogger(__name__)
+MAX_WAIT_S: Final = 2.0
+_MAX_NAMESPACES: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedEvents:
+    # As of the owner.
+    version: bytes = b""
+    # The last event of each topic that has policies, by the topic's name.
+    by_topic: Mapping[str, TopicPoliciesEvent] = field(default_factory=dict)
+
+
+# Returns the events of a namespace, or the given ones if they have not changed. Raises `BrokerError`.
+FetchEvents = Callable[[NamespaceName, FetchedEvents], Awaitable[FetchedEvents]]
+
+
+@dataclass(slots=True)
+class _Namespace:
+    known: FetchedEvents = field(default_factory=FetchedEvents)
+    # On the monotonic clock; None: never.
+    fetched_at: float | None = None
+    fetching: asyncio.Task[None] | None = None
+
+
+class TopicPolicyCache:
+    def __init__(self, fetch: FetchEvents, find_incarnation: FindIncarnation, clock: Clock, max_age_s: float) -> None:
+        self._fetch = fetch
+        self._find_incarnation = find_incarnation
+        self._clock = clock
+        self._max_age_s = max_age_s
+        # The namespace that was used last is at the end.
+        self._namespaces: OrderedDict[NamespaceName, _Namespace] = OrderedDict()
+
+    async def get(self, name: TopicName) -> Policies:
+        """Return the policies of a topic, of a partition those of its topic. They may be a few seconds old; none, if
+        they can't be read now and were not read before. Raises nothing."""
+        topic = name.base
+        if is_system_topic(topic) or not topic.is_persistent:
+            return Policies()
+        try:
+            event = (await self._find_events(topic.namespace_name)).by_topic.get(str(topic))
+            if event is not None and await self._find_incarnation(topic) == event.incarnation:
+                return event.policies
+        except BrokerError as error:
+            if error.code != ErrorCode.TOPIC_NOT_FOUND:
+                _log.info("The policies of topic %s can't be read now: %s", topic, error)
+        return Policies()
+
+    async def _find_events(self, name: NamespaceName) -> FetchedEvents:
+        namespace = self._namespaces.get(name)
+        if namespace is None:
+            namespace = self._namespaces[name] = _Namespace()
+            if len(self._namespaces) > _MAX_NAMESPACES:
+                _, dropped = self._namespaces.popitem(last=False)
+                _cancel(dropped)
+        self._namespaces.move_to_end(name)
+        if namespace.fetched_at is not None and self._clock.monotonic() - namespace.fetched_at < self._max_age_s:
+            return namespace.known
+        if namespace.fetching is None:
+            namespace.fetching = asyncio.get_running_loop().create_task(self._refresh(name, namespace))
+        await asyncio.wait([namespace.fetching], timeout=MAX_WAIT_S)
+        return namespace.known
+
+    async def _refresh(self, name: NamespaceName, namespace: _Namespace) -> None:
+        begun_at = self._clock.monotonic()
+        try:
+            namespace.known = await self._fetch(name, namespace.known)
+        except BrokerError as error:
+            _log.warning("The policies of the topics of %s can't be read now, the known ones apply: %s", name, error)
+        except Exception:  # noqa: BLE001 (topics are opened in any case)
+            _log.exception("The policies of the topics of %s can't be read because of an internal error", name)
+        finally:
+            namespace.fetched_at = begun_at
+            namespace.fetching = None
+
+    async def close(self) -> None:
+        fetching = [one.fetching for one in self._namespaces.values() if one.fetching is not None]
+        for task in fetching:
+            task.cancel()
+        if fetching:
+            await asyncio.wait(fetching)
+
+
+def _cancel(namespace: _Namespace) -> None:
+    if namespace.fetching is not None:
+        namespace.fetching.cancel()

@@ -1,0 +1,88 @@
+"""The policies of topics at a broker that does not own their events: how old they may be, and what if none are read."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.topic_policies import policy_cache
+from magnetar_broker.topic_policies.policy_cache import FetchedEvents, TopicPolicyCache
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import Policies, TopicPoliciesEvent
+from magnetar_testing.clock import ManualClock
+from magnetar_wire.topic_name import NamespaceName, TopicName
+
+_TOPIC = TopicName.parse("orders")
+
+
+class _Owner:
+    """Answers fetches. `ttl` is the policy of the topic."""
+
+    def __init__(self) -> None:
+        self.ttl = 1
+        self.fetches: list[bytes] = []
+        self.fails: BrokerError | None = None
+        self.gate: asyncio.Event | None = None
+        self.clock = ManualClock()
+        self.incarnation = "i"
+        self.cache = TopicPolicyCache(self._fetch, self._find_incarnation, self.clock, 5.0)
+
+    async def _fetch(self, namespace: NamespaceName, known: FetchedEvents) -> FetchedEvents:
+        self.fetches.append(known.version)
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.fails is not None:
+            raise self.fails
+        policies = Policies(message_ttl_seconds=self.ttl)
+        event = TopicPoliciesEvent(topic=str(_TOPIC), incarnation="i", policies=policies)
+        return FetchedEvents(b"%d" % self.ttl, {str(_TOPIC): event})
+
+    async def _find_incarnation(self, topic: TopicName) -> str:
+        return self.incarnation
+
+    async def ttl_of(self, name: TopicName = _TOPIC) -> int:
+        return (await self.cache.get(name)).message_ttl_seconds
+
+
+async def test_policies_are_fetched_once_in_their_time() -> None:
+    """TOP-4: for all topics and partitions of the namespace together."""
+    owner = _Owner()
+    assert list(await asyncio.gather(owner.ttl_of(), owner.ttl_of(_TOPIC.partition(3)))) == [1, 1]
+    assert await owner.ttl_of(TopicName.parse("others")) == 0
+    owner.ttl = 2
+    owner.clock.advance(4.9)
+    assert await owner.ttl_of() == 1
+    owner.clock.advance(0.2)
+    assert await owner.ttl_of() == 2
+    assert owner.fetches == [b"", b"1"]
+
+
+async def test_another_incarnation_and_system_topics_have_none() -> None:
+    """TOP-7"""
+    owner = _Owner()
+    owner.incarnation = "j"
+    assert await owner.ttl_of() == 0
+    owner.fetches.clear()
+    owner.clock.advance(10)
+    assert await owner.ttl_of(TopicName.parse("__change_events")) == 0
+    assert owner.fetches == []
+
+
+async def test_the_known_policies_apply_while_they_can_not_be_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOP-4: and none before they were ever fetched. Nobody waits for long."""
+    monkeypatch.setattr(policy_cache, "MAX_WAIT_S", 0.001)
+    owner = _Owner()
+    owner.fails = BrokerError(ErrorCode.SERVICE_NOT_READY, "down")
+    assert await owner.ttl_of() == 0
+    owner.fails, owner.gate = None, asyncio.Event()
+    owner.clock.advance(10)
+    assert await owner.ttl_of() == 0
+    owner.gate.set()
+    await asyncio.sleep(0)
+    assert await owner.ttl_of() == 1
+    owner.fails = BrokerError(ErrorCode.SERVICE_NOT_READY, "down")
+    owner.clock.advance(10)
+    assert await owner.ttl_of() == 1
+    await owner.cache.close()
