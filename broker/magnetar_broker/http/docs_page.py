@@ -33,7 +33,8 @@ nav b { display: block; padding: 0 .4rem .5rem; font-size: 1.05rem }
 nav small { color: var(--dim) }
 main { padding: 1.5rem 2rem 6rem }
 h1 { margin: 0 0 .5rem; font-size: 1.7rem }
-h2 { margin: 2.2rem 0 .6rem; font-size: 1.25rem; text-transform: capitalize }
+h2 { margin: 2.2rem 0 .6rem; font-size: 1.25rem }
+h2::first-letter { text-transform: uppercase }
 h3 { margin: 1rem 0 .3rem; font-size: .9rem; color: var(--dim) }
 a { color: var(--link) }
 code, pre { font: 13px/1.45 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace }
@@ -84,6 +85,7 @@ def render_page(document: Json) -> str:
     parts.append(f"<h1>{title}</h1><p class=dim>Version {escape(info['version'])} · ")
     parts.append('<a href="openapi.json">openapi.json</a></p>')
     parts.append(f"<p>{_format_text(info['description'])}</p>")
+    parts.append("<p>In the bodies, names with a * are required, and names that are not shown are ignored.</p>")
     parts += _render_statuses(document["components"]["responses"])
     for tag, found in by_tag.items():
         parts.append(f'<h2 id="{_anchor(tag)}">{escape(tag)}</h2>')
@@ -133,7 +135,8 @@ def _render_parameters(parameters: Iterable[Json]) -> Iterator[str]:
         return
     yield "<h3>Parameters</h3><table><tr><th>Name<th>In<th>Type<th></tr>"
     for one in rows:
-        yield f"<tr><td><code>{escape(one['name'])}</code><td>{one['in']}<td>{_inline_type(one['schema'])}"
+        default = f", {escape(one['schema']['default'])} by default" if "default" in one["schema"] else ""
+        yield f"<tr><td><code>{escape(one['name'])}</code><td>{one['in']}<td>{_inline_type(one['schema'])}{default}"
         yield f"<td>{_format_text(one.get('description', ''))}</tr>"
     yield "</table>"
 

@@ -77,7 +77,9 @@ _PROBLEM_STATUSES: Final = {
     409: "It conflicts with what is there",
     412: "It is not allowed, or a value is out of range",
     413: "The body, or a message, is too large",
+    415: "The body is not sent as JSON, or is compressed",
     429: "Too many calls are being served: repeat it later",
+    431: "The request line and the headers are too large",
     500: "It failed, and may have been done or not",
     503: "The broker has no session with its metadata store, or the topic's owner can't serve it now",
 }
@@ -147,7 +149,6 @@ class _Document:
         self._add("GET", path, "operation", {"operationId": operation_id, "summary": summary, "responses": responses})
 
     def add_route(self, call: AdminCall, route: Route, operation_id: str) -> None:
-        method = call.methods[0].name if call.methods else ""
         operation: Json = {"operationId": operation_id} | _describe_text(call, route)
         parameters = [*self._path_parameters(call, route), *self._query_parameters(call, route)]
         if parameters:
@@ -159,7 +160,7 @@ class _Document:
         operation["responses"] = self._describe_answers(call, route)
         operation |= {"x-call": f"admin.{call.name}", "x-role": call.role.value}
         operation["x-python"] = [one.name for one in call.methods]
-        self._add(route.verb, "/" + "/".join(route.segments), method.partition(".")[0] or call.name, operation)
+        self._add(route.verb, "/" + "/".join(route.segments), _find_tag(call), operation)
 
     def add_unsupported(self, route: UnsupportedRoute) -> None:
         path = "/" + "/".join(route.segments)
@@ -210,7 +211,11 @@ class _Document:
     def _query_parameters(self, call: AdminCall, route: Route) -> Iterator[Json]:
         for name, part in route.query.items():
             schema = (Field(part) if isinstance(part, str) else part).schema(call.request.DESCRIPTOR)
-            yield {"name": name, "in": "query", "schema": self._share(schema)}
+            default = route.query_defaults.get(name)
+            shared = self._share(schema) | ({} if default is None else {"default": default})
+            yield {"name": name, "in": "query", "schema": shared}
+        for name in route.headers:
+            yield {"name": name, "in": "header", "schema": {"type": "string"}}
 
     def _describe_answers(self, call: AdminCall, route: Route) -> Json:
         responses: Json = {}
@@ -228,10 +233,11 @@ class _Document:
         if route.answer is None or (
             not isinstance(route.answer, RawAnswer) and route.answer.to_json(call.response()) is None
         ):
-            responses[str(route.empty_status)] = {"description": "Done, without a body"} | headers
+            text = "Done, without a body" if route.answer is None else "There is none: without a body"
+            responses[str(route.empty_status)] = {"description": text} | headers
         for status, codes in route.problem_statuses.items():
             responses[str(status)] = _describe_problem(status, codes, own=status in route.statuses.values())
-        for status in (400, 413, 429):
+        for status in (400, 413, 415, 429, 431):
             responses[str(status)] = _describe_problem(status, (), own=False)
         return dict(sorted(responses.items()))
 
@@ -254,6 +260,13 @@ class _Document:
             name = f"{title}{number}"
             shared = shared | {"title": name}
         return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _find_tag(call: AdminCall) -> str:
+    """Return the group of the call's methods. Policies, most of all paths, are a group of their own."""
+    group = call.methods[0].name.partition(".")[0] if call.methods else call.name
+    is_of_policies = any("policies" in method.name for method in call.methods)
+    return f"policies of {group}" if is_of_policies else group
 
 
 def _path_parameter(name: str, schema: Mapping[str, Any]) -> Json:

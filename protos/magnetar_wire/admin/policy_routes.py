@@ -74,14 +74,19 @@ def _list_change_routes(level: Level) -> Iterator[Route]:
                 target,
                 query={_QUOTA_TYPE: RemovedQuota()},
                 query_defaults={_QUOTA_TYPE: _DEFAULT_QUOTA_TYPE},
-                summary=f"{policy.help} Remove it.",
+                summary=f"Remove the policy {policy.name}. {policy.help}",
             )
         elif path.remover:
-            yield Route(path.remover, target, fixed={"remove": [policy.field]}, summary=f"{policy.help} Remove it.")
+            yield Route(
+                path.remover,
+                target,
+                fixed={"remove": [policy.field]},
+                summary=f"Remove the policy {policy.name}. {policy.help}",
+            )
 
 
 def _make_setter(policy: Policy, path: PolicyPath, target: str) -> Route:
-    part, summary = Field("set", of=policy.part), f"{policy.help} Set it."
+    part, summary = Field("set", of=policy.part), f"Set the policy {policy.name}. {policy.help}"
     if path.value is not None:
         return Route(path.setter, target, fixed={"set": Policies(**{policy.field: path.value})}, summary=summary)
     if path.parameter:
@@ -107,5 +112,5 @@ def _make_quota_setter(policy: Policy, path: PolicyPath, target: str) -> Route:
         query_defaults={_QUOTA_TYPE: _DEFAULT_QUOTA_TYPE},
         body=Field("set", of=OneQuota()),
         needs_body=True,
-        summary=f"{policy.help} Set it.",
+        summary=f"Set the policy {policy.name}. {policy.help}",
     )
