@@ -40,6 +40,8 @@ _CONTENT_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _PLACEHOLDER: Final = re.compile(r"\{\w+\}")
 _DOMAIN: Final = {"type": "string", "enum": ["persistent", "non-persistent"]}
 _TEXT: Final = {"type": "string", "minLength": 1}
+# Names of tenants and namespaces (topic_name.py).
+_NAME: Final = {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[-=:.A-Za-z0-9_]+$"}
 _PROBLEM: Final = {"$ref": "#/components/schemas/Problem"}
 # What segments of paths are, by their names.
 _SEGMENTS: Final = {
@@ -273,7 +275,8 @@ def _path_parameter(name: str, schema: Mapping[str, Any]) -> Json:
     described: Json = {"name": name, "in": "path", "required": True}
     if name in _SEGMENTS:
         described["description"] = _SEGMENTS[name]
-    return described | {"schema": dict(_DOMAIN if name == "domain" else schema)}
+    special = {"domain": _DOMAIN, "tenant": _NAME, "namespace": _NAME}
+    return described | {"schema": dict(special.get(name, schema))}
 
 
 def _describe_text(call: AdminCall, route: Route) -> Json:
