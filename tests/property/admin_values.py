@@ -8,8 +8,11 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from hypothesis import strategies as st
 
+from magnetar_protos.admin_pb2 import PeekedEntry
+from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.admin.call import AdminCall
 from magnetar_wire.admin.route import Route
+from magnetar_wire.entry import encode_entry
 
 __all__ = ["JSON", "json_values", "messages", "requests"]
 
@@ -21,19 +24,27 @@ _DOMAINS: Final = st.sampled_from(["persistent", "non-persistent"])
 _SEGMENTS: Final = _TEXTS.map(lambda text: text.replace("/", "_") or "n").map(lambda text: f"n{text}")
 
 JSON: Final = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**70), 2**70)
-    | st.floats()
-    | st.text(max_size=5)
-    | st.just("\ud800")
-    | st.just(10**400),
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5) | st.just(10**400),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
 
 
+@st.composite
+def _entries(draw: st.DrawFn) -> bytes:
+    """A stored entry, with any metadata that a producer can write."""
+    metadata = draw(messages(MessageMetadata))
+    for name in ("producer_name", "sequence_id", "publish_time"):
+        if not metadata.HasField(name):
+            setattr(metadata, name, draw(_scalars(metadata.DESCRIPTOR.fields_by_name[name])))
+    metadata.ClearField("compression")
+    payload = draw(st.binary(max_size=4))
+    return encode_entry(metadata, payload) if metadata.IsInitialized() else b""
+
+
 def _scalars(field: FieldDescriptor) -> st.SearchStrategy[Any]:
+    if field.full_name == PeekedEntry.DESCRIPTOR.fields_by_name["stored"].full_name:
+        return _entries()
     if field.enum_type is not None:
         return st.sampled_from([value.number for value in field.enum_type.values])
     if field.type == FieldDescriptor.TYPE_BYTES:
@@ -44,7 +55,7 @@ def _scalars(field: FieldDescriptor) -> st.SearchStrategy[Any]:
     if kind == FieldDescriptor.CPPTYPE_BOOL:
         return st.booleans()
     if kind in (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT):
-        return st.floats(allow_nan=False, allow_infinity=False, width=32)
+        return st.floats(-1e9, 1e9, width=32 if kind == FieldDescriptor.CPPTYPE_FLOAT else 64)
     bits = 32 if kind in (FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_UINT32) else 64
     if kind in (FieldDescriptor.CPPTYPE_UINT32, FieldDescriptor.CPPTYPE_UINT64):
         return st.integers(0, 2**bits - 1)
@@ -61,7 +72,7 @@ def messages(draw: st.DrawFn, kind: type[Message], only: frozenset[str] | None =
 
 def _fill(draw: st.DrawFn, message: Any, only: frozenset[str] | None, depth: int) -> None:
     for field in message.DESCRIPTOR.fields:
-        if (only is not None and field.name not in only) or draw(st.integers(0, 2)) == 0:
+        if (only is not None and field.name not in only) or draw(st.integers(0, 2)) < (1 if depth == 0 else 2):
             continue
         if field.message_type is None:
             if field.is_repeated:
@@ -90,21 +101,34 @@ def _fill_messages(draw: st.DrawFn, message: Any, field: FieldDescriptor, depth:
         _fill(draw, target, None, depth + 1)
 
 
-@st.composite
-def requests(draw: st.DrawFn, call: AdminCall, route: Route) -> Any:
-    """A request of the call, with fields that the route has."""
+def requests(call: AdminCall, route: Route) -> st.SearchStrategy[Any]:
+    """Requests of the call, with fields that the route has."""
+
+    # Without arguments, which Hypothesis would print: a row is very long.
+    @st.composite
+    def make(draw: st.DrawFn) -> Any:
+        return _draw_request(draw, call, route)
+
+    return make()
+
+
+def _draw_request(draw: st.DrawFn, call: AdminCall, route: Route) -> Any:
     carried = {name for part in route.query.values() for name in _fields(part)}
     carried |= route.body.fields if route.body is not None else frozenset()
     placeholders = {name for name, _ in route.placeholders}
-    message = draw(messages(call.request, frozenset(carried - placeholders - set(route.fixed))))
+    message = draw(messages(call.request, frozenset(carried - placeholders - set(route.fixed) - set(route.implied))))
     for name, kind in route.placeholders:
-        field = message.DESCRIPTOR.fields_by_name[name]
+        *parents, last = name.split(".")
+        owner = message
+        for parent in parents:
+            owner = getattr(owner, parent)
+        field = owner.DESCRIPTOR.fields_by_name[last]
         value = draw(_placeholder(field, kind))
         if field.is_repeated:
-            getattr(message, name)[:] = [value]
+            getattr(owner, last)[:] = [value]
         else:
-            setattr(message, name, value)
-    for name, value in route.fixed.items():
+            setattr(owner, last, value)
+    for name, value in {**route.fixed, **route.implied}.items():
         if isinstance(value, Message):
             getattr(message, name).CopyFrom(value)
         elif isinstance(value, list | tuple):

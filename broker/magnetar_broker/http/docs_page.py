@@ -109,7 +109,7 @@ def _render_statuses(responses: Json) -> Iterator[str]:
 def _render_operation(verb: str, path: str, operation: Json, schemas: Json) -> Iterator[str]:
     kind = ' class="missing"' if "x-missing" in operation else ""
     summary = operation.get("description") if kind else operation["summary"]
-    shown = re.sub(r"(\{\w+\})", r"<i>\1</i>", escape(path))
+    shown = re.sub(r"(\{[\w.]+\})", r"<i>\1</i>", escape(path))
     yield f'<details{kind} id="{escape(operation["operationId"])}"><summary><b class="verb {verb}">{verb.upper()}</b>'
     yield f"<code>{shown}</code><span>{_format_text(summary or '')}</span></summary><div>"
     if "description" in operation and not kind:

@@ -35,9 +35,10 @@ __all__ = ["ApiDescription", "describe_api"]
 Json: TypeAlias = dict[str, Any]
 
 _JSON: Final = "application/json"
+_NO_CONTENT: Final = 204
 # The page loads nothing.
 _CONTENT_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
-_PLACEHOLDER: Final = re.compile(r"\{\w+\}")
+_PLACEHOLDER: Final = re.compile(r"\{[\w.]+\}")
 _DOMAIN: Final = {"type": "string", "enum": ["persistent", "non-persistent"]}
 _TEXT: Final = {"type": "string", "minLength": 1}
 # Names of tenants and namespaces (topic_name.py).
@@ -275,7 +276,7 @@ def _path_parameter(name: str, schema: Mapping[str, Any]) -> Json:
     described: Json = {"name": name, "in": "path", "required": True}
     if name in _SEGMENTS:
         described["description"] = _SEGMENTS[name]
-    special = {"domain": _DOMAIN, "tenant": _NAME, "namespace": _NAME}
+    special: dict[str, Json] = {"domain": _DOMAIN, "tenant": _NAME, "namespace": _NAME}
     return described | {"schema": dict(special.get(name, schema))}
 
 

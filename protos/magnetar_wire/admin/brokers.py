@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from magnetar_protos import admin_pb2 as pb
 from magnetar_wire.admin.call import AdminCall, Method, Role, Scope
-from magnetar_wire.admin.json_parts import Converted, Field, InvalidJson, Object, Part, Schema
+from magnetar_wire.admin.json_parts import Converted, Field, InvalidJson, Object, Part, Schema, check_text
 from magnetar_wire.admin.route import RawAnswer, Route, TextAnswer
 
 __all__ = ["BROKERS", "CONFIGURATION"]
@@ -32,10 +32,8 @@ class _WebName(Part):
         return broker.http_address or broker.broker_id
 
     def fill(self, message: Message, value: Any, where: str) -> None:
-        if not isinstance(value, str):
-            raise InvalidJson(f"{where}: {value!r:.100} is not a broker's name")
         broker: Any = message
-        broker.broker_id = broker.http_address = value
+        broker.broker_id = broker.http_address = check_text(value, where)
 
     def schema(self, descriptor: Any) -> Schema:
         return {"type": "string"}

@@ -24,6 +24,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
@@ -48,6 +49,7 @@ __all__ = [
 
 Schema: TypeAlias = dict[str, Any]
 
+_SURROGATE: Final = re.compile(rb"\\u[dD]")
 _INTEGERS: Final = {
     FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31 - 1),
     FieldDescriptor.CPPTYPE_INT64: (-(2**63), 2**63 - 1),
@@ -157,7 +159,7 @@ class Field(Part):
             target = getattr(owner, self._name)
             for name, one in _checked(value, dict, "an object", where).items():
                 path = _join(where, name)
-                target[name] = _text(one, path)
+                target[name] = check_text(one, path)
         elif not field.is_repeated:
             self._fill_one(owner, field, value, where)
         elif self._key:
@@ -243,7 +245,7 @@ class Field(Part):
             return float(value)
         if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
             return _checked(value, bool, "true or false", where)
-        text = _text(value, where)
+        text = check_text(value, where)
         return text if field.type != FieldDescriptor.TYPE_BYTES else _decode_base64(text, where)
 
     def _scalar_schema(self, field: Any) -> Schema:
@@ -383,7 +385,7 @@ class QueryText(Part):
         return None if value is None else json.dumps(value)
 
     def fill(self, message: Message, value: Any, where: str) -> None:
-        text = _text(value, where)
+        text = check_text(value, where)
         scalar = len(text) <= 20 and text.isascii() and (text in ("true", "false") or text.lstrip("-").isdigit())
         self._of.fill(message, parse_json(text.encode()) if scalar else text, where)
 
@@ -419,9 +421,15 @@ def parse_json(body: bytes) -> Any:
     if not body.strip():
         return None
     try:
-        return json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+        value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+        if _SURROGATE.search(body):
+            # Escapes can make halves of surrogate pairs, which no message can have.
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except RecursionError:
         raise InvalidJson("the body is nested too deeply") from None
+    except UnicodeEncodeError:
+        raise InvalidJson("the body: a text has half of a surrogate pair") from None
     except ValueError as error:
         raise InvalidJson(f"the body is not JSON in UTF-8: {_shorten(str(error))}") from None
 
@@ -458,7 +466,8 @@ def _not_null(value: Any, where: str) -> Any:
     return value
 
 
-def _text(value: Any, where: str) -> str:
+def check_text(value: Any, where: str) -> str:
+    """Return a text that a message can have. Raises InvalidJson."""
     text: str = _checked(value, str, "a text", where)
     try:
         text.encode()
@@ -469,7 +478,7 @@ def _text(value: Any, where: str) -> str:
 
 def _join(where: str, name: str) -> str:
     """Return the position of a member whose name is the client's, and checked here."""
-    _text(name, where)
+    check_text(name, where)
     return f"{where}.{_shorten(name)}"
 
 

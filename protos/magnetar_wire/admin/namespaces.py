@@ -65,7 +65,7 @@ class _Algorithm(Part):
     def fill(self, message: Any, value: Any, where: str) -> None:
         if value == _BY_LOAD:
             raise UnsupportedValue(f"{where}: {_BY_LOAD} is not supported yet")
-        if value not in _ALGORITHMS:
+        if not isinstance(value, str) or value not in _ALGORITHMS:
             raise InvalidValue(f"{where}: {str(value)[:50]!r} is none of {', '.join(_ALGORITHMS)}")
         message.by = _ALGORITHMS[value]
 

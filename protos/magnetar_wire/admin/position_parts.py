@@ -85,7 +85,14 @@ class StartPart(_Position):
 
     def carries(self, message: Message) -> bool:
         request: Any = message
-        return bool(request.start.WhichOneof("at") != "time_ms")
+        at = request.start.WhichOneof("at")
+        if at is None:
+            return not any(request.HasField(name) for name in ("start", "partition")) and not (
+                self._has_properties and request.properties
+            )
+        if at == "message_id":
+            return _is_carried(request, request.start.message_id, lowest=0)
+        return at != "time_ms" and bool(getattr(request.start, at)) and _is_carried(request)
 
     def to_json(self, message: Any) -> Any:
         at = message.start.WhichOneof("at")
@@ -119,6 +126,12 @@ class PositionPart(_Position):
         self.fields = frozenset([name, "partition"])
         self._name = name
 
+    def carries(self, message: Message) -> bool:
+        request: Any = message
+        if not request.HasField(self._name):
+            return not request.HasField("partition")
+        return _is_carried(request, getattr(request, self._name))
+
     def to_json(self, message: Any) -> Any:
         if not message.HasField(self._name):
             return None
@@ -128,6 +141,16 @@ class PositionPart(_Position):
     def fill(self, message: Any, value: Any, where: str) -> None:
         start = getattr(message, self._name)
         start.ledger_id, start.entry_id, start.batch_index, start.inclusive = self._read(message, value, where)
+
+
+def _is_carried(request: Any, position: Any = None, lowest: int = -1) -> bool:
+    """Whether JSON can have the numbers of a request with this position. `lowest`: of the ids."""
+    if request.HasField("partition") and not 0 <= request.partition <= _INT32_MAX:
+        return False
+    if position is None:
+        return True
+    ids = (position.ledger_id, position.entry_id)
+    return min(ids) >= lowest and ids != _LATEST and position.batch_index >= -1
 
 
 def _number(value: Mapping[str, Any], name: str, highest: int, where: str, default: int | None = None) -> int:

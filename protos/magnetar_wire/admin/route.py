@@ -323,7 +323,8 @@ class Route:
                     not _is_equal(getattr(request, name), value) for name, value in self.without_body.items()
                 ):
                     return False
-                known |= set(self.without_body)
+                # Without a body there are no other fields of it.
+                known = known - self.body.fields | set(self.without_body)
             elif not self.body.carries(request):
                 return False
         return set(given) <= known

@@ -74,6 +74,8 @@ class _Sums(Part):
         return made | {"title": "PartitionedTopicStats", "properties": made["properties"] | more["properties"]}
 
 
+# The year 9999 ends then: there are no later dates in JSON.
+_LAST_SECOND: Final = 253_402_300_799
 _NUMBER: Final[Schema] = {"type": "number"}
 _WHOLE: Final[Schema] = {"type": "integer"}
 _TEXT: Final[Schema] = {"type": "string"}
@@ -82,7 +84,8 @@ _TYPES_BY_NAME: Final = {name: kind for kind, name in _TYPES.items()}
 
 
 def _format_time(time_ms: int) -> str:
-    at = datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC)
+    seconds = min(max(time_ms / 1000, 0), _LAST_SECOND)
+    at = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -32,6 +32,8 @@ HALF: Final = "\ud800"
         b'{"a": 1,}',
         b"'a'",
         b"\x00",
+        b'["\\ud800"]',
+        b'{"\\uDfff": 1}',
     ],
 )
 def test_a_body_that_is_not_json_is_refused(body: bytes) -> None:
@@ -43,6 +45,10 @@ def test_a_body_that_is_not_json_is_refused(body: bytes) -> None:
 @pytest.mark.parametrize("body", [b"", b" \n", b"null"])
 def test_a_body_can_be_absent(body: bytes) -> None:
     assert parse_json(body) is None
+
+
+def test_a_surrogate_pair_is_a_character() -> None:
+    assert parse_json(b'"\\ud83d\\ude00"') == "\U0001f600"
 
 
 def test_of_a_name_that_is_there_twice_the_last_one_counts() -> None:

@@ -25,7 +25,7 @@ DOCUMENT: Final = describe_api(ADMIN_CALLS.values(), UNSUPPORTED, "1")
 
 
 def _shape(path: str) -> str:
-    return re.sub(r"\{\w+\}", "{}", path)
+    return re.sub(r"\{[\w.]+\}", "{}", path)
 
 
 def _find_all(value: Any, name: str) -> Iterator[Any]:
