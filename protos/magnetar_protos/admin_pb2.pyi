@@ -1044,16 +1044,37 @@ class LedgerStats(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., entries: _Optional[int] = ..., bytes: _Optional[int] = ..., closed: bool = ...) -> None: ...
 
 class CursorStats(_message.Message):
-    __slots__ = ("name", "mark_delete", "saved_mark_delete", "open_entries")
+    __slots__ = ("name", "mark_delete", "saved_mark_delete", "open_entries", "entries_after_mark_delete", "acknowledged_ranges", "first_acknowledged", "active", "ledger_id", "properties", "read_position")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     MARK_DELETE_FIELD_NUMBER: _ClassVar[int]
     SAVED_MARK_DELETE_FIELD_NUMBER: _ClassVar[int]
     OPEN_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_AFTER_MARK_DELETE_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_RANGES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    READ_POSITION_FIELD_NUMBER: _ClassVar[int]
     name: str
     mark_delete: _ledger_pb2.EntryPosition
     saved_mark_delete: _ledger_pb2.EntryPosition
     open_entries: int
-    def __init__(self, name: _Optional[str] = ..., mark_delete: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., saved_mark_delete: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., open_entries: _Optional[int] = ...) -> None: ...
+    entries_after_mark_delete: int
+    acknowledged_ranges: int
+    first_acknowledged: _containers.RepeatedScalarFieldContainer[str]
+    active: bool
+    ledger_id: int
+    properties: _containers.ScalarMap[str, str]
+    read_position: _ledger_pb2.EntryPosition
+    def __init__(self, name: _Optional[str] = ..., mark_delete: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., saved_mark_delete: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., open_entries: _Optional[int] = ..., entries_after_mark_delete: _Optional[int] = ..., acknowledged_ranges: _Optional[int] = ..., first_acknowledged: _Optional[_Iterable[str]] = ..., active: bool = ..., ledger_id: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., read_position: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ...) -> None: ...
 
 class BundlesAnswer(_message.Message):
     __slots__ = ("problem", "bundles")

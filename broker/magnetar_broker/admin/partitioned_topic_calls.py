@@ -101,7 +101,9 @@ class PartitionedTopicCalls:
         return pb.PartitionedTopicAnswer(partitions=node.partitions, properties=node.properties)
 
     async def compaction_status(self, request: pb.TopicRequest) -> pb.CompactionStatusAnswer:
-        await self._catalog.resolve_partitions(parse_persistent_name(request.topic), create=False)
+        name = parse_persistent_name(request.topic)
+        if await self._catalog.resolve_partitions(name, create=False):
+            raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} has partitions: name one, from {name.partition(0)} on")
         return pb.CompactionStatusAnswer(status="NOT_RUN")
 
     async def partitioned_internal_stats(self, request: pb.TopicRequest) -> pb.PartitionedInternalStatsAnswer:

@@ -6,9 +6,11 @@ Rates are those of the last sample (`Traffic.sample`), so reading them often doe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final, TypeVar
 
 from magnetar_broker.counters import Traffic
+from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.stored_sizes import StoredSizes
 from magnetar_broker.position import Position
@@ -32,6 +34,7 @@ __all__ = [
 A = TypeVar("A", pb.TopicStatsAnswer, pb.PartitionedStatsAnswer)
 # Items of each kind in one response, so that it fits into one message.
 _MAX_SHOWN: Final = 5000
+_MAX_RANGES: Final = 1000
 _MAX_LOST_SHOWN: Final = 100
 # Producers, and consumers, of each partition in one response.
 _MAX_CLIENTS_OF_PARTITION: Final = 500
@@ -185,6 +188,7 @@ def describe_log(topic: Topic) -> pb.InternalStats:
     log = topic.log.stats()
     shown = log.ledgers[-_MAX_SHOWN:]
     current = topic.log.ledger_list.current_ledger
+    subscriptions = {one.name: one for one in topic.subscriptions.stats()}
     return pb.InternalStats(
         incarnation=topic.log.incarnation,
         state=log.state,
@@ -197,17 +201,15 @@ def describe_log(topic: Topic) -> pb.InternalStats:
         ],
         more_ledgers=len(log.ledgers) - len(shown),
         cursors=[
-            pb.CursorStats(
-                name=cursor.name,
-                mark_delete=_position(cursor.mark_delete),
-                saved_mark_delete=_position(cursor.saved_mark_delete),
-                open_entries=cursor.count_unacknowledged(),
-            )
+            _cursor(topic, cursor, subscriptions.get(cursor.name))
             for cursor in topic.cursors.durable_cursors()[:_MAX_SHOWN]
         ]
         + [
             pb.CursorStats(
-                name=one.name, mark_delete=_position(one.mark_delete), saved_mark_delete=_position(one.mark_delete)
+                name=one.name,
+                mark_delete=_position(one.mark_delete),
+                saved_mark_delete=_position(one.mark_delete),
+                ledger_id=-1,
             )
             for one in topic.cursors.unopened_cursors()[:_MAX_SHOWN]
         ],
@@ -228,6 +230,24 @@ def describe_log(topic: Topic) -> pb.InternalStats:
         current_ledger_entries=current.entries if current is not None else 0,
         current_ledger_bytes=current.length_bytes if current is not None else 0,
         pending_entries=log.pending_appends,
+    )
+
+
+def _cursor(topic: Topic, cursor: Cursor, subscription: SubscriptionStats | None) -> pb.CursorStats:
+    read = subscription.read_position if subscription is not None else None
+    first = islice(cursor.acknowledged_ranges(), _MAX_RANGES)
+    return pb.CursorStats(
+        name=cursor.name,
+        mark_delete=_position(cursor.mark_delete),
+        saved_mark_delete=_position(cursor.saved_mark_delete),
+        open_entries=cursor.count_unacknowledged(),
+        entries_after_mark_delete=topic.log.entries_between(cursor.mark_delete, topic.log.last),
+        acknowledged_ranges=cursor.count_ranges(),
+        first_acknowledged=[f"({ledger_id}:{low - 1}..{ledger_id}:{high}]" for ledger_id, low, high in first],
+        active=subscription is not None and bool(subscription.consumers),
+        read_position=_position(read) if read is not None else None,
+        ledger_id=cursor.ledger_id or -1,
+        properties=cursor.properties,
     )
 
 

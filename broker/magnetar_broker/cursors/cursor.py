@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from magnetar_broker.cursors.ack_state import AckState, LedgerRange, PartialBatch
 from magnetar_broker.errors import BrokerError
@@ -86,6 +86,18 @@ class Cursor(ABC):
     def count_unacknowledged(self) -> int:
         """Return the number of unacknowledged entries in the log: the backlog."""
         return self._state.count_unacknowledged()
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger in which the cursor was saved last; 0: none."""
+        return 0
+
+    def acknowledged_ranges(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the ledger, the first and the last entry of each run of acknowledged entries after the mark-delete
+        position."""
+        for ledger_id, entries in sorted(self._state.entries().items()):
+            for first, last in entries.ranges():
+                yield ledger_id, first, last
 
     def count_ranges(self) -> int:
         """Return the number of runs of acknowledged entries after the mark-delete position."""

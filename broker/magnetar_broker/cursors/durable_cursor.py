@@ -102,6 +102,10 @@ class DurableCursor(Cursor):
         self._is_paused = False
 
     @property
+    def ledger_id(self) -> int:
+        return self._node.ledger_id
+
+    @property
     def saved_mark_delete(self) -> Position:
         return min(self._saved_mark_delete, self._state.mark_delete)
 

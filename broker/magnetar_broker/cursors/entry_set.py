@@ -93,6 +93,23 @@ class EntrySet:
             full_to_end = number if bits >> (BLOCK_ENTRIES - 1) & 1 else -2
         return count
 
+    def ranges(self) -> Iterator[tuple[int, int]]:
+        """Yield the first and the last entry of each run of consecutive entries, in order."""
+        first = last = -2
+        for number, bits in self.blocks():
+            start = number * BLOCK_ENTRIES
+            while bits:
+                low = (bits & -bits).bit_length() - 1
+                length = lowest_unset_bit(bits >> low)
+                if start + low != last + 1:
+                    if first >= 0:
+                        yield first, last
+                    first = start + low
+                last = start + low + length - 1
+                bits = bits >> (low + length) << (low + length)
+        if first >= 0:
+            yield first, last
+
     def blocks(self) -> Iterator[tuple[int, int]]:
         """Yield the number and the bits of each block, in order."""
         for number in sorted(self._blocks):

@@ -115,7 +115,8 @@ class CatalogSettings(Configuration):
     )
     admin_max_names: int = setting(
         1000,
-        "Maximum number of names in one response to an admin call. Clients request the rest with further calls.",
+        "Maximum number of names in one response to an admin call over gRPC. Clients request the rest with further "
+        "calls. Over HTTP all names are in one response.",
         subject=Subject.ADMIN,
         unit="names",
         ge=1,

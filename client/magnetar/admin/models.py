@@ -379,6 +379,18 @@ class CursorStats:
     mark_delete: MessageId
     saved_mark_delete: MessageId
     open_entries: int
+    # Entries after the mark-delete position, acknowledged or not.
+    entries_after_mark_delete: int = 0
+    # Runs of acknowledged entries after it: how many there are, and the first of them.
+    acknowledged_ranges: int = 0
+    first_acknowledged: Sequence[str] = ()
+    # Has consumers.
+    active: bool = False
+    # The ledger in which it was saved last; -1: none.
+    ledger_id: int = -1
+    properties: Mapping[str, str] = field(default_factory=dict)
+    # All entries before it were read for the consumers; None: there are none.
+    read_position: MessageId | None = None
 
 
 @dataclass(frozen=True, slots=True)

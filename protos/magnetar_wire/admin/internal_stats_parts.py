@@ -6,6 +6,8 @@ cursors. So a client that reads them from Magnetar's brokers gets all of it, ove
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 from magnetar_protos.ledger_pb2 import EntryPosition
@@ -30,6 +32,17 @@ def _position_from_text(text: Any) -> EntryPosition:
     return EntryPosition(ledger_id=int(ledger_id), entry_id=int(entry_id))
 
 
+_TEXT: Final = {"type": "string"}
+
+
+def _ranges_to_text(ranges: Sequence[str]) -> str:
+    return f"[{','.join(ranges)}]"
+
+
+def _ranges_from_text(text: Any) -> list[str]:
+    return re.findall(r"\([^\[\]()]*\]", str(text))
+
+
 def _position(name: str) -> Part:
     """A position as `ledger:entry`."""
     return Converted(name, lambda one: f"{one.ledger_id}:{one.entry_id}", _position_from_text, {"type": "string"})
@@ -44,6 +57,13 @@ _CURSOR: Final = Object(
         "markDeletePosition": _position("mark_delete"),
         "persistedMarkDeletePosition": _position("saved_mark_delete"),
         "numberOfEntriesNotAcknowledged": "open_entries",
+        "numberOfEntriesSinceFirstNotAckedMessage": "entries_after_mark_delete",
+        "totalNonContiguousDeletedMessagesRange": "acknowledged_ranges",
+        "individuallyDeletedMessages": Converted("first_acknowledged", _ranges_to_text, _ranges_from_text, _TEXT),
+        "active": "active",
+        "readPosition": _position("read_position"),
+        "cursorLedger": "ledger_id",
+        "properties": "properties",
     }
 )
 _LEASE: Final = Object(

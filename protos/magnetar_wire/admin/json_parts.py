@@ -296,6 +296,8 @@ class Converted(Part):
             made = self._from_json(value)
             if isinstance(made, Message):
                 getattr(message, self._name).CopyFrom(made)
+            elif isinstance(made, list):
+                getattr(message, self._name).extend(made)
             else:
                 setattr(message, self._name, made)
         except InvalidJson:

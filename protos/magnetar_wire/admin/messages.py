@@ -61,7 +61,7 @@ MESSAGES: Final = (
             "Return the id of a topic's last message; the entry id -1 if it has none.",
             result="message_id",
         ),
-    ), routes=(Route("GET", f"{_PATH}/lastMessageId", answer=_MESSAGE_ID, statuses=_STATUSES),)),
+    ), routes=(Route("GET", f"{_PATH}/lastMessageId", answer=_MESSAGE_ID, statuses={ErrorCode.NOT_ALLOWED: 404}),)),
     AdminCall("find_message_id", pb.FindMessageIdRequest, pb.MessageIdAnswer, _TOPIC, _USE, idempotent=True, methods=(
         Method(
             "topics.find_message_id(topic: str, time_ms: int) -> MessageId",
@@ -84,7 +84,8 @@ MESSAGES: Final = (
             result="status",
         ),
     ), routes=(
-        Route("GET", f"{_PATH}/compaction", answer=Object({"status": "status", "lastError": "last_error"})),
+        Route("GET", f"{_PATH}/compaction", answer=Object({"status": "status", "lastError": "last_error"}),
+              statuses={ErrorCode.NOT_ALLOWED: 404}),
     )),
     AdminCall("examine_message", pb.ExamineMessageRequest, pb.MessageAnswer, _TOPIC, _USE, idempotent=True, methods=(
         Method("topics.examine_messages"),

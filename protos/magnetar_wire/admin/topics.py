@@ -118,7 +118,7 @@ TOPICS: Final = (
             "topics.trim(topic: str) -> None",
             "Delete ledgers that no subscription needs and that nothing retains. Brokers also do so by themselves.",
         ),
-    ), routes=(Route("POST", f"{_PATH}/trim"),)),
+    ), routes=(Route("POST", f"{_PATH}/trim", empty_status=200),)),
     AdminCall("unload_topic", pb.TopicRequest, pb.Done, _TOPIC, _ADMIN, partitions=_EACH, repeated_at_owner=True,
               methods=(
         Method("topics.unload(topic: str) -> None", "Close a topic at its broker. It is loaded again when it is used."),

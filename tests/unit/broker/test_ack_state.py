@@ -6,6 +6,7 @@ import pytest
 
 from magnetar_broker.cursors.ack_state import MAX_BATCH_BYTES, AckState
 from magnetar_broker.cursors.cursor_record import BadCursorRecord, apply_record, encode_changes, encode_snapshot
+from magnetar_broker.cursors.entry_set import BLOCK_ENTRIES, EntrySet
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.position import EARLIEST, Position
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -197,3 +198,13 @@ def test_position_outside_all_ledgers_settles_at_equivalent_one() -> None:
     assert match_log(at(3, 99)) == at(3, 3)
     assert match_log(at(5, 2)) == at(7, -1)
     assert match_log(at(9, 0)) == at(7, 3)
+
+
+def test_runs_of_acknowledged_entries_go_over_blocks() -> None:
+    found = EntrySet()
+    runs = [(0, 0), (2, 5), (BLOCK_ENTRIES - 1, 3 * BLOCK_ENTRIES), (3 * BLOCK_ENTRIES + 2, 4 * BLOCK_ENTRIES - 1)]
+    for first, last in reversed(runs):
+        found.add(first, last)
+    assert list(found.ranges()) == runs
+    assert found.count_ranges() == len(runs)
+    assert list(EntrySet().ranges()) == []

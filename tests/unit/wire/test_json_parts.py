@@ -10,7 +10,17 @@ import pytest
 
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.catalog_pb2 import Persistence, TenantNode
-from magnetar_wire.admin.json_parts import Converted, Field, InvalidJson, Object, Part, parse_json
+from magnetar_wire.admin.json_parts import (
+    Converted,
+    Either,
+    Field,
+    InvalidJson,
+    Object,
+    OutOfRange,
+    Part,
+    parse_json,
+)
+from magnetar_wire.admin.route import Route
 
 # Deeper than Python's recursion: it can still be parsed at some depth below that.
 DEEP: Final = 100_000
@@ -122,3 +132,46 @@ def test_numbers_up_to_the_largest_are_read() -> None:
     for value in (float("inf"), 10**400, "1", True):
         with pytest.raises(InvalidJson):
             part.fill(policy, value, "it")
+
+
+_PARTITIONS: Final = Route(
+    "PUT",
+    "/admin/v2/{topic}/partitions",
+    body=Either(Field("partitions"), Object({"partitions": "partitions", "properties": "properties"})),
+    object_type="application/vnd.example+json",
+    out_of_range_status=406,
+)
+
+
+@pytest.mark.parametrize(
+    ("request_", "body", "content_type"),
+    [
+        (pb.PartitionsRequest(topic="persistent://a/b/c", partitions=3), 3, "application/json"),
+        (
+            pb.PartitionsRequest(topic="persistent://a/b/c", partitions=3, properties={"k": "v"}),
+            {"partitions": 3, "properties": {"k": "v"}},
+            "application/vnd.example+json",
+        ),
+    ],
+)
+def test_a_body_is_a_short_value_or_an_object_of_its_own_type(request_: Any, body: Any, content_type: str) -> None:
+    written = _PARTITIONS.write(request_)
+    assert (written.body, written.content_type) == (body, content_type)
+    read = pb.PartitionsRequest()
+    _PARTITIONS.make_request(read, ["persistent", "a", "b", "c"], "", body)
+    assert read == request_
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"), [(-1, OutOfRange), (2**32, OutOfRange), (1.5, InvalidJson), (True, InvalidJson)]
+)
+def test_a_number_out_of_range_differs_from_a_wrong_type(body: Any, kind: type[InvalidJson]) -> None:
+    with pytest.raises(InvalidJson) as refusal:
+        _PARTITIONS.make_request(pb.PartitionsRequest(), ["persistent", "a", "b", "c"], "", body)
+    assert type(refusal.value) is kind
+
+
+def test_an_empty_field_can_be_absent() -> None:
+    part = Object({"partitions": "partitions", "properties": Field("properties", absent_if_empty=True)})
+    assert part.to_json(pb.PartitionsRequest()) == {"partitions": 0}
+    assert part.to_json(pb.PartitionsRequest(properties={"k": "v"}))["properties"] == {"k": "v"}

@@ -77,6 +77,6 @@ async def test_ledgers_that_nothing_needs_are_trimmed_on_request() -> None:
         for _ in range(3):
             await producer.send(b"x")
             await consumer.acknowledge(await consumer.receive(), receipt=True)
-        assert (await scene.ask("POST", f"{_PATH}/trim")).status == 204
+        assert (await scene.ask("POST", f"{_PATH}/trim")).status == 200
         ledgers = (await scene.admin.topics.internal_stats("t")).ledgers
         assert [ledger.closed for ledger in ledgers] in ([], [False])

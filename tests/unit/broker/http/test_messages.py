@@ -113,7 +113,10 @@ async def test_internal_statistics_have_pulsars_names() -> None:
         }
         assert stats["totalSize"] == stats["currentLedgerSize"] == stats["ledgers"][0]["size"] > 0
         assert (stats["state"], stats["lastConfirmedEntry"]) == ("LedgerOpened", f"{one.ledger_id()}:0")
-        assert stats["cursors"]["s"]["markDeletePosition"] == f"{one.ledger_id()}:-1"
+        cursor = stats["cursors"]["s"]
+        assert cursor["markDeletePosition"] == f"{one.ledger_id()}:-1"
+        assert (cursor["active"], cursor["numberOfEntriesSinceFirstNotAckedMessage"]) == (False, 1)
+        assert (cursor["individuallyDeletedMessages"], cursor["totalNonContiguousDeletedMessagesRange"]) == ("[]", 0)
         assert (stats["schemaLedgers"], stats["compactedLedger"]["ledgerId"]) == ([], -1)
         info = await scene.get(f"{_NS}/t/internal-info")
         assert [ledger["ledgerId"] for ledger in info["ledgers"]] == [one.ledger_id()]
@@ -125,7 +128,8 @@ async def test_partitioned_topics_have_no_messages_of_their_own() -> None:
     async with running_http() as scene:
         await scene.broker.admin.topics.create_partitioned("p", 2)
         for verb, path, body, status in (
-            ("GET", "lastMessageId", None, 405),
+            ("GET", "lastMessageId", None, 404),
+            ("GET", "compaction", None, 404),
             ("GET", "messageid/0", None, 405),
             ("GET", "ledger/1/entry/0", None, 405),
             ("GET", "examinemessage", None, 405),
@@ -221,6 +225,13 @@ async def test_a_subscriptions_backlog_is_peeked_entry_by_entry() -> None:
         messages = [await consumer.receive() for _ in range(3)]
         await consumer.acknowledge(messages[1])
         await consumer.close()
+        for admin in (scene.broker.admin, scene.admin):
+            (cursor,) = (await admin.topics.internal_stats("t")).cursors
+            ledger_id = messages[1].message_id().ledger_id()
+            assert (cursor.acknowledged_ranges, list(cursor.first_acknowledged)) == (
+                1,
+                [f"({ledger_id}:0..{ledger_id}:1]"],
+            )
         path = f"{_NS}/t/subscription/s/position"
         assert [(await scene.ask("GET", f"{path}/{number}")).body for number in (1, 2)] == [b"one", b"three"]
         for bad, status in (("3", 404), ("x", 400), ("-1", 400), ("4294967295", 412)):
