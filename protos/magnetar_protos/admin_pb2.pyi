@@ -1268,6 +1268,88 @@ class HealthAnswer(_message.Message):
     reasons: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., healthy: bool = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class BrokerStatsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class BrokerTopicStatsAnswer(_message.Message):
+    __slots__ = ("problem", "topics")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    topics: _containers.RepeatedCompositeFieldContainer[BrokerTopic]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[BrokerTopic, _Mapping]]] = ...) -> None: ...
+
+class BrokerTopic(_message.Message):
+    __slots__ = ("namespace", "bundle", "stats")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    BUNDLE_FIELD_NUMBER: _ClassVar[int]
+    STATS_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    bundle: str
+    stats: TopicStats
+    def __init__(self, namespace: _Optional[str] = ..., bundle: _Optional[str] = ..., stats: _Optional[_Union[TopicStats, _Mapping]] = ...) -> None: ...
+
+class LoadReportAnswer(_message.Message):
+    __slots__ = ("problem", "broker", "bundles")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    BUNDLES_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    broker: ActiveBroker
+    bundles: _containers.RepeatedCompositeFieldContainer[BundleLoad]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., broker: _Optional[_Union[ActiveBroker, _Mapping]] = ..., bundles: _Optional[_Iterable[_Union[BundleLoad, _Mapping]]] = ...) -> None: ...
+
+class BundleLoad(_message.Message):
+    __slots__ = ("namespace", "bundle", "topics", "producers", "consumers", "subscriptions", "messages_in_per_s", "bytes_in_per_s", "messages_out_per_s", "bytes_out_per_s", "backlog_entries", "storage_bytes")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    BUNDLE_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_IN_PER_S_FIELD_NUMBER: _ClassVar[int]
+    BYTES_IN_PER_S_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_OUT_PER_S_FIELD_NUMBER: _ClassVar[int]
+    BYTES_OUT_PER_S_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    bundle: str
+    topics: int
+    producers: int
+    consumers: int
+    subscriptions: int
+    messages_in_per_s: float
+    bytes_in_per_s: float
+    messages_out_per_s: float
+    bytes_out_per_s: float
+    backlog_entries: int
+    storage_bytes: int
+    def __init__(self, namespace: _Optional[str] = ..., bundle: _Optional[str] = ..., topics: _Optional[int] = ..., producers: _Optional[int] = ..., consumers: _Optional[int] = ..., subscriptions: _Optional[int] = ..., messages_in_per_s: _Optional[float] = ..., bytes_in_per_s: _Optional[float] = ..., messages_out_per_s: _Optional[float] = ..., bytes_out_per_s: _Optional[float] = ..., backlog_entries: _Optional[int] = ..., storage_bytes: _Optional[int] = ...) -> None: ...
+
+class BookiesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class BookiesAnswer(_message.Message):
+    __slots__ = ("problem", "bookies")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    BOOKIES_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    bookies: _containers.RepeatedCompositeFieldContainer[RegisteredBookie]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., bookies: _Optional[_Iterable[_Union[RegisteredBookie, _Mapping]]] = ...) -> None: ...
+
+class RegisteredBookie(_message.Message):
+    __slots__ = ("bookie_id", "address", "writable")
+    BOOKIE_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    WRITABLE_FIELD_NUMBER: _ClassVar[int]
+    bookie_id: str
+    address: str
+    writable: bool
+    def __init__(self, bookie_id: _Optional[str] = ..., address: _Optional[str] = ..., writable: bool = ...) -> None: ...
+
 class ConfigurationRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -34,6 +34,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker.admin.broker_calls import BrokerCalls
+from magnetar_broker.admin.broker_stats_calls import BrokerStatsCalls
 from magnetar_broker.admin.bundle_calls import BundleCalls, BundleOwners, OwnerBundleCalls
 from magnetar_broker.admin.catalog_calls import NamespaceCalls, TenantCalls
 from magnetar_broker.admin.cluster_calls import ClusterCalls
@@ -133,6 +134,7 @@ class AdminService:
             SubscriptionLists(catalog, owner_rpc),
             BundleCalls(catalog, ownership, owner_rpc, bundle_owners, broker_id),
             LookupCalls(catalog, ownership),
+            BrokerStatsCalls(topics, ownership, ledgers, clock, broker_id),
             ConfigurationCalls(dynamic, describe_settings),
             BrokerCalls(topics, ownership, health, describe_broker),
         ]

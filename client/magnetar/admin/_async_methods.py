@@ -20,12 +20,15 @@ from magnetar.admin._written_methods import (
 from magnetar.admin.models import (
     ActiveBroker,
     BacklogAnalysis,
+    BrokerTopic,
+    BundleLoad,
     Cluster,
     Health,
     InternalStats,
     NamespacePolicies,
     PartitionedTopic,
     PartitionTermination,
+    RegisteredBookie,
     TenantSettings,
     TopicHash,
     TopicPolicies,
@@ -396,6 +399,21 @@ class AsyncBrokers(WrittenBrokers):
     async def delete_dynamic_setting(self, name: str) -> None:
         """Let all brokers use the value of a setting that they were started with."""
         await self._calls.call("delete_dynamic_setting", name=name)
+
+    async def topic_stats(self) -> builtins.list[BrokerTopic]:
+        """Return the statistics of all topics that are loaded at the broker that answers."""
+        answer = await self._calls.call("broker_topic_stats")
+        return [value_of(BrokerTopic, one) for one in answer.topics]
+
+    async def bundle_loads(self) -> builtins.list[BundleLoad]:
+        """Return the sums over the loaded topics of each bundle at the broker that answers."""
+        answer = await self._calls.call("load_report")
+        return [value_of(BundleLoad, one) for one in answer.bundles]
+
+    async def bookies(self) -> builtins.list[RegisteredBookie]:
+        """List the bookies that are registered."""
+        answer = await self._calls.call("bookies")
+        return [value_of(RegisteredBookie, one) for one in answer.bookies]
 
 
 class AsyncReading(AsyncGroup):

@@ -23,7 +23,9 @@ from magnetar.admin.models import (
     ActiveBroker,
     BacklogAnalysis,
     BrokerInfo,
+    BrokerTopic,
     Bundle,
+    BundleLoad,
     Cluster,
     Health,
     InternalStats,
@@ -33,6 +35,7 @@ from magnetar.admin.models import (
     PartitionedTopicStats,
     PartitionTermination,
     PeekedMessage,
+    RegisteredBookie,
     TenantSettings,
     TopicHash,
     TopicOwner,
@@ -494,6 +497,18 @@ class Brokers(SyncGroup[AsyncBrokers]):
     def delete_dynamic_setting(self, name: str) -> None:
         """Let all brokers use the value of a setting that they were started with."""
         self._run(self._group.delete_dynamic_setting(name))
+
+    def topic_stats(self) -> builtins.list[BrokerTopic]:
+        """Return the statistics of all topics that are loaded at the broker that answers."""
+        return self._run(self._group.topic_stats())
+
+    def bundle_loads(self) -> builtins.list[BundleLoad]:
+        """Return the sums over the loaded topics of each bundle at the broker that answers."""
+        return self._run(self._group.bundle_loads())
+
+    def bookies(self) -> builtins.list[RegisteredBookie]:
+        """List the bookies that are registered."""
+        return self._run(self._group.bookies())
 
     def bundles(self, broker_id: str | None = None) -> builtins.list[OwnedBundle]:
         """List the bundles that a broker owns; None: the broker that answers."""

@@ -24,7 +24,9 @@ __all__ = [
     "BacklogAnalysis",
     "BrokerInfo",
     "BrokerLoad",
+    "BrokerTopic",
     "Bundle",
+    "BundleLoad",
     "Cluster",
     "ConsumerStats",
     "CursorStats",
@@ -40,6 +42,7 @@ __all__ = [
     "PartitionedTopicStats",
     "PeekedMessage",
     "ProducerStats",
+    "RegisteredBookie",
     "SubscriptionStats",
     "TenantSettings",
     "TopicHash",
@@ -483,6 +486,42 @@ class OwnedBundle:
     bundle: str
     # The number of loaded topics.
     topics: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerTopic:
+    """A topic that is loaded at a broker."""
+
+    namespace: str
+    bundle: str
+    stats: TopicStats
+
+
+@dataclass(frozen=True, slots=True)
+class BundleLoad:
+    """The sums over the loaded topics of a bundle."""
+
+    namespace: str
+    bundle: str
+    topics: int
+    producers: int
+    consumers: int
+    subscriptions: int
+    messages_in_per_s: float
+    bytes_in_per_s: float
+    messages_out_per_s: float
+    bytes_out_per_s: float
+    backlog_entries: int
+    storage_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredBookie:
+    bookie_id: str
+    # The address that clients use.
+    address: str
+    # It accepts new entries.
+    writable: bool
 
 
 @dataclass(frozen=True, slots=True)

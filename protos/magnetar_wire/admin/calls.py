@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from magnetar_wire.admin.broker_stats import BROKER_STATS
 from magnetar_wire.admin.brokers import BROKERS, CONFIGURATION
 from magnetar_wire.admin.call import AdminCall
 from magnetar_wire.admin.clusters import CLUSTERS
@@ -39,6 +40,7 @@ ADMIN_CALLS: Final[dict[str, AdminCall]] = {
         SUBSCRIPTIONS,
         BROKERS,
         CONFIGURATION,
+        BROKER_STATS,
         READING,
     )
     for call in calls
