@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
 from magnetar_broker.admin.map_bounded import map_bounded
@@ -29,6 +30,7 @@ from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt
 from magnetar_protos.ledger_pb2 import EntryPosition
 from magnetar_protos.managed_ledger_pb2 import TopicState
+from magnetar_wire.admin.policies import Level, find_missing_effects
 from magnetar_wire.bundles import bundle_hash
 from magnetar_wire.topic_name import TopicDomain, TopicName
 
@@ -210,6 +212,12 @@ class TopicCalls:
     async def _describe(self, topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStats:
         stats = await describe_topic(topic, request, topic.subscriptions.time_ms())
         stats.owner_broker = self._broker_id()
+        # The namespace may be being deleted.
+        with contextlib.suppress(BrokerError):
+            policies = await self._catalog.get_policies(topic.name.namespace_name)
+            own = await self._topics.read_own_policies(topic.name)
+            missing = find_missing_effects(policies, Level.NAMESPACE) + find_missing_effects(own, Level.TOPIC)
+            stats.not_in_effect.extend(dict.fromkeys(missing))
         return stats
 
     async def _check_one_position(self, request: pb.BacklogSizeRequest, parts: Sequence[TopicName]) -> None:

@@ -150,6 +150,7 @@ def merge_stats(
         _note_oldest(total, part.oldest_backlog_subscription, part.oldest_backlog_ms)
         total.oldest_backlog_age_s = max(total.oldest_backlog_age_s, part.oldest_backlog_age_s)
         total.waiting_for = total.waiting_for or (part.waiting_for and f"{part.topic}: {part.waiting_for}")
+        total.not_in_effect.extend(text for text in part.not_in_effect if text not in total.not_in_effect)
         for one in part.subscriptions:
             known = subscriptions.setdefault(one.subscription, pb.SubscriptionStats(subscription=one.subscription))
             _add_subscription(known, one, part.topic)

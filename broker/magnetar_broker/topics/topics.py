@@ -130,6 +130,10 @@ class Topics:
     def get_loaded(self, name: TopicName) -> Topic | None:
         return self._loaded.get(name)
 
+    async def read_own_policies(self, name: TopicName) -> Policies:
+        """Return the policies of the topic without its namespace's, at most a few seconds old."""
+        return Policies() if self._read_topic_policies is None else await self._read_topic_policies(name)
+
     async def get(self, name: TopicName, *, create: bool, explicit: bool = False, to_publish: bool = False) -> Topic:
         """Return the topic. Open it if it is not loaded. Create it if it does not exist and `create` is set.
 

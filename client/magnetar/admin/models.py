@@ -328,6 +328,8 @@ class TopicStats:
     oldest_backlog_subscription: str = ""
     oldest_backlog_ms: int = 0
     acknowledged_ranges: int = 0
+    # A text for each policy that is stored for the topic or its namespace, and not yet in effect.
+    not_in_effect: Sequence[str] = ()
 
     def subscription(self, name: str) -> SubscriptionStats:
         """Raises KeyError."""

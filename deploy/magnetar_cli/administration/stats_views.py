@@ -39,6 +39,7 @@ def print_topic_stats(stats: TopicStats) -> None:
         )
     if stats.waiting_for:
         facts.append(("publishing waits", stats.waiting_for))
+    facts += [("policy", text) for text in stats.not_in_effect]
     if stats.lost_entries:
         facts.append(("lost", f"{format_number(stats.lost_entries)} entries that no bookie stores"))
     damaged = [one.subscription for one in stats.subscriptions if one.damaged]

@@ -17,8 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from google.protobuf.message import Message
-
+from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.admin.json_parts import Field, Part
 from magnetar_wire.admin.policy_parts import (
     AUTH_MODES,
@@ -315,11 +314,13 @@ POLICIES: Final = (
 POLICY_OF: Final[Mapping[str, Policy]] = {policy.field: policy for policy in POLICIES}
 
 
-def find_missing_effects(policies: Message, level: Level) -> list[str]:
+def find_missing_effects(policies: Policies, level: Level) -> list[str]:
     """Return a warning for each of the policies that has no effect yet."""
-    return [
-        f"{POLICY_OF[field.name].name} is stored, and not yet in effect: "
-        f"{POLICY_OF[field.name].effect(level)} is not supported yet"
+    missing = [
+        (POLICY_OF[field.name].name, POLICY_OF[field.name].effect(level))
         for field, _ in policies.ListFields()
         if field.name in POLICY_OF and POLICY_OF[field.name].effect(level)
     ]
+    if policies.persistence.max_mark_delete_rate > 0:
+        missing.append(("managedLedgerMaxMarkDeleteRate", "limiting how often positions are stored"))
+    return [f"{name} is stored, and not yet in effect: {feature} is not supported yet" for name, feature in missing]

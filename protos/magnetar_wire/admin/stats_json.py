@@ -272,6 +272,7 @@ TOPIC_STATS: Final = Object(
         "messagesEver": _Count("messages_ever"),
         "pendingBytes": _Count("pending_bytes"),
         "waitingFor": "waiting_for",
+        "notInEffect": "not_in_effect",
         "lostEntries": _Count("lost_entries"),
         "lost": Field("lost", of=_LOST),
     },

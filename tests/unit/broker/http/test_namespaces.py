@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from magnetar import exceptions
-from magnetar.admin import AutoTopicCreation, DispatchRate, NamespacePolicies, Retention
+from magnetar.admin import AutoTopicCreation, DispatchRate, NamespacePolicies, Retention, TopicPolicies
 from tests.unit.broker.http.admin_scene import running_http
 
 _DEFAULT_BOUNDARIES = ["0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff"]
@@ -140,6 +140,18 @@ async def test_a_namespace_is_deleted_with_its_topics_by_force_only() -> None:
         assert (await scene.ask("DELETE", "namespaces/public/a")).status == 409
         assert (await scene.ask("DELETE", "namespaces/public/a?force=true")).status == 204
         assert (await scene.ask("DELETE", "namespaces/public/a")).status == 404
+
+
+async def test_stats_of_a_topic_name_the_policies_that_have_no_effect() -> None:
+    async with running_http() as scene:
+        admin = scene.broker.admin
+        await admin.topics.create_partitioned("t", 2)
+        await admin.namespaces.change_policies("public/default", NamespacePolicies(retention=Retention(10, 5)))
+        expected = ["retention is stored, and not yet in effect: retaining acknowledged messages is not supported yet"]
+        assert (await admin.topics.stats("t-partition-0")).not_in_effect == expected
+        await admin.topics.change_policies("t", TopicPolicies(retention=Retention(20, 5)))
+        assert (await admin.topics.stats("t")).not_in_effect == expected
+        assert (await scene.get("persistent/public/default/t-partition-0/stats"))["notInEffect"] == expected
 
 
 async def test_one_property_is_set_and_removed_without_the_others() -> None:
