@@ -126,7 +126,7 @@ def skip(
 
     skipped = call_admin(url, act, changes=True)
     if as_json:
-        print(format_json({"topic": topic, "subscription": subscription, "skipped_entries": skipped}))
+        print(format_json({"topic": topic, "subscription": subscription, "skipped_entries": _known(skipped)}))
     else:
         print(f"{subscription} of {topic}: {_count_entries(skipped)} skipped")
 
@@ -165,7 +165,7 @@ def expire(
     confirm(f"Skip what is {expired} of {whose} of {topic}", yes)
     count = call_admin(url, act, changes=True)
     if as_json:
-        print(format_json({"topic": topic, "subscription": subscription, "skipped_entries": count}))
+        print(format_json({"topic": topic, "subscription": subscription, "skipped_entries": _known(count)}))
     else:
         print(f"{whose} of {topic}: {_count_entries(count)} {expired} skipped")
 
@@ -300,5 +300,12 @@ def stats(
         print_rows(SUBSCRIPTION_COLUMNS, map(subscription_row, found), as_json=False)
 
 
+def _known(count: int) -> int | None:
+    """Return None for the number of a broker of Pulsar, which does not report it."""
+    return count if count >= 0 else None
+
+
 def _count_entries(count: int) -> str:
+    if count < 0:
+        return "an unknown number of entries"
     return "1 entry" if count == 1 else f"{count:,} entries"

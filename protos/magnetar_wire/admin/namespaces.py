@@ -12,7 +12,7 @@ from magnetar_wire.admin.json_parts import Field, InvalidJson, InvalidValue, Obj
 from magnetar_wire.admin.namespace_json import BundlesData, NamespaceJson
 from magnetar_wire.admin.policies import Level
 from magnetar_wire.admin.policy_routes import change_routes, read_routes
-from magnetar_wire.admin.route import Route, TextAnswer
+from magnetar_wire.admin.route import CountAnswer, Route, TextAnswer
 
 __all__ = ["BUNDLES", "NAMESPACES"]
 
@@ -23,6 +23,8 @@ _ADMIN: Final = Role.TENANT_ADMIN
 _NAME: Final = Level.NAMESPACE.base
 _BUNDLE: Final = f"{_NAME}/{{bundle}}"
 _NAMESPACE: Final = NamespaceJson()
+# Which Pulsar's brokers do not report.
+_SUBSCRIPTIONS: Final = CountAnswer("subscriptions", "X-Magnetar-Subscriptions", "The number of subscriptions.")
 _CONFLICTS: Final = {int(ErrorCode.NOT_ALLOWED): 409}
 _ALGORITHMS: Final = {
     "range_equally_divide": pb.SplitBy.SPLIT_BY_RANGE,
@@ -136,10 +138,10 @@ NAMESPACES: Final = (
             result="subscriptions",
         ),
     ), routes=(
-        Route("POST", f"{_NAME}/clearBacklog"),
-        Route("POST", f"{_NAME}/clearBacklog/{{subscription}}"),
-        Route("POST", f"{_BUNDLE}/clearBacklog"),
-        Route("POST", f"{_BUNDLE}/clearBacklog/{{subscription}}"),
+        Route("POST", f"{_NAME}/clearBacklog", answer=_SUBSCRIPTIONS),
+        Route("POST", f"{_NAME}/clearBacklog/{{subscription}}", answer=_SUBSCRIPTIONS),
+        Route("POST", f"{_BUNDLE}/clearBacklog", answer=_SUBSCRIPTIONS),
+        Route("POST", f"{_BUNDLE}/clearBacklog/{{subscription}}", answer=_SUBSCRIPTIONS),
     )),
     AdminCall("unsubscribe_namespace", pb.NamespaceSubscriptionRequest, pb.NamespaceTopicsAnswer, _ANY, _ADMIN,
               methods=(
@@ -150,8 +152,8 @@ NAMESPACES: Final = (
             result="subscriptions",
         ),
     ), routes=(
-        Route("POST", f"{_NAME}/unsubscribe/{{subscription}}"),
-        Route("POST", f"{_BUNDLE}/unsubscribe/{{subscription}}"),
+        Route("POST", f"{_NAME}/unsubscribe/{{subscription}}", answer=_SUBSCRIPTIONS),
+        Route("POST", f"{_BUNDLE}/unsubscribe/{{subscription}}", answer=_SUBSCRIPTIONS),
     )),
 )
 

@@ -137,7 +137,7 @@ class TextAnswer(RawAnswer):
 
 
 class CountAnswer(RawAnswer):
-    """A number of the response as a header, which Pulsar's brokers do not send, and no body."""
+    """A number of the response as a header, and no body. Pulsar's brokers do not send it: then the number is -1."""
 
     status = 204
 
@@ -150,12 +150,11 @@ class CountAnswer(RawAnswer):
         return {self._header: str(getattr(message, self._name))}, b""
 
     def fill(self, message: Message, headers: Mapping[str, str], body: bytes) -> None:
-        text = headers.get(self._header.lower(), "")
-        if text:
-            try:
-                setattr(message, self._name, int(text))
-            except ValueError:
-                raise InvalidJson(f"{self._header}: {text!r:.100} is no number") from None
+        text = headers.get(self._header.lower(), "-1")
+        try:
+            setattr(message, self._name, int(text))
+        except ValueError:
+            raise InvalidJson(f"{self._header}: {text!r:.100} is no number") from None
 
 
 @dataclass(frozen=True, slots=True)
