@@ -17,7 +17,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["PULSAR_HTTP_URL", "PeerUnavailable", "java_client_jars", "pid", "running", "spark_kafka_rates"]
+__all__ = [
+    "PULSAR_HTTP_URL",
+    "PeerUnavailable",
+    "java_admin_jars",
+    "java_client_jars",
+    "pid",
+    "running",
+    "spark_kafka_rates",
+]
 
 # Of the REST API of the peer `pulsar`.
 PULSAR_HTTP_URL: Final = "http://127.0.0.1:18080"
@@ -62,6 +70,14 @@ def java_client_jars() -> Path:
     ended = _run("java-client", "", os.environ)
     if ended.returncode:
         raise PeerUnavailable(f"Pulsar's client of Java is not here: {_last_line(ended.stderr)}")
+    return Path(ended.stdout.strip())
+
+
+def java_admin_jars() -> Path:
+    """The folder of Pulsar's admin client for Java and its client, which is fetched once. Raises `PeerUnavailable`."""
+    ended = _run("java-admin", "", os.environ)
+    if ended.returncode:
+        raise PeerUnavailable(f"Pulsar's admin client for Java is not available: {_last_line(ended.stderr)}")
     return Path(ended.stdout.strip())
 
 
