@@ -79,6 +79,7 @@ class StockServer:
         self.process = process
         self.url = _ELSEWHERE if process is None else process.pulsar_url
         self.http_url = _ELSEWHERE_HTTP if process is None else process.http_url
+        self.http_url = _ELSEWHERE_HTTP if process is None else process.http_url
 
     @contextlib.contextmanager
     def client(self, url: Any = None, logger: Any = QUIET, **options: Any) -> Iterator[pulsar.Client]:

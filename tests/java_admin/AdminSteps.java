@@ -7,7 +7,7 @@ import org.apache.pulsar.common.policies.data.TenantInfo;
 /**
  * Runs all {@link Steps} with Pulsar's admin client.
  *
- * <pre>java AdminSteps http://127.0.0.1:8080 pulsar://127.0.0.1:6650 TENANT CLUSTER</pre>
+ * <pre>java AdminSteps http://127.0.0.1:8080 http://127.0.0.1:8080 TENANT CLUSTER</pre>
  *
  * The tenant must not exist; it is deleted at the end.
  */
@@ -15,7 +15,7 @@ final class AdminSteps {
     public static void main(String[] arguments) throws Exception {
         PulsarAdmin admin = PulsarAdmin.builder().serviceHttpUrl(arguments[0]).readTimeout(20, TimeUnit.SECONDS)
                 .requestTimeout(20, TimeUnit.SECONDS).build();
-        // The messages, too, go through a client whose lookups use HTTP.
+        // An http:// URL makes the client look topics up over HTTP.
         PulsarClient client = PulsarClient.builder().serviceUrl(arguments[1]).ioThreads(1).listenerThreads(1)
                 .operationTimeout(20, TimeUnit.SECONDS).build();
         Steps steps = new Steps(admin, client, arguments[2], arguments[3]);

@@ -1,0 +1,106 @@
+// Pulsar's Go client with a service URL of HTTP, and its admin client: one line of JSON for each check.
+//
+//	go run . http://127.0.0.1:8080 TENANT
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsaradmin"
+	"github.com/apache/pulsar-client-go/pulsaradmin/pkg/utils"
+)
+
+func check(name string, value any, err error) {
+	line := map[string]any{"check": name, "value": value}
+	if err != nil {
+		line["error"] = err.Error()
+	}
+	text, _ := json.Marshal(line)
+	fmt.Println(string(text))
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	return value
+}
+
+func main() {
+	url, tenant := os.Args[1], os.Args[2]
+	admin := must(pulsaradmin.NewClient(&pulsaradmin.Config{WebServiceURL: url}))
+	namespace := tenant + "/n"
+	plain := must(utils.GetTopicName("persistent://" + namespace + "/plain"))
+	parts := must(utils.GetTopicName("persistent://" + namespace + "/parts"))
+
+	check("tenants.create", nil, admin.Tenants().Create(utils.TenantData{Name: tenant, AllowedClusters: []string{"standalone"}}))
+	info, err := admin.Tenants().Get(tenant)
+	check("tenants.get", info.AllowedClusters, err)
+	check("namespaces.create", nil, admin.Namespaces().CreateNamespace(namespace))
+	namespaces, err := admin.Namespaces().GetNamespaces(tenant)
+	check("namespaces.list", namespaces, err)
+	check("namespaces.retention.set", nil, admin.Namespaces().SetRetention(namespace, utils.NewRetentionPolicies(10, 5)))
+	retention, err := admin.Namespaces().GetRetention(namespace)
+	check("namespaces.retention.get", retention, err)
+
+	check("topics.create", nil, admin.Topics().Create(*plain, 0))
+	check("topics.create.partitioned", nil, admin.Topics().Create(*parts, 2))
+	metadata, err := admin.Topics().GetMetadata(*parts)
+	check("topics.partitions", metadata.Partitions, err)
+	check("topics.update", nil, admin.Topics().Update(*parts, 3))
+	check("subscriptions.create", nil, admin.Subscriptions().Create(*plain, "s", utils.Earliest))
+	subscriptions, err := admin.Subscriptions().List(*plain)
+	check("subscriptions.list", subscriptions, err)
+
+	messages(url, plain.String(), parts.String())
+
+	stats, err := admin.Topics().GetStats(*plain)
+	check("topics.stats", stats.Subscriptions["s"].MsgBacklog, err)
+	peeked, err := admin.Subscriptions().PeekMessages(*plain, "s", 1)
+	check("subscriptions.peek", len(peeked), err)
+	check("subscriptions.skip", nil, admin.Subscriptions().SkipMessages(*plain, "s", 1))
+	check("subscriptions.clear", nil, admin.Subscriptions().ClearBacklog(*plain, "s"))
+	stats, err = admin.Topics().GetStats(*plain)
+	check("topics.stats.cleared", stats.Subscriptions["s"].MsgBacklog, err)
+	check("subscriptions.delete", nil, admin.Subscriptions().Delete(*plain, "s"))
+	lookup, err := admin.Topics().Lookup(*plain)
+	check("topics.lookup", lookup.BrokerURL != "", err)
+	check("topics.delete", nil, admin.Topics().Delete(*plain, true, true))
+	check("topics.delete.partitioned", nil, admin.Topics().Delete(*parts, true, false))
+	check("namespaces.delete", nil, admin.Namespaces().DeleteNamespace(namespace))
+	check("tenants.delete", nil, admin.Tenants().Delete(tenant))
+	_, err = admin.Tenants().Get(tenant)
+	check("tenants.deleted", err != nil, nil)
+}
+
+// messages sends and receives with lookups over HTTP.
+func messages(url string, plain string, parts string) {
+	client := must(pulsar.NewClient(pulsar.ClientOptions{URL: url, OperationTimeout: 20 * time.Second}))
+	defer client.Close()
+	partitions, err := client.TopicPartitions(parts)
+	check("client.partitions", len(partitions), err)
+	for _, topic := range []string{plain, parts} {
+		consumer := must(client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "go",
+			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest}))
+		producer := must(client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true}))
+		for number := 0; number < 3; number++ {
+			must(producer.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte{byte(number)}}))
+		}
+		sum := 0
+		for number := 0; number < 3; number++ {
+			deadline, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			message := must(consumer.Receive(deadline))
+			cancel()
+			sum += int(message.Payload()[0])
+		}
+		check("client.received."+topic[len(topic)-5:], sum, nil)
+		producer.Close()
+		consumer.Close()
+	}
+}
