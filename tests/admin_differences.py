@@ -72,8 +72,6 @@ DIFFERENCES: Final[dict[str, str]] = {
     "subscriptions.expire all.none: *": "messages are expired at once: no second call finds the first one in progress",
     "subscriptions.missing.*": "404 for a missing subscription, where Pulsar answers 204 or an empty result",
     "subscriptions.replicated: *": _GEO,
-    "tenants.create*": "a tenant needs no allowed clusters",
-    "tenants.get: *": "the tenant was created by an earlier step that Pulsar refuses",
     "topic.*": _TOPIC_POLICIES,
     "topics.permissions*": _PERMISSIONS,
 }
