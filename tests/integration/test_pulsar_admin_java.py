@@ -27,7 +27,6 @@ from tests.peers import PeerUnavailable, java_admin_jars
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("java")]
 
 _RECORD: Final = Path(__file__).parents[1] / "vectors" / "pulsar_admin.json"
-_PULSAR_HTTP: Final = "http://127.0.0.1:18080"
 
 
 def _recorded() -> Outcomes:
@@ -60,7 +59,7 @@ def test_answers_are_pulsars(tmp_path: Path) -> None:
 def test_the_record_is_pulsars(tmp_path: Path) -> None:
     """A Pulsar that is started now gives the recorded answers."""
     with _jars() as jars, peers.running("pulsar"):
-        live = run_admin_steps(tmp_path, jars, _PULSAR_HTTP, _PULSAR_HTTP, "standalone")
+        live = run_admin_steps(tmp_path, jars, peers.PULSAR_HTTP_URL, peers.PULSAR_HTTP_URL, "standalone")
     assert [_text(name, values) for name, values in compare(_recorded(), live).items()] == []
 
 
@@ -78,7 +77,9 @@ def _text(name: str, values: tuple[Any, Any]) -> str:
 
 def _record() -> None:
     with tempfile.TemporaryDirectory() as folder, peers.running("pulsar"):
-        steps = run_admin_steps(Path(folder), java_admin_jars(), _PULSAR_HTTP, _PULSAR_HTTP, "standalone")
+        steps = run_admin_steps(
+            Path(folder), java_admin_jars(), peers.PULSAR_HTTP_URL, peers.PULSAR_HTTP_URL, "standalone"
+        )
     lines = (f"{json.dumps(step)}: {json.dumps(outcome, sort_keys=True)}" for step, outcome in steps.items())
     _RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
