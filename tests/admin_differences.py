@@ -25,7 +25,6 @@ _BROKER_STATISTICS: Final = "there are no statistics of brokers over HTTP yet"
 
 DIFFERENCES: Final[dict[str, str]] = {
     "bookies.rack.*": "racks of bookies can't be changed over HTTP",
-    "bookies.all: *": "bookies can't be listed over HTTP",
     "broker stats.*": _BROKER_STATISTICS,
     "brokers.backlog quota check: *": "there is no call that checks backlog quotas at once",
     "brokers.dynamic*": "the dispatch rate, which the steps change, is no setting here that can change at runtime",
@@ -61,7 +60,6 @@ DIFFERENCES: Final[dict[str, str]] = {
     "ns.resource group*": "there are no resource groups: 405",
     "parts.analyze: *": _PARTITIONS,
     "parts.expire*": _PARTITIONS,
-    "parts.last: *": "405 for a partitioned topic, where Pulsar answers 404",
     "parts.reset.id: *": _PARTITIONS,
     "statistics.*internal*": _INTERNAL,
     "statistics.parts.partitioned: *": _STATISTICS,
