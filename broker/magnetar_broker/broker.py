@@ -298,6 +298,7 @@ class Broker:
             pulsar_address=self.advertised.internal_pulsar,
             cluster=self.settings.cluster_name,
             started_ms=self._started_ms,
+            advertises_reached_address=self.pulsar_context.advertises_reached_address,
         )
 
 

@@ -429,14 +429,16 @@ class TopicOwner(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., broker_id: _Optional[str] = ..., address: _Optional[str] = ..., bundle: _Optional[str] = ..., pulsar_address: _Optional[str] = ..., http_address: _Optional[str] = ...) -> None: ...
 
 class LookupTopicRequest(_message.Message):
-    __slots__ = ("topic", "listener_name", "needs_pulsar")
+    __slots__ = ("topic", "listener_name", "needs_pulsar", "reached_at")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     LISTENER_NAME_FIELD_NUMBER: _ClassVar[int]
     NEEDS_PULSAR_FIELD_NUMBER: _ClassVar[int]
+    REACHED_AT_FIELD_NUMBER: _ClassVar[int]
     topic: str
     listener_name: str
     needs_pulsar: bool
-    def __init__(self, topic: _Optional[str] = ..., listener_name: _Optional[str] = ..., needs_pulsar: bool = ...) -> None: ...
+    reached_at: str
+    def __init__(self, topic: _Optional[str] = ..., listener_name: _Optional[str] = ..., needs_pulsar: bool = ..., reached_at: _Optional[str] = ...) -> None: ...
 
 class LookupTopicAnswer(_message.Message):
     __slots__ = ("problem", "owner")
@@ -1237,7 +1239,7 @@ class BrokerRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class BrokerAnswer(_message.Message):
-    __slots__ = ("problem", "version", "address", "cluster", "started_ms", "loaded_topics", "broker_id", "pulsar_address")
+    __slots__ = ("problem", "version", "address", "cluster", "started_ms", "loaded_topics", "broker_id", "pulsar_address", "advertises_reached_address")
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -1246,6 +1248,7 @@ class BrokerAnswer(_message.Message):
     LOADED_TOPICS_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     PULSAR_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ADVERTISES_REACHED_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     problem: _broker_pb2.Problem
     version: str
     address: str
@@ -1254,7 +1257,8 @@ class BrokerAnswer(_message.Message):
     loaded_topics: int
     broker_id: str
     pulsar_address: str
-    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., version: _Optional[str] = ..., address: _Optional[str] = ..., cluster: _Optional[str] = ..., started_ms: _Optional[int] = ..., loaded_topics: _Optional[int] = ..., broker_id: _Optional[str] = ..., pulsar_address: _Optional[str] = ...) -> None: ...
+    advertises_reached_address: bool
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., version: _Optional[str] = ..., address: _Optional[str] = ..., cluster: _Optional[str] = ..., started_ms: _Optional[int] = ..., loaded_topics: _Optional[int] = ..., broker_id: _Optional[str] = ..., pulsar_address: _Optional[str] = ..., advertises_reached_address: bool = ...) -> None: ...
 
 class HealthRequest(_message.Message):
     __slots__ = ()

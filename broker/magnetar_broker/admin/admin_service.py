@@ -133,7 +133,7 @@ class AdminService:
             TopicPolicyCalls(catalog, self.topic_policy_rpc, ledgers, default_policies),
             SubscriptionLists(catalog, owner_rpc),
             BundleCalls(catalog, ownership, owner_rpc, bundle_owners, broker_id),
-            LookupCalls(catalog, ownership),
+            LookupCalls(catalog, ownership, describe_broker),
             BrokerStatsCalls(topics, ownership, ledgers, clock, broker_id),
             ConfigurationCalls(dynamic, describe_settings),
             BrokerCalls(topics, ownership, health, describe_broker),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import Final
+
 from magnetar_broker.admin.names import parse_topic_name
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.ownership.advertised_addresses import AdvertisedAddresses
@@ -14,10 +18,17 @@ from magnetar_wire.topic_name import TopicName
 __all__ = ["LookupCalls"]
 
 
+# A host as a client may write it in a URL, with or without a port.
+_HOST: Final = re.compile(r"(?P<host>[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
+
+
 class LookupCalls:
-    def __init__(self, catalog: Catalog, ownership: BundleOwnership) -> None:
+    def __init__(
+        self, catalog: Catalog, ownership: BundleOwnership, describe_broker: Callable[[], pb.BrokerAnswer]
+    ) -> None:
         self._catalog = catalog
         self._ownership = ownership
+        self._describe_broker = describe_broker
 
     async def lookup_topic(self, request: pb.LookupTopicRequest) -> pb.LookupTopicAnswer:
         name = parse_topic_name(request.topic)
@@ -33,6 +44,8 @@ class LookupCalls:
             bundle=await self._find_bundle(name),
             http_address=registered.http_address if registered is not None else "",
         )
+        if owner.is_local and not request.listener_name and self._describe_broker().advertises_reached_address:
+            _set_reached_host(found, request.reached_at)
         return pb.LookupTopicAnswer(owner=found)
 
     async def topic_bundle(self, request: pb.TopicRequest) -> pb.TopicBundleAnswer:
@@ -52,3 +65,13 @@ def _find_addresses(addresses: AdvertisedAddresses, request: pb.LookupTopicReque
     if request.needs_pulsar:
         return dict(addresses.listeners).get(listener, ""), addresses.find_pulsar(listener)
     return addresses.find(listener), dict(addresses.pulsar).get(listener, "")
+
+
+def _set_reached_host(owner: pb.TopicOwner, reached_at: str) -> None:
+    """Replace the host of the owner's addresses by that at which the client reached the broker."""
+    reached = _HOST.fullmatch(reached_at)
+    if reached is not None:
+        for name in ("pulsar_address", "http_address"):
+            address = getattr(owner, name)
+            if address:
+                setattr(owner, name, f"{reached['host']}:{address.rpartition(':')[2]}")

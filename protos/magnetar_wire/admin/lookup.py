@@ -43,7 +43,7 @@ LOOKUP: Final = (
     ), routes=(
         # Clients also send `authoritative`, which means nothing here: any broker answers with the owner.
         Route("GET", _PATH, query={"listenerName": "listener_name"}, implied={"needs_pulsar": True},
-              headers={"X-Pulsar-ListenerName": "listener_name"}, answer=_LOOKUP_DATA,
+              headers={"X-Pulsar-ListenerName": "listener_name", "Host": "reached_at"}, answer=_LOOKUP_DATA,
               summary="Return the addresses of a topic's owner."),
     )),
     AdminCall("topic_bundle", pb.TopicRequest, pb.TopicBundleAnswer, _ANY, _USE, idempotent=True, methods=(

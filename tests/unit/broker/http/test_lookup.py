@@ -53,3 +53,19 @@ async def test_lookups_that_are_refused() -> None:
             assert (answer.status, bool(answer.reason)) == (status, True), (path, answer)
         with pytest.raises(TopicNotFound):
             await scene.broker.admin.topics.lookup_addresses("missing")
+
+
+async def test_a_broker_at_all_addresses_returns_the_one_that_the_client_reached() -> None:
+    async with running_http(pulsar=True) as scene:
+        scene.broker.broker.pulsar_context.advertises_reached_address = True
+        port = scene.broker.broker.pulsar_addresses[0].rpartition(":")[2]
+        for host, expected in (
+            ("magnetar.example:18080", "magnetar.example"),
+            ("[::1]", "[::1]"),
+            ("evil/path", "127.0.0.1"),
+            ("a b", "127.0.0.1"),
+        ):
+            answer = await scene.ask("GET", f"{_LOOKUP}/t", headers={"Host": host})
+            assert answer.body["brokerUrl"] == f"pulsar://{expected}:{port}", host
+        answer = await scene.ask("GET", f"{_LOOKUP}/t?listenerName=internal", headers={"Host": "x"})
+        assert answer.body["brokerUrl"] == f"pulsar://127.0.0.1:{port}"
