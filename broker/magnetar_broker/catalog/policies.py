@@ -144,8 +144,8 @@ def _check_message_size(name: str, value: int, limits: PolicyLimits) -> None:
 
 
 def _check_replication(name: str, value: Any, limits: PolicyLimits) -> None:
-    if not value.names:
-        text = f"{name}: there is no cluster: name at least {limits.cluster}, the brokers' own"
+    if not value.names or "global" in value.names:
+        text = f"{name}: {', '.join(value.names)[:100] or 'no cluster'}: name {limits.cluster}, the brokers' own"
         raise BrokerError(ErrorCode.NOT_ALLOWED, text)
     _check_clusters(name, value, limits)
 

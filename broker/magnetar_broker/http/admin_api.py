@@ -57,6 +57,7 @@ _REFUSALS: Final = {Code.UNAVAILABLE: 503, Code.RESOURCE_EXHAUSTED: 429, Code.IN
 # The codes of problems that have a status, but come from no call.
 _ERRORS: Final = {
     400: ErrorCode.INVALID_ARGUMENT,
+    412: ErrorCode.INVALID_ARGUMENT,
     404: ErrorCode.UNSUPPORTED,
     405: ErrorCode.UNSUPPORTED,
     413: ErrorCode.INVALID_ARGUMENT,

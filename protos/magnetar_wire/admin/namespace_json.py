@@ -82,7 +82,7 @@ _ABSENT: Final = {
     "offload_policies": "offload",
     "offload_deletion_lag_ms": "offload",
     "entryFilters": "filtering entries",
-    "resource_group_name": "resource groups",
+    "resource_group_name": "limiting resources by groups",
     "antiAffinityGroup": "anti-affinity",
 }
 
@@ -159,8 +159,10 @@ class NamespaceJson(Part):
             message.policies.SetInParent()
         for field, name in _NAMES.items():
             one = value.get(name)
-            is_default = one == _DEFAULTS.get(name) or (field == "replication_clusters" and len(one or ()) == 1)
-            if one is not None and not (is_answer and is_default):
+            if one is None or (is_answer and _is_default(field, name, one)):
+                continue
+            # A request without clusters is for the brokers' own.
+            if field != "replication_clusters" or one != []:
                 POLICY_OF[field].part.fill(message.policies, one, f"{where}.{name}")
         if value.get(_QUOTAS) is not None:
             QUOTA_MAP.fill(message.policies, value[_QUOTAS], f"{where}.{_QUOTAS}")
@@ -183,6 +185,12 @@ class NamespaceJson(Part):
             return False
         given = {field.name for field, _ in message.policies.ListFields()}
         return given <= _CARRIED and all(POLICY_OF[field].part.carries(message.policies) for field in given)
+
+
+def _is_default(field: str, name: str, value: Any) -> bool:
+    """Whether an answer may have the value because the policy is not set."""
+    is_own = field == "replication_clusters" and isinstance(value, list) and len(value) == 1
+    return is_own or (name in _DEFAULTS and value == _DEFAULTS[name])
 
 
 def _read_rate(message: Any, field: str, value: Any, where: str) -> None:

@@ -154,12 +154,12 @@ POLICIES: Final = (
     Policy(
         QUOTA_BY_SIZE, "backlogQuota", Field(QUOTA_BY_SIZE, of=QUOTA),
         "Limit of a subscription's backlog in bytes, and what happens above it.",
-        _POST, _POST, "backlog quotas",
+        _POST, _POST, "limiting backlogs",
     ),
     Policy(
         QUOTA_BY_AGE, "backlogQuota", Field(QUOTA_BY_AGE, of=QUOTA),
         "Limit of the age of a subscription's oldest message, and what happens above it.",
-        _POST, _POST, "backlog quotas",
+        _POST, _POST, "limiting backlogs",
     ),
     Policy(
         "deduplication", "deduplication", Field("deduplication"),

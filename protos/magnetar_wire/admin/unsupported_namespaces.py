@@ -56,6 +56,8 @@ UNSUPPORTED_NAMESPACES: Final[tuple[UnsupportedRoute, ...]] = (
         },
     ),
     *_list(_NAMESPACE, "affinity of bookies", {"/persistence/bookieAffinity": "GET POST DELETE"}),
-    *_list(_NAMESPACE, "resource groups", {"/resourcegroup": "GET DELETE", "/resourcegroup/{group}": "POST"}),
-    *_list(_NAMESPACE, "deleting a bundle", {"/{bundle}": "DELETE"}),
+    *_list(
+        _NAMESPACE, "limiting resources by groups", {"/resourcegroup": "GET DELETE", "/resourcegroup/{group}": "POST"}
+    ),
+    *_list(_NAMESPACE, "deleting a bundle, or a policy that has no DELETE in Pulsar's API,", {"/{bundle}": "DELETE"}),
 )

@@ -71,8 +71,10 @@ async def test_a_namespace_is_created_with_policies_and_shown_with_all_of_them()
         assert (policies.retention, policies.message_ttl_seconds) == (Retention(10, 5), 60)
         assert policies.dispatch_rate == DispatchRate(10, 0, 0)
         assert (await scene.ask("PUT", "namespaces/public/a")).status == 409
+        assert (await scene.ask("PUT", "namespaces/public/b", {"replication_clusters": []})).status == 204
+        assert await admin.namespaces.policies("public/b") == NamespacePolicies()
         assert (await scene.ask("PUT", "namespaces/nobody/a")).status == 404
-        assert await scene.get("namespaces/public") == ["public/a", "public/default"]
+        assert await scene.get("namespaces/public") == ["public/a", "public/b", "public/default"]
         assert (await scene.ask("GET", "namespaces/nobody")).status == 404
 
 
