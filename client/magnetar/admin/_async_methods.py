@@ -31,7 +31,6 @@ from magnetar.admin.models import (
     RegisteredBookie,
     TenantSettings,
     TopicHash,
-    TopicPolicies,
 )
 from magnetar.admin.reading import LogPosition, MessagePosition, NamespaceLease, Plan
 from magnetar_wire.message_id import MessageId
@@ -256,23 +255,6 @@ class AsyncTopics(WrittenTopics):
         """Return the state of a topic's compaction: always NOT_RUN, since there is none yet."""
         answer = await self._calls.call("compaction_status", topic=topic)
         return str(answer.status)
-
-    async def policies(self, topic: str, applied: bool = False, only: Sequence[str] = ()) -> TopicPolicies:
-        """Return a topic's policies, which override those of its namespace; `only`: these fields, not all. With
-        `applied` each policy that the topic does not have is that of its namespace, or else of the brokers'
-        settings.
-        """
-        answer = await self._calls.call("topic_policies", topic=topic, applied=applied, only=only)
-        return value_of(TopicPolicies, answer.policies)
-
-    async def change_policies(self, topic: str, policies: TopicPolicies, remove: Sequence[str] = ()) -> tuple[str, ...]:
-        """Set the policies that are not None, and remove those that are named in `remove`. The others stay as they
-        are.
-
-        Returns a warning for each new policy that is not in effect yet, or can't be met now.
-        """
-        answer = await self._calls.call("change_topic_policies", topic=topic, remove=remove, set=policies)
-        return tuple(answer.warnings)
 
     async def bundle_range(self, topic: str) -> str:
         """Return the bundle that a topic is in, or would be in."""

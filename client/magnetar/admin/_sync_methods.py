@@ -303,21 +303,6 @@ class Topics(SyncGroup[AsyncTopics]):
         """Return the state of a topic's compaction: always NOT_RUN, since there is none yet."""
         return self._run(self._group.compaction_status(topic))
 
-    def policies(self, topic: str, applied: bool = False, only: Sequence[str] = ()) -> TopicPolicies:
-        """Return a topic's policies, which override those of its namespace; `only`: these fields, not all. With
-        `applied` each policy that the topic does not have is that of its namespace, or else of the brokers'
-        settings.
-        """
-        return self._run(self._group.policies(topic, applied, only))
-
-    def change_policies(self, topic: str, policies: TopicPolicies, remove: Sequence[str] = ()) -> tuple[str, ...]:
-        """Set the policies that are not None, and remove those that are named in `remove`. The others stay as they
-        are.
-
-        Returns a warning for each new policy that is not in effect yet, or can't be met now.
-        """
-        return self._run(self._group.change_policies(topic, policies, remove))
-
     def bundle_range(self, topic: str) -> str:
         """Return the bundle that a topic is in, or would be in."""
         return self._run(self._group.bundle_range(topic))
@@ -325,6 +310,25 @@ class Topics(SyncGroup[AsyncTopics]):
     def get_partitioned(self, topic: str) -> PartitionedTopic:
         """Return a partitioned topic's number of partitions, and its properties."""
         return self._run(self._group.get_partitioned(topic))
+
+    def policies(self, topic: str, applied: bool = False, only: Sequence[str] = ()) -> TopicPolicies:
+        """Return a topic's policies, which override those of its namespace; `only`: these fields, not all.
+
+        With `applied` each policy that the topic does not have is that of its namespace, or else of the brokers'
+        settings.
+        """
+        return self._run(self._group.policies(topic, applied, only))
+
+    def policy_warnings(self, topic: str) -> tuple[str, ...]:
+        """Return a warning for each policy of the topic that is stored, and not yet in effect."""
+        return self._run(self._group.policy_warnings(topic))
+
+    def change_policies(self, topic: str, policies: TopicPolicies, remove: Sequence[str] = ()) -> tuple[str, ...]:
+        """Set the policies that are not None, and remove those that are named in `remove`. The others stay as they are.
+
+        Returns a warning for each new policy that is not in effect yet, or can't be met now.
+        """
+        return self._run(self._group.change_policies(topic, policies, remove))
 
     def messages_at(self, topic: str, message_id: MessageId) -> builtins.list[PeekedMessage]:
         """Return the messages of a stored entry, acknowledged or not: several if it is a batch.

@@ -11,6 +11,7 @@ from typing import Any
 
 from magnetar.admin import _http_compositions as http
 from magnetar.admin._group import AsyncGroup
+from magnetar.admin._http_topic_policies import change_topic_policies, read_topic_policies
 from magnetar.admin._policy_values import policies_message
 from magnetar.admin._values import StartPoint, partition_of, peeked, split_fields, start_at, value_of
 from magnetar.admin.models import (
@@ -24,6 +25,7 @@ from magnetar.admin.models import (
     PeekedMessage,
     TenantSettings,
     TopicOwner,
+    TopicPolicies,
     TopicStats,
 )
 from magnetar.exceptions import InvalidArgument, NotFound, TopicNotFound
@@ -150,6 +152,33 @@ class WrittenTopics(AsyncGroup):
         if not answer.partitions:
             raise NotFound(f"there is no partitioned topic {topic}: it has no partitions")
         return value_of(PartitionedTopic, answer)
+
+    async def policies(self, topic: str, applied: bool = False, only: Sequence[str] = ()) -> TopicPolicies:
+        """Return a topic's policies, which override those of its namespace; `only`: these fields, not all.
+
+        With `applied` each policy that the topic does not have is that of its namespace, or else of the brokers'
+        settings.
+        """
+        return value_of(TopicPolicies, (await self._read_policies(topic, applied, only)).policies)
+
+    async def policy_warnings(self, topic: str) -> tuple[str, ...]:
+        """Return a warning for each policy of the topic that is stored, and not yet in effect."""
+        return tuple((await self._read_policies(topic, False, ())).warnings)
+
+    async def _read_policies(self, topic: str, applied: bool, only: Sequence[str]) -> Any:
+        if self._calls.over_http:
+            return await read_topic_policies(self._calls, topic, applied, only)
+        return await self._calls.call("topic_policies", topic=topic, applied=applied, only=only)
+
+    async def change_policies(self, topic: str, policies: TopicPolicies, remove: Sequence[str] = ()) -> tuple[str, ...]:
+        """Set the policies that are not None, and remove those that are named in `remove`. The others stay as they are.
+
+        Returns a warning for each new policy that is not in effect yet, or can't be met now.
+        """
+        if self._calls.over_http:
+            return await change_topic_policies(self._calls, topic, policies_message(policies), remove)
+        answer = await self._calls.call("change_topic_policies", topic=topic, set=policies, remove=remove)
+        return tuple(answer.warnings)
 
     async def messages_at(self, topic: str, message_id: MessageId) -> list[PeekedMessage]:
         """Return the messages of a stored entry, acknowledged or not: several if it is a batch.

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from magnetar_cli.administration.simple_command import Argument, SimpleCommand, add_command
+from magnetar_cli.administration.policy_options import (
+    find_without_effect,
+    format_policies,
+    policy_options,
+    read_policies,
+)
+from magnetar_cli.administration.simple_command import Argument, SimpleCommand, add_command, add_function
 from magnetar_cli.administration.topic_messages import add_commands as add_message_commands
 from magnetar_cli.messages.positions import parse_position
 from magnetar_cli.options import (
@@ -35,7 +44,7 @@ from magnetar_cli.service import (
 )
 
 if TYPE_CHECKING:
-    from magnetar.admin import Admin, InternalStats
+    from magnetar.admin import Admin, InternalStats, TopicPolicies
     from magnetar_wire.message_id import MessageId
 
 app = typer.Typer(
@@ -265,6 +274,46 @@ add_command(
     ),
 )
 add_message_commands(app)
+
+
+def _run_policies(**given: Any) -> None:
+    from magnetar.admin import TopicPolicies
+
+    topic, applied = given["topic"], given["applied"]
+    wanted, removed = read_policies(TopicPolicies, given)
+    changes = wanted != TopicPolicies() or bool(removed)
+
+    def act(admin: Admin) -> tuple[TopicPolicies, Sequence[str], Sequence[str]]:
+        warnings = admin.topics.change_policies(topic, wanted, removed) if changes else ()
+        return admin.topics.policies(topic, applied), admin.topics.policy_warnings(topic), warnings
+
+    found, remarks, warnings = call_admin(given["url"], act, changes=changes)
+    for warning in warnings:
+        print(f"magnetar: warning: {warning}", file=sys.stderr)
+    if given["as_json"]:
+        not_in_effect = find_without_effect(remarks)
+        print(format_json({"topic": topic, **dataclasses.asdict(found), "not_in_effect": not_in_effect}))
+        return
+    print_rows(("policy", "value"), format_policies(found, remarks, "as in its namespace"), as_json=False)
+
+
+_APPLIED: Final = Annotated[
+    bool, typer.Option("--applied", help="Show what applies: else its namespace's, else the brokers' settings.")
+]
+
+add_function(
+    app,
+    "policies",
+    "Set and show a topic's own policies. Policies that are not given stay unchanged.",
+    [
+        _TOPIC,
+        *policy_options(of_topics=True),
+        Argument("applied", _APPLIED, False),
+        Argument("url", AdminUrl, DEFAULT_URL),
+        Argument("as_json", AsJson, False),
+    ],
+    _run_policies,
+)
 
 
 @app.command("end-lease")

@@ -22,25 +22,12 @@ _EVENTS: Final = "events"
 TOPIC_POLICIES: Final = (
     AdminCall("topic_policies", pb.TopicPoliciesRequest, pb.TopicPoliciesAnswer, _ANY, _ADMIN, idempotent=True,
               methods=(
-        Method(
-            "topics.policies(topic: str, applied: bool = False, only: Sequence[str] = ()) -> TopicPolicies",
-            "Return a topic's policies, which override those of its namespace; `only`: these fields, not all. With "
-            "`applied` each policy that the topic does not have is that of its namespace, or else of the brokers' "
-            "settings.",
-            result="policies",
-        ),
+        Method("topics.policies"),
+        Method("topics.policy_warnings"),
     ), routes=read_routes(Level.TOPIC)),
     # Not repeated: another change may have come after it.
     AdminCall("change_topic_policies", pb.ChangeTopicPoliciesRequest, pb.TopicPoliciesChanged, _ANY, _ADMIN, methods=(
-        Method(
-            "topics.change_policies(topic: str, policies: TopicPolicies, remove: Sequence[str] = ()) "
-            "-> tuple[str, ...]",
-            "Set the policies that are not None, and remove those that are named in `remove`. The others stay as they "
-            "are.\n\n"
-            "Returns a warning for each new policy that is not in effect yet, or can't be met now.",
-            result="warnings",
-            fields={"set": "policies"},
-        ),
+        Method("topics.change_policies"),
     ), routes=(
         *change_routes(Level.TOPIC),
         Route("DELETE", f"{Level.TOPIC.base}/policies", fixed={"remove_all": True},

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from typer.testing import CliRunner
 
 from magnetar import exceptions
-from magnetar.admin import AutoSubscriptionCreation, NamespacePolicies, Persistence, Retention, TopicPolicies
+from magnetar.admin import (
+    AsyncAdmin,
+    AutoSubscriptionCreation,
+    NamespacePolicies,
+    Persistence,
+    Retention,
+    TopicPolicies,
+)
 from magnetar_broker.system_topics import events_topic
+from magnetar_cli.command import app
 from magnetar_wire.topic_name import NamespaceName
 from tests.unit.broker.http.admin_scene import running_http
 
@@ -128,3 +139,39 @@ async def test_policies_have_their_effect_on_one_topic() -> None:
             metadata = await scene.broker.broker_session.client.ledgers.read_metadata(ledger_id)
             assert metadata.striping.write_quorum == copies
         await client.close()
+
+
+async def test_the_admin_client_reads_and_changes_all_policies_over_http() -> None:
+    """TOP-4, ADM-1: which has a path for each of them."""
+    async with running_http() as scene, AsyncAdmin(f"http://{scene.address}") as admin:
+        await admin.topics.create("orders")
+        policies = TopicPolicies(persistence=Persistence(1, 1, 1), message_ttl_seconds=60)
+        assert len(await admin.topics.change_policies("orders", policies)) == 1
+        found = await admin.topics.policies("orders")
+        assert (found.persistence, found.message_ttl_seconds, found.retention) == (policies.persistence, 60, None)
+        applied = await admin.topics.policies("orders", applied=True)
+        assert (applied.message_ttl_seconds, applied.retention) == (60, Retention(0, 0))
+        assert len(await admin.topics.policy_warnings("orders")) == 1
+        await admin.topics.change_policies("orders", TopicPolicies(), remove=["message_ttl_seconds", "persistence"])
+        assert (await scene.broker.admin.topics.policies("orders")) == TopicPolicies()
+
+
+async def test_the_command_sets_and_shows_the_policies_of_a_topic() -> None:
+    """TOP-4: with a note on those that are not yet in effect."""
+    async with running_http() as scene:
+        await scene.broker.admin.topics.create("orders")
+
+        async def run(*options: str) -> tuple[str, str]:
+            command = ["topics", "policies", "orders", *options, "--url", f"http://{scene.address}"]
+            ended = await asyncio.to_thread(CliRunner().invoke, app, command)
+            assert ended.exit_code == 0, ended.stderr
+            return ended.stdout, ended.stderr
+
+        shown, warnings = await run("--message-ttl-seconds", "7", "--persistence", "1,1,1")
+        assert "messageTTL is stored, and not yet in effect" in warnings
+        lines = {line.split("  ")[0].strip(): line for line in shown.splitlines()}
+        assert "7 (stored, not yet in effect)" in lines["message ttl seconds"]
+        assert "not yet in effect" not in lines["persistence"]
+        assert "as in its namespace" in lines["retention"]
+        shown, _ = await run("--remove", "message-ttl-seconds", "--applied")
+        assert "0" in next(line for line in shown.splitlines() if line.startswith("message ttl seconds"))
