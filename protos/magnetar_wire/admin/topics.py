@@ -141,7 +141,7 @@ TOPICS: Final = (
             fields={"removed": "names"},
         ),
     ), routes=(
-        Route("PUT", f"{_PATH}/properties", body=Field("properties"), needs_body=True),
+        Route("PUT", f"{_PATH}/properties", body=Field("properties")),
         Route("DELETE", f"{_PATH}/properties", query={"key": "removed"},
               summary="Remove a topic's properties of these names, if it has them."),
     )),

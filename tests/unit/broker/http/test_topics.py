@@ -146,6 +146,8 @@ async def test_properties_of_topics_with_and_without_partitions() -> None:
                 ("PUT", path, {"k2": "v2", "ä": ""}, 204),
                 ("DELETE", f"{path}?key=k", None, 204),
                 ("DELETE", f"{path}?key=none", None, 204),
+                ("PUT", path, None, 204),
+                ("DELETE", path, None, 204),
                 ("PUT", path, {"k": 7}, 400),
                 ("PUT", path, ["k"], 400),
                 ("PUT", path, {"k": "x" * 16_384}, 412),
