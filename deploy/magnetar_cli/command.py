@@ -29,6 +29,7 @@ _PARTS: Final = {
     "namespaces": Part(
         "magnetar_cli.administration.namespaces", "Create, list and delete namespaces, and set their policies."
     ),
+    "clusters": Part("magnetar_cli.administration.clusters", "Show clusters, and store how others are reached."),
     "tenants": Part("magnetar_cli.administration.tenants", "Create, list and delete tenants."),
     "perf": Part("magnetar_cli.perf.commands", "Measure throughput and latency."),
     "tour": Part("magnetar_cli.tour.command", "Show a broker, subscriptions and Spark in a minute."),

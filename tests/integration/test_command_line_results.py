@@ -61,6 +61,26 @@ def test_lists_in_json_are_an_object_per_row(magnetar_of: CommandLine, topic: st
     assert namespaces == [f"tenant-{topic}/x", f"tenant-{topic}/y"]
 
 
+def test_clusters_and_settings_are_changed_while_brokers_run(magnetar_of: CommandLine) -> None:
+    assert magnetar_of.json_of("clusters", "list") == [{"cluster": "standalone"}]
+    own = magnetar_of.output_of("clusters", "show", "standalone", "--json")
+    assert json.loads(own)["service_url"].startswith("http://")
+    created = magnetar_of.run("clusters", "create", "west", "--service-url", "http://west:8080")
+    assert (created.exit_code, created.stdout) == (0, "west: created\n")
+    assert "not yet in effect" in created.stderr
+    assert json.loads(magnetar_of.output_of("clusters", "show", "west", "--json")) == {
+        "service_url": "http://west:8080"
+    }
+    magnetar_of.output_of("clusters", "delete", "west", "--yes")
+    setting = "max_num_partitions_per_partitioned_topic"
+    magnetar_of.output_of("brokers", "set-config", setting, "2")
+    shown = [{"setting": "maxNumPartitionsPerPartitionedTopic", "value": "2"}]
+    assert magnetar_of.json_of("brokers", "config") == shown
+    assert shown[0] in magnetar_of.json_of("brokers", "config", "--changeable")
+    magnetar_of.output_of("brokers", "delete-config", setting)
+    assert magnetar_of.json_of("brokers", "config") == []
+
+
 @pytest.mark.parametrize("options", [(), ("--from", "latest")], ids=["default", "latest"])
 def test_tail_begins_behind_the_last_message(magnetar_of: CommandLine, topic: str, options: tuple[str, ...]) -> None:
     magnetar_of.output_of("produce", topic, "old", "older")

@@ -64,7 +64,7 @@ class Cluster:
     proxy_service_url: str = ""
     proxy_protocol: str = ""
     authentication_plugin: str = ""
-    authentication_parameters: str = ""
+    authentication_parameters: str = field(default="", repr=False)
     peer_cluster_names: Sequence[str] = ()
     broker_client_tls_enabled: bool = False
     tls_allow_insecure_connection: bool = False
@@ -72,10 +72,10 @@ class Cluster:
     listener_name: str = ""
     broker_client_tls_trust_store_type: str = ""
     broker_client_tls_trust_store: str = ""
-    broker_client_tls_trust_store_password: str = ""
+    broker_client_tls_trust_store_password: str = field(default="", repr=False)
     broker_client_tls_key_store_type: str = ""
     broker_client_tls_key_store: str = ""
-    broker_client_tls_key_store_password: str = ""
+    broker_client_tls_key_store_password: str = field(default="", repr=False)
     broker_client_trust_certs_file_path: str = ""
     broker_client_certificate_file_path: str = ""
     broker_client_key_file_path: str = ""
