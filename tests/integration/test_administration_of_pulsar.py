@@ -12,7 +12,7 @@ import pulsar
 import pytest
 
 from magnetar import MessageId, exceptions
-from magnetar.admin import Admin, AutoTopicCreation, NamespacePolicies, Persistence, TenantSettings
+from magnetar.admin import Admin, AutoTopicCreation, NamespacePolicies, Persistence, TenantSettings, TopicPolicies
 from magnetar_testing.standalone_process import StandaloneProcess
 from tests.command_line import CommandLine
 from tests.peers import PULSAR_HTTP_URL, PeerUnavailable, running
@@ -107,7 +107,12 @@ def test_namespaces_and_policies(admin: Admin, tenant: str) -> None:
         None,
         None,
     )
-    admin.topics.create(f"{first}/t")
+    topic = f"{first}/t"
+    admin.topics.create(topic)
+    admin.topics.change_policies(topic, TopicPolicies(message_ttl_seconds=5, max_consumers_per_topic=3))
+    assert admin.topics.policies(topic) == TopicPolicies(message_ttl_seconds=5, max_consumers_per_topic=3)
+    admin.topics.change_policies(topic, TopicPolicies(), ["message_ttl_seconds"])
+    assert admin.topics.policies(topic) == TopicPolicies(max_consumers_per_topic=3)
     with pytest.raises(exceptions.NotAllowedError):
         admin.namespaces.delete(first)
     with pytest.raises(exceptions.NotAllowedError):

@@ -1,6 +1,7 @@
 """Calls that take several requests over HTTP, because Pulsar's REST API has no single one for them.
 
 They are not atomic: if one of the requests fails, those before it are done, and others may see what is between them.
+Those on policies are in _http_policies.py.
 """
 
 from __future__ import annotations
@@ -9,23 +10,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from google.protobuf.message import Message
-
 from magnetar.admin._calls import AdminCalls
 from magnetar.admin.models import TenantSettings
 from magnetar.exceptions import InvalidArgument, NotAllowedError, NotFound, SubscriptionNotFound
 from magnetar_protos import admin_pb2 as pb
-from magnetar_protos.catalog_pb2 import Policies
-from magnetar_wire.admin.namespace_json import NamespaceJson
-from magnetar_wire.admin.policies import POLICY_OF, Level
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.topic_name import TopicName
 
 __all__ = [
-    "change_policies",
-    "change_properties",
     "complete_stats",
-    "create_namespace",
     "create_subscription",
     "create_tenant",
     "find_bundle_owners",
@@ -35,14 +28,12 @@ __all__ = [
     "list_owned_bundles",
     "look_up",
     "peek",
-    "replace_policies",
     "reset_subscription",
     "split_bundle",
 ]
 
 # Lookups of a topic's partitions that are in flight at once.
 _LOOKUPS_AT_ONCE: Final = 16
-_NAMESPACE: Final = NamespaceJson()
 
 
 async def create_tenant(calls: AdminCalls, tenant: str, settings: TenantSettings | None) -> None:
@@ -55,91 +46,6 @@ async def create_tenant(calls: AdminCalls, tenant: str, settings: TenantSettings
         roles = () if settings is None else settings.admin_roles
         all_clusters = TenantSettings(roles, await calls.names("clusters"))
         await calls.call("create_tenant", tenant=tenant, settings=all_clusters)
-
-
-async def create_namespace(
-    calls: AdminCalls, namespace: str, policies: Policies, bundles: int | None
-) -> tuple[str, ...]:
-    """Create a namespace, and then set the policies that the request for that can't have, such as rates."""
-    first, then = Policies(), Policies()
-    for field, _ in policies.ListFields():
-        probe = Policies()
-        _copy(field.name, policies, probe)
-        _copy(field.name, policies, first if _NAMESPACE.carries(pb.NamespaceRequest(policies=probe)) else then)
-    answer = await calls.call("create_namespace", namespace=namespace, policies=first, bundles=bundles)
-    return (*answer.warnings, *await change_policies(calls, namespace, then, ()))
-
-
-async def replace_policies(calls: AdminCalls, namespace: str, wanted: Policies) -> tuple[str, ...]:
-    """Set the policies that differ, and remove the others that the namespace has."""
-    found: Policies = (await calls.call("namespace", namespace=namespace)).policies
-    changed = Policies()
-    for field, value in wanted.ListFields():
-        if not found.HasField(field.name) or getattr(found, field.name) != value:
-            _copy(field.name, wanted, changed)
-    removed = [field.name for field, _ in found.ListFields() if not wanted.HasField(field.name)]
-    return await change_policies(calls, namespace, changed, removed)
-
-
-async def change_policies(
-    calls: AdminCalls, namespace: str, policies: Policies, remove: Sequence[str]
-) -> tuple[str, ...]:
-    """Set and remove policies, each by a request of its own. Properties are a policy with requests of their own."""
-    warnings: list[str] = []
-    if policies.HasField("properties"):
-        await change_properties(calls, namespace, policies.properties.values, (), remove_all=True)
-    for field, _ in policies.ListFields():
-        if field.name != "properties":
-            one = Policies()
-            _copy(field.name, policies, one)
-            warnings += (await calls.call("change_policies", namespace=namespace, set=one)).warnings
-    for name in remove:
-        if name == "properties":
-            await change_properties(calls, namespace, {}, (), remove_all=True)
-        else:
-            await calls.call("change_policies", namespace=namespace, **_remove(name))
-    return tuple(warnings)
-
-
-def _remove(name: str) -> dict[str, Any]:
-    """Return the fields of the request that removes a policy: if Pulsar's API can't, by the value of a policy that is
-    not set."""
-    policy = POLICY_OF.get(name)
-    path = None if policy is None else policy.path(Level.NAMESPACE)
-    if policy is None or path is None or path.remover or path.removed_without_body or path.unset is None:
-        return {"remove": [name]}
-    default = Policies()
-    policy.part.fill(default, path.unset, name)
-    return {"set": default}
-
-
-def _copy(name: str, source: Policies, target: Policies) -> None:
-    value = getattr(source, name)
-    if isinstance(value, Message):
-        getattr(target, name).CopyFrom(value)
-    else:
-        setattr(target, name, value)
-
-
-async def change_properties(
-    calls: AdminCalls, namespace: str, properties: Mapping[str, str], remove: Sequence[str], remove_all: bool
-) -> dict[str, str]:
-    """Set and remove properties. Return the removed ones."""
-    removed: dict[str, str] = {}
-    if remove_all:
-        found = (await calls.call("namespace_properties", namespace=namespace)).properties
-        removed = {name: value for name, value in found.items() if name not in properties}
-        if removed and not properties:
-            await calls.call("change_namespace_properties", namespace=namespace, remove_all=True)
-            return removed
-        remove = list(removed)
-    if properties:
-        await calls.call("change_namespace_properties", namespace=namespace, set=properties)
-    for name in remove:
-        answer = await calls.call("change_namespace_properties", namespace=namespace, remove=[name])
-        if answer.properties:
-            removed[name] = next(iter(answer.properties.values()))
-    return removed
 
 
 async def split_bundle(calls: AdminCalls, namespace: str, bundle: str, fields: Mapping[str, int]) -> tuple[str, str]:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from magnetar.admin import _http_compositions as http
+from magnetar.admin import _http_policies as http_policies
 from magnetar.admin._group import AsyncGroup
-from magnetar.admin._http_topic_policies import change_topic_policies, read_topic_policies
 from magnetar.admin._policy_values import policies_message
 from magnetar.admin._values import StartPoint, partition_of, peeked, split_fields, start_at, value_of
 from magnetar.admin.models import (
@@ -54,7 +54,7 @@ class WrittenNamespaces(AsyncGroup):
         if bundles is not None and bundles < 1:
             raise InvalidArgument(f"bundles = {bundles}: a namespace has at least 1 bundle")
         if self._calls.over_http and policies is not None:
-            return await http.create_namespace(self._calls, namespace, policies_message(policies), bundles)
+            return await http_policies.create_namespace(self._calls, namespace, policies_message(policies), bundles)
         answer = await self._calls.call("create_namespace", namespace=namespace, policies=policies, bundles=bundles)
         return tuple(answer.warnings)
 
@@ -65,7 +65,7 @@ class WrittenNamespaces(AsyncGroup):
         each that is not in effect yet.
         """
         if self._calls.over_http:
-            return await http.replace_policies(self._calls, namespace, policies_message(policies))
+            return await http_policies.replace_policies(self._calls, namespace, policies_message(policies))
         answer = await self._calls.call("update_namespace", namespace=namespace, policies=policies)
         return tuple(answer.warnings)
 
@@ -78,7 +78,7 @@ class WrittenNamespaces(AsyncGroup):
         Returns warnings, as `set_policies` does.
         """
         if self._calls.over_http:
-            return await http.change_policies(self._calls, namespace, policies_message(policies), remove)
+            return await http_policies.change_policies(self._calls, namespace, policies_message(policies), remove)
         answer = await self._calls.call("change_policies", namespace=namespace, set=policies, remove=remove)
         return tuple(answer.warnings)
 
@@ -101,7 +101,7 @@ class WrittenNamespaces(AsyncGroup):
     ) -> dict[str, str]:
         """Set properties, and remove those that are named in `remove`, or all others. Return the removed ones."""
         if self._calls.over_http:
-            return await http.change_properties(self._calls, namespace, properties or {}, remove, remove_all)
+            return await http_policies.change_properties(self._calls, namespace, properties or {}, remove, remove_all)
         answer = await self._calls.call(
             "change_namespace_properties", namespace=namespace, set=properties, remove=remove, remove_all=remove_all
         )
@@ -167,7 +167,7 @@ class WrittenTopics(AsyncGroup):
 
     async def _read_policies(self, topic: str, applied: bool, only: Sequence[str]) -> Any:
         if self._calls.over_http:
-            return await read_topic_policies(self._calls, topic, applied, only)
+            return await http_policies.read_topic_policies(self._calls, topic, applied, only)
         return await self._calls.call("topic_policies", topic=topic, applied=applied, only=only)
 
     async def change_policies(self, topic: str, policies: TopicPolicies, remove: Sequence[str] = ()) -> tuple[str, ...]:
@@ -176,7 +176,7 @@ class WrittenTopics(AsyncGroup):
         Returns a warning for each new policy that is not in effect yet, or can't be met now.
         """
         if self._calls.over_http:
-            return await change_topic_policies(self._calls, topic, policies_message(policies), remove)
+            return await http_policies.change_topic_policies(self._calls, topic, policies_message(policies), remove)
         answer = await self._calls.call("change_topic_policies", topic=topic, set=policies, remove=remove)
         return tuple(answer.warnings)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import datetime
 from typing import Any
 
@@ -13,10 +14,14 @@ from magnetar.admin import (
     AsyncAdmin,
     AutoSubscriptionCreation,
     AutoTopicCreation,
+    BacklogQuota,
+    DispatchRate,
     NamespacePolicies,
     PartitionedTopic,
     Persistence,
+    Retention,
     TenantSettings,
+    TopicPolicies,
 )
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -121,6 +126,45 @@ async def test_a_namespaces_policies_hold_for_its_topics(protocol: str) -> None:
                 await scene.broker_session.client.ledgers.read_metadata(placed.ledger_id())
             ).striping.ensemble_size == 2
             await (await client.subscribe(topic, "another")).close()
+
+
+@OVER
+async def test_policies_are_set_changed_and_removed(protocol: str) -> None:
+    """TOP-4, ADM-1: also those that Pulsar's API has no request to remove."""
+    async with running_over(protocol) as scene:
+        namespaces, topics = scene.admin.namespaces, scene.admin.topics
+        policies = NamespacePolicies(
+            message_ttl_seconds=60,
+            retention=Retention(10, 5),
+            backlog_quota_size=BacklogQuota("producer_exception", limit_size_bytes=1000),
+            dispatch_rate=DispatchRate(messages=5),
+            encryption_required=True,
+            subscription_types_enabled=("Shared",),
+            properties={"a": "b"},
+        )
+        warnings = await namespaces.create("public/shop", policies)
+        assert any("messageTTL" in warning for warning in warnings)
+        assert await namespaces.policies("public/shop") == policies
+        changed = NamespacePolicies(message_ttl_seconds=90, max_producers_per_topic=7)
+        await namespaces.change_policies("public/shop", changed, ["retention", "encryption_required", "properties"])
+        found = await namespaces.policies("public/shop")
+        assert (found.message_ttl_seconds, found.max_producers_per_topic) == (90, 7)
+        assert (found.retention, found.encryption_required or None, found.properties or None) == (None, None, None)
+        assert found.dispatch_rate == policies.dispatch_rate
+        await namespaces.set_policies("public/shop", changed)
+        assert dataclasses.replace(await namespaces.policies("public/shop"), encryption_required=None) == changed
+        assert await namespaces.change_properties("public/shop", {"a": "1", "b": "2"}) == {}
+        assert await namespaces.change_properties("public/shop", {"c": "3"}, ["a"]) == {"a": "1"}
+        assert await namespaces.properties("public/shop") == {"b": "2", "c": "3"}
+
+        await topics.create("public/shop/t")
+        own = TopicPolicies(message_ttl_seconds=5, max_consumers_per_topic=3)
+        await topics.change_policies("public/shop/t", own)
+        assert await topics.policies("public/shop/t") == own
+        applied = await topics.policies("public/shop/t", applied=True, only=["max_producers_per_topic"])
+        assert applied == TopicPolicies(max_producers_per_topic=7)
+        await topics.change_policies("public/shop/t", TopicPolicies(), ["message_ttl_seconds"])
+        assert await topics.policies("public/shop/t") == TopicPolicies(max_consumers_per_topic=3)
 
 
 @OVER
