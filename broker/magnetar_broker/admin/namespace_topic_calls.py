@@ -6,7 +6,8 @@ nothing was changed anywhere, else as one whose outcome is unknown, since a part
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from typing import Final
 
 from magnetar_broker.admin.map_bounded import map_bounded
 from magnetar_broker.admin.names import parse_bundle, parse_namespace_name
@@ -21,6 +22,8 @@ from magnetar_wire.topic_name import NamespaceName, TopicDomain, TopicName
 
 __all__ = ["NamespaceTopicCalls"]
 
+_UNKNOWN_OUTCOMES: Final = (ErrorCode.UNKNOWN_ERROR, ErrorCode.METADATA_ERROR, ErrorCode.PERSISTENCE_ERROR)
+
 
 class NamespaceTopicCalls:
     def __init__(self, catalog: Catalog, owner_rpc: OwnerRpc) -> None:
@@ -28,13 +31,11 @@ class NamespaceTopicCalls:
         self._owner_rpc = owner_rpc
 
     async def clear_namespace_backlog(self, request: pb.NamespaceSubscriptionRequest) -> pb.NamespaceTopicsAnswer:
-        async def clear(topic: TopicName) -> int:
+        async def clear(topic: TopicName) -> AsyncIterator[bool]:
             names = [request.subscription] if request.subscription else await self._list_subscriptions(topic)
-            cleared = 0
             for name in names:
                 skip = pb.SkipRequest(topic=str(topic), subscription=name, all=True)
-                cleared += await self._change(topic, "skip", skip)
-            return cleared
+                yield await self._change(topic, "skip", skip)
 
         return await self._change_topics(request, clear)
 
@@ -42,9 +43,9 @@ class NamespaceTopicCalls:
         if not request.subscription:
             raise BrokerError(ErrorCode.INVALID_ARGUMENT, "the subscription's name is empty: give its name")
 
-        async def unsubscribe(topic: TopicName) -> int:
+        async def unsubscribe(topic: TopicName) -> AsyncIterator[bool]:
             deletion = pb.DeleteSubscriptionRequest(topic=str(topic), subscription=request.subscription)
-            return await self._change(topic, "delete_subscription", deletion)
+            yield await self._change(topic, "delete_subscription", deletion)
 
         return await self._change_topics(request, unsubscribe)
 
@@ -59,40 +60,45 @@ class NamespaceTopicCalls:
         return answer
 
     async def _change_topics(
-        self, request: pb.NamespaceSubscriptionRequest, change: Callable[[TopicName], Awaitable[int]]
+        self, request: pb.NamespaceSubscriptionRequest, change: Callable[[TopicName], AsyncIterator[bool]]
     ) -> pb.NamespaceTopicsAnswer:
+        """`change` yields for each subscription of the topic whether it was changed."""
         namespace = parse_namespace_name(request.namespace)
         bundle = await self._find_bundle(namespace, request.bundle) if request.bundle else None
         topics = await self._list_topics(namespace, bundle)
-        errors: list[BrokerError] = []
+        changed, errors = 0, list[BrokerError]()
 
-        async def try_change(topic: TopicName) -> int:
+        async def try_change(topic: TopicName) -> None:
+            nonlocal changed
             try:
-                return await change(topic)
+                async for is_changed in change(topic):
+                    changed += is_changed
             except BrokerError as error:
                 errors.append(error)
-                return 0
 
-        changed = sum(await map_bounded(topics, try_change))
-        if errors and changed:
-            raise BrokerError(
-                ErrorCode.UNKNOWN_ERROR,
-                f"it was done on {changed:,} subscriptions of {len(topics):,} topics, and failed on {len(errors):,} "
-                f"topics, for example: {errors[0]}",
-            )
-        if errors:
-            raise errors[0]
-        return pb.NamespaceTopicsAnswer(subscriptions=changed)
+        await map_bounded(topics, try_change)
+        if not errors:
+            return pb.NamespaceTopicsAnswer(subscriptions=changed)
+        if not changed:
+            # One whose outcome is unknown goes first: the others did nothing.
+            raise min(errors, key=lambda error: error.code not in _UNKNOWN_OUTCOMES)
+        raise BrokerError(
+            ErrorCode.UNKNOWN_ERROR,
+            f"it was done on {changed:,} subscriptions of {len(topics):,} topics, and failed on {len(errors):,} "
+            f"topics, for example: {errors[0]}",
+        )
 
-    async def _change(self, topic: TopicName, call: str, request: pb.SkipRequest | pb.DeleteSubscriptionRequest) -> int:
-        """Return how many subscriptions were changed: a topic may not have it, or not exist any more."""
+    async def _change(
+        self, topic: TopicName, call: str, request: pb.SkipRequest | pb.DeleteSubscriptionRequest
+    ) -> bool:
+        """Return whether the subscription was changed: a topic may not have it, or not exist any more."""
         try:
             await self._owner_rpc.call_topic_owner(topic, call, request)
         except BrokerError as error:
             if error.code not in (ErrorCode.SUBSCRIPTION_NOT_FOUND, ErrorCode.TOPIC_NOT_FOUND):
                 raise
-            return 0
-        return 1
+            return False
+        return True
 
     async def _list_subscriptions(self, topic: TopicName) -> list[str]:
         request = pb.TopicRequest(topic=str(topic))

@@ -209,7 +209,7 @@ def _refuse_unsupported(value: dict[str, Any], where: str) -> None:
     """Raise `UnsupportedValue` for what a namespace would not do."""
     for name, (constant, missing) in _CONSTANTS.items():
         one = value.get(name)
-        if one and one != constant and (not isinstance(one, dict) or any(one.values())):
+        if one is not None and one != constant and (not isinstance(one, dict) or any(one.values())):
             raise UnsupportedValue(f"{where}.{name}: {missing} is not supported yet")
     for name, missing in _ABSENT.items():
         if value.get(name) is not None:

@@ -188,6 +188,19 @@ async def test_backlogs_of_a_namespace_are_cleared_and_subscriptions_deleted() -
         assert await admin.namespaces.unsubscribe("public/default", "nobody") == 0
 
 
+async def test_a_deletion_that_is_done_in_part_is_not_reported_as_refused() -> None:
+    async with running_http() as scene, scene.broker.client() as client:
+        admin, path = scene.broker.admin, "namespaces/public/default/unsubscribe/one"
+        await client.subscribe("used", "one")
+        answer = await scene.ask("POST", path)
+        assert answer.status == 412, answer
+        await admin.topics.create("t")
+        await admin.subscriptions.create("t", "one")
+        answer = await scene.ask("POST", path)
+        assert (answer.status, "done on 1 subscriptions of 2 topics" in answer.reason) == (500, True), answer
+        assert await admin.subscriptions.list("t") == []
+
+
 async def test_topics_are_created_on_first_use_as_the_policy_says() -> None:
     """TOP-2: the policy of the namespace, set over gRPC and HTTP, goes before the brokers' setting."""
     async with running_http() as scene:
