@@ -101,10 +101,12 @@ class StoredPolicyCalls:
         if request.known_version == log.version:
             answer.unchanged = True
             return answer
+        if request.topic:
+            event = log.find_event(request.topic)
+            answer.events.extend([event] if event is not None else [])
+            return answer
         size_bytes = 0
-        for event in log.list_events():
-            if event.topic <= request.after or (request.topic and event.topic != request.topic):
-                continue
+        for event in log.list_events(request.after):
             size_bytes += event.ByteSize()
             if answer.events and size_bytes > _MAX_ANSWER_BYTES:
                 answer.more = True

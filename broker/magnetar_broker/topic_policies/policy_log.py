@@ -88,9 +88,13 @@ class PolicyLog:
         except ForeignEvent as error:
             _log.warning("%s: the entry at %s is skipped: %s", self.topic.name, entry.position, error)
 
-    def list_events(self) -> list[TopicPoliciesEvent]:
-        """Return the last events of all topics that have policies, by their names."""
-        return [event for _, event in sorted(self._state.by_topic.items())]
+    def list_events(self, after: str = "") -> list[TopicPoliciesEvent]:
+        """Return the last events of all topics that have policies and names behind `after`, by their names."""
+        return [event for topic, event in sorted(self._state.by_topic.items()) if topic > after]
+
+    def find_event(self, topic: str) -> TopicPoliciesEvent | None:
+        """Return the last event of a topic that has policies."""
+        return self._state.by_topic.get(topic)
 
     def get(self, topic: TopicName, incarnation: str) -> Policies:
         return self._state.get(str(topic), incarnation)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
+from typer.testing import CliRunner
 
 from magnetar import MessageId, exceptions
+from magnetar_cli.command import app
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandProducer, ServerError
 from tests.running import until
@@ -138,3 +141,15 @@ async def test_clients_of_pulsars_protocol_meet_a_terminated_topic() -> None:
         await client.acknowledge(1, ids, cumulative=True)
         reached = await client.wait_for_answers(BaseCommand.REACHED_END_OF_TOPIC)
         assert reached.reached_end_of_topic.consumer_id == 1
+
+
+async def test_the_command_terminates_a_topic_or_each_of_its_partitions() -> None:
+    async with running_http() as scene:
+        await scene.broker.admin.topics.create("plain")
+        await scene.broker.admin.topics.create_partitioned("parts", 2)
+        for topic, expected in (("plain", ["plain"]), ("parts", ["parts-partition-0", "parts-partition-1"])):
+            command = ["topics", "terminate", topic, "--yes", "--json", "--url", f"http://{scene.address}"]
+            ended = await asyncio.to_thread(CliRunner().invoke, app, command)
+            assert ended.exit_code == 0, ended.stderr
+            assert [json.loads(row)["topic"] for row in ended.stdout.splitlines()] == expected
+            assert (await scene.broker.admin.topics.internal_stats(expected[-1])).state == "terminated"
