@@ -150,6 +150,7 @@ class BrokerSession:
             lambda: store.session.state is SessionState.CONNECTED,
             self._dynamic,
             describe_settings,
+            counters,
             self.policy_logs,
             lambda: default_policies(settings),
         )

@@ -55,6 +55,7 @@ from magnetar_broker.admin.topic_policy_rpc import TopicPolicyRpc
 from magnetar_broker.admin.topic_router import TopicLoader, TopicRouter
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.concurrency_limit import ConcurrencyLimit
+from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, RequestNotStarted
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.peers import Peers
@@ -102,6 +103,7 @@ class AdminService:
         is_connected: Callable[[], bool],
         dynamic: DynamicConfiguration,
         describe_settings: Callable[[], dict[str, str]],
+        counters: BrokerCounters,
         policy_logs: PolicyLogs,
         default_policies: Callable[[], Policies],
     ) -> None:
@@ -133,7 +135,7 @@ class AdminService:
             TopicPolicyCalls(catalog, self.topic_policy_rpc, ledgers, default_policies),
             SubscriptionLists(catalog, owner_rpc),
             BundleCalls(catalog, ownership, owner_rpc, bundle_owners, broker_id),
-            LookupCalls(catalog, ownership, describe_broker),
+            LookupCalls(catalog, ownership, describe_broker, counters),
             BrokerStatsCalls(topics, ownership, ledgers, clock, broker_id),
             ConfigurationCalls(dynamic, describe_settings),
             BrokerCalls(topics, ownership, health, describe_broker),

@@ -8,6 +8,8 @@ from typing import Final
 
 from magnetar_broker.admin.names import parse_topic_name
 from magnetar_broker.catalog.catalog import Catalog
+from magnetar_broker.counters import BrokerCounters
+from magnetar_broker.errors import BrokerError
 from magnetar_broker.ownership.advertised_addresses import AdvertisedAddresses
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.ownership.namespace_bundles import decode_bundle_at
@@ -24,16 +26,30 @@ _HOST: Final = re.compile(r"(?P<host>[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}
 
 class LookupCalls:
     def __init__(
-        self, catalog: Catalog, ownership: BundleOwnership, describe_broker: Callable[[], pb.BrokerAnswer]
+        self,
+        catalog: Catalog,
+        ownership: BundleOwnership,
+        describe_broker: Callable[[], pb.BrokerAnswer],
+        counters: BrokerCounters,
     ) -> None:
         self._catalog = catalog
         self._ownership = ownership
         self._describe_broker = describe_broker
+        self._counters = counters
 
     async def lookup_topic(self, request: pb.LookupTopicRequest) -> pb.LookupTopicAnswer:
+        self._counters.lookups += 1
+        try:
+            return await self._look_up(request)
+        except BrokerError:
+            self._counters.lookups_failed += 1
+            raise
+
+    async def _look_up(self, request: pb.LookupTopicRequest) -> pb.LookupTopicAnswer:
         name = parse_topic_name(request.topic)
         await self._catalog.check_lookup(name)
         owner = await self._ownership.find_owner(name)
+        self._counters.lookups_elsewhere += not owner.is_local
         registered = await self._ownership.find_broker(owner.broker_id)
         address, pulsar_address = _find_addresses(owner.addresses, request)
         found = pb.TopicOwner(

@@ -33,7 +33,7 @@ from magnetar_wire.process.version import read_version
 __all__ = ["BrokerHttp", "describe_broker"]
 
 _UNAVAILABLE: Final = 503
-_ADMIN_PATHS: Final = (b"/admin/v2/", b"/admin/v3/", b"/lookup/v2/")
+_ADMIN_PATHS: Final = (b"/admin/v2/", b"/admin/v3/", b"/lookup/v2/", b"/topics/")
 
 
 class BrokerHttp:

@@ -120,6 +120,7 @@ class CatalogSettings(Configuration):
         subject=Subject.ADMIN,
         unit="names",
         ge=1,
+        le=2**32 - 1,
         dynamic=True,
     )
     admin_max_peeked_entries: int = setting(

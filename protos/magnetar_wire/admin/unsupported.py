@@ -57,6 +57,8 @@ UNSUPPORTED_FAMILIES: Final[tuple[UnsupportedFamily, ...]] = (
     UnsupportedFamily("/admin/v2/bookies/racks-info", "placing bookies in racks"),
     UnsupportedFamily("/admin/v2/resource-quotas", "quotas of bundles"),
     UnsupportedFamily("/admin/v2/resourcegroups", "resource groups"),
+    UnsupportedFamily("/admin/v2/schemas", "the registry of schemas"),
+    UnsupportedFamily("/topics", "publishing over HTTP"),
     UnsupportedFamily("/admin/v2/functions", "Pulsar Functions"),
     UnsupportedFamily("/admin/v2/worker", "Pulsar Functions"),
     UnsupportedFamily("/admin/v2/worker-stats", "Pulsar Functions"),

@@ -53,6 +53,8 @@ async def test_lookups_that_are_refused() -> None:
             assert (answer.status, bool(answer.reason)) == (status, True), (path, answer)
         with pytest.raises(TopicNotFound):
             await scene.broker.admin.topics.lookup_addresses("missing")
+        counters = scene.broker.broker.counters
+        assert (counters.lookups, counters.lookups_failed) == (4, 4)
 
 
 async def test_a_broker_at_all_addresses_returns_the_one_that_the_client_reached() -> None:
