@@ -32,7 +32,9 @@ async def test_a_namespace_is_created_with_policies_and_shown_with_all_of_them()
         answer = await scene.ask("PUT", "namespaces/public/a", body)
         assert answer.status == 204
         assert "retention is stored, and not yet in effect" in answer.headers["warning"]
-        shown = await scene.get("namespaces/public/a")
+        read = await scene.ask("GET", "namespaces/public/a")
+        assert read.headers["warning"].count("is stored, and not yet in effect") == 4
+        shown = read.body
         rate = {
             "dispatchThrottlingRateInMsg": 10,
             "dispatchThrottlingRateInByte": 0,
