@@ -17,10 +17,10 @@ from magnetar_testing.standalone_process import StandaloneProcess
 from tests.command_line import CommandLine
 from tests.peers import PULSAR_HTTP_URL, PeerUnavailable, running
 
-pytestmark = pytest.mark.soak
+pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module", params=["magnetar", "pulsar"])
+@pytest.fixture(scope="module", params=["magnetar", pytest.param("pulsar", marks=pytest.mark.soak)])
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a REST API."""
     if request.param == "magnetar":
