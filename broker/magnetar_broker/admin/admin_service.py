@@ -25,6 +25,7 @@ exists, and other brokers can. It still answers calls of other brokers about its
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -111,6 +112,8 @@ class AdminService:
         policies of topics by the brokers' settings."""
         self._is_connected = is_connected
 
+        # It does not change, and a description of the broker is expensive.
+        @functools.cache
         def broker_id() -> str:
             return describe_broker().broker_id
 

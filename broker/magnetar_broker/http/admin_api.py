@@ -50,6 +50,7 @@ __all__ = ["AdminApi", "refuse"]
 
 _log = logging.getLogger(__name__)
 _JSON: Final = "application/json"
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _NO_METHOD: Final = 405
 _WRONG_TYPE: Final = 415
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]+")
@@ -194,7 +195,7 @@ def _answer(route: Route, response: Any) -> Response:
     if value is None:
         answer = Response(status_code=route.empty_status)
     else:
-        content = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        content = _encode(value).encode()
         answer = Response(content, media_type=_JSON)
     for warning in getattr(response, "warnings", ()):
         text = _format_header(warning[:_MAX_WARNING_CHARACTERS].replace('"', "'"))

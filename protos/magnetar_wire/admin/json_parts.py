@@ -24,10 +24,11 @@ from __future__ import annotations
 import base64
 import json
 import math
+import operator
 import re
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -213,6 +214,20 @@ class Field(Part):
             owner = getattr(owner, name)
         return owner.DESCRIPTOR.fields_by_name[self._name], owner
 
+    def find_plain(self, descriptor: Any) -> _Plain | None:
+        """Return the field, if its value is always there and is that of JSON; it is the message's own, or one of a
+        nested message."""
+        if len(self._parents) > 1 or self._absent_if_empty or type(self).to_json is not Field.to_json:
+            return None
+        for name in self._parents:
+            descriptor = descriptor.fields_by_name[name].message_type
+        field = descriptor.fields_by_name[self._name]
+        is_number = field.cpp_type in _INTEGERS or field.cpp_type in _FLOATS
+        is_plain = is_number or field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BOOL)
+        if field.is_repeated or field.has_presence or not is_plain:
+            return None
+        return _Plain("".join(self._parents), self._name, field.cpp_type in _FLOATS)
+
     def _make_writer(self, field: Any) -> Callable[[Any], Any]:
         """Return what makes the JSON value of the field's value."""
         if _is_map(field):
@@ -332,6 +347,36 @@ class Converted(Part):
         return self._schema
 
 
+class _PlainFields:
+    """Fields of one message whose values are those of JSON. Reading them together takes a third of the time: most
+    properties of a topic's statistics are such fields."""
+
+    def __init__(self, parent: str, is_float: bool, names: Sequence[tuple[str, str]]) -> None:
+        """`parent`: the field with their message; empty: they are the message's own. `names`: in JSON, and theirs."""
+        self._parent = parent
+        self._is_float = is_float
+        self._names = [name for name, _ in names]
+        # With one name alone it would return no tuple.
+        self._read: Callable[[Any], tuple[Any, ...]] = operator.attrgetter(*[name for _, name in names], names[0][1])
+
+    def write(self, message: Any, found: dict[str, Any]) -> None:
+        owner = message
+        if self._parent:
+            if not message.HasField(self._parent):
+                return
+            owner = getattr(message, self._parent)
+        values = self._read(owner)
+        if self._is_float and not math.isfinite(sum(values)):
+            values = tuple(value if math.isfinite(value) else 0.0 for value in values)
+        found.update(zip(self._names, values, strict=False))
+
+
+class _Plain(NamedTuple):
+    parent: str
+    name: str
+    is_float: bool
+
+
 class Object(Part):
     """A JSON object."""
 
@@ -348,10 +393,35 @@ class Object(Part):
         self._constants = dict(constants or {})
         self._required = required.split()
         self.fields = frozenset(name for part in self._parts.values() for name in part.fields)
+        # What writes a message of a class: groups of fields whose values are those of JSON, and the other parts.
+        self._writers: dict[type, tuple[list[_PlainFields], list[tuple[str, Part]]]] = {}
 
     def to_json(self, message: Message) -> Any:
-        found = {name: value for name, part in self._parts.items() if (value := part.to_json(message)) is not None}
-        return found | self._constants
+        kind = type(message)
+        writer = self._writers.get(kind)
+        if writer is None:
+            writer = self._writers[kind] = self._make_writer(message.DESCRIPTOR)
+        groups, others = writer
+        found: dict[str, Any] = {}
+        for group in groups:
+            group.write(message, found)
+        for name, part in others:
+            value = part.to_json(message)
+            if value is not None:
+                found[name] = value
+        found.update(self._constants)
+        return found
+
+    def _make_writer(self, descriptor: Any) -> tuple[list[_PlainFields], list[tuple[str, Part]]]:
+        groups: dict[tuple[str, bool], list[tuple[str, str]]] = {}
+        others: list[tuple[str, Part]] = []
+        for name, part in self._parts.items():
+            plain = part.find_plain(descriptor) if isinstance(part, Field) else None
+            if plain is None:
+                others.append((name, part))
+            else:
+                groups.setdefault((plain.parent, plain.is_float), []).append((name, plain.name))
+        return [_PlainFields(*group, names) for group, names in groups.items()], others
 
     def fill(self, message: Message, value: Any, where: str) -> None:
         given = _checked(value, dict, "an object", where)

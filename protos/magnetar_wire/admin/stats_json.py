@@ -13,6 +13,7 @@ them from brokers of Magnetar and of Pulsar.
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -83,6 +84,8 @@ _TYPES: Final = {"EXCLUSIVE": "Exclusive", "SHARED": "Shared", "FAILOVER": "Fail
 _TYPES_BY_NAME: Final = {name: kind for kind, name in _TYPES.items()}
 
 
+# An idle topic has the same times in each answer.
+@functools.lru_cache(maxsize=1024)
 def _format_time(time_ms: int) -> str:
     seconds = min(max(time_ms / 1000, 0), _LAST_SECOND)
     at = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
