@@ -66,8 +66,11 @@ class DynamicConfiguration:
             self.settings.apply(await self.read())
 
     async def read(self) -> dict[str, str]:
-        """Return the overrides by the settings' names."""
-        found = await self._nodes.read(DynamicConfigurationNode, paths.DYNAMIC_CONFIGURATION, fresh=True)
+        """Return the overrides by the settings' names.
+
+        A node that can't be decoded counts as absent: otherwise no broker could start.
+        """
+        found = await self._nodes.read_decodable(DynamicConfigurationNode, paths.DYNAMIC_CONFIGURATION)
         return dict(found.node.overrides) if found is not None else {}
 
     async def set(self, name: str, value: str) -> None:
@@ -109,7 +112,7 @@ class DynamicConfiguration:
             change(overrides)
             return DynamicConfigurationNode(overrides=overrides)
 
-        await self._nodes.change(DynamicConfigurationNode, paths.DYNAMIC_CONFIGURATION, changed)
+        await self._nodes.change_or_replace(DynamicConfigurationNode, paths.DYNAMIC_CONFIGURATION, changed)
         try:
             await self._apply()
         except BrokerError as error:

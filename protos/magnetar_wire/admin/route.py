@@ -192,8 +192,8 @@ class Route:
     query: Mapping[str, Part | str] = field(default_factory=dict, kw_only=True)
     # Values of the query's parameters that are absent.
     query_defaults: Mapping[str, str] = field(default_factory=dict, kw_only=True)
-    # Headers of the request that set text fields, e.g. {"X-Pulsar-ListenerName": "listener_name"}. They go before the
-    # query, and clients do not send them: the fields are in the query, too.
+    # Headers of the request that set text fields, e.g. {"X-Pulsar-ListenerName": "listener_name"}. The query
+    # goes before them, and clients do not send them.
     headers: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     # Fields that have this value on this route, e.g. {"all": True}.
     fixed: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
@@ -260,11 +260,11 @@ class Route:
             else:
                 setattr(owner, field_name, _parse(described, text, name))
         _set_fields(request, {**self.fixed, **self.implied})
-        if self.query:
-            self._read_query(request, query)
         for name, field_name in self.headers.items():
             if headers and headers.get(name.lower()):
                 setattr(request, field_name, headers[name.lower()])
+        if self.query:
+            self._read_query(request, query)
         if body is None:
             if self.needs_body:
                 raise InvalidJson("the body is missing")

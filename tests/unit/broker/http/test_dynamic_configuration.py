@@ -9,17 +9,21 @@ from functools import partial
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from magnetar import ConsumerType, InvalidArgument, MagnetarException, NotAllowedError
+from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.settings.dynamic import DynamicSettings, change_fields
+from magnetar_broker.settings.dynamic import DynamicSettings, change_fields, describe_settings
 from magnetar_broker.settings.process import BrokerSettings
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.system_topics import heartbeat_topic
 from magnetar_broker.topics.housekeeping import Housekeeping
+from magnetar_metadata.store import ABSENT
 from magnetar_protos.admin_pb2 import NamesAnswer, NamesRequest
 from magnetar_wire.clock import SystemClock
-from magnetar_wire.settings import settings_of
+from magnetar_wire.configuration import Configuration
+from magnetar_wire.settings import Subject, setting, settings_of
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.topic_name import TopicName
 from tests.running import until
@@ -86,6 +90,24 @@ async def test_they_are_followed_by_other_brokers_and_after_a_restart() -> None:
 
 def _has_limit(scene: HttpScene, limit: int) -> bool:
     return scene.broker.broker.settings.max_topics_per_namespace == limit
+
+
+async def test_a_damaged_node_keeps_no_broker_from_starting() -> None:
+    async with running_http() as scene:
+        assert scene.broker.store is not None
+        await scene.broker.store.put(paths.DYNAMIC_CONFIGURATION, b"damaged", ABSENT)
+        async with running_http(beside=scene.broker) as other:
+            assert await other.get(f"{_PATH}/values") == {}
+            assert (await other.ask("POST", f"{_PATH}/maxTopicsPerNamespace/5")).status == 200
+            await until(partial(_has_limit, scene, 5), "the other broker follows")
+
+
+def test_secrets_are_not_described() -> None:
+    class WithSecret(Configuration):
+        password: SecretStr = setting(SecretStr("x"), "A secret.", subject=Subject.ADMIN)
+        names: tuple[str, ...] = setting(("a", "b"), "A list.", subject=Subject.ADMIN)
+
+    assert describe_settings(WithSecret(), WithSecret()) == {"names": "a,b"}
 
 
 def test_overrides_that_a_broker_can_not_have_are_left_out() -> None:
