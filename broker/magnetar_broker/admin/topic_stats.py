@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final
 
+from magnetar_broker.admin.partition_clients import add_rates, merge_consumers, merge_producers
 from magnetar_broker.counters import Traffic
 from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.errors import BrokerError
@@ -31,7 +32,6 @@ __all__ = [
     "reduce_partition",
 ]
 
-A = TypeVar("A", pb.TopicStatsAnswer, pb.PartitionedStatsAnswer)
 # Items of each kind in one response, so that it fits into one message.
 _MAX_SHOWN: Final = 5000
 _MAX_RANGES: Final = 1000
@@ -123,7 +123,7 @@ def _note_oldest(stats: pb.TopicStats, subscription: str, since_ms: int) -> None
         stats.oldest_backlog_ms, stats.oldest_backlog_subscription = since_ms, subscription
 
 
-def drop_clients(answer: A) -> A:
+def drop_clients(answer: pb.TopicStatsAnswer) -> pb.TopicStatsAnswer:
     """Remove the producers and consumers of one partition, which the sums do not show: there may be very many."""
     answer.stats.ClearField("producers")
     for one in answer.stats.subscriptions:
@@ -131,18 +131,19 @@ def drop_clients(answer: A) -> A:
     return answer
 
 
-def merge_stats(
-    name: TopicName, answers: Sequence[pb.TopicStatsAnswer] | Sequence[pb.PartitionedStatsAnswer]
-) -> pb.TopicStatsAnswer:
+def merge_stats(name: TopicName, answers: Sequence[pb.TopicStatsAnswer]) -> pb.TopicStatsAnswer:
     """Return the statistics of a partitioned topic: the sums over its partitions, without producers and consumers."""
-    parts = [answer.stats for answer in answers]
+    return pb.TopicStatsAnswer(stats=_sum(name, [answer.stats for answer in answers]))
+
+
+def _sum(name: TopicName, parts: Sequence[pb.TopicStats]) -> pb.TopicStats:
     total = pb.TopicStats(topic=str(name), partitions=len(parts), oldest_backlog_age_s=-1)
     total.received.SetInParent()
     total.delivered.SetInParent()
     subscriptions: dict[str, pb.SubscriptionStats] = {}
     for part in parts:
-        _add(total.received, part.received)
-        _add(total.delivered, part.delivered)
+        add_rates(total.received, part.received)
+        add_rates(total.delivered, part.delivered)
         for name_of_number in _SUMMED:
             setattr(total, name_of_number, getattr(total, name_of_number) + getattr(part, name_of_number))
         total.lost.extend(part.lost[: max(0, _MAX_LOST_SHOWN - len(total.lost))])
@@ -155,24 +156,40 @@ def merge_stats(
             known = subscriptions.setdefault(one.subscription, pb.SubscriptionStats(subscription=one.subscription))
             _add_subscription(known, one, part.topic)
     total.subscriptions.extend(subscriptions.values())
-    return pb.TopicStatsAnswer(stats=total)
+    return total
 
 
 def reduce_partition(answer: pb.PartitionedStatsAnswer) -> pb.PartitionedStatsAnswer:
-    """Reduce the statistics of one partition, of which there may be very many, to those that are shown."""
-    drop_clients(answer)
-    for partition in answer.partitions:
-        left = _MAX_CLIENTS_OF_PARTITION
-        del partition.producers[left:]
-        for one in partition.subscriptions:
-            del one.consumers[left:]
-            left -= len(one.consumers)
+    """Reduce the statistics of one partition, with very many clients, to those that are shown or merged."""
+    if answer.partitions:
+        answer.ClearField("stats")
+    stats = _get_partition(answer)
+    left = _MAX_CLIENTS_OF_PARTITION
+    del stats.producers[left:]
+    for one in stats.subscriptions:
+        del one.consumers[left:]
+        left -= len(one.consumers)
     return answer
+
+
+def _get_partition(answer: pb.PartitionedStatsAnswer) -> pb.TopicStats:
+    """Return the statistics in the answer of one partition."""
+    return answer.partitions[0] if answer.partitions else answer.stats
 
 
 def merge_partitions(name: TopicName, answers: Sequence[pb.PartitionedStatsAnswer]) -> pb.PartitionedStatsAnswer:
     """Return the sums over the partitions, and the statistics of each, with a limited number of clients together."""
-    total = pb.PartitionedStatsAnswer(stats=merge_stats(name, answers).stats)
+    parts = [_get_partition(answer) for answer in answers]
+    total = pb.PartitionedStatsAnswer(stats=_sum(name, parts))
+    total.stats.producers.extend(merge_producers(parts, _MAX_SHOWN))
+    left = _MAX_SHOWN
+    by_name: dict[str, list[pb.SubscriptionStats]] = {}
+    for part in parts:
+        for one in part.subscriptions:
+            by_name.setdefault(one.subscription, []).append(one)
+    for one in total.stats.subscriptions:
+        one.consumers.extend(merge_consumers(by_name[one.subscription], left))
+        left -= len(one.consumers)
     left = _MAX_SHOWN
     for answer in answers:
         for partition in answer.partitions:
@@ -346,7 +363,7 @@ def _add_subscription(total: pb.SubscriptionStats, one: pb.SubscriptionStats, to
     if one.backlog_since_ms:
         total.backlog_since_ms = min(total.backlog_since_ms or one.backlog_since_ms, one.backlog_since_ms)
     total.blocked_on_unacknowledged |= one.blocked_on_unacknowledged
-    _add(total.delivered, one.delivered)
+    add_rates(total.delivered, one.delivered)
     total.type = total.type or one.type
     total.durable = total.durable or one.durable
     total.damaged = total.damaged or one.damaged
@@ -363,14 +380,6 @@ def _rates(traffic: Traffic) -> pb.Rates:
         messages_per_s=traffic.messages_per_s,
         bytes_per_s=traffic.bytes_per_s,
     )
-
-
-def _add(total: pb.Rates, one: pb.Rates) -> None:
-    total.messages += one.messages
-    total.entries += one.entries
-    total.bytes += one.bytes
-    total.messages_per_s += one.messages_per_s
-    total.bytes_per_s += one.bytes_per_s
 
 
 def _position(position: Position) -> EntryPosition:

@@ -351,7 +351,8 @@ class PartitionTermination:
 class PartitionedTopicStats:
     """Statistics of a partitioned topic."""
 
-    # The sums over its partitions, without producers and consumers.
+    # The sums over its partitions. Producers and consumers of one name are merged; producers of libraries that have a
+    # name of their own on each partition are merged by their order, and have no name.
     stats: TopicStats
     # In their order. Empty without `per_partition`.
     partitions: Sequence[TopicStats]

@@ -97,7 +97,10 @@ def _parse_time(text: Any) -> int:
 
 
 _CONNECTED_SINCE: Final = Converted(
-    "connected_since_ms", _format_time, _parse_time, {"type": "string", "format": "date-time"}
+    "connected_since_ms",
+    lambda time_ms: _format_time(time_ms) if time_ms else None,
+    _parse_time,
+    {"type": "string", "format": "date-time"},
 )
 # Java puts a slash in front of the address of a socket.
 _ADDRESS: Final = Converted(
@@ -141,7 +144,8 @@ _PUBLISHER: Final = Object(
         "chunkedMessageRate": _Count("chunks_per_s"),
         "producerId": _Count("producer_id"),
         "supportsPartialProducer": "partial",
-        "producerName": "producer_name",
+        # Producers that are merged have none.
+        "producerName": Field("producer_name", absent_if_empty=True),
         "address": _ADDRESS,
         "connectedSince": _CONNECTED_SINCE,
         "clientVersion": "client_version",

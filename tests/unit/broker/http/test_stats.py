@@ -175,7 +175,7 @@ async def test_partitions_are_summed_and_shown() -> None:
         await _send(client, "orders-partition-1", b"4")
         stats = await scene.get(f"{TOPIC}/partitioned-stats")
         assert stats["metadata"] == {"partitions": 2, "deleted": False}
-        assert (stats["msgInCounter"], stats["subscriptions"]["s"]["msgBacklog"], stats["publishers"]) == (4, 2, [])
+        assert (stats["msgInCounter"], stats["subscriptions"]["s"]["msgBacklog"]) == (4, 2)
         parts = stats["partitions"]
         assert list(parts) == [f"persistent://public/default/orders-partition-{number}" for number in range(2)]
         assert [one["msgInCounter"] for one in parts.values()] == [3, 1]
@@ -186,6 +186,17 @@ async def test_partitions_are_summed_and_shown() -> None:
         assert stats["earliestMsgPublishTimeInBacklogs"] == first > 0
         assert (await scene.get(f"{TOPIC}/partitioned-stats?perPartition=false"))["partitions"] == {}
         assert (await scene.get(f"{TOPIC}/stats"))["msgInCounter"] == 4
+        whole = await client.create_producer("orders", producer_name="whole")
+        reads = await client.subscribe("orders", "s", consumer_name="reads", receiver_queue_size=10)
+        stats = await scene.get(f"{TOPIC}/partitioned-stats")
+        assert sorted(one["producerName"] for one in stats["publishers"]) == sorted([producer.producer_name(), "whole"])
+        (consumer,) = stats["subscriptions"]["s"]["consumers"]
+        shown = [part["subscriptions"]["s"]["consumers"][0] for part in stats["partitions"].values()]
+        assert (consumer["consumerName"], consumer["msgOutCounter"]) == ("reads", 4)
+        assert consumer["availablePermits"] == sum(one["availablePermits"] for one in shown)
+        assert (await scene.get(f"{TOPIC}/partitioned-stats?excludePublishers=true"))["publishers"] == []
+        await whole.close()
+        await reads.close()
         found = await admin.topics.partitioned_stats("orders")
         assert [one.received.messages for one in (found.stats, *found.partitions)] == [4, 3, 1]
         assert (await admin.topics.partitioned_stats("orders", per_partition=False)).partitions == []
