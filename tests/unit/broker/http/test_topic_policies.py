@@ -18,8 +18,11 @@ from magnetar.admin import (
 )
 from magnetar_broker.system_topics import events_topic
 from magnetar_cli.command import app
+from magnetar_wire.admin.policies import POLICIES, Level, Policy
+from magnetar_wire.admin.policy_parts import QUOTA_BY_AGE, QUOTA_BY_SIZE
 from magnetar_wire.topic_name import NamespaceName
 from tests.unit.broker.http.admin_scene import running_http
+from tests.unit.wire.test_policies import VALUES
 
 _TOPIC = "persistent/public/default/orders"
 _EVENTS = events_topic(NamespaceName("public", "default"))
@@ -63,6 +66,47 @@ async def test_changes_of_other_policies_do_not_undo_each_other() -> None:
         assert await topics.policies("orders") == TopicPolicies(message_ttl_seconds=60)
         assert (await scene.ask("DELETE", f"{_TOPIC}/policies")).status == 204
         assert await topics.policies("orders") == TopicPolicies()
+
+
+def _path(policy: Policy, *, read: bool = False) -> str:
+    path = policy.path(Level.TOPIC)
+    assert path is not None
+    if policy.field in (QUOTA_BY_SIZE, QUOTA_BY_AGE):
+        kind = "message_age" if policy.field == QUOTA_BY_AGE else "destination_storage"
+        return f"{_TOPIC}/backlogQuotaMap" if read else f"{_TOPIC}/backlogQuota?backlogQuotaType={kind}"
+    if path.parameter and not read:
+        return f"{_TOPIC}/{path.name or policy.name}?{path.parameter}={VALUES[policy.field]}"
+    return f"{_TOPIC}/{path.name or policy.name}"
+
+
+async def test_each_policy_of_a_topic_is_the_same_over_http_and_grpc() -> None:
+    """TOP-4, ADM-1: it is set by HTTP and read by gRPC, and removed; one without an effect is reported."""
+    async with running_http() as scene:
+        topics = scene.broker.admin.topics
+        await topics.create("orders")
+        rows = [policy for policy in POLICIES if policy.topic is not None]
+        for policy in rows:
+            assert policy.topic is not None
+            before = (await scene.ask("GET", _path(policy, read=True))).body
+            body = None if policy.topic.value is not None or policy.topic.parameter else VALUES[policy.field]
+            answer = await scene.ask(policy.topic.setter, _path(policy), body)
+            assert answer.status == policy.topic.set_status, (policy.field, answer)
+            expected = f"{policy.name} is stored, and not yet in effect"
+            assert (expected in answer.headers.get("warning", "")) is bool(policy.effect(Level.TOPIC)), policy.field
+            shown = await scene.get(_path(policy, read=True))
+            if policy.field in (QUOTA_BY_SIZE, QUOTA_BY_AGE):
+                [shown] = shown.values()
+            assert shown == VALUES[policy.field], policy.field
+            policies = await topics.policies("orders")
+            assert [name for name in policies.__dataclass_fields__ if getattr(policies, name) is not None] == [
+                policy.field
+            ]
+            if policy.topic.remover:
+                assert (await scene.ask(policy.topic.remover, _path(policy))).status == 204
+            else:
+                await topics.change_policies("orders", TopicPolicies(), remove=[policy.field])
+            assert (await scene.ask("GET", _path(policy, read=True))).body == before
+            assert await topics.policies("orders") == TopicPolicies()
 
 
 async def test_policies_belong_to_one_incarnation_of_a_topic() -> None:
