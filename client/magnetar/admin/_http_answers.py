@@ -30,6 +30,7 @@ log = logging.getLogger("magnetar")
 
 _ERRORS: Final = frozenset(ErrorCode.keys())
 _MAX_REASON: Final = 1000
+_STACK: Final = "\n\nStacktrace:"
 _WARNING: Final = re.compile(r'\d{3} \S+ "((?:[^"\\]|\\.)*)"')
 _UNKNOWN_OUTCOME: Final = (502, 503, 504)
 _REJECTED: Final = {401: Code.UNAUTHENTICATED, 403: Code.PERMISSION_DENIED, 429: Code.RESOURCE_EXHAUSTED}
@@ -45,6 +46,7 @@ _CODES: Final[Mapping[int, int]] = {
     501: ErrorCode.UNSUPPORTED,
 }
 _INVALID: Final = re.compile(r"\b(not valid|invalid|illegal)\b", re.IGNORECASE)
+_EXISTS: Final = re.compile(r"\balready exists?\b", re.IGNORECASE)
 _NOT_A_TOPIC: Final = re.compile(r"\s*(namespace|tenant|property|cluster|message)\b", re.IGNORECASE)
 
 
@@ -154,19 +156,20 @@ def _read_reason(answer: HttpAnswer) -> tuple[str, bool]:
         value = parse_json(answer.body)
     except InvalidJson:
         value = None
-    if isinstance(value, dict) and isinstance(value.get("reason"), str):
-        return value["reason"][:_MAX_REASON], True
-    return " ".join(answer.body[:_MAX_REASON].decode(errors="replace").split()) or "(no reason)", False
+    is_brokers = isinstance(value, dict) and isinstance(value.get("reason"), str)
+    text = value["reason"] if is_brokers else answer.body[:_MAX_REASON].decode(errors="replace")
+    # Pulsar's brokers add the stack to internal errors.
+    return " ".join(text.partition(_STACK)[0].split())[:_MAX_REASON] or "(no reason)", is_brokers
 
 
 def _choose_code(route: Route, status: int, reason: str) -> int:
     declared = {one: code for code, one in reversed(list(route.statuses.items()))}
     if status == 404:
         return _choose_missing(route, reason)
+    if status == 409 and _EXISTS.search(reason):
+        return ErrorCode.ALREADY_EXISTS
     if status in declared:
         return declared[status]
-    if status == 409:
-        return ErrorCode.ALREADY_EXISTS if route.verb == "PUT" else ErrorCode.NOT_ALLOWED
     if status == 412 and _INVALID.search(reason):
         return ErrorCode.INVALID_TOPIC_NAME if "topic name" in reason.lower() else ErrorCode.INVALID_ARGUMENT
     return _CODES.get(status, ErrorCode.NOT_ALLOWED if status < 500 else ErrorCode.UNKNOWN_ERROR)

@@ -258,7 +258,7 @@ class WrittenTopics(AsyncGroup):
         )
         for one in (answer.stats, *answer.partitions):
             http.complete_stats(one, one.topic or topic)
-        by_number = sorted(answer.partitions, key=lambda one: int(one.topic.rpartition("-")[2]))
+        by_number = sorted(answer.partitions, key=lambda one: (len(one.topic), one.topic))
         return PartitionedTopicStats(
             value_of(TopicStats, answer.stats), [value_of(TopicStats, one) for one in by_number]
         )

@@ -175,6 +175,7 @@ ANSWERS: list[tuple[int, str, Callable[[AsyncAdmin], Any], type[exceptions.Magne
         lambda admin: admin.tenants.update("t", TenantSettings()),
         exceptions.NotAllowedError,
     ),
+    (409, "Concurrent modification", lambda admin: admin.tenants.delete("t"), exceptions.NotAllowedError),
     (500, "null", lambda admin: admin.tenants.create("t"), exceptions.BrokerFailed),
 ]
 
@@ -205,6 +206,22 @@ async def test_a_broker_that_is_not_healthy_is_described() -> None:
     async with running_server(refusal) as server, admin_of(server) as admin:
         assert await admin.brokers.health() == Health(False, ["no bookie answers"])
         assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("\n --- An error ---\n\nMessage: no cursor\n\nStacktrace:\n\nat a", "--- An error --- Message: no cursor"),
+        ("half of a pair: \ud800", '{"reason": "half of a pair: \\ud800"}'),
+        ("", "(no reason)"),
+        ("x" * 5000, "x" * 1000),
+    ],
+)
+async def test_reasons_are_shown_in_one_line(reason: str, shown: str) -> None:
+    async with running_server(http_answer(500, {"reason": reason})) as server, admin_of(server) as admin:
+        with pytest.raises(exceptions.BrokerFailed) as raised:
+            await admin.tenants.create("t")
+        assert str(raised.value) == shown
 
 
 async def test_the_header_names_the_error() -> None:
