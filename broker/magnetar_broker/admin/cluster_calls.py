@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from magnetar_broker.admin.names import cut_page
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
@@ -12,6 +14,8 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import ClusterData
 
 __all__ = ["ClusterCalls"]
+
+_STORE_TYPE: Final = "JKS"
 
 
 class ClusterCalls:
@@ -31,7 +35,8 @@ class ClusterCalls:
         """Return URLs with the addresses of all brokers."""
         registered = [one for _, one in await self._ownership.list_brokers()]
         addresses = [AdvertisedAddresses.decode(one.listeners) for one in registered]
-        data = ClusterData()
+        # The defaults of Pulsar's tools.
+        data = ClusterData(broker_client_tls_trust_store_type=_STORE_TYPE, broker_client_tls_key_store_type=_STORE_TYPE)
         if http := [one.http_address for one in registered if one.http_address]:
             data.service_url = f"http://{','.join(http)}"
         if pulsar := [one.internal_pulsar for one in addresses if one.listeners and one.internal_pulsar]:

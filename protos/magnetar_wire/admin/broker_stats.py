@@ -194,6 +194,8 @@ BROKER_STATS: Final = (
     ), routes=(
         Route("GET", "/admin/v2/bookies/all",
               answer=Object({"bookies": Field("bookies", of=Object({"bookieId": "bookie_id"}))})),
+        # Bookies have no racks.
+        Route("GET", "/admin/v2/bookies/racks-info", answer=Object({}), summary="List the racks of bookies: none."),
     )),
 )
 # fmt: on

@@ -36,6 +36,7 @@ async def test_a_broker_shows_its_topics_and_their_sums() -> None:
 async def test_bookies_are_listed() -> None:
     async with running_http() as scene:
         assert await scene.get("bookies/all") == {"bookies": [{"bookieId": "b0"}, {"bookieId": "b1"}]}
+        assert await scene.get("bookies/racks-info") == {}
         bookies = await scene.broker.admin.brokers.bookies()
         assert [(one.bookie_id, one.address, one.writable) for one in bookies] == [
             ("b0", "b0:1", True),
