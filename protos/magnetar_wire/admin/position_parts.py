@@ -1,7 +1,8 @@
 """Positions in a topic as JSON: Pulsar's MessageId and ResetCursorData.
 
-    {"ledgerId": 7, "entryId": 3, "partitionIndex": -1, "batchIndex": -1, "isExcluded": false}
+    {"ledgerId": 7, "entryId": 3, "partitionIndex": -1, "batchIndex": -1, "excluded": false}
 
+`isExcluded`, the name of the field in Pulsar's source, is accepted, too: Pulsar's brokers ignore it.
 A position below 0 is the earliest one, and one of the largest numbers the latest, as Pulsar's clients write them. The
 texts "earliest" and "latest" are accepted, too. Without a partition, `partitionIndex` is -1.
 """
@@ -30,7 +31,7 @@ _SCHEMA: Final[Schema] = {
         "entryId": {"type": "integer", "minimum": -1, "maximum": _INT64_MAX},
         "partitionIndex": {"type": "integer", "minimum": -1, "maximum": _INT32_MAX},
         "batchIndex": {"type": "integer", "minimum": -1, "maximum": _INT32_MAX},
-        "isExcluded": {"type": "boolean"},
+        "excluded": {"type": "boolean"},
         "properties": {"type": "object", "additionalProperties": {"type": "string"}},
     },
     "required": ["ledgerId", "entryId"],
@@ -56,9 +57,9 @@ class _Position(Part):
         entry_id = _number(value, "entryId", _INT64_MAX, where)
         partition = _number(value, "partitionIndex", _INT32_MAX, where, -1)
         batch_index = _number(value, "batchIndex", _INT32_MAX, where, -1)
-        excluded = value.get("isExcluded") or False
+        excluded = value.get("excluded", value.get("isExcluded")) or False
         if not isinstance(excluded, bool):
-            raise InvalidJson(f"{where}.isExcluded: {excluded!r:.100} is not true or false")
+            raise InvalidJson(f"{where}.excluded: {excluded!r:.100} is not true or false")
         if partition >= 0:
             message.partition = partition
         if self._has_properties and value.get("properties") is not None:
@@ -71,7 +72,7 @@ class _Position(Part):
             "entryId": entry_id,
             "partitionIndex": message.partition if message.HasField("partition") else -1,
             "batchIndex": batch_index,
-            "isExcluded": excluded,
+            "excluded": excluded,
         }
         return made | ({"properties": dict(message.properties)} if self._has_properties else {})
 
@@ -119,7 +120,7 @@ class StartPart(_Position):
 
 class PositionPart(_Position):
     """The field `name` (StartMessageId) and `partition` of a request: the position after the named one, or with
-    `isExcluded` the named one itself."""
+    `excluded` the named one itself."""
 
     def __init__(self, name: str) -> None:
         super().__init__()

@@ -24,7 +24,6 @@ def connect(session: ClientSession, command: BaseCommand) -> None:
     request = command.connect
     session.is_connected = True
     session.client_version = request.client_version[:_MAX_CLIENT_VERSION_LENGTH]
-    session.has_partial_producers = request.feature_flags.supports_partial_producer
     session.wants_broker_metadata = request.feature_flags.supports_broker_entry_metadata
     response = CommandConnected(
         server_version=f"magnetar-{read_version()}",

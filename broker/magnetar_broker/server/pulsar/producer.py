@@ -142,7 +142,6 @@ class ConnectedProducer:
             connection_epoch=request.epoch,
             properties={one.key: one.value for one in request.metadata},
             client_version=self._session.client_version,
-            partial=self._session.has_partial_producers,
         )
         try:
             return await topic.open_producer(opening, self, self._session.address)

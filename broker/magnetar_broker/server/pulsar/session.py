@@ -40,7 +40,6 @@ class ClientSession:
         "batch_size_lock",
         "client_version",
         "context",
-        "has_partial_producers",
         "is_closed",
         "is_connected",
         "is_paused",
@@ -83,11 +82,10 @@ class ClientSession:
         # The connection is closed: nothing is sent any more.
         self.is_closed = False
         self.abort = abort
-        # From CONNECT: whether it was received, the name and version of the library, whether it can open a producer on
-        # some of the partitions only, and whether entries are sent with the broker's metadata.
+        # From CONNECT: whether it was received, the name and version of the library, whether entries are sent with the
+        # broker's metadata.
         self.is_connected = False
         self.client_version = ""
-        self.has_partial_producers = False
         self.wants_broker_metadata = False
         # Reading. `steps` are the remaining steps of the current command, see `run_in_steps`.
         self.resume_reading = resume_reading

@@ -58,7 +58,7 @@ async def test_subscriptions_are_created_at_a_position_listed_and_deleted() -> N
             ("latest", LATEST),
             ("text", "earliest"),
             ("second", at(ids[3])),
-            ("third", at(ids[3], isExcluded=True, batchIndex=-1)),
+            ("third", at(ids[3], excluded=True, batchIndex=-1)),
             ("within", at(ids[4], batchIndex=1, properties={"k": "v"})),
         ):
             assert (await scene.ask("PUT", f"{TOPIC}/subscription/{name}", body)).status == 204, name
@@ -107,10 +107,11 @@ async def test_a_cursor_is_reset_by_time_and_position() -> None:
             ("resetcursor", LATEST, None),
             ("resetcursor/0", None, b"0"),
             ("resetcursor", at(ids[3]), b"3"),
-            ("resetcursor", at(ids[3], isExcluded=True), b"6"),
+            ("resetcursor", at(ids[3], excluded=True), b"6"),
+            ("resetcursor", at(ids[0], isExcluded=True), b"3"),
             ("resetcursor", at(ids[4], batchIndex=1), b"4"),
-            ("resetcursor", at(ids[4], batchIndex=1, isExcluded=True), b"5"),
-            ("resetcursor", at(ids[5], batchIndex=2, isExcluded=True), b"6"),
+            ("resetcursor", at(ids[4], batchIndex=1, excluded=True), b"5"),
+            ("resetcursor", at(ids[5], batchIndex=2, excluded=True), b"6"),
             ("resetcursor", EARLIEST, b"0"),
         ):
             assert (await scene.ask("POST", f"{ONE}/{path}", body)).status == 204, path
@@ -159,7 +160,7 @@ async def test_entries_are_skipped_and_expired() -> None:
         await start_again()
         assert await change("expireMessages/3600") == (204, "0", 3)
         assert await change("expireMessages", at(ids[0])) == (204, "1", 2)
-        assert await change("expireMessages", at(ids[3], isExcluded=True)) == (204, "0", 2)
+        assert await change("expireMessages", at(ids[3], excluded=True)) == (204, "0", 2)
         assert await change("expireMessages", at(ids[3], batchIndex=0)) == (204, "0", 2)
         assert await next_message(client) == b"4"
         assert await change("expireMessages", at(ids[5], batchIndex=2)) == (204, "1", 1)
@@ -229,7 +230,7 @@ async def test_a_backlog_is_analyzed_by_reading_it() -> None:
 
         assert await analyze() == (2, 6, True)
         assert await analyze(at(ids[3])) == (2, 6, False)
-        assert await analyze(at(ids[8], isExcluded=True)) == (0, 0, False)
+        assert await analyze(at(ids[8], excluded=True)) == (0, 0, False)
         consumer = await client.subscribe("orders", "s", aio.ConsumerType.Shared)
         for number in range(5):
             message = await consumer.receive()
