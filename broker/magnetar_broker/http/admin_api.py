@@ -51,6 +51,7 @@ __all__ = ["AdminApi", "refuse"]
 _log = logging.getLogger(__name__)
 _JSON: Final = "application/json"
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_NO_CONTENT: Final = 204
 _NO_METHOD: Final = 405
 _WRONG_TYPE: Final = 415
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]+")
@@ -185,7 +186,7 @@ def _answer(route: Route, response: Any) -> Response:
             headers, content = route.answer.to_http(response)
         except WireError as error:
             return refuse(500, f"the stored message can't be decoded: {error}")
-        media_type = route.answer.content_type if content else None
+        media_type = None if route.answer.status == _NO_CONTENT else route.answer.content_type
         raw = Response(content, route.answer.status, media_type=media_type)
         for name, values in headers.items():
             for one in [values] if isinstance(values, str) else values:

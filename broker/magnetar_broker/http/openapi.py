@@ -176,7 +176,8 @@ class _Document:
         }
         if parameters:
             operation["parameters"] = parameters
-        operation["responses"] = {"405": {"$ref": "#/components/responses/405"}}
+        # The others are answered if the path can't be decoded, or its first segment is no domain.
+        operation["responses"] = {str(status): _describe_problem(status, (), own=False) for status in (400, 404, 405)}
         self._add(route.verb, path, "not supported yet", operation)
 
     def finish(self) -> Json:
