@@ -19,7 +19,7 @@ class MessageCalls:
     async def last_message_id(self, topic: Topic, request: pb.TopicRequest) -> pb.MessageIdAnswer:
         entry = await topic.log.read_last_readable()
         if entry is None:
-            return _id_answer(topic, topic.log.last)
+            return _id_answer(topic, Position(topic.log.last.ledger_id, -1))
         _, metadata = decode_entry_metadata(entry.stored)
         is_batch = metadata.HasField("num_messages_in_batch")
         return _id_answer(topic, entry.position, metadata.num_messages_in_batch - 1 if is_batch else -1)

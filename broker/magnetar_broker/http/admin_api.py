@@ -190,7 +190,8 @@ def _answer(route: Route, response: Any) -> Response:
         raw = Response(content, route.answer.status, media_type=media_type)
         for name, values in headers.items():
             for one in [values] if isinstance(values, str) else values:
-                raw.headers.append(name, _format_header(one))
+                # In this case: Pulsar's client looks for one of them by its exact name.
+                raw.raw_headers.append((name.encode("latin-1"), _format_header(one).encode("latin-1")))
         return raw
     value = None if route.answer is None else route.answer.to_json(response)
     if value is None:

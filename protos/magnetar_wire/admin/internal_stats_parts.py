@@ -63,8 +63,11 @@ _CURSOR: Final = Object(
         "active": "active",
         "readPosition": _position("read_position"),
         "cursorLedger": "ledger_id",
-        "properties": "properties",
-    }
+        # Pulsar's cursors have a number for each of these. The properties of the subscription are texts, which its
+        # client can't read there.
+        "cursorProperties": "properties",
+    },
+    constants={"properties": {}},
 )
 _LEASE: Final = Object(
     {

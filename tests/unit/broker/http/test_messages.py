@@ -84,6 +84,28 @@ async def test_a_message_is_found_by_its_id_by_its_time_and_by_its_number() -> N
                 await admin.topics.messages_at("t", MessageId(-1, one.ledger_id(), 5))
 
 
+async def test_headers_have_the_case_that_pulsars_client_looks_for() -> None:
+    async with running_http() as scene, scene.broker.client() as client:
+        (one,) = await _publish(client, "t", b"one")
+        host, _, port = scene.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        path = f"/admin/v2/{_NS}/t/ledger/{one.ledger_id()}/entry/0"
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n".encode())
+        head, _, _ = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+        assert {b"X-Pulsar-PROPERTY", b"X-Pulsar-Message-ID"} <= {line.split(b":")[0] for line in head.splitlines()}
+
+
+async def test_an_emptied_topic_has_no_last_message() -> None:
+    async with running_http() as scene, scene.broker.client() as client:
+        await _publish(client, "t", b"one")
+        await scene.broker.admin.topics.unload("t")
+        await scene.broker.admin.topics.truncate("t")
+        for admin in (scene.broker.admin, scene.admin):
+            assert (await admin.topics.last_message_id("t")).entry_id() == -1
+        assert (await scene.get(f"{_NS}/t/lastMessageId"))["entryId"] == -1
+
+
 async def test_a_batch_is_answered_whole_and_split_by_the_client() -> None:
     async with running_http() as scene, scene.broker.client() as client:
         ids = await _publish(client, "b", *(b"%d" % number for number in range(3)), batch=True)
@@ -104,7 +126,7 @@ async def test_a_batch_is_answered_whole_and_split_by_the_client() -> None:
 async def test_internal_statistics_have_pulsars_names() -> None:
     async with running_http() as scene, scene.broker.client() as client:
         (one,) = await _publish(client, "t", b"one")
-        await scene.broker.admin.subscriptions.create("t", "s", MessageId.earliest)
+        await scene.broker.admin.subscriptions.create("t", "s", MessageId.earliest, properties={"a": "b"})
         stats = await scene.get(f"{_NS}/t/internalStats")
         assert {name: stats[name] for name in ("entriesAddedCounter", "numberOfEntries", "currentLedgerEntries")} == {
             "entriesAddedCounter": 1,
@@ -117,6 +139,8 @@ async def test_internal_statistics_have_pulsars_names() -> None:
         assert cursor["markDeletePosition"] == f"{one.ledger_id()}:-1"
         assert (cursor["active"], cursor["numberOfEntriesSinceFirstNotAckedMessage"]) == (False, 1)
         assert (cursor["individuallyDeletedMessages"], cursor["totalNonContiguousDeletedMessagesRange"]) == ("[]", 0)
+        # Pulsar's client reads `properties` of cursors as numbers, and fails at others.
+        assert (cursor["properties"], cursor["cursorProperties"]) == ({}, {"a": "b"})
         assert (stats["schemaLedgers"], stats["compactedLedger"]["ledgerId"]) == ([], -1)
         info = await scene.get(f"{_NS}/t/internal-info")
         assert [ledger["ledgerId"] for ledger in info["ledgers"]] == [one.ledger_id()]
