@@ -316,14 +316,19 @@ class Converted(Part):
     ) -> None:
         """`from_json` raises ValueError for a wrong value; None: what is read is ignored."""
         self.fields = frozenset([name])
+        # By the message's class: looking up the descriptor takes longer than most conversions.
+        self._has_presence: dict[type, bool] = {}
         self._name = name
         self._to_json = to_json
         self._from_json = from_json
         self._schema = schema or {}
 
     def to_json(self, message: Message) -> Any:
-        field = message.DESCRIPTOR.fields_by_name[self._name]
-        if field.has_presence and not message.HasField(self._name):
+        kind = type(message)
+        has_presence = self._has_presence.get(kind)
+        if has_presence is None:
+            has_presence = self._has_presence[kind] = message.DESCRIPTOR.fields_by_name[self._name].has_presence
+        if has_presence and not message.HasField(self._name):
             return None
         return self._to_json(getattr(message, self._name))
 
