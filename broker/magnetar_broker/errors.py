@@ -32,17 +32,19 @@ __all__ = [
 class BrokerError(Exception):
     """The base of all errors that a broker reports."""
 
-    def __init__(self, code: ErrorCode, text: str) -> None:
+    def __init__(self, code: ErrorCode, text: str, about: str = "") -> None:
+        """`about`: as in `Problem`."""
         super().__init__(text)
         self.code = code
+        self.about = about
 
     @property
     def problem(self) -> Problem:
-        return Problem(code=self.code, text=str(self))
+        return Problem(code=self.code, text=str(self), about=self.about)
 
     def again(self) -> BrokerError:
         """Return a copy, to raise the same error again: a traceback is tied to its object."""
-        return BrokerError(self.code, str(self))
+        return BrokerError(self.code, str(self), self.about)
 
 
 class TopicUnloaded(BrokerError):

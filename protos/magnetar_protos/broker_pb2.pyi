@@ -71,12 +71,14 @@ FAILOVER: SubscriptionType
 KEY_SHARED: SubscriptionType
 
 class Problem(_message.Message):
-    __slots__ = ("code", "text")
+    __slots__ = ("code", "text", "about")
     CODE_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    ABOUT_FIELD_NUMBER: _ClassVar[int]
     code: ErrorCode
     text: str
-    def __init__(self, code: _Optional[_Union[ErrorCode, str]] = ..., text: _Optional[str] = ...) -> None: ...
+    about: str
+    def __init__(self, code: _Optional[_Union[ErrorCode, str]] = ..., text: _Optional[str] = ..., about: _Optional[str] = ...) -> None: ...
 
 class PartitionsRequest(_message.Message):
     __slots__ = ("topic", "create")

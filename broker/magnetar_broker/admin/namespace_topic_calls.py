@@ -114,7 +114,7 @@ class NamespaceTopicCalls:
         bundle = parse_bundle(text)
         starts = (await self._catalog.namespaces.get(namespace)).node.bundle_starts
         if not is_bundle(starts, bundle):
-            raise BrokerError(ErrorCode.NOT_FOUND, f"namespace {namespace} has no bundle {bundle}")
+            raise BrokerError(ErrorCode.NOT_FOUND, f"namespace {namespace} has no bundle {bundle}", about="bundle")
         return bundle
 
     async def _list_topics(self, namespace: NamespaceName, bundle: BundleRange | None) -> list[TopicName]:

@@ -104,5 +104,5 @@ class OwnerRpc:
                 f"the response of the broker at {address} to {method} can't be decoded: {error}",
             ) from error
         if response.HasField("problem"):
-            raise BrokerError(response.problem.code, response.problem.text)
+            raise BrokerError(response.problem.code, response.problem.text, response.problem.about)
         return response

@@ -40,12 +40,16 @@ def check_policies(policies: Policies, limits: PolicyLimits, level: Level = Leve
         policy = POLICY_OF[field.name]
         if policy.path(level) is None:
             raise _invalid(f"{policy.name} is no policy of a {level.value}")
-        _check_enums(policy.name, policies, field)
-        check = _CHECKS.get(field.name)
-        if check is not None:
-            check(policy.name, value, limits)
-        elif field.message_type is None:
-            _check_not_negative(policy.name, int(value))
+        try:
+            _check_enums(policy.name, policies, field)
+            check = _CHECKS.get(field.name)
+            if check is not None:
+                check(policy.name, value, limits)
+            elif field.message_type is None:
+                _check_not_negative(policy.name, int(value))
+        except BrokerError as error:
+            error.about = field.name
+            raise
     _check_together(policies)
     if policies.ByteSize() > _MAX_BYTES:
         raise _invalid(f"the policies have {policies.ByteSize():,} bytes: use at most {_MAX_BYTES:,}")

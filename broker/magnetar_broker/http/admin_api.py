@@ -177,7 +177,7 @@ def _answer_other_verb(verb: str, known: Sequence[str]) -> Response:
 def _answer(route: Route, response: Any) -> Response:
     if response.HasField("problem"):
         code = response.problem.code
-        return refuse(route.find_status(code), response.problem.text, ErrorCode.Name(code))
+        return refuse(route.find_status(code, response.problem.about), response.problem.text, ErrorCode.Name(code))
     if isinstance(route.answer, RawAnswer):
         refusal = route.answer.find_refusal(response)
         if refusal is not None:

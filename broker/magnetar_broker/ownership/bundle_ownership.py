@@ -433,4 +433,4 @@ def _other_broker(broker_id: str, listeners: Sequence[Listener]) -> TopicOwner:
 
 def _bundle_not_found(namespace: NamespaceName, bundle: BundleRange, bundles: Sequence[BundleRange]) -> BrokerError:
     shown = ", ".join(map(str, bundles[:_MAX_NAMED])) + (" …" if len(bundles) > _MAX_NAMED else "")
-    return BrokerError(ErrorCode.NOT_FOUND, f"{namespace} has no bundle {bundle}: it has {shown}")
+    return BrokerError(ErrorCode.NOT_FOUND, f"{namespace} has no bundle {bundle}: it has {shown}", about="bundle")

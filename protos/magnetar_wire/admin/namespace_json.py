@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from magnetar_wire.admin.json_parts import Field, InvalidJson, InvalidValue, Part, Schema, UnsupportedValue
+from magnetar_wire.admin.json_parts import Field, InvalidJson, Part, Schema, UnsupportedValue
 from magnetar_wire.admin.policies import POLICY_OF
 from magnetar_wire.admin.policy_parts import QUOTA_MAP
 
@@ -105,9 +105,9 @@ class BundlesData(Part):
             Field("boundaries").fill(message, value.get("boundaries") or [], f"{where}.boundaries")
             return
         count = value.get("numBundles")
-        if isinstance(count, int) and count < 0:
-            raise InvalidValue(f"{where}.numBundles: {count} bundles: a namespace has 1 or more")
-        if count is not None:
+        # Tools of Pulsar write a number below 1 for the brokers' default.
+        is_default = isinstance(count, int) and not isinstance(count, bool) and count <= 0
+        if count is not None and not is_default:
             Field("bundles").fill(message, count, f"{where}.numBundles")
 
     def schema(self, descriptor: Any) -> Schema:

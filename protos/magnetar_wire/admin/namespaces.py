@@ -10,7 +10,7 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.call import AdminCall, Method, Role, Scope
 from magnetar_wire.admin.json_parts import Field, InvalidJson, InvalidValue, Object, Part, Schema, UnsupportedValue
 from magnetar_wire.admin.namespace_json import BundlesData, NamespaceJson
-from magnetar_wire.admin.policies import Level
+from magnetar_wire.admin.policies import POLICIES, Level
 from magnetar_wire.admin.policy_routes import change_routes, read_routes
 from magnetar_wire.admin.route import CountAnswer, Route, TextAnswer
 
@@ -26,6 +26,8 @@ _NAMESPACE: Final = NamespaceJson()
 # Which Pulsar's brokers do not report.
 _SUBSCRIPTIONS: Final = CountAnswer("subscriptions", "X-Magnetar-Subscriptions", "The number of subscriptions.")
 _CONFLICTS: Final = {int(ErrorCode.NOT_ALLOWED): 409}
+# As where the policy is set alone.
+_INVALID_POLICIES: Final = {one.field: one.namespace.invalid_status for one in POLICIES if one.namespace is not None}
 _ALGORITHMS: Final = {
     "range_equally_divide": pb.SplitBy.SPLIT_BY_RANGE,
     "topic_count_equally_divide": pb.SplitBy.SPLIT_BY_TOPICS,
@@ -90,7 +92,10 @@ NAMESPACES: Final = (
     ), routes=(Route("GET", _NAME, answer=_NAMESPACE), *read_routes(Level.NAMESPACE))),
     AdminCall("create_namespace", pb.NamespaceRequest, pb.NamespaceChanged, _ANY, _ADMIN, methods=(
         Method("namespaces.create"),
-    ), routes=(Route("PUT", _NAME, body=_NAMESPACE, summary="Create a namespace, with policies and bundles."),)),
+    ), routes=(
+        Route("PUT", _NAME, body=_NAMESPACE, statuses_about=_INVALID_POLICIES,
+              summary="Create a namespace, with policies and bundles."),
+    )),
     AdminCall("update_namespace", pb.NamespaceRequest, pb.NamespaceChanged, _ANY, _ADMIN, methods=(
         Method("namespaces.set_policies"),
     )),

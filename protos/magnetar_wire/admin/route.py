@@ -76,6 +76,8 @@ _STATUSES: Final[Mapping[int, int]] = {
     ErrorCode.UNSUPPORTED: 405,
     ErrorCode.CONFLICT: 409,
 }
+# The statuses of problems about these, whatever their code is.
+_STATUSES_ABOUT: Final[Mapping[str, int]] = {"bundle": 412}
 
 
 class InvalidTarget(ValueError):
@@ -214,6 +216,8 @@ class Route:
     empty_status: int = field(default=204, kw_only=True)
     # Statuses of problems, by their codes (broker.proto), where they are not the usual ones.
     statuses: Mapping[int, int] = field(default_factory=dict, kw_only=True)
+    # The same for problems that are about these (`Problem.about`).
+    statuses_about: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     # Clients use it for this call, and brokers serve the path with another one's.
     client_only: bool = field(default=False, kw_only=True)
     # What it does, if that is not the docstring of the call's method.
@@ -236,6 +240,8 @@ class Route:
         for code in ErrorCode.values():
             if code:
                 found.setdefault(self.find_status(code), []).append(code)
+        for status in self.statuses_about.values():
+            found.setdefault(status, [int(ErrorCode.INVALID_ARGUMENT)])
         return dict(sorted(found.items()))
 
     # ── the broker's side ──
@@ -293,9 +299,10 @@ class Route:
             elif part is not None:
                 part.fill(request, text, name)
 
-    def find_status(self, code: int) -> int:
-        """Return the HTTP status of a problem with this code."""
-        return self.statuses.get(code, _STATUSES.get(code, 500))
+    def find_status(self, code: int, about: str = "") -> int:
+        """Return the HTTP status of a problem with this code, about this."""
+        status = self.statuses_about.get(about, _STATUSES_ABOUT.get(about))
+        return self.statuses.get(code, _STATUSES.get(code, 500)) if status is None else status
 
     # ── the client's side ──
 

@@ -85,12 +85,14 @@ async def test_bodies_that_cannot_hold_create_no_namespace() -> None:
         for status, body in (
             (400, {"message_ttl_in_seconds": "many"}),
             (412, {"message_ttl_in_seconds": -5}),
-            (412, {"retention_policies": {"retentionTimeInMinutes": 0, "retentionSizeInMB": 5}}),
-            (412, {"replication_clusters": ["elsewhere"]}),
-            (412, {"bundles": {"numBundles": -1}}),
+            (400, {"retention_policies": {"retentionTimeInMinutes": 0, "retentionSizeInMB": 5}}),
+            (400, {"persistence": {"bookkeeperEnsemble": 1, "bookkeeperWriteQuorum": 2, "bookkeeperAckQuorum": 3}}),
+            (403, {"replication_clusters": ["elsewhere"]}),
+            (403, {"replication_clusters": ["global"]}),
             (412, {"bundles": {"numBundles": 100_000_000}}),
             (412, {"bundles": {"boundaries": ["0x00000000", "0x90000000"]}}),
             (412, {"bundles": {"boundaries": ["0", "0xffffffff"]}}),
+            (400, {"bundles": {"numBundles": True}}),
             (405, {"auth_policies": {"namespace_auth": {"amy": ["produce"]}}}),
             (405, {"offload_policies": {"managedLedgerOffloadDriver": "S3"}}),
             (405, {"topicDispatchRate": {"a": {}, "b": {}}}),
@@ -109,6 +111,15 @@ async def test_bundles_are_chosen_split_and_unloaded() -> None:
         assert (await scene.ask("PUT", "namespaces/public/a", {"boundaries": boundaries})).status == 204
         assert await scene.get("namespaces/public/a/bundles") == {"boundaries": boundaries, "numBundles": 2}
         assert (await scene.get("namespaces/public/default/bundles"))["boundaries"] == _DEFAULT_BOUNDARIES
+        assert (await scene.ask("PUT", "namespaces/public/b", {"bundles": {"numBundles": -1}})).status == 204
+        assert (await scene.get("namespaces/public/b/bundles"))["boundaries"] == _DEFAULT_BOUNDARIES
+        for verb, path in (("PUT", "unload"), ("PUT", "split"), ("POST", "clearBacklog")):
+            missing = await scene.ask(verb, f"namespaces/public/a/0x00000000_0x80000000/{path}")
+            assert (missing.status, missing.headers["x-magnetar-error"]) == (412, "NOT_FOUND"), path
+            assert (await scene.ask(verb, f"namespaces/public/none/0x00000000_0x80000000/{path}")).status == 404
+        for admin in (scene.broker.admin, scene.admin):
+            with pytest.raises(exceptions.NotFound, match="has no bundle"):
+                await admin.namespaces.unload("public/a", "0x00000000_0x80000000")
         bundle = "namespaces/public/a/0x00000000_0x90000000"
         assert (await scene.ask("PUT", f"{bundle}/split?splitAlgorithmName=nonsense")).status == 412
         assert (await scene.ask("PUT", f"{bundle}/split?splitAlgorithmName=flow_or_qps_equally_divide")).status == 405
@@ -183,7 +194,7 @@ async def test_backlogs_of_a_namespace_are_cleared_and_subscriptions_deleted() -
         assert await admin.namespaces.clear_backlog("public/default") == 4
         assert (await scene.ask("POST", f"{space}/clearBacklog/two")).status == 204
         assert (await scene.ask("POST", f"{space}/0x00000000_0x40000000/clearBacklog")).status == 204
-        assert (await scene.ask("POST", f"{space}/0x00000000_0x30000000/clearBacklog")).status == 404
+        assert (await scene.ask("POST", f"{space}/0x00000000_0x30000000/clearBacklog")).status == 412
         assert (await scene.ask("POST", f"{space}/unsubscribe/one")).status == 204
         assert await admin.subscriptions.list("p") == []
         assert await admin.subscriptions.list("t") == ["two"]
