@@ -88,7 +88,7 @@ class HttpSettings(Configuration):
     """Each bounds what the network may take."""
 
     http_max_connections: int = setting(
-        100,
+        500,
         "Maximum number of HTTP connections. Further connections are closed.",
         subject=Subject.HTTP,
         unit="connections",
@@ -107,9 +107,10 @@ class HttpSettings(Configuration):
         ge=0,
     )
     http_exchange_timeout_seconds: float = setting(
-        15.0,
+        60.0,
         "Seconds that one request and its response may take together, counted from the previous response, or from "
-        "the connection's start. Then the connection is closed.",
+        "the connection's start. Then the connection is closed. Longer than `admin_forward_timeout_seconds`, so that "
+        "admin calls are answered.",
         subject=Subject.HTTP,
         gt=0,
         formerly="http_exchange_timeout_s",

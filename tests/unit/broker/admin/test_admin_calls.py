@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -32,7 +32,7 @@ from tests.running import until
 from tests.unit.broker.broker_scene import URL, BrokerScene, running_broker
 from tests.unit.broker.http.admin_scene import running_over
 
-OVER = pytest.mark.parametrize("protocol", ["grpc", "http"])
+PROTOCOLS: Final = ("grpc", "http")
 
 
 async def publish(client: aio.Client, topic: str, *payloads: bytes) -> list[MessageId]:
@@ -46,7 +46,7 @@ async def backlog(admin: AsyncAdmin, topic: str, subscription: str) -> int:
     return (await admin.topics.stats(topic)).subscription(subscription).backlog_entries
 
 
-@OVER
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_broker_knows_its_own_cluster(protocol: str) -> None:
     """ADM-1."""
     async with running_over(protocol, pulsar=True) as scene:
@@ -58,7 +58,7 @@ async def test_a_broker_knows_its_own_cluster(protocol: str) -> None:
             await scene.admin.clusters.get("another")
 
 
-@OVER
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_tenants_and_namespaces(protocol: str) -> None:
     async with running_over(protocol) as scene:
         admin = scene.admin
@@ -93,7 +93,7 @@ async def test_tenants_and_namespaces(protocol: str) -> None:
             await admin.topics.list("acme/shop")
 
 
-@OVER
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_namespaces_policies_hold_for_its_topics(protocol: str) -> None:
     """TOP-2."""
 
@@ -128,7 +128,7 @@ async def test_a_namespaces_policies_hold_for_its_topics(protocol: str) -> None:
             await (await client.subscribe(topic, "another")).close()
 
 
-@OVER
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_policies_are_set_changed_and_removed(protocol: str) -> None:
     """TOP-4, ADM-1: also those that Pulsar's API has no request to remove."""
     async with running_over(protocol) as scene:
@@ -167,7 +167,7 @@ async def test_policies_are_set_changed_and_removed(protocol: str) -> None:
         assert await topics.policies("public/shop/t") == TopicPolicies(max_consumers_per_topic=3)
 
 
-@OVER
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_topics_are_made_listed_and_deleted(protocol: str) -> None:
     """TOP-2, TOP-7."""
 
@@ -204,7 +204,7 @@ async def test_topics_are_made_listed_and_deleted(protocol: str) -> None:
         await admin.topics.create("orders")
 
 
-@OVER
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_truncate_deletes_stored_messages_and_topic_stays_usable(protocol: str) -> None:
     """TOP-7."""
 
@@ -224,7 +224,7 @@ async def test_truncate_deletes_stored_messages_and_topic_stays_usable(protocol:
             assert (await admin.topics.stats("orders")).messages_ever == 3
 
 
-@OVER
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_partitioned_topic_grows_and_its_subscriptions_miss_nothing(protocol: str) -> None:
     """TOP-3."""
 
@@ -257,7 +257,7 @@ async def test_a_partitioned_topic_grows_and_its_subscriptions_miss_nothing(prot
             await admin.topics.get_partitioned("events")
 
 
-@OVER
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_subscriptions_are_moved_by_an_administrator(protocol: str) -> None:
     """SUB-9: reset_cursor, skip, skip_all, clear_backlog, expire."""
 
@@ -365,7 +365,7 @@ async def test_broker_info_reports_address_cluster_and_topic_count() -> None:
         assert (await scene.admin.brokers.info()).loaded_topics == 0
 
 
-@OVER
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_brokers_are_described_with_their_bundles(protocol: str) -> None:
     """ADM-1."""
     async with running_over(protocol) as scene:
@@ -402,7 +402,7 @@ async def test_any_of_the_addresses_does() -> None:
                 await admin.tenants.create("acme")
 
 
-@OVER
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_invalid_subscription_start_is_refused(protocol: str) -> None:
     async with running_over(protocol) as scene:
         nonsense: list[Any] = ["earliest", 0, -5, True, None, 1.5]

@@ -84,7 +84,7 @@ def _head(verb: str, target: str, *headers: str) -> bytes:
         (400, "{}".encode("utf-16"), {}),
         (412, b"", {}),
         (412, b"null", {}),
-        (415, gzip.compress(b"{}"), {"Content-Encoding": "gzip"}),
+        (415, gzip.compress(b"{}", mtime=0), {"Content-Encoding": "gzip"}),
         (415, b"{}", {"Content-Type": "text/plain"}),
         (415, b"a=b", {"Content-Type": "application/x-www-form-urlencoded"}),
         (415, b"{}", {"Content-Type": "\xff\x80" * 1000}),
