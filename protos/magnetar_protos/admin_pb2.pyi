@@ -704,7 +704,7 @@ class Rates(_message.Message):
     def __init__(self, messages: _Optional[int] = ..., entries: _Optional[int] = ..., bytes: _Optional[int] = ..., messages_per_s: _Optional[float] = ..., bytes_per_s: _Optional[float] = ...) -> None: ...
 
 class TopicStatsRequest(_message.Message):
-    __slots__ = ("topic", "exclude_producers", "exclude_consumers", "per_partition", "precise_backlog", "subscription_backlog_size", "earliest_time_in_backlog")
+    __slots__ = ("topic", "exclude_producers", "exclude_consumers", "per_partition", "precise_backlog", "subscription_backlog_size", "earliest_time_in_backlog", "without_partitions")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     EXCLUDE_PRODUCERS_FIELD_NUMBER: _ClassVar[int]
     EXCLUDE_CONSUMERS_FIELD_NUMBER: _ClassVar[int]
@@ -712,6 +712,7 @@ class TopicStatsRequest(_message.Message):
     PRECISE_BACKLOG_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_BACKLOG_SIZE_FIELD_NUMBER: _ClassVar[int]
     EARLIEST_TIME_IN_BACKLOG_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     exclude_producers: bool
     exclude_consumers: bool
@@ -719,7 +720,8 @@ class TopicStatsRequest(_message.Message):
     precise_backlog: bool
     subscription_backlog_size: bool
     earliest_time_in_backlog: bool
-    def __init__(self, topic: _Optional[str] = ..., exclude_producers: bool = ..., exclude_consumers: bool = ..., per_partition: bool = ..., precise_backlog: bool = ..., subscription_backlog_size: bool = ..., earliest_time_in_backlog: bool = ...) -> None: ...
+    without_partitions: bool
+    def __init__(self, topic: _Optional[str] = ..., exclude_producers: bool = ..., exclude_consumers: bool = ..., per_partition: bool = ..., precise_backlog: bool = ..., subscription_backlog_size: bool = ..., earliest_time_in_backlog: bool = ..., without_partitions: bool = ...) -> None: ...
 
 class TopicStatsAnswer(_message.Message):
     __slots__ = ("problem", "stats")

@@ -191,7 +191,15 @@ class TopicCalls:
         last = await topic.terminate()
         return EntryPosition(ledger_id=last.ledger_id, entry_id=last.entry_id)
 
-    @routed(TopicRoute(reduce=drop_clients, merge=merge_stats))
+    async def _check_stats(self, request: pb.TopicStatsRequest, parts: Sequence[TopicName]) -> None:
+        name = parse_topic_name(request.topic)
+        if request.without_partitions and parts != [name]:
+            raise BrokerError(
+                ErrorCode.TOPIC_NOT_FOUND,
+                f"{name} has partitions: ask for the statistics of a partitioned topic, or of {name.partition(0)}",
+            )
+
+    @routed(TopicRoute(check=_check_stats, reduce=drop_clients, merge=merge_stats))
     async def topic_stats(self, topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStatsAnswer:
         return pb.TopicStatsAnswer(stats=await self._describe(topic, request))
 

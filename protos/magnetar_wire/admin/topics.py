@@ -46,6 +46,24 @@ _STATS_QUERY: Final = {
 }
 
 
+class _Sums(Part):
+    """The query's parameter for the sums over the partitions. Pulsar's brokers do not have it, and answer 404 for a
+    partitioned topic."""
+
+    fields = frozenset(["without_partitions"])
+
+    def to_json(self, message: Any) -> Any:
+        return None if message.without_partitions else True
+
+    def fill(self, message: Any, value: Any, where: str) -> None:
+        if value not in ("true", "false"):
+            raise InvalidJson(f"{where}: {str(value)[:50]!r} is not true or false")
+        message.without_partitions = value == "false"
+
+    def schema(self, descriptor: Any) -> Schema:
+        return {"type": "boolean"}
+
+
 class _Mode(Part):
     """The query's parameter with the domain of the listed topics."""
 
@@ -154,8 +172,9 @@ TOPICS: Final = (
     )),
     AdminCall("topic_stats", pb.TopicStatsRequest, pb.TopicStatsAnswer, _TOPIC, _USE, partitions=_EACH, idempotent=True,
               methods=(Method("topics.stats"),), routes=(
-        Route("GET", "/admin/v2/{topic}/stats", query=_STATS_QUERY, answer=Field("stats", of=TOPIC_STATS),
-              summary="Return a topic's statistics; of a partitioned topic the sums over its partitions."),
+        Route("GET", "/admin/v2/{topic}/stats", query={**_STATS_QUERY, "sums": _Sums()},
+              implied={"without_partitions": True}, answer=Field("stats", of=TOPIC_STATS),
+              summary="Return a topic's statistics; with `sums` of a partitioned topic those over its partitions."),
     )),
     AdminCall("partitioned_stats", pb.TopicStatsRequest, pb.PartitionedStatsAnswer, _TOPIC, _USE, partitions=_EACH,
               idempotent=True, methods=(Method("topics.partitioned_stats"),), routes=(

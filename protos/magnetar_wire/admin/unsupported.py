@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from magnetar_wire.admin.route import UnsupportedFamily, UnsupportedRoute
@@ -19,6 +20,13 @@ _REPLICATION: Final = "geo-replication between clusters"
 _DOMAINS: Final = "placing brokers in failure domains"
 _ISOLATION: Final = "isolating namespaces on groups of brokers"
 
+
+def _list(policy: str, missing: str) -> Iterator[UnsupportedRoute]:
+    """List the routes of a policy of topics."""
+    for verb in ("GET", "POST", "DELETE"):
+        yield UnsupportedRoute(verb, f"{_TOPIC}/{policy}", missing)
+
+
 UNSUPPORTED: Final[tuple[UnsupportedRoute, ...]] = (
     UnsupportedRoute("GET", f"{_TOPIC}/backlog", _BACKLOG),
     UnsupportedRoute("PUT", f"{_TOPIC}/compaction", _COMPACTION),
@@ -27,6 +35,10 @@ UNSUPPORTED: Final[tuple[UnsupportedRoute, ...]] = (
     UnsupportedRoute("GET", f"{_TOPIC}/shadowTopics", _SHADOW),
     UnsupportedRoute("PUT", f"{_TOPIC}/shadowTopics", _SHADOW),
     UnsupportedRoute("DELETE", f"{_TOPIC}/shadowTopics", _SHADOW),
+    *_list("offloadPolicies", _OFFLOAD),
+    *_list("entryFilters", "filtering entries"),
+    # Pulsar's paths have the subscription right after the topic.
+    *_list("{subscription}/dispatchRate", "limiting the rate of a single subscription"),
     UnsupportedRoute("GET", f"{_TOPIC}/permissions", _PERMISSIONS),
     UnsupportedRoute("POST", f"{_TOPIC}/permissions/{{role}}", _PERMISSIONS),
     UnsupportedRoute("DELETE", f"{_TOPIC}/permissions/{{role}}", _PERMISSIONS),

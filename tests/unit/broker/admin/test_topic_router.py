@@ -125,10 +125,10 @@ async def test_statistics_are_those_of_the_topic_or_sums_over_the_partitions_tha
         )
 
     scene = Scene(stats)
-    summed = (await scene.call("topic_stats", TRUNCATE)).stats
+    summed = (await scene.call("topic_stats", pb.TopicStatsRequest(topic=TRUNCATE.topic))).stats
     assert (summed.partitions, summed.stored_entries, len(summed.producers)) == (2, 6, 0)
     assert sorted(scene.partitions_called) == [0, 1]
-    whole = (await Scene(stats, 0).call("topic_stats", TRUNCATE)).stats
+    whole = (await Scene(stats, 0).call("topic_stats", pb.TopicStatsRequest(topic=TRUNCATE.topic))).stats
     assert (whole.partitions, whole.stored_entries, len(whole.producers)) == (0, 3, 1)
 
 

@@ -284,6 +284,9 @@ async def test_what_is_not_there_yet_is_refused_by_its_name() -> None:
             ("POST", "permissions/r", "authorization"),
             ("GET", "permissions", "authorization"),
             ("GET", "subscription/s/replicatedSubscriptionStatus", "subscriptions between clusters"),
+            ("GET", "entryFilters", "filtering entries"),
+            ("DELETE", "offloadPolicies", "offloading"),
+            ("POST", "s/dispatchRate", "a single subscription"),
         ):
             answer = await scene.ask(verb, f"{_NS}/t/{path}", [] if verb in ("PUT", "POST") else None)
             assert (answer.status, missing in answer.reason) == (405, True), (verb, path, answer)
