@@ -47,6 +47,7 @@ def default_policies(settings: BrokerServiceSettings) -> Policies:
             ensemble_size=settings.managed_ledger_default_ensemble_size,
             write_quorum=settings.managed_ledger_default_write_quorum,
             ack_quorum=settings.managed_ledger_default_ack_quorum,
+            max_mark_delete_rate=settings.managed_ledger_default_mark_delete_rate_limit,
         ),
         auto_subscription_creation=AutoSubscriptionCreation(allowed=settings.allow_auto_subscription_creation),
         retention=Retention(),

@@ -45,7 +45,7 @@ async def test_a_topics_policy_overrides_that_of_its_namespace() -> None:
         assert await scene.get(f"{_TOPIC}/maxProducers") == await scene.get(applied) == 3
         assert await topics.policies("orders") == TopicPolicies(max_producers_per_topic=3)
         everything = await topics.policies("orders", applied=True)
-        assert (everything.max_producers_per_topic, everything.persistence) == (3, Persistence(2, 2, 2))
+        assert (everything.max_producers_per_topic, everything.persistence) == (3, Persistence(2, 2, 2, 1.0))
         assert (await scene.ask("DELETE", f"{_TOPIC}/maxProducers")).status == 204
         assert await scene.get(applied) == 7
 
