@@ -1,74 +1,124 @@
-"""Fields of answers to Pulsar's admin client that differ from Pulsar's, and why.
+"""What differs from Pulsar in the answers to its admin client, and why.
 
-A key is a pattern of "step: path of the field", as `tests.admin_steps.compare` names it. A row that no difference needs
-any more fails the test, so that each feature that is added removes its rows.
+    UNSUPPORTED     patterns of steps that are refused with 405, and what is missing for them
+    DIFFERENCES     patterns of "step: path of the field", as `tests.admin_steps.compare` names it, and why it differs
+
+A row that no difference needs any more fails the test, so that each feature that is added removes its rows. A row of
+`UNSUPPORTED` explains no other status than 405.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["DIFFERENCES"]
+__all__ = ["DIFFERENCES", "UNSUPPORTED"]
 
-_GEO: Final = "there is no geo-replication: clusters are those of this deployment, and can't be changed"
-_NON_PERSISTENT: Final = "there are no non-persistent topics: 405"
-_TOPIC_POLICIES: Final = "there are no policies of topics"
-_PERMISSIONS: Final = "there is no authorisation, so no permissions: 405"
-_OFFLOAD: Final = "there is no offloading to other storage: 405"
-_COMPACTION: Final = "there is no compaction: 405"
-_BUNDLES: Final = "a namespace has a fixed number of bundles, which can't be chosen or split"
-_FINER: Final = "the status code is more accurate than Pulsar's"
-_PARTITIONS: Final = "it is done for all partitions, where Pulsar refuses or fails"
-_TIMES_OUT: Final = "a fault to be fixed: internal statistics of a topic with clients time out in the Java client"
-_MERGED: Final = "clients that are merged are shown with their versions and properties, and backlogs always with bytes"
-_STATISTICS: Final = "the field is not filled as Pulsar fills it"
-_BROKER_STATISTICS: Final = "there are no statistics of brokers over HTTP yet"
+_PERMISSIONS: Final = "authorization, and so permissions"
+_OFFLOAD: Final = "offloading of ledgers to long-term storage"
+_FILTERS: Final = "filtering entries"
+_NON_PERSISTENT: Final = "non-persistent topics"
+_COMPACTION: Final = "compaction"
+_JVM: Final = "reading the state of a JVM: brokers are no Java programs"
+_RACKS: Final = "placing bookies in racks"
+
+UNSUPPORTED: Final[dict[str, str]] = {
+    "bookies.rack.delete.missing": _RACKS,
+    "bookies.rack.missing": _RACKS,
+    "bookies.rack.remove": _RACKS,
+    "bookies.rack.set": _RACKS,
+    "broker stats.allocator": _JVM,
+    "broker stats.mbeans": _JVM,
+    "broker stats.pending bookie ops": "counting operations on ledgers in flight",
+    "brokers.backlog quota check": "enforcing backlog quotas",
+    "clusters.failure domain*": "placing brokers in failure domains",
+    "clusters.isolation polic*": "isolating namespaces on groups of brokers",
+    "clusters.peers*": "geo-replication between clusters",
+    "ending.compact": _COMPACTION,
+    "ending.offload": _OFFLOAD,
+    "missing.compact": _COMPACTION,
+    "np.partitioned.*": _NON_PERSISTENT,
+    "np.topics.*": _NON_PERSISTENT,
+    "ns.anti-affinity.*": "anti-affinity of namespaces",
+    "ns.bookie affinity": "affinity of bookies",
+    "ns.entry filters.*": _FILTERS,
+    "ns.offload lag.*": _OFFLOAD,
+    "ns.offload policies": _OFFLOAD,
+    "ns.offload seconds.*": _OFFLOAD,
+    "ns.offload threshold.*": _OFFLOAD,
+    "ns.permissions.*": _PERMISSIONS,
+    "ns.resource group.*": "limiting resources by groups",
+    "ns.subscription permissions": _PERMISSIONS,
+    "subscriptions.replicated": "replication of subscriptions between clusters",
+    "topic.applied.entry filters": _FILTERS,
+    "topic.dispatch rate of subscription.*": "limiting the rate of a single subscription",
+    "topic.entry filters.*": _FILTERS,
+    "topics.permissions.*": _PERMISSIONS,
+}
+
+_NO_RATE: Final = "the dispatch rate is no setting that can change at runtime: throttling is not supported yet"
+_NO_NON_PERSISTENT: Final = "the step before, which creates one, is refused: there are no non-persistent topics"
+_AFTER_UNLOAD: Final = (
+    "the id of the last message, where Pulsar names an entry -1 of the ledger that it created for the loaded topic, "
+    "even if the topic has messages"
+)
+_NO_BACKLOG: Final = "a subscription without a backlog expires no messages; Pulsar answers 409, as if it were busy"
+_NOT_CREATED: Final = "a missing subscription is not created: on Pulsar, to peek at it creates it for the steps after"
+_ALL_PARTITIONS: Final = "it is done on all partitions of the topic: Pulsar needs the name of one"
+_MERGED: Final = "clients that are merged keep what Pulsar drops: versions, properties, addresses, entries"
+_CURSORS: Final = (
+    "a cursor only counts and saves: it has no reads of its own, no times and counters of them, and is not saved at "
+    "each acknowledgement"
+)
+_READ_POSITION: Final = "the entries after the mark-delete position; Pulsar adds the position that is read next"
 
 DIFFERENCES: Final[dict[str, str]] = {
-    "bookies.rack.*": "racks of bookies can't be changed over HTTP",
-    "broker stats.*": _BROKER_STATISTICS,
-    "brokers.backlog quota check: *": "there is no call that checks backlog quotas at once",
-    "brokers.dynamic*": "the dispatch rate, which the steps change, is no setting here that can change at runtime",
-    "brokers.list.missing cluster: *": "Pulsar lists the brokers of its own cluster for every name",
-    "clusters.*": _GEO,
-    "ending.compact*": _COMPACTION,
-    "missing.compact*": _COMPACTION,
-    "ending.offload: *": _OFFLOAD,
-    "ending.terminate*entryId": "a topic that was truncated reports its last message, not -1",
-    "lookups.bundle.missing namespace: *": _FINER,
-    "messages.examine.bad: *": _FINER,
-    "messages.id.beyond: *": _FINER,
-    "messages.*.properties.number": "properties of messages are not in the headers that the client reads",
-    "namespaces.bundles*": _BUNDLES,
-    "namespaces.create.no bundles: *": _BUNDLES,
-    "namespaces.create.unknown cluster: *": "412 for an unknown cluster, where Pulsar answers 403",
-    "namespaces.delete.*": _BUNDLES,
-    "namespaces.list: *": _BUNDLES,
-    "namespaces.split*": _BUNDLES,
-    "namespaces.unload.*bundle: *": _BUNDLES,
-    "np.*": _NON_PERSISTENT,
-    "ns.anti-affinity*": "there are no anti-affinity groups: 405",
-    "ns.bookie affinity: *": "there are no bookie affinity groups: 405",
-    "ns.entry filters*": "there are no entry filters: 405",
-    "ns.offload *": _OFFLOAD,
-    "ns.permissions*": _PERMISSIONS,
-    "ns.subscription permissions: *": _PERMISSIONS,
-    "ns.policies: value.bundles*": _BUNDLES,
-    "ns.policies: value.dispatcherPauseOnAckStatePersistentEnabled": _STATISTICS,
-    "ns.policies: value.offload_policies": _OFFLOAD,
-    "ns.resource group*": "there are no resource groups: 405",
-    "parts.analyze: *": _PARTITIONS,
-    "parts.expire*": _PARTITIONS,
-    "parts.reset.id: *": _PARTITIONS,
-    "statistics.*internal*: error": _TIMES_OUT,
-    "statistics.*internal*: value": _TIMES_OUT,
-    "statistics.*internal*: status": _TIMES_OUT,
-    "statistics.parts.partitioned: *": _MERGED,
-    "statistics.parts.partitioned.each: *": _MERGED,
-    "statistics.parts.stats: *": _PARTITIONS,
-    "subscriptions.expire all.none: *": "messages are expired at once: no second call finds the first one in progress",
-    "subscriptions.missing.*": "404 for a missing subscription, where Pulsar answers 204 or an empty result",
-    "subscriptions.replicated: *": _GEO,
-    "topic.*": _TOPIC_POLICIES,
-    "topics.permissions*": _PERMISSIONS,
+    "bookies.rack.get: value.group": "the step before, which sets a rack, is refused",
+    "brokers.dynamic names: value": _NO_RATE,
+    "brokers.dynamic.get: value.dispatchThrottlingRatePerTopicInMsg": _NO_RATE,
+    "brokers.dynamic.not a number: *": "the setting is none that can change, so the value is refused; Pulsar stores it",
+    "brokers.dynamic.not a number.remove: *": _NO_RATE,
+    "brokers.dynamic.remove: *": _NO_RATE,
+    "brokers.dynamic.set: *": _NO_RATE,
+    "brokers.list.missing cluster: *": "404 for a cluster that is missing: Pulsar lists its own brokers for every name",
+    "clusters.get: value.brokerClientSslFactoryPlugin": "a class of Pulsar's library for Java",
+    "ending.compacted: value.status": "the step before is refused: there is no compaction",
+    "ending.terminate: value.entryId": _AFTER_UNLOAD,
+    "ending.terminate.again: value.entryId": _AFTER_UNLOAD,
+    "ending.terminate.partitioned: value.?.entryId": _AFTER_UNLOAD,
+    "lookups.bundle.missing namespace: *": "404 for a missing namespace: Pulsar answers with a bundle",
+    "messages.examine.bad: *": "412 for a position that is neither earliest nor latest: Pulsar takes it for latest",
+    "messages.id.beyond: *": "404 for an entry that does not exist: Pulsar fails",
+    "namespaces.bundles.positions: value.*": "Pulsar answers 204 for a bundle with few topics, and leaves it whole",
+    "np.partitioned.list: value": _NO_NON_PERSISTENT,
+    "np.partitioned.list.partitioned: value": _NO_NON_PERSISTENT,
+    "np.topics.list: value": _NO_NON_PERSISTENT,
+    "ns.policies: value.bundles.*": "Pulsar forgets the bundles of a namespace when its anti-affinity group is set",
+    "ns.policies: value.dispatcherPauseOnAckStatePersistentEnabled": "a removed policy is absent; Pulsar stores false",
+    "ns.policies: value.offload_policies": "the steps before, which set it, are refused: there is no offloading",
+    "parts.analyze: *": _ALL_PARTITIONS,
+    "parts.expire: *": _NO_BACKLOG,
+    "parts.expire all: *": _NO_BACKLOG,
+    "parts.reset.id: *": "earliest is no message of one partition, so it is done on all: Pulsar needs the name of one",
+    "statistics.p*internal*cursors.s.cursorLedger": _CURSORS,
+    "statistics.p*internal*cursors.s.cursorLedgerLastEntry": _CURSORS,
+    "statistics.p*internal*cursors.s.lastLedgerSwitchTimestamp": _CURSORS,
+    "statistics.p*internal*cursors.s.messagesConsumedCounter": _CURSORS,
+    "statistics.p*internal*cursors.s.numberOfEntriesSinceFirstNotAckedMessage": _READ_POSITION,
+    "statistics.p*internal*cursors.s.state": _CURSORS,
+    "statistics.p*internal*cursors.s.subscriptionHavePendingRead": _CURSORS,
+    "statistics.p*internal*cursors.s.waitingReadOp": _CURSORS,
+    "statistics.p*internal*lastLedgerCreatedTimestamp": "the time at which a ledger was created is not stored",
+    "statistics.p*internal*waitingCursorsCount": _CURSORS,
+    "statistics.parts.partitioned*: value.deduplicationStatus": "the same in all partitions; Pulsar leaves it out",
+    "statistics.parts.partitioned*: value.oldestBacklogMessageAgeSeconds": "-1: there are no limits of age",
+    "statistics.parts.partitioned*: value.publishers*": _MERGED,
+    "statistics.parts.partitioned*: value.subscriptions.s.consumers*": _MERGED,
+    "statistics.parts.partitioned.each: *.subscriptions.s.backlogSize": "always known; Pulsar measures it if asked for",
+    "subscriptions.expire all.none: *": _NO_BACKLOG,
+    "subscriptions.missing.analyze: *": _NOT_CREATED,
+    "subscriptions.missing.delete: *": _NOT_CREATED,
+    "subscriptions.missing.peek: value": _NOT_CREATED,
+    "subscriptions.missing.properties: *": _NOT_CREATED,
+    "topic.applied.delayed delivery: value.active": "off by default: delayed delivery is not supported yet",
+    "topic.applied.inactive topics: value.deleteWhileInactive": "off by default: broker_delete_inactive_topics_enabled",
 }
