@@ -113,7 +113,7 @@ DIFFERENCES: Final[dict[str, str]] = {
     "statistics.parts.partitioned*: value.oldestBacklogMessageAgeSeconds": "-1: there are no limits of age",
     "statistics.parts.partitioned*: value.publishers*": _MERGED,
     "statistics.parts.partitioned*: value.subscriptions.s.consumers*": _MERGED,
-    "statistics.parts.partitioned.each: *.subscriptions.s.backlogSize": "always known; Pulsar measures it if asked for",
+    "statistics.parts.partitioned.each: *.subscriptions.s.backlogSize": "always known; Pulsar measures it on demand",
     "subscriptions.expire all.none: *": _NO_BACKLOG,
     "subscriptions.missing.analyze: *": _NOT_CREATED,
     "subscriptions.missing.delete: *": _NOT_CREATED,
