@@ -31,7 +31,19 @@ from tests.guide import (
 )
 from tests.shell import Shell
 
-_KINDS = {"python", "python test", "sh", "sh cluster", "sh docker", "sh noexec", "json", "toml", "toml test", ""}
+_KINDS = {
+    "python",
+    "python test",
+    "python noexec",
+    "sh",
+    "sh cluster",
+    "sh docker",
+    "sh noexec",
+    "json",
+    "toml",
+    "toml test",
+    "",
+}
 # Their examples need nothing but a standalone, or nothing at all. README.md's have Spark among them.
 _ON_A_STANDALONE = [
     "client/README.md",
