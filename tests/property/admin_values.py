@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from magnetar_protos.admin_pb2 import PeekedEntry
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.admin.call import AdminCall
-from magnetar_wire.admin.route import Route
+from magnetar_wire.admin.http.route import Route
 from magnetar_wire.entry import encode_entry
 
 __all__ = ["JSON", "json_values", "messages", "requests"]
@@ -151,7 +151,7 @@ def _placeholder(field: FieldDescriptor, kind: str) -> st.SearchStrategy[Any]:
 
 
 def json_values(schema: Any) -> st.SearchStrategy[Any]:
-    """Values of a JSON schema, as json_parts.py makes it, mostly valid."""
+    """Values of a JSON schema, as json/parts.py makes it, mostly valid."""
     if "const" in schema:
         return st.just(schema["const"])
     if "enum" in schema:

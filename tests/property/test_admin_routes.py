@@ -17,8 +17,11 @@ from openapi_schema_validator import OAS31Validator
 from magnetar_protos import admin_pb2
 from magnetar_wire.admin.call import AdminCall
 from magnetar_wire.admin.calls import ADMIN_CALLS
-from magnetar_wire.admin.json_parts import InvalidJson, Part, parse_json
-from magnetar_wire.admin.route import InvalidTarget, RawAnswer, Route, RouteTable, TextAnswer
+from magnetar_wire.admin.http.raw_answer import RawAnswer, TextAnswer
+from magnetar_wire.admin.http.route import InvalidTarget, Route
+from magnetar_wire.admin.http.route_table import RouteTable
+from magnetar_wire.admin.json.parts import Part
+from magnetar_wire.admin.json.values import InvalidJson, parse_json
 from magnetar_wire.errors import WireError
 from tests.examples import examples
 from tests.property.admin_values import JSON, json_values, messages, requests

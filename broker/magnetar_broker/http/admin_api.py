@@ -1,7 +1,7 @@
 """Serve the admin calls on the paths of Pulsar's REST API, /admin/v2 and /lookup/v2.
 
-The column `routes` of the table of admin calls (magnetar_wire/admin/route.py) declares path, query, body and answer of
-each call. A request is made into the call's request message, `AdminService.call` carries it out as it does for gRPC,
+The column `routes` of the table of admin calls (magnetar_wire/admin/http/route.py) declares path, query, body and
+answer of each call. A request becomes the call's request message, `AdminService.call` carries it out as for gRPC,
 and the response message is made into the answer. So HTTP and gRPC can't differ, and any broker answers: calls on a
 topic or bundle are forwarded to the owner, and there are no redirects.
 
@@ -40,9 +40,11 @@ from magnetar_broker.admin.admin_service import AdminService
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.call import AdminCall
 from magnetar_wire.admin.calls import ADMIN_CALLS
-from magnetar_wire.admin.json_parts import InvalidJson, OutOfRange, parse_json
-from magnetar_wire.admin.route import InvalidTarget, RawAnswer, Route, RouteTable, UnsupportedFamily, UnsupportedRoute
-from magnetar_wire.admin.unsupported import UNSUPPORTED, UNSUPPORTED_FAMILIES
+from magnetar_wire.admin.http.raw_answer import RawAnswer
+from magnetar_wire.admin.http.route import InvalidTarget, Route
+from magnetar_wire.admin.http.route_table import RouteTable, UnsupportedFamily, UnsupportedRoute
+from magnetar_wire.admin.json.values import InvalidJson, OutOfRange, parse_json
+from magnetar_wire.admin.rows.unsupported import UNSUPPORTED, UNSUPPORTED_FAMILIES
 from magnetar_wire.errors import WireError
 from magnetar_wire.transport import Code, Refusal
 

@@ -1,9 +1,9 @@
 """Describe the HTTP API as an OpenAPI 3.1 document, from the table of admin calls.
 
 Each route of the table is an operation: its path with one parameter for each segment, the query and body with the types
-and bounds of the request's fields, and the answers. Paths that are answered with 405 (unsupported.py) are in it too,
-with `x-missing`. An operation also names the call on gRPC (`x-call`), the methods of `magnetar.admin` (`x-python`) and
-the role that Pulsar asks for (`x-role`).
+and bounds of the request's fields, and the answers. Paths that are answered with 405 (rows/unsupported.py) are in it,
+too, with `x-missing`. An operation also names the call on gRPC (`x-call`), the methods of `magnetar.admin` (`x-python`)
+and the role that Pulsar asks for (`x-role`).
 
 The JSON schema of a message that has a name (`title`) is written once, below /components/schemas. OpenAPI identifies
 paths by their placeholders' positions: where two routes of one path name a placeholder differently, the first name is
@@ -25,9 +25,11 @@ from magnetar_broker.http.docs_page import render_page
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.call import AdminCall
 from magnetar_wire.admin.calls import ADMIN_CALLS
-from magnetar_wire.admin.json_parts import Field
-from magnetar_wire.admin.route import RawAnswer, Route, UnsupportedRoute
-from magnetar_wire.admin.unsupported import UNSUPPORTED, UNSUPPORTED_FAMILIES
+from magnetar_wire.admin.http.raw_answer import RawAnswer
+from magnetar_wire.admin.http.route import Route
+from magnetar_wire.admin.http.route_table import UnsupportedRoute
+from magnetar_wire.admin.json.parts import Field
+from magnetar_wire.admin.rows.unsupported import UNSUPPORTED, UNSUPPORTED_FAMILIES
 from magnetar_wire.process.version import read_version
 
 __all__ = ["ApiDescription", "describe_api"]

@@ -18,8 +18,9 @@ from typing import Any, Final, cast
 from magnetar.admin._http_exchange import HttpAnswer
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
 from magnetar_wire.admin.call import AdminCall
-from magnetar_wire.admin.json_parts import InvalidJson, parse_json
-from magnetar_wire.admin.route import RawAnswer, Route
+from magnetar_wire.admin.http.raw_answer import RawAnswer
+from magnetar_wire.admin.http.route import Route
+from magnetar_wire.admin.json.values import InvalidJson, parse_json
 from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from magnetar_wire.transport import Code, Failed, Rejected

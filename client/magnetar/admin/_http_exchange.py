@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from magnetar_wire.admin.route import HttpRequest
+from magnetar_wire.admin.http.route import HttpRequest
 from magnetar_wire.transport import (
     Code,
     DeadlinePassed,

@@ -14,9 +14,9 @@ from google.protobuf.message import Message
 from magnetar.admin._calls import AdminCalls
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.catalog_pb2 import Policies
-from magnetar_wire.admin.namespace_json import NamespaceJson
+from magnetar_wire.admin.json.namespaces import NamespaceJson
+from magnetar_wire.admin.json.policies import QUOTA_BY_AGE, QUOTA_BY_SIZE
 from magnetar_wire.admin.policies import POLICIES, POLICY_OF, Level
-from magnetar_wire.admin.policy_parts import QUOTA_BY_AGE, QUOTA_BY_SIZE
 
 __all__ = [
     "change_policies",

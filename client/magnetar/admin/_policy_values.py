@@ -20,7 +20,7 @@ from magnetar.exceptions import InvalidArgument
 from magnetar_protos import catalog_pb2 as catalog
 from magnetar_protos.broker_pb2 import SubscriptionType
 from magnetar_protos.catalog_pb2 import Policies
-from magnetar_wire.admin.policy_parts import AUTH_MODES, SCHEMA_AUTO_UPDATE, SCHEMA_COMPATIBILITY, SUBSCRIPTION_TYPES
+from magnetar_wire.admin.json.policies import AUTH_MODES, SCHEMA_AUTO_UPDATE, SCHEMA_COMPATIBILITY, SUBSCRIPTION_TYPES
 
 __all__ = ["policies_message", "policies_value"]
 

@@ -5,8 +5,8 @@ The broker, the Python client, the command line and the guide are made from the 
 - **Broker**: the request is decoded as `request`, and refused if it has unknown fields. `scope` is the broker that
   carries the call out. That broker has one handler, the method with the row's name.
 - **Another broker** forwards the call to the owner as `here.<name>`, with the same messages.
-- **HTTP**: `routes` are the call's paths, bodies and statuses in Pulsar's REST API (route.py). A broker serves them
-  at its HTTP port, `/openapi.json` describes them, and the client uses them for `http://` service URLs.
+- **HTTP**: `routes` are the call's paths, bodies and statuses in Pulsar's REST API (http/route.py). A broker serves
+  them at its HTTP port, `/openapi.json` describes them, and the client uses them for `http://` service URLs.
 - **Client**: `methods` become methods of `magnetar.admin`, asynchronous and synchronous.
 - **Lost answers**: clients and brokers send the request again if it is `idempotent`.
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from google.protobuf.message import Message
 
-from magnetar_wire.admin.route import Route
+from magnetar_wire.admin.http.route import Route
 
 __all__ = ["AdminCall", "Method", "Partitions", "Role", "Scope"]
 

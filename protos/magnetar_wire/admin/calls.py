@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from magnetar_wire.admin.broker_stats import BROKER_STATS
-from magnetar_wire.admin.brokers import BROKERS, CONFIGURATION
 from magnetar_wire.admin.call import AdminCall
-from magnetar_wire.admin.clusters import CLUSTERS
-from magnetar_wire.admin.lookup import LOOKUP
-from magnetar_wire.admin.messages import MESSAGES
-from magnetar_wire.admin.namespaces import BUNDLES, NAMESPACES
-from magnetar_wire.admin.reading import READING
-from magnetar_wire.admin.subscriptions import SUBSCRIPTIONS
-from magnetar_wire.admin.tenants import TENANTS
-from magnetar_wire.admin.termination import TERMINATION
-from magnetar_wire.admin.topic_policies import TOPIC_POLICIES
-from magnetar_wire.admin.topics import PARTITIONED_TOPICS, TOPICS
+from magnetar_wire.admin.rows.broker_stats import BROKER_STATS
+from magnetar_wire.admin.rows.brokers import BROKERS, CONFIGURATION
+from magnetar_wire.admin.rows.clusters import CLUSTERS
+from magnetar_wire.admin.rows.lookup import LOOKUP
+from magnetar_wire.admin.rows.messages import MESSAGES
+from magnetar_wire.admin.rows.namespaces import BUNDLES, NAMESPACES
+from magnetar_wire.admin.rows.reading import READING
+from magnetar_wire.admin.rows.subscriptions import SUBSCRIPTIONS
+from magnetar_wire.admin.rows.tenants import TENANTS
+from magnetar_wire.admin.rows.termination import TERMINATION
+from magnetar_wire.admin.rows.topic_policies import TOPIC_POLICIES
+from magnetar_wire.admin.rows.topics import PARTITIONED_TOPICS, TOPICS
 
 __all__ = ["ADMIN_CALLS", "call_of_method"]
 

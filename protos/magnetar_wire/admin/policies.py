@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from magnetar_protos.catalog_pb2 import Policies
-from magnetar_wire.admin.json_parts import Field, Part
-from magnetar_wire.admin.policy_parts import (
+from magnetar_wire.admin.json.parts import Field, Part
+from magnetar_wire.admin.json.policies import (
     AUTH_MODES,
     AUTO_SUBSCRIPTION_CREATION,
     DELAYED_DELIVERY,

@@ -3,7 +3,7 @@
     read_routes      GET of each policy
     change_routes    the paths that set or remove one policy
 
-Backlog quotas are two policies with one path, see policy_parts.py.
+Backlog quotas are two policies with one path, see json/policies.py.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final
 
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
-from magnetar_wire.admin.json_parts import Defaulted, Field, QueryText
+from magnetar_wire.admin.http.route import Route
+from magnetar_wire.admin.json.parts import Defaulted, Field, QueryText
+from magnetar_wire.admin.json.policies import QUOTA_BY_AGE, QUOTA_BY_SIZE, QUOTA_MAP, OneQuota, QuotaType, RemovedQuota
 from magnetar_wire.admin.policies import POLICIES, Level, Policy, PolicyPath
-from magnetar_wire.admin.policy_parts import QUOTA_BY_AGE, QUOTA_BY_SIZE, QUOTA_MAP, OneQuota, QuotaType, RemovedQuota
-from magnetar_wire.admin.route import Route
 
 __all__ = ["change_routes", "read_routes"]
 

@@ -10,17 +10,9 @@ import pytest
 
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.catalog_pb2 import Persistence, TenantNode
-from magnetar_wire.admin.json_parts import (
-    Converted,
-    Either,
-    Field,
-    InvalidJson,
-    Object,
-    OutOfRange,
-    Part,
-    parse_json,
-)
-from magnetar_wire.admin.route import Route
+from magnetar_wire.admin.http.route import Route
+from magnetar_wire.admin.json.parts import Converted, Either, Field, Object, Part
+from magnetar_wire.admin.json.values import InvalidJson, OutOfRange, parse_json
 
 # Deeper than Python's recursion: it can still be parsed at some depth below that.
 DEEP: Final = 100_000

@@ -7,7 +7,8 @@ from typing import Any, Final
 import pytest
 
 from magnetar_protos.catalog_pb2 import Policies
-from magnetar_wire.admin.json_parts import Field, InvalidJson
+from magnetar_wire.admin.json.parts import Field
+from magnetar_wire.admin.json.values import InvalidJson
 from magnetar_wire.admin.policies import POLICIES, POLICY_OF
 
 # A value of each policy, as in Pulsar's JSON.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from magnetar_protos import admin_pb2 as pb
-from magnetar_wire.admin.json_parts import InvalidJson
-from magnetar_wire.admin.route import Route, RouteTable, TextAnswer, UnsupportedFamily
+from magnetar_wire.admin.http.raw_answer import TextAnswer
+from magnetar_wire.admin.http.route import Route
+from magnetar_wire.admin.http.route_table import RouteTable, UnsupportedFamily
+from magnetar_wire.admin.json.values import InvalidJson
 
 
 def test_a_family_stands_for_the_paths_without_a_route() -> None:

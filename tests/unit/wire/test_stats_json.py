@@ -8,10 +8,10 @@ import pytest
 
 from magnetar_protos.admin_pb2 import ExpireRequest, PartitionedStatsAnswer, SubscriptionRequest, TopicStats
 from magnetar_protos.broker_pb2 import StartAt, StartMessageId
-from magnetar_wire.admin.json_parts import InvalidJson
-from magnetar_wire.admin.position_parts import PositionPart, StartPart
-from magnetar_wire.admin.route import Route
-from magnetar_wire.admin.stats_json import PARTITIONED_STATS, TOPIC_STATS
+from magnetar_wire.admin.http.route import Route
+from magnetar_wire.admin.json.positions import PositionPart, StartPart
+from magnetar_wire.admin.json.stats import PARTITIONED_STATS, TOPIC_STATS
+from magnetar_wire.admin.json.values import InvalidJson
 
 LARGEST = 2**63 - 1
 # Parts of an answer of Pulsar 4.0.7.

@@ -11,8 +11,8 @@ from magnetar import CompressionType, ConsumerType, aio, exceptions
 from magnetar_broker.managed_ledger.log_entry import NewEntry
 from magnetar_protos.admin_pb2 import PeekedEntry
 from magnetar_protos.entry_pb2 import EncryptionKeys, KeyValue, MessageMetadata
-from magnetar_wire.admin.json_parts import InvalidJson
-from magnetar_wire.admin.message_answer import read_entry, write_entry
+from magnetar_wire.admin.http.message_answer import read_entry, write_entry
+from magnetar_wire.admin.json.values import InvalidJson
 from magnetar_wire.entry import add_broker_metadata, encode_entry
 from magnetar_wire.message_id import MessageId
 from tests.unit.broker.http.admin_scene import HttpScene, running_http

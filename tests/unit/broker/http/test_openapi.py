@@ -16,9 +16,10 @@ from magnetar_protos import admin_pb2
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.call import AdminCall, Method, Role, Scope
 from magnetar_wire.admin.calls import ADMIN_CALLS
-from magnetar_wire.admin.json_parts import Field, Object
-from magnetar_wire.admin.route import Route, UnsupportedRoute
-from magnetar_wire.admin.unsupported import UNSUPPORTED
+from magnetar_wire.admin.http.route import Route
+from magnetar_wire.admin.http.route_table import UnsupportedRoute
+from magnetar_wire.admin.json.parts import Field, Object
+from magnetar_wire.admin.rows.unsupported import UNSUPPORTED
 from tests.unit.broker.http.admin_scene import running_http
 
 DOCUMENT: Final = describe_api(ADMIN_CALLS.values(), UNSUPPORTED, "1")

@@ -18,8 +18,8 @@ from magnetar.admin import (
 )
 from magnetar_broker.system_topics import events_topic
 from magnetar_cli.command import app
+from magnetar_wire.admin.json.policies import QUOTA_BY_AGE, QUOTA_BY_SIZE
 from magnetar_wire.admin.policies import POLICIES, Level, Policy
-from magnetar_wire.admin.policy_parts import QUOTA_BY_AGE, QUOTA_BY_SIZE
 from magnetar_wire.topic_name import NamespaceName
 from tests.unit.broker.http.admin_scene import running_http
 from tests.unit.wire.test_policies import VALUES

@@ -1,10 +1,15 @@
+"""Paths of Pulsar's REST API that a broker answers with 405, and what is missing for each.
+
+`/openapi.json` shows them. A path that becomes supported leaves this list and gets a route of a call.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
-from magnetar_wire.admin.route import UnsupportedFamily, UnsupportedRoute
-from magnetar_wire.admin.unsupported_namespaces import UNSUPPORTED_NAMESPACES
+from magnetar_wire.admin.http.route_table import UnsupportedFamily, UnsupportedRoute
+from magnetar_wire.admin.rows.unsupported_namespaces import UNSUPPORTED_NAMESPACES
 
 __all__ = ["UNSUPPORTED", "UNSUPPORTED_FAMILIES"]
 

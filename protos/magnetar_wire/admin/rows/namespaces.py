@@ -8,11 +8,13 @@ from typing import Any, Final
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.call import AdminCall, Method, Role, Scope
-from magnetar_wire.admin.json_parts import Field, InvalidJson, InvalidValue, Object, Part, Schema, UnsupportedValue
-from magnetar_wire.admin.namespace_json import BundlesData, NamespaceJson
+from magnetar_wire.admin.http.raw_answer import CountAnswer, TextAnswer
+from magnetar_wire.admin.http.route import Route
+from magnetar_wire.admin.json.namespaces import BundlesData, NamespaceJson
+from magnetar_wire.admin.json.parts import Field, Object, Part, Schema
+from magnetar_wire.admin.json.values import InvalidJson, InvalidValue, UnsupportedValue
 from magnetar_wire.admin.policies import POLICIES, Level
 from magnetar_wire.admin.policy_routes import change_routes, read_routes
-from magnetar_wire.admin.route import CountAnswer, Route, TextAnswer
 
 __all__ = ["BUNDLES", "NAMESPACES"]
 

@@ -21,8 +21,8 @@ from google.protobuf.message import Message
 from magnetar_protos import entry_pb2
 from magnetar_protos.admin_pb2 import PeekedEntry
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.admin.json_parts import InvalidJson
-from magnetar_wire.admin.route import RawAnswer
+from magnetar_wire.admin.http.raw_answer import RawAnswer
+from magnetar_wire.admin.json.values import InvalidJson
 from magnetar_wire.compression import decompress
 from magnetar_wire.entry import add_broker_metadata, decode_entry, encode_entry
 from magnetar_wire.errors import WireError

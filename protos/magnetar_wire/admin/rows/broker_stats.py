@@ -8,10 +8,11 @@ from google.protobuf.message import Message
 
 from magnetar_protos import admin_pb2 as pb
 from magnetar_wire.admin.call import AdminCall, Method, Role, Scope
-from magnetar_wire.admin.json_parts import Field, InvalidJson, Object, Part, Schema
-from magnetar_wire.admin.lookup import url_part
-from magnetar_wire.admin.route import Route
-from magnetar_wire.admin.stats_json import TOPIC_STATS
+from magnetar_wire.admin.http.route import Route
+from magnetar_wire.admin.json.parts import Field, Object, Part, Schema
+from magnetar_wire.admin.json.stats import TOPIC_STATS
+from magnetar_wire.admin.json.values import InvalidJson
+from magnetar_wire.admin.rows.lookup import url_part
 
 __all__ = ["BROKER_STATS"]
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from magnetar_wire.admin.json_parts import Field, InvalidJson, Part, Schema, UnsupportedValue
+from magnetar_wire.admin.json.parts import Field, Part, Schema
+from magnetar_wire.admin.json.policies import QUOTA_MAP
+from magnetar_wire.admin.json.values import InvalidJson, UnsupportedValue
 from magnetar_wire.admin.policies import POLICY_OF
-from magnetar_wire.admin.policy_parts import QUOTA_MAP
 
 __all__ = ["BUNDLES_DATA", "NamespaceJson"]
 

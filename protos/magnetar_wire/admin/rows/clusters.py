@@ -13,8 +13,8 @@ from google.protobuf.message import Message
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.call import AdminCall, Method, Role, Scope
-from magnetar_wire.admin.json_parts import Field, Object
-from magnetar_wire.admin.route import Route
+from magnetar_wire.admin.http.route import Route
+from magnetar_wire.admin.json.parts import Field, Object
 
 __all__ = ["CLUSTERS"]
 

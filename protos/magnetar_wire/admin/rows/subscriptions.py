@@ -9,10 +9,11 @@ from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.ledger_pb2 import EntryPosition
 from magnetar_wire.admin.call import AdminCall, Method, Partitions, Role, Scope
-from magnetar_wire.admin.json_parts import Converted, Field, Object, Part
-from magnetar_wire.admin.message_answer import MessageEntryAnswer
-from magnetar_wire.admin.position_parts import PositionPart, StartPart
-from magnetar_wire.admin.route import CountAnswer, Route
+from magnetar_wire.admin.http.message_answer import MessageEntryAnswer
+from magnetar_wire.admin.http.raw_answer import CountAnswer
+from magnetar_wire.admin.http.route import Route
+from magnetar_wire.admin.json.parts import Converted, Field, Object, Part
+from magnetar_wire.admin.json.positions import PositionPart, StartPart
 
 __all__ = ["SUBSCRIPTIONS"]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from magnetar_protos.ledger_pb2 import EntryPosition
-from magnetar_wire.admin.json_parts import Converted, Field, Object, Part
+from magnetar_wire.admin.json.parts import Converted, Field, Object, Part
 
 __all__ = ["INTERNAL_STATS", "LEDGER_INFO", "PARTITIONED_INTERNAL_STATS", "PARTITIONED_METADATA"]
 

@@ -8,9 +8,10 @@ from typing import Any, Final
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.call import AdminCall, Method, Role, Scope
-from magnetar_wire.admin.json_parts import Converted, InvalidJson, Object
-from magnetar_wire.admin.message_answer import MessageEntryAnswer
-from magnetar_wire.admin.route import Route
+from magnetar_wire.admin.http.message_answer import MessageEntryAnswer
+from magnetar_wire.admin.http.route import Route
+from magnetar_wire.admin.json.parts import Converted, Object
+from magnetar_wire.admin.json.values import InvalidJson
 
 __all__ = ["MESSAGES"]
 

@@ -8,16 +8,17 @@ from typing import Any, Final
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.call import AdminCall, Method, Partitions, Role, Scope
-from magnetar_wire.admin.internal_stats_parts import (
+from magnetar_wire.admin.http.route import Route
+from magnetar_wire.admin.json.internal_stats import (
     INTERNAL_STATS,
     LEDGER_INFO,
     PARTITIONED_INTERNAL_STATS,
     PARTITIONED_METADATA,
 )
-from magnetar_wire.admin.json_parts import Either, Field, InvalidJson, Object, Part, Schema
-from magnetar_wire.admin.position_parts import PositionPart
-from magnetar_wire.admin.route import Route
-from magnetar_wire.admin.stats_json import PARTITIONED_STATS, TOPIC_STATS
+from magnetar_wire.admin.json.parts import Either, Field, Object, Part, Schema
+from magnetar_wire.admin.json.positions import PositionPart
+from magnetar_wire.admin.json.stats import PARTITIONED_STATS, TOPIC_STATS
+from magnetar_wire.admin.json.values import InvalidJson
 
 __all__ = ["PARTITIONED_TOPICS", "TOPICS"]
 

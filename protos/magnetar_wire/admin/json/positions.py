@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from magnetar_wire.admin.json_parts import Field, InvalidJson, Part, Schema
+from magnetar_wire.admin.json.parts import Field, Part, Schema
+from magnetar_wire.admin.json.values import InvalidJson
 
 __all__ = ["PositionPart", "StartPart"]
 

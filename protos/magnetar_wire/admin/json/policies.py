@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from magnetar_protos import catalog_pb2 as catalog
 from magnetar_protos.broker_pb2 import SubscriptionType
-from magnetar_wire.admin.json_parts import Field, InvalidJson, InvalidValue, Object, Part, Schema
+from magnetar_wire.admin.json.parts import Field, Object, Part, Schema
+from magnetar_wire.admin.json.values import InvalidJson, InvalidValue
 
 __all__ = [
     "AUTH_MODES",

@@ -25,7 +25,6 @@ import base64
 import json
 import math
 import operator
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -33,24 +32,30 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from magnetar_wire.admin.json.values import (
+    InvalidJson,
+    OutOfRange,
+    check_not_null,
+    check_text,
+    check_type,
+    decode_base64,
+    format_value,
+    join_path,
+    parse_json,
+)
+
 __all__ = [
     "Converted",
     "Defaulted",
     "Either",
     "Field",
-    "InvalidJson",
-    "InvalidValue",
     "Object",
-    "OutOfRange",
     "Part",
     "QueryText",
-    "UnsupportedValue",
-    "parse_json",
 ]
 
 Schema: TypeAlias = dict[str, Any]
 
-_SURROGATE: Final = re.compile(rb"\\u[dD]")
 _INTEGERS: Final = {
     FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31 - 1),
     FieldDescriptor.CPPTYPE_INT64: (-(2**63), 2**63 - 1),
@@ -65,29 +70,6 @@ _FLOATS: Final = {
 
 # What converting functions raise for a value that does not fit, those of numbers and protobuf among them.
 _WRONG_VALUES: Final = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
-
-
-class InvalidJson(ValueError):
-    """A JSON value that does not fit its declaration. The text names the value and the right type."""
-
-    # The HTTP status of the answer.
-    status = 400
-
-
-class InvalidValue(InvalidJson):
-    """A value of the right type that is not allowed."""
-
-    status = 412
-
-
-class OutOfRange(InvalidJson):
-    """A whole number that is not in the range of its field. Pulsar often has another status for it."""
-
-
-class UnsupportedValue(InvalidJson):
-    """A value that asks for something that is not supported yet. The text names what is missing."""
-
-    status = 405
 
 
 class Part:
@@ -162,25 +144,25 @@ class Field(Part):
         field = owner.DESCRIPTOR.fields_by_name[self._name]
         if _is_map(field):
             target = getattr(owner, self._name)
-            for name, one in _checked(value, dict, "an object", where).items():
-                path = _join(where, name)
+            for name, one in check_type(value, dict, "an object", where).items():
+                path = join_path(where, name)
                 target[name] = check_text(one, path)
         elif not field.is_repeated:
             self._fill_one(owner, field, value, where)
         elif self._key:
-            for name, one in _checked(value, dict, "an object", where).items():
-                path = _join(where, name)
+            for name, one in check_type(value, dict, "an object", where).items():
+                path = join_path(where, name)
                 added = getattr(owner, self._name).add()
-                self._part.fill(added, _not_null(one, path), path)
+                self._part.fill(added, check_not_null(one, path), path)
                 _set_key(added, self._key, name, where)
         else:
             target = getattr(owner, self._name)
-            for index, one in enumerate(_checked(value, list, "an array", where)):
+            for index, one in enumerate(check_type(value, list, "an array", where)):
                 path = f"{where}[{index}]"
                 if field.message_type is not None:
-                    self._part.fill(target.add(), _not_null(one, path), path)
+                    self._part.fill(target.add(), check_not_null(one, path), path)
                 else:
-                    target.append(self._scalar(field, _not_null(one, path), path))
+                    target.append(self._scalar(field, check_not_null(one, path), path))
 
     def schema(self, descriptor: Any) -> Schema:
         for name in self._parents:
@@ -268,23 +250,23 @@ class Field(Part):
         if field.enum_type is not None:
             known = self._enum(field)
             if not isinstance(value, str) or value not in known:
-                raise InvalidJson(f"{where}: {_shown(value)} is none of {', '.join(known)}")
+                raise InvalidJson(f"{where}: {format_value(value)} is none of {', '.join(known)}")
             return known[value]
         if field.cpp_type in _INTEGERS:
             lowest, highest = _INTEGERS[field.cpp_type]
             if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
                 error = InvalidJson if isinstance(value, bool) or not isinstance(value, int) else OutOfRange
-                raise error(f"{where}: {_shown(value)} is not a whole number from {lowest} to {highest}")
+                raise error(f"{where}: {format_value(value)} is not a whole number from {lowest} to {highest}")
             return value
         if field.cpp_type in _FLOATS:
             largest = _FLOATS[field.cpp_type]
             if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= largest:
-                raise InvalidJson(f"{where}: {_shown(value)} is not a number up to {largest:.3g}")
+                raise InvalidJson(f"{where}: {format_value(value)} is not a number up to {largest:.3g}")
             return float(value)
         if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
-            return _checked(value, bool, "true or false", where)
+            return check_type(value, bool, "true or false", where)
         text = check_text(value, where)
-        return text if field.type != FieldDescriptor.TYPE_BYTES else _decode_base64(text, where)
+        return text if field.type != FieldDescriptor.TYPE_BYTES else decode_base64(text, where)
 
     def _scalar_schema(self, field: Any) -> Schema:
         if field.enum_type is not None:
@@ -346,7 +328,7 @@ class Converted(Part):
         except InvalidJson:
             raise
         except _WRONG_VALUES as error:
-            raise InvalidJson(f"{where}: {_shown(value)}: {error}") from None
+            raise InvalidJson(f"{where}: {format_value(value)}: {error}") from None
 
     def schema(self, descriptor: Any) -> Schema:
         return self._schema
@@ -429,7 +411,7 @@ class Object(Part):
         return [_PlainFields(*group, names) for group, names in groups.items()], others
 
     def fill(self, message: Message, value: Any, where: str) -> None:
-        given = _checked(value, dict, "an object", where)
+        given = check_type(value, dict, "an object", where)
         for name in self._required:
             if given.get(name) is None:
                 raise InvalidJson(f"{where}: {name} is missing")
@@ -516,28 +498,6 @@ class Either(Part):
         return {"anyOf": [self._short.schema(descriptor), self._whole.schema(descriptor)]}
 
 
-def parse_json(body: bytes) -> Any:
-    """Return the value; None if there is none. Raises InvalidJson."""
-    if not body.strip():
-        return None
-    try:
-        value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
-        if _SURROGATE.search(body):
-            # Escapes can make halves of surrogate pairs, which no message can have.
-            json.dumps(value, ensure_ascii=False).encode()
-        return value
-    except RecursionError:
-        raise InvalidJson("the body is nested too deeply") from None
-    except UnicodeEncodeError:
-        raise InvalidJson("the body: a text has half of a surrogate pair") from None
-    except ValueError as error:
-        raise InvalidJson(f"the body is not JSON in UTF-8: {_shorten(str(error))}") from None
-
-
-def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON number")
-
-
 def _set_key(message: Message, name: str, text: str, where: str) -> None:
     """Set a field, a text or a number, from the name in an object."""
     field = message.DESCRIPTOR.fields_by_name[name]
@@ -546,55 +506,9 @@ def _set_key(message: Message, name: str, text: str, where: str) -> None:
         return
     lowest, highest = _INTEGERS[field.cpp_type]
     if not (text.isascii() and text.removeprefix("-").isdigit() and len(text) < 21 and lowest <= int(text) <= highest):
-        raise InvalidJson(f"{where}: {_shown(text)} is not a whole number from {lowest} to {highest}")
+        raise InvalidJson(f"{where}: {format_value(text)} is not a whole number from {lowest} to {highest}")
     setattr(message, name, int(text))
 
 
 def _is_map(field: Any) -> bool:
     return field.message_type is not None and field.message_type.GetOptions().map_entry
-
-
-def _checked(value: Any, kind: type, expected: str, where: str) -> Any:
-    if not isinstance(value, kind):
-        raise InvalidJson(f"{where}: {_shown(value)} is not {expected}")
-    return value
-
-
-def _not_null(value: Any, where: str) -> Any:
-    if value is None:
-        raise InvalidJson(f"{where} is null")
-    return value
-
-
-def check_text(value: Any, where: str) -> str:
-    """Return a text that a message can have. Raises InvalidJson."""
-    text: str = _checked(value, str, "a text", where)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidJson(f"{where}: the text has half of a surrogate pair") from None
-    return text
-
-
-def _join(where: str, name: str) -> str:
-    """Return the position of a member whose name is the client's, and checked here."""
-    check_text(name, where)
-    return f"{where}.{_shorten(name)}"
-
-
-def _decode_base64(text: str, where: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except ValueError as error:
-        raise InvalidJson(f"{where}: {_shown(text)} is not base64: {error}") from None
-
-
-def _shown(value: Any) -> str:
-    try:
-        return _shorten(repr(value))
-    except RecursionError:  # JSON that could just be parsed
-        return "a value that is nested too deeply"
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 100 else text[:100] + "…"

@@ -11,9 +11,9 @@ A placeholder is a field of the request. It is one segment of the path, or sever
     {remove}             one segment; if the field is repeated, its only element
     {start.time_ms}      one segment, as the only field of a nested message
 
-`RouteTable` finds the route of a request's path and makes the call's request message (broker), and `Route` makes the
-HTTP request of a message (client). Segments are percent-decoded one by one, so that an escaped slash stays part of its
-segment. No other library is used here, and nothing is sent.
+A broker finds the route of a request's path (route_table.py), and the route makes the call's request message of it. For
+a client the route makes the HTTP request of a message. Segments are percent-decoded one by one, so that an escaped
+slash stays part of its segment. No other library is used here, and nothing is sent.
 """
 
 from __future__ import annotations
@@ -21,39 +21,28 @@ from __future__ import annotations
 import base64
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
-from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlencode
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote, urlencode
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.admin.json_parts import Field, InvalidJson, Part, parse_json
+from magnetar_wire.admin.http.raw_answer import RawAnswer
+from magnetar_wire.admin.json.parts import Field, Part
+from magnetar_wire.admin.json.values import InvalidJson, parse_json
 
-__all__ = [
-    "CountAnswer",
-    "HttpRequest",
-    "InvalidTarget",
-    "Match",
-    "RawAnswer",
-    "Route",
-    "RouteTable",
-    "TextAnswer",
-    "UnsupportedFamily",
-    "UnsupportedRoute",
-]
+__all__ = ["DOMAINS", "HttpRequest", "InvalidTarget", "Route", "split_path"]
 
-T = TypeVar("T")
 _PLACEHOLDER: Final = re.compile(r"\{([\w.]+)(?::(\w+))?\}")
 # The segments of the kinds of placeholders, as the description of the API names them.
 _SEGMENTS: Final = {
     "topic": ("domain", "tenant", "namespace", "topic"),
     "namespace": ("tenant", "namespace"),
 }
-_DOMAIN: Final = "{domain}"
-_DOMAINS: Final = ("persistent", "non-persistent")
+DOMAINS: Final = ("persistent", "non-persistent")
 _DOMAIN_END: Final = "://"
 _BOOLEANS: Final = {"true": True, "false": False}
 # The HTTP statuses of problems, as Pulsar's brokers answer them. Where they differ by call, `Route.statuses` has them.
@@ -92,98 +81,6 @@ class HttpRequest:
     # None: there is no body.
     body: Any = None
     content_type: str = "application/json"
-
-
-class RawAnswer:
-    """An answer that is not JSON: bytes of its own content type, and headers."""
-
-    content_type = "application/octet-stream"
-    # The headers that it may have, with what they say: for the description of the API.
-    headers: Mapping[str, str] = {}
-    status = 200
-
-    def find_refusal(self, message: Message) -> tuple[int, str] | tuple[int, str, str] | None:
-        """Return the status and the reason of a response that is no success, though it has no problem; also the name of
-        the error's code, if it is not the status's usual one."""
-        return None
-
-    def fill_refusal(self, message: Message, status: int, reason: str) -> bool:
-        """Set the fields from such an answer. Return whether it is one."""
-        return False
-
-    def to_http(self, message: Message) -> tuple[Mapping[str, str | Sequence[str]], bytes]:
-        """Return headers and body. A header with several values is sent as often. Raises WireError."""
-        raise NotImplementedError
-
-    def fill(self, message: Message, headers: Mapping[str, str], body: bytes) -> None:
-        """Set the fields from headers, whose names are in lower case, and body. Raises InvalidJson."""
-        raise NotImplementedError
-
-
-class TextAnswer(RawAnswer):
-    """A text field of the response, as it is."""
-
-    content_type = "text/plain"
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def to_http(self, message: Message) -> tuple[dict[str, str], bytes]:
-        return {}, str(getattr(message, self._name)).encode()
-
-    def fill(self, message: Message, headers: Mapping[str, str], body: bytes) -> None:
-        try:
-            setattr(message, self._name, body.decode("utf-8").strip())
-        except UnicodeDecodeError as error:
-            raise InvalidJson(f"the answer is not UTF-8: {error}") from None
-
-
-class CountAnswer(RawAnswer):
-    """A number of the response as a header, and no body. Pulsar's brokers do not send it: then the number is -1."""
-
-    status = 204
-
-    def __init__(self, name: str, header: str, description: str) -> None:
-        self._name = name
-        self._header = header
-        self.headers = {header: description}
-
-    def to_http(self, message: Message) -> tuple[dict[str, str], bytes]:
-        return {self._header: str(getattr(message, self._name))}, b""
-
-    def fill(self, message: Message, headers: Mapping[str, str], body: bytes) -> None:
-        text = headers.get(self._header.lower(), "-1")
-        try:
-            setattr(message, self._name, int(text))
-        except ValueError:
-            raise InvalidJson(f"{self._header}: {text!r:.100} is no number") from None
-
-
-@dataclass(frozen=True, slots=True)
-class UnsupportedRoute:
-    """A path of Pulsar's REST API that is answered with 405."""
-
-    verb: str
-    path: str
-    # What is missing, as the subject of "… is not supported yet".
-    missing: str
-
-    @property
-    def segments(self) -> list[str]:
-        return _segments(self.path)
-
-
-@dataclass(frozen=True, slots=True)
-class UnsupportedFamily:
-    """All paths that begin with this one, with any verb, are answered with 405, unless they have routes."""
-
-    path: str
-    # What is missing, as the subject of "… is not supported yet".
-    missing: str
-
-    @property
-    def segments(self) -> list[str]:
-        return _segments(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +128,7 @@ class Route:
     @property
     def segments(self) -> list[str]:
         """The path's segments. Those of placeholders are in braces."""
-        return _segments(self.path)
+        return split_path(self.path)
 
     @property
     def problem_statuses(self) -> Mapping[int, list[int]]:
@@ -369,91 +266,6 @@ class Route:
                 self.answer.fill(response, value, "the answer")
 
 
-@dataclass(frozen=True, slots=True)
-class Match(Generic[T]):
-    """What a path is: a route's owner, and the decoded segments of its placeholders."""
-
-    # None: the path exists, but not with this verb.
-    found: T | None
-    values: tuple[str, ...]
-    # The verbs that the path has.
-    verbs: tuple[str, ...]
-
-
-class _Node(Generic[T]):
-    __slots__ = ("any", "domain", "literals", "routes")
-
-    def __init__(self) -> None:
-        self.literals: dict[str, _Node[T]] = {}
-        # The next node of a segment that is a domain, and of any segment.
-        self.domain: _Node[T] | None = None
-        self.any: _Node[T] | None = None
-        self.routes: dict[str, T] = {}
-
-
-class RouteTable(Generic[T]):
-    """Finds what serves a path, by its segments: a segment that is written out goes before a placeholder."""
-
-    def __init__(
-        self, routes: Iterable[tuple[str, Sequence[str], T]], families: Iterable[tuple[Sequence[str], T]] = ()
-    ) -> None:
-        """`routes`: verb, segments (`Route.segments`), and what is found. `families`: the first segments of paths that
-        have no route, and what is found for them. Raises ValueError if two routes are alike."""
-        self._families = list(families)
-        self._root: _Node[T] = _Node()
-        for verb, segments, found in routes:
-            node = self._root
-            for segment in segments:
-                if segment == _DOMAIN:
-                    node.domain = node.domain or _Node()
-                    node = node.domain
-                elif segment.startswith("{"):
-                    node.any = node.any or _Node()
-                    node = node.any
-                else:
-                    node = node.literals.setdefault(segment, _Node())
-            if verb in node.routes:
-                raise ValueError(f"two routes {verb} /{'/'.join(segments)}")
-            node.routes[verb] = found
-
-    def find(self, verb: str, raw_path: bytes) -> Match[T] | None:
-        """Return what the path is; None: there is no such path. Raises InvalidTarget if it can't be decoded."""
-        segments = raw_path.split(b"?", 1)[0].removeprefix(b"/").removesuffix(b"/").split(b"/")
-        if len(segments) > 20:
-            return None
-        try:
-            decoded = [unquote_to_bytes(segment).decode("utf-8") for segment in segments]
-        except UnicodeDecodeError as error:
-            raise InvalidTarget(f"the path is not UTF-8: {error}") from None
-        if "" in decoded:
-            return None
-        verbs: list[str] = []
-        for node, values in self._walk(self._root, decoded, 0, ()):
-            found = node.routes.get(verb)
-            if found is not None:
-                return Match(found, values, tuple(node.routes))
-            verbs += node.routes
-        if verbs:
-            return Match(None, (), tuple(sorted(set(verbs))))
-        family = next((found for first, found in self._families if _begins_with(decoded, first)), None)
-        return None if family is None else Match(family, (), ())
-
-    def _walk(
-        self, node: _Node[T], segments: Sequence[str], at: int, values: tuple[str, ...]
-    ) -> Iterator[tuple[_Node[T], tuple[str, ...]]]:
-        if at == len(segments):
-            if node.routes:
-                yield node, values
-            return
-        literal = node.literals.get(segments[at])
-        if literal is not None:
-            yield from self._walk(literal, segments, at + 1, values)
-        if node.domain is not None and segments[at] in _DOMAINS:
-            yield from self._walk(node.domain, segments, at + 1, (*values, segments[at]))
-        if node.any is not None:
-            yield from self._walk(node.any, segments, at + 1, (*values, segments[at]))
-
-
 def _set_fields(request: Message, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         if isinstance(value, Message):
@@ -479,7 +291,7 @@ def _split(request: Message, name: str, kind: str) -> list[str] | None:
         value = f"persistent{_DOMAIN_END}{value if '/' in value else f'public/default/{value}'}"
     text = value.replace(_DOMAIN_END, "/", 1) if kind == "topic" else str(value)
     parts = text.split("/", len(_SEGMENTS[kind]) - 1) if kind in _SEGMENTS else [text]
-    if "" in parts or len(parts) != len(_SEGMENTS.get(kind, parts)) or (kind == "topic" and parts[0] not in _DOMAINS):
+    if "" in parts or len(parts) != len(_SEGMENTS.get(kind, parts)) or (kind == "topic" and parts[0] not in DOMAINS):
         return None
     return parts
 
@@ -502,7 +314,8 @@ def _placeholders(path: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, _kind(name, kind)) for name, kind in _PLACEHOLDER.findall(path))
 
 
-def _segments(path: str) -> list[str]:
+def split_path(path: str) -> list[str]:
+    """Return the segments of a route's path. Those of placeholders are in braces."""
     found: list[str] = []
     for segment in path.strip("/").split("/"):
         match = _PLACEHOLDER.fullmatch(segment)
@@ -532,11 +345,6 @@ def _has_only(message: Message, path: str) -> bool:
         if [one.name for one, _ in owner.ListFields()] != [name]:
             return False
     return any(one.name == first for one, _ in owner.ListFields())
-
-
-def _begins_with(segments: Sequence[str], first: Sequence[str]) -> bool:
-    pairs = zip(segments, first, strict=False)
-    return len(segments) >= len(first) and all(one == wanted or wanted.startswith("{") for one, wanted in pairs)
 
 
 def _query_text(value: Any) -> str:

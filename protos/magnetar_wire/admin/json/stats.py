@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from magnetar_wire.admin.json_parts import Converted, Field, Object, Part, Schema
+from magnetar_wire.admin.json.parts import Converted, Field, Object, Part, Schema
 
 __all__ = ["PARTITIONED_STATS", "TOPIC_STATS"]
 

@@ -7,8 +7,9 @@ from typing import Final
 
 from magnetar_protos import admin_pb2 as pb
 from magnetar_wire.admin.call import AdminCall, Method, Role, Scope
-from magnetar_wire.admin.json_parts import Converted, Field, Object, Part
-from magnetar_wire.admin.route import Route, TextAnswer
+from magnetar_wire.admin.http.raw_answer import TextAnswer
+from magnetar_wire.admin.http.route import Route
+from magnetar_wire.admin.json.parts import Converted, Field, Object, Part
 
 __all__ = ["LOOKUP", "url_part"]
 

@@ -9,8 +9,10 @@ from google.protobuf.message import Message
 
 from magnetar_protos import admin_pb2 as pb
 from magnetar_wire.admin.call import AdminCall, Method, Role, Scope
-from magnetar_wire.admin.json_parts import Converted, Field, InvalidJson, Object, Part, Schema, check_text
-from magnetar_wire.admin.route import RawAnswer, Route, TextAnswer
+from magnetar_wire.admin.http.raw_answer import RawAnswer, TextAnswer
+from magnetar_wire.admin.http.route import Route
+from magnetar_wire.admin.json.parts import Converted, Field, Object, Part, Schema
+from magnetar_wire.admin.json.values import InvalidJson, check_text
 
 __all__ = ["BROKERS", "CONFIGURATION"]
 

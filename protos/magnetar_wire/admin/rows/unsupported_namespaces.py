@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from magnetar_wire.admin.route import UnsupportedRoute
+from magnetar_wire.admin.http.route_table import UnsupportedRoute
 
 __all__ = ["UNSUPPORTED_NAMESPACES"]
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from magnetar_protos import admin_pb2 as pb
 from magnetar_wire.admin.call import AdminCall, Method, Role, Scope
+from magnetar_wire.admin.http.route import Route
 from magnetar_wire.admin.policies import Level
 from magnetar_wire.admin.policy_routes import change_routes, read_routes
-from magnetar_wire.admin.route import Route
 
 __all__ = ["TOPIC_POLICIES"]
 

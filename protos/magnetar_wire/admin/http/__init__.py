@@ -1,0 +1,1 @@
+"""How admin calls look on HTTP: routes, and answers that are not JSON."""
