@@ -108,9 +108,10 @@ class TopicCalls:
     async def create_topic(self, name: TopicName, request: pb.TopicRequest) -> pb.Done:
         if await self._catalog.get_topic_state(name) == TopicState.LIVE:
             raise BrokerError(ErrorCode.ALREADY_EXISTS, f"there is a topic {name} already")
-        topic = await self._topics.get(name, create=True, explicit=True)
-        if request.properties:
-            await topic.log.change_properties(encode_properties(request.properties))
+        await self._topics.create(name, encode_properties(request.properties))
+        # First use by a client may have created it at the same time.
+        if request.properties and await self._catalog.get_topic_properties(name) != dict(request.properties):
+            raise BrokerError(ErrorCode.ALREADY_EXISTS, f"topic {name} was created by another request at the same time")
         return pb.Done()
 
     async def update_stored_properties(self, topic: Topic, request: pb.TopicPropertiesRequest) -> pb.Done:

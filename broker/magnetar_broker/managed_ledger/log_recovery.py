@@ -18,7 +18,8 @@ check that the node is as this owner has written it. No client is served before 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from magnetar_bookie.errors import LedgerError, Unreadable
@@ -55,6 +56,7 @@ async def recover_log(
     create: bool,
     finish_deletion: Callable[[str], Awaitable[None]],
     along: Sequence[Change],
+    properties: Mapping[str, bytes] = MappingProxyType({}),
     prefetched: StoredValue | None = None,
     on_claimed: Callable[[TopicNode], Awaitable[None]] | None = None,
 ) -> TopicNode:
@@ -68,7 +70,7 @@ async def recover_log(
         while True:
             node = TopicNode(name, client, clock, randomness)
             try:
-                await node.claim(create=create, along=along, prefetched=prefetched)
+                await node.claim(create=create, along=along, properties=properties, prefetched=prefetched)
             except BeingDeleted as deleted:
                 (incarnation,) = deleted.args
                 prefetched = None

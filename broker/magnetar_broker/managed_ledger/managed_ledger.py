@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Self
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
@@ -114,6 +115,7 @@ class ManagedLedger:
         create: bool,
         finish_deletion: Callable[[str], Awaitable[None]],
         along: Sequence[Change] = (),
+        properties: Mapping[str, bytes] = MappingProxyType({}),
         prefetched: PrefetchedTopic | None = None,
         on_claimed: Callable[[TopicNode], Awaitable[None]] | None = None,
         on_lost_entry: Callable[[], object] = lambda: None,
@@ -122,7 +124,7 @@ class ManagedLedger:
         """Open the topic's log, and fence the broker that had it before.
 
         `finish_deletion` is called where a deletion of the topic was begun, with its incarnation, and finishes it.
-        `along` are changes in the transaction that creates a new topic, `prefetched` its nodes.
+        `along` are changes in the transaction that creates a new topic, with `properties`; `prefetched` are its nodes.
         `on_claimed` is called as soon as no other broker can change the topic's node any more, `on_lost_entry` for each
         entry that is found lost, now or later. `read_striping` returns the present striping of the namespace; it is
         called while a ledger waits for bookies.
@@ -140,6 +142,7 @@ class ManagedLedger:
             create=create,
             finish_deletion=finish_deletion,
             along=along,
+            properties=properties,
             prefetched=prefetched.log if prefetched is not None else None,
             on_claimed=on_claimed,
         )

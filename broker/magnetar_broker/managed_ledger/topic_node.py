@@ -18,7 +18,8 @@ outcome of a change is unknown, the broker unloads the topic.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
@@ -85,10 +86,18 @@ class TopicNode:
         """The token that the node has while this broker owns the topic."""
         return self._owner_epoch
 
-    async def claim(self, *, create: bool, along: Sequence[Change] = (), prefetched: StoredValue | None = None) -> None:
+    async def claim(
+        self,
+        *,
+        create: bool,
+        along: Sequence[Change] = (),
+        properties: Mapping[str, bytes] = MappingProxyType({}),
+        prefetched: StoredValue | None = None,
+    ) -> None:
         """Write the owner epoch into the node, and read it. From then on no other broker changes it.
 
-        `along` are changes in the transaction that creates a topic, `prefetched` is the node if it was read before.
+        `along` are changes in the transaction that creates a topic, and `properties` are what it has then.
+        `prefetched` is the node if it was read before.
         Raises `BeingDeleted`, TOPIC_NOT_FOUND, SERVICE_NOT_READY if one of `along` was refused, and the errors of the
         metadata store.
         """
@@ -101,7 +110,7 @@ class TopicNode:
             if stored is None:
                 if not create:
                     raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {self.name}")
-                await self._create(along)
+                await self._create(along, properties)
                 continue
             self._incarnation = decode_topic(self._path, stored.payload).incarnation
             stored = await self._write_epoch(stored)
@@ -117,7 +126,7 @@ class TopicNode:
             raise ForeignValue(f"{self._path!r}: {error}") from None
         self.leases.load(node.leases, begun_at, self._clock.monotonic())
 
-    async def _create(self, along: Sequence[Change]) -> None:
+    async def _create(self, along: Sequence[Change], properties: Mapping[str, bytes]) -> None:
         """Create the topic, with the leases that its namespace has for it, unless another broker does."""
         incarnation = self._randomness.token(_UUID_BYTES).hex()
         # After a sync, so it is at least the highest ledger id of an earlier topic with this name.
@@ -128,7 +137,11 @@ class TopicNode:
             if payload is not None:
                 return LEAVE
             return pb.ManagedLedgerNode(
-                incarnation=incarnation, owner_epoch=self._owner_epoch, floor=floor, leases=leases
+                incarnation=incarnation,
+                owner_epoch=self._owner_epoch,
+                floor=floor,
+                leases=leases,
+                properties=properties,
             ).SerializeToString()
 
         allowed, changes = len(along), list(along)

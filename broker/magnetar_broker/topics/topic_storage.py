@@ -10,8 +10,9 @@ each subscription that would be created.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
@@ -77,6 +78,7 @@ class LedgerTopicStorage:
         create: bool,
         along: Sequence[Change],
         policies: Policies,
+        properties: Mapping[str, bytes] = MappingProxyType({}),
         prefetched: PrefetchedTopic | None = None,
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
@@ -108,6 +110,7 @@ class LedgerTopicStorage:
             create=create,
             finish_deletion=partial(finish_deletion, name, client=client, clock=clock, randomness=randomness),
             along=along,
+            properties=properties,
             prefetched=prefetched,
             on_claimed=claim_cursors,
             on_lost_entry=self._counters.count_lost_entry,

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from magnetar_broker.catalog.applied_policies import override_policies
@@ -51,10 +52,12 @@ class TopicStorage(Protocol):
         create: bool,
         along: Sequence[Change],
         policies: Policies,
+        properties: Mapping[str, bytes] = MappingProxyType({}),
         prefetched: Any = None,
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
-        """Open the topic. `along`: checks of the metadata store if the topic is created. `policies`: its namespace's.
+        """Open the topic. `along`: checks of the metadata store if the topic is created, and `properties`: what it has
+        then. `policies`: its namespace's.
         `log_opened` is called with the topic as soon as it accepts messages; if its cursors can't be opened, it is
         abandoned.
 
@@ -134,6 +137,11 @@ class Topics:
         """Return the policies of the topic without its namespace's, at most a few seconds old."""
         return Policies() if self._read_topic_policies is None else await self._read_topic_policies(name)
 
+    async def create(self, name: TopicName, properties: Mapping[str, bytes]) -> Topic:
+        """Create the topic with these properties, in one step, if it does not exist. Return it. If another request
+        created it, it lacks them. Raises `BrokerError`."""
+        return await self._get(name, create=True, explicit=True, properties=properties)
+
     async def get(self, name: TopicName, *, create: bool, explicit: bool = False, to_publish: bool = False) -> Topic:
         """Return the topic. Open it if it is not loaded. Create it if it does not exist and `create` is set.
 
@@ -142,6 +150,17 @@ class Topics:
 
         Raises `BrokerError`.
         """
+        return await self._get(name, create=create, explicit=explicit, to_publish=to_publish)
+
+    async def _get(
+        self,
+        name: TopicName,
+        *,
+        create: bool,
+        explicit: bool,
+        to_publish: bool = False,
+        properties: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> Topic:
         while True:
             if self._closed is not None:
                 raise self._closed.again()
@@ -155,7 +174,7 @@ class Topics:
                 if not self._is_owned(name):
                     await self._ownership.ensure_owned(name)
                     continue
-                task = asyncio.get_running_loop().create_task(self._open(name, create, explicit))
+                task = asyncio.get_running_loop().create_task(self._open(name, create, explicit, properties))
                 log_opened: asyncio.Future[Topic] = asyncio.get_running_loop().create_future()
                 opening = self._opening[name] = _Opening(task, log_opened, create, explicit)
                 self._by_hash.add(name)
@@ -316,13 +335,13 @@ class Topics:
         if name not in self._loaded and name not in self._opening and name not in self._ending:
             self._by_hash.discard(name)
 
-    async def _open(self, name: TopicName, create: bool, explicit: bool) -> Topic:
+    async def _open(self, name: TopicName, create: bool, explicit: bool, properties: Mapping[str, bytes]) -> Topic:
         try:
             # Before it has a slot: the topic that has the policies may need one.
             own = None if self._read_topic_policies is None else await self._read_topic_policies(name)
             async with self._loading.slot(name):
                 began = self._clock.monotonic()
-                topic = await self._open_stored(name, create, explicit, own)
+                topic = await self._open_stored(name, create, explicit, properties, own)
             if (problem := self._closed or self._find_ownership_error(name)) is not None:
                 await topic.close(problem)
                 raise problem.again()
@@ -337,7 +356,14 @@ class Topics:
                 self._counters.loads_failed += 1
             raise
 
-    async def _open_stored(self, name: TopicName, create: bool, explicit: bool, own: Policies | None) -> Topic:
+    async def _open_stored(
+        self,
+        name: TopicName,
+        create: bool,
+        explicit: bool,
+        properties: Mapping[str, bytes],
+        own: Policies | None,
+    ) -> Topic:
         if not name.is_persistent:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED, f"{name}: non-persistent topics are not supported yet: use a persistent topic"
@@ -355,7 +381,9 @@ class Topics:
             if not create or error.code != ErrorCode.TOPIC_NOT_FOUND:
                 raise
         along = await self._catalog.prepare_creation(name, explicit=explicit)
-        return await self._storage.open(name, create=True, along=along, policies=policies, log_opened=self._log_opened)
+        return await self._storage.open(
+            name, create=True, along=along, policies=policies, properties=properties, log_opened=self._log_opened
+        )
 
     def _log_opened(self, topic: Topic) -> None:
         if self._closed is None and self._is_owned(topic.name):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 import pytest
 
@@ -124,6 +125,7 @@ class StorageThatHangs(FakeStorage):
         create: bool,
         along: Sequence[Change],
         policies: Policies,
+        properties: Mapping[str, bytes] = MappingProxyType({}),
         prefetched: None = None,
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from magnetar_broker.counters import BrokerCounters
@@ -102,6 +103,7 @@ class FakeStorage:
         create: bool,
         along: Sequence[Change],
         policies: Policies,
+        properties: Mapping[str, bytes] = MappingProxyType({}),
         prefetched: None = None,
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 
 from magnetar import exceptions
 from magnetar.admin import PartitionedTopic
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_protos.broker_pb2 import ErrorCode
 from tests.unit.broker.http.admin_scene import HttpScene, running_http
 
 _NS = "persistent/public/default"
@@ -167,6 +172,18 @@ async def test_properties_of_topics_with_and_without_partitions() -> None:
             ("PUT", f"{_NS}/t", None, 204),
         )
         assert await scene.get(f"{_NS}/t/properties") == {}
+
+
+async def test_a_topic_is_created_with_its_properties_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def change_properties(self: ManagedLedger, *_: object) -> NoReturn:
+        raise BrokerError(ErrorCode.METADATA_ERROR, "a second step that fails")
+
+    monkeypatch.setattr(ManagedLedger, "change_properties", change_properties)
+    async with running_http() as scene:
+        await _check(scene, ("PUT", f"{_NS}/t", {"k": "v"}, 204), ("PUT", f"{_NS}/t", {"k": "w"}, 409))
+        await scene.broker.admin.topics.create("g", {"k": "v"})
+        for name in "tg":
+            assert await scene.get(f"{_NS}/{name}/properties") == {"k": "v"}
 
 
 async def test_non_persistent_topics_are_not_there_yet() -> None:
