@@ -139,7 +139,7 @@ class AdminService:
             SubscriptionLists(catalog, owner_rpc),
             BundleCalls(catalog, ownership, owner_rpc, bundle_owners, broker_id),
             LookupCalls(catalog, ownership, describe_broker, counters),
-            BrokerStatsCalls(topics, ownership, ledgers, clock, broker_id),
+            BrokerStatsCalls(topics, ownership, ledgers, broker_id),
             ConfigurationCalls(dynamic, describe_settings),
             BrokerCalls(topics, ownership, health, describe_broker),
         ]

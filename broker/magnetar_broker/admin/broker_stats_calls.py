@@ -7,14 +7,13 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
-from magnetar_broker.admin.topic_stats import describe_topic
+from magnetar_broker.admin.topic_stats import describe_loaded
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.topics.topics import Topics
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.bundles import BundleRange, bundle_hash
-from magnetar_wire.clock import Clock
 from magnetar_wire.topic_name import NamespaceName
 
 __all__ = ["BrokerStatsCalls"]
@@ -33,13 +32,11 @@ class BrokerStatsCalls:
         topics: Topics,
         ownership: BundleOwnership,
         ledgers: LedgerClient,
-        clock: Clock,
         broker_id: Callable[[], str],
     ) -> None:
         self._topics = topics
         self._ownership = ownership
         self._bookies = ledgers.bookies
-        self._clock = clock
         self._broker_id = broker_id
 
     async def broker_topic_stats(self, request: pb.BrokerStatsRequest) -> pb.BrokerTopicStatsAnswer:
@@ -79,12 +76,13 @@ class BrokerStatsCalls:
         )
 
     async def _describe(self) -> AsyncIterator[pb.BrokerTopic]:
+        """Describe the loaded topics by what is in memory: there may be very many, and some that can't be read."""
         owned: dict[NamespaceName, list[BundleRange]] = {}
         for one in self._ownership.list_owned():
             owned.setdefault(one.namespace, []).append(one.bundle)
         for number, topic in enumerate(self._topics.loaded(), 1):
             if topic.ended is None:
-                stats = await describe_topic(topic, pb.TopicStatsRequest(), self._clock.time_ms())
+                stats = describe_loaded(topic, pb.TopicStatsRequest())
                 stats.owner_broker = self._broker_id()
                 namespace, topic_hash = topic.name.namespace_name, bundle_hash(topic.name)
                 bundle = next((str(one) for one in owned.get(namespace, ()) if topic_hash in one), _NO_BUNDLE)

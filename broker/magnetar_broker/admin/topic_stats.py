@@ -24,6 +24,7 @@ from magnetar_protos.ledger_pb2 import EntryPosition
 from magnetar_wire.topic_name import TopicName
 
 __all__ = [
+    "describe_loaded",
     "describe_log",
     "describe_topic",
     "drop_clients",
@@ -62,7 +63,31 @@ _SUMMED: Final = (
 
 
 async def describe_topic(topic: Topic, request: pb.TopicStatsRequest, now_ms: int) -> pb.TopicStats:
-    """Describe the topic, without the producers and consumers that the request excludes."""
+    """Describe the topic, without the producers and consumers that the request excludes. Reads an entry for each
+    subscription. Raises `BrokerError`."""
+    stats = describe_loaded(topic, request)
+    deleted: list[int] = []
+    for index, shown in enumerate(stats.subscriptions):
+        if not shown.backlog_messages:
+            continue
+        try:
+            backlog = await topic.subscriptions.measure_backlog(shown.subscription)
+        except BrokerError as error:
+            if error.code != ErrorCode.SUBSCRIPTION_NOT_FOUND:
+                raise
+            deleted.append(index)
+            continue
+        shown.backlog_messages, shown.backlog_since_ms = backlog
+        _note_oldest(stats, shown.subscription, shown.backlog_since_ms)
+    for index in reversed(deleted):
+        del stats.subscriptions[index]
+    _set_oldest_age(stats, now_ms)
+    return stats
+
+
+def describe_loaded(topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStats:
+    """Describe the topic by what is in memory. How many messages a backlog has is not known: its number of entries is
+    the least. Nor is the age of the oldest message."""
     log = topic.log.stats()
     sizes = StoredSizes(log.ledgers)
     stats = pb.TopicStats(
@@ -84,6 +109,7 @@ async def describe_topic(topic: Topic, request: pb.TopicStatsRequest, now_ms: in
         ],
         chunks=topic.counters.chunks,
         last_publish_ms=topic.log.last_time_ms,
+        oldest_backlog_age_s=-1,
     )
     if not request.exclude_producers:
         stats.producers.extend(_producer(producer) for producer in topic.producers()[:_MAX_SHOWN])
@@ -100,16 +126,8 @@ async def describe_topic(topic: Topic, request: pb.TopicStatsRequest, now_ms: in
         shown = _subscription(one, consumers)
         shown.backlog_bytes = size
         if one.durable and one.backlog_entries and not one.unopened:
-            try:
-                backlog = await topic.subscriptions.measure_backlog(one.name)
-            except BrokerError as error:
-                if error.code != ErrorCode.SUBSCRIPTION_NOT_FOUND:
-                    raise
-                continue  # it was deleted in the meantime
-            shown.backlog_messages, shown.backlog_since_ms = backlog
-            _note_oldest(stats, shown.subscription, shown.backlog_since_ms)
+            shown.backlog_messages = one.backlog_entries
         stats.subscriptions.append(shown)
-    _set_oldest_age(stats, now_ms)
     return stats
 
 

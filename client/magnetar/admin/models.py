@@ -240,7 +240,8 @@ class SubscriptionStats:
     type: str
     durable: bool
     backlog_entries: int
-    # Counted from the oldest message that is not acknowledged; acknowledged ones after it are included.
+    # Counted from the oldest message that is not acknowledged; acknowledged ones after it are included. In the
+    # statistics of all topics of a broker, the number of entries.
     backlog_messages: int
     unacknowledged_messages: int
     # Entries that wait to be redelivered.

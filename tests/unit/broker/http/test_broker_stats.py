@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
+import pytest
+
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.topics.subscriptions import Subscriptions
+from magnetar_protos.broker_pb2 import ErrorCode
 from tests.unit.broker.http.admin_scene import running_http
 
 
@@ -31,6 +38,23 @@ async def test_a_broker_shows_its_topics_and_their_sums() -> None:
         (group,) = await scene.get("broker-stats/metrics")
         assert group["dimensions"] == {"namespace": "public/default"}
         assert (group["metrics"]["brk_msg_backlog"], group["metrics"]["brk_no_of_producers"]) == (1, 1)
+
+
+async def test_a_topic_that_can_not_be_read_is_shown_as_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ADM-1: statistics of all topics read none of them."""
+
+    async def measure_backlog(self: Subscriptions, name: str) -> NoReturn:
+        raise BrokerError(ErrorCode.PERSISTENCE_ERROR, "no bookie answers")
+
+    monkeypatch.setattr(Subscriptions, "measure_backlog", measure_backlog)
+    async with running_http() as scene, scene.broker.client() as client:
+        await scene.broker.admin.subscriptions.create("t", "s")
+        await (await client.create_producer("t")).send(b"12345")
+        for admin in (scene.broker.admin, scene.admin):
+            (topic,) = await admin.brokers.topic_stats()
+            (subscription,) = topic.stats.subscriptions
+            assert (subscription.backlog_entries, subscription.backlog_messages) == (1, 1)
+        assert (await scene.get("broker-stats/load-report"))["numTopics"] == 1
 
 
 async def test_bookies_are_listed() -> None:
