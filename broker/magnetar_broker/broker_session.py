@@ -224,6 +224,7 @@ class BrokerSession:
 
     async def close(self) -> None:
         """Release everything, after `end` or `abort`."""
+        await self.admin.close()
         await self._dynamic.close()
         await self._stop_background_tasks()
         await self.topic_policies.close()

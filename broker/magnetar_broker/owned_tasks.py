@@ -61,6 +61,12 @@ class OwnedTasks:
             self._tasks = None
         return None if task.cancelled() else task.exception()
 
+    async def close(self, reason: BrokerError) -> None:
+        """Cancel the tasks, and return when they have ended."""
+        self.cancel(reason)
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+
     def cancel(self, reason: BrokerError) -> None:
         self._reason = reason
         for task in list(self._tasks or ()):

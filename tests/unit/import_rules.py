@@ -121,7 +121,7 @@ APART: Final = (("magnetar_broker.server.grpc", "magnetar_broker.server.pulsar")
 BROKER_LAYERS: Final = (
     ("concurrency_limit", "counters", "paths", "position", "session_end", "system_topics"),
     ("errors",),
-    ("owned_tasks", "peers", "settings", "topic_properties"),
+    ("begun_changes", "owned_tasks", "peers", "settings", "topic_properties"),
     ("managed_ledger",),
     ("catalog", "cursors"),
     ("ownership",),

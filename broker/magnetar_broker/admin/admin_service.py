@@ -15,6 +15,10 @@ the transport: nothing was done. A request with fields that this broker does not
 since what they ask for would not be done. Calls in flight are limited, so that an administrator's program that runs
 wild does not keep the broker from its messages.
 
+A call that is not idempotent is carried out to its end though the client has disconnected, or its time is over: half of
+a change would serve nobody. It counts as in flight until then. A call that is idempotent is cancelled. The end of the
+broker's session cancels all, which leaves what a crash would leave.
+
 Another broker sends the messages that its client sent, and this broker never forwards a call that it gets as
 `here.<name>`: it refuses it as UNAVAILABLE if it does not own the topic or bundle, and the other one looks up the owner
 again. So two brokers never send a call back and forth, whichever of them each believes to be the owner.
@@ -54,10 +58,12 @@ from magnetar_broker.admin.topic_calls import TopicCalls
 from magnetar_broker.admin.topic_policy_calls import StoredPolicyCalls, TopicPolicyCalls
 from magnetar_broker.admin.topic_policy_rpc import TopicPolicyRpc
 from magnetar_broker.admin.topic_router import TopicLoader, TopicRouter
+from magnetar_broker.begun_changes import watch_changes
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.concurrency_limit import ConcurrencyLimit
 from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, RequestNotStarted
+from magnetar_broker.owned_tasks import OwnedTasks
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.peers import Peers
 from magnetar_broker.topic_policies.policy_logs import PolicyLogs
@@ -163,6 +169,11 @@ class AdminService:
         self._check_connected(name)
         return await self._clients.call(name, request)
 
+    async def close(self) -> None:
+        """Cancel the changes in flight."""
+        await self._clients.close()
+        await self._brokers.close()
+
     def _check_connected(self, name: str) -> None:
         call = ADMIN_CALLS.get(name)
         if call is not None and call.scope is not Scope.THIS_BROKER and not self._is_connected():
@@ -238,6 +249,8 @@ class CallServer:
         self._handlers = handlers
         self._limits = {name: limit_of(ADMIN_CALLS[name]) for name in handlers}
         self._refuses_not_started = refuses_not_started
+        # Changes in flight: they are finished though the client disconnects.
+        self._changes = OwnedTasks(lambda error: None)
 
     async def serve(self, name: str, request: bytes) -> bytes:
         """Raises `Refusal`."""
@@ -257,25 +270,46 @@ class CallServer:
 
     async def call(self, name: str, request: Message) -> Message:
         """Return the response to a decoded request. Raises `Refusal`."""
-        with self._limits[name].hold():
-            return await self._run(ADMIN_CALLS[name], self._handlers[name], request)
+        call = ADMIN_CALLS[name]
+        if call.idempotent:
+            return await self._run_limited(call, request)
+        try:
+            return await self._changes.shielded(self._run_limited(call, request))
+        except BrokerError as error:  # the session has ended
+            return _fail(call, error.problem)
+
+    async def _run_limited(self, call: AdminCall, request: Message) -> Message:
+        with self._limits[call.name].hold():
+            return await self._run(call, self._handlers[call.name], request)
+
+    async def close(self) -> None:
+        """Cancel the changes in flight, as at the end of the process."""
+        await self._changes.close(
+            BrokerError(ErrorCode.UNKNOWN_ERROR, "the broker shuts down: whether it was done is unknown, check it")
+        )
 
     async def _run(self, call: AdminCall, handler: Handler, request: Message) -> Message:
-        response: Any = call.response
-        try:
-            check_known_fields(request, call.name)
-            return await handler(request)
-        except Refusal:
-            raise
-        except BrokerError as error:
-            if self._refuses_not_started and isinstance(error, RequestNotStarted):
-                raise Refusal(Code.UNAVAILABLE, str(error)) from None
-            problem = error.problem
-        except Exception as error:  # noqa: BLE001 (a bug of this broker: the log has the traceback)
-            _log.exception("%s.%s failed", self._prefix, call.name)
-            problem = Problem(code=ErrorCode.INTERNAL_ERROR, text=f"the broker failed: {type(error).__name__}")
-        failed: Message = response(problem=problem)
-        return failed
+        with watch_changes() as begun:
+            try:
+                check_known_fields(request, call.name)
+                return await handler(request)
+            except Refusal:
+                raise
+            except BrokerError as error:
+                reported = begun.describe_failure(error)
+                if self._refuses_not_started and isinstance(reported, RequestNotStarted):
+                    raise Refusal(Code.UNAVAILABLE, str(error)) from None
+                problem = reported.problem
+            except Exception as error:  # noqa: BLE001 (a bug of this broker: the log has the traceback)
+                _log.exception("%s.%s failed", self._prefix, call.name)
+                problem = Problem(code=ErrorCode.INTERNAL_ERROR, text=f"the broker failed: {type(error).__name__}")
+        return _fail(call, problem)
+
+
+def _fail(call: AdminCall, problem: Problem) -> Message:
+    response: Any = call.response
+    failed: Message = response(problem=problem)
+    return failed
 
 
 def build_broker_call_server(handlers: Mapping[str, Handler]) -> CallServer:

@@ -10,7 +10,7 @@ A bundle without an owner need not be unloaded. Only an owner splits a bundle, s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from magnetar_broker.admin.broker_calls import check_own_cluster
@@ -174,8 +174,15 @@ class BundleCalls:
             rest = BundleRange(at, rest.upper)
         parts.append(rest)
         if request.unload:
-            await map_bounded(parts, lambda part: self._bundle_owners.unload(namespace, part))
+            await self._unload_parts(namespace, bundle, parts)
         return pb.SplitBundleAnswer(lower=str(parts[0]), upper=str(parts[-1]))
+
+    async def _unload_parts(self, namespace: NamespaceName, bundle: BundleRange, parts: Sequence[BundleRange]) -> None:
+        try:
+            await map_bounded(parts, lambda part: self._bundle_owners.unload(namespace, part))
+        except BrokerError as error:
+            split = f"{bundle} was split into {', '.join(map(str, parts))}, which may not be unloaded"
+            raise BrokerError(ErrorCode.UNKNOWN_ERROR, f"{split}: unload them again: {error}") from error
 
     async def _split_at(self, namespace: NamespaceName, bundle: BundleRange, at: int) -> BundleRange:
         """Split the bundle at this hash and return the lower part."""

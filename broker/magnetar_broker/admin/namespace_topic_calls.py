@@ -22,7 +22,12 @@ from magnetar_wire.topic_name import NamespaceName, TopicDomain, TopicName
 
 __all__ = ["NamespaceTopicCalls"]
 
-_UNKNOWN_OUTCOMES: Final = (ErrorCode.UNKNOWN_ERROR, ErrorCode.METADATA_ERROR, ErrorCode.PERSISTENCE_ERROR)
+_UNKNOWN_OUTCOMES: Final = (
+    ErrorCode.UNKNOWN_ERROR,
+    ErrorCode.METADATA_ERROR,
+    ErrorCode.PERSISTENCE_ERROR,
+    ErrorCode.INTERNAL_ERROR,
+)
 
 
 class NamespaceTopicCalls:

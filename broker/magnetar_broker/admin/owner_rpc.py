@@ -6,6 +6,9 @@ its broker has just died, waits for the next owner. If the answer was lost, or t
 during the call, the call is made again only if its row in the table of admin calls allows that, or the caller does.
 Otherwise it is reported as unknown: only the administrator can decide whether a second attempt is right. A failure of
 the owner (INTERNAL_ERROR) is never repeated: it would fail again, with a traceback in a log each time.
+
+**Later failures.** What an owner has changed, or may have, is noted (begun_changes.py): a call that consists of
+several is not reported as not started afterwards.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from google.protobuf.message import DecodeError, Message
 
+from magnetar_broker.begun_changes import note_change
 from magnetar_broker.errors import BrokerError, RequestNotStarted
 from magnetar_broker.ownership.interface import Ownership, TopicOwner
 from magnetar_broker.peers import Peers
@@ -25,6 +29,16 @@ from magnetar_wire.clock import Clock
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["Handler", "OwnerRpc"]
+
+# The codes of failures at a topic's owner after which the call may have been done. As an answer to a client,
+# SERVICE_NOT_READY is none of them: begun_changes.py.
+_UNKNOWN_OUTCOMES: Final = (
+    ErrorCode.UNKNOWN_ERROR,
+    ErrorCode.METADATA_ERROR,
+    ErrorCode.PERSISTENCE_ERROR,
+    ErrorCode.INTERNAL_ERROR,
+    ErrorCode.SERVICE_NOT_READY,
+)
 
 # Takes the decoded request and returns the response. Raises `BrokerError`, and `Refusal` if nothing was done.
 Handler: TypeAlias = Callable[[Any], Awaitable[Message]]
@@ -73,10 +87,15 @@ class OwnerRpc:
                 owner = await find_owner()
                 is_begun = True
                 left_s = max(deadline - self._clock.monotonic(), _FIRST_PAUSE_S)
-                return await self._call(owner, call, request, min(attempt_timeout_s, left_s) if repeat else left_s)
+                answer = await self._call(owner, call, request, min(attempt_timeout_s, left_s) if repeat else left_s)
+                if not call.idempotent:
+                    note_change()
+                return answer
             except BrokerError as error:
                 problem = error
             is_unloaded = problem.code == ErrorCode.SERVICE_NOT_READY
+            if is_begun and not call.idempotent and _is_unknown(problem):
+                note_change()
             if isinstance(problem, RequestNotStarted) or (is_unloaded and not is_begun):
                 again = True
             else:
@@ -106,3 +125,8 @@ class OwnerRpc:
         if response.HasField("problem"):
             raise BrokerError(response.problem.code, response.problem.text, response.problem.about)
         return response
+
+
+def _is_unknown(problem: BrokerError) -> bool:
+    """Whether the owner may have done something before it failed."""
+    return not isinstance(problem, RequestNotStarted) and problem.code in _UNKNOWN_OUTCOMES

@@ -15,6 +15,7 @@ from typing import Final, Generic, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from magnetar_broker.begun_changes import note_change
 from magnetar_broker.errors import BrokerError
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import ForeignValue, MetadataError, NotSent, Refused, SessionLost
@@ -103,6 +104,7 @@ class CatalogNodes:
             encoded = result.SerializeToString(deterministic=True)
             return compare_and_set.LEAVE if encoded == payload else encoded
 
+        note_change()
         await compare_and_set.change(
             self._store,
             path,

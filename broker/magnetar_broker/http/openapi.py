@@ -66,7 +66,9 @@ _OPERATION: Final = (
 _INTRODUCTION: Final = (
     "Any broker answers: calls on a topic or bundle are forwarded to its owner, and there are no redirects. "
     "A refused request has changed nothing, and its answer is a JSON object with a `reason`. "
-    "After 500 and 503, or without an answer, the change may have been made or not. "
+    "So it is after 503 with the header `X-Magnetar-Error: SERVICE_NOT_READY`, and after 429: repeat the request. "
+    "After 500, after 503 without that header, which a proxy sends, or without an answer, the change may have been "
+    "made completely, partly or not at all. A change is carried out to its end though its client disconnects. "
     "Paths that begin with these are answered with 405, unless they are listed: "
     + ", ".join(family.path for family in UNSUPPORTED_FAMILIES)
     + "."
@@ -83,10 +85,10 @@ _PROBLEM_STATUSES: Final = {
     412: "It is not allowed, or a value is out of range",
     413: "The body, or a message, is too large",
     415: "The body is not sent as JSON, or is compressed",
-    429: "Too many calls are being served: repeat it later",
+    429: "Too many calls are being served, or too many large answers sent: repeat it later",
     431: "The request line and the headers are too large",
     500: "It failed, and may have been done or not",
-    503: "The broker has no session with its metadata store, or the topic's owner can't serve it now",
+    503: "Nothing was done: the broker has no session with its metadata store, or the topic's owner can't serve it now",
 }
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from google.protobuf.message import Message
 
 from magnetar_broker.admin.admin_service import CallServer, build_broker_call_server
 from magnetar_broker.admin.owner_rpc import OwnerRpc
+from magnetar_broker.begun_changes import watch_changes
 from magnetar_broker.errors import BrokerError, RequestNotStarted, TopicUnloaded
 from magnetar_broker.ownership.advertised_addresses import AdvertisedAddresses
 from magnetar_broker.ownership.interface import TopicOwner
@@ -275,3 +277,24 @@ async def test_other_brokers_calls_are_bounded() -> None:
     done.set()
     await asyncio.gather(*calls)
     await server.serve("expire", b"")
+
+
+def test_what_an_owner_may_have_changed_is_noted() -> None:
+    """A call that fails later on is then reported as unknown, though its last step was not begun."""
+    not_ready = TopicUnloaded("nobody owns it now")
+    for answer, may_be_made in (
+        (pb.Done(), True),
+        (pb.Done(problem=Problem(code=ErrorCode.NOT_ALLOWED)), False),
+        (pb.Done(problem=Problem(code=ErrorCode.PERSISTENCE_ERROR)), True),
+        (Rejected(Code.UNAVAILABLE, "another broker owns it"), False),
+        (Disconnected("cut"), True),
+    ):
+        with watch_changes() as begun, suppress(BrokerError):
+            Scene(FakeOwnership(owner("b")), b=[answer]).ask()
+        assert begun.may_be_made == may_be_made, answer
+    # The answer of the first attempt is lost, and then there is no owner.
+    scene = Scene(FakeOwnership(owner("b"), not_ready), b=[Disconnected("cut")])
+    with watch_changes() as begun:
+        error = fails(scene, repeat=True)
+    assert error.code == ErrorCode.SERVICE_NOT_READY
+    assert begun.describe_failure(error).code == ErrorCode.UNKNOWN_ERROR

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from typing import NoReturn
 
 import pytest
 
 from magnetar import exceptions
 from magnetar.admin import AutoTopicCreation, DispatchRate, NamespacePolicies, Retention, TopicPolicies
+from magnetar_broker.errors import NotOwner, RequestNotStarted
+from magnetar_broker.ownership.bundle_ownership import BundleOwnership
+from magnetar_broker.topics.topics import Topics
 from tests.unit.broker.http.admin_scene import running_http
 
 _DEFAULT_BOUNDARIES = ["0x00000000", "0x40000000", "0x80000000", "0xc0000000", "0xffffffff"]
@@ -212,6 +216,36 @@ async def test_a_deletion_that_is_done_in_part_is_not_reported_as_refused() -> N
         answer = await scene.ask("POST", path)
         assert (answer.status, "done on 1 subscriptions of 2 topics" in answer.reason) == (500, True), answer
         assert await admin.subscriptions.list("t") == []
+
+
+async def test_a_split_that_is_not_unloaded_is_not_reported_as_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unload_bundle(self: BundleOwnership, *_: object) -> NoReturn:
+        raise NotOwner("it moved")
+
+    monkeypatch.setattr(BundleOwnership, "unload_bundle", unload_bundle)
+    async with running_http(admin_forward_timeout_seconds=0.1) as scene:
+        path = "namespaces/public/default"
+        answer = await scene.ask("PUT", f"{path}/0x00000000_0x40000000/split?unload=true")
+        assert (answer.status, "0x00000000_0x40000000 was split" in answer.reason) == (500, True), answer
+        assert len((await scene.get(f"{path}/bundles"))["boundaries"]) == 6
+
+
+async def test_a_deletion_that_is_begun_is_not_reported_as_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """503 means that nothing was done, but the namespace is marked."""
+
+    async def delete(self: Topics, *_: object, **__: object) -> NoReturn:
+        raise RequestNotStarted("it moved")
+
+    async with running_http(admin_forward_timeout_seconds=0.1) as scene:
+        await scene.broker.admin.namespaces.create("public/n")
+        await scene.broker.admin.topics.create("public/n/t")
+        with monkeypatch.context() as broken:
+            broken.setattr(Topics, "delete", delete)
+            answer = await scene.ask("DELETE", "namespaces/public/n?force=true")
+            assert (answer.status, answer.headers["x-magnetar-error"]) == (500, "UNKNOWN_ERROR"), answer
+            answer = await scene.ask("DELETE", "persistent/public/n/t")
+            assert (answer.status, answer.headers["x-magnetar-error"]) == (503, "SERVICE_NOT_READY"), answer
+        await scene.broker.admin.namespaces.delete("public/n", force=True)
 
 
 async def test_topics_are_created_on_first_use_as_the_policy_says() -> None:
