@@ -11,10 +11,11 @@ A request that is refused is answered with a JSON object `{"reason": …}`:
     404     there is no such path, or what it names does not exist
     405     the path has no such verb, or the broker can't do it yet: the reason names what is missing
     412     the body has a value that is not allowed
-    413     the body is larger than `http_max_body_bytes`
+    413     the body is larger than `http_max_body_bytes`, or the stored message than
+            `http_max_uncompressed_message_bytes`
     415     the body is not sent as JSON
-    429     too many admin calls are being served
-    503     the broker has no session with its metadata store, or the topic's owner can't serve it now
+    429     too many admin calls are being served, or too many large answers sent (answer_budget.py)
+    503     nothing was done: the broker has no session with its metadata store, or the topic's owner can't serve it now
     else    what the route declares for the problem, or `route.py` for all routes
     500     it failed, and may have been done or not
 
@@ -24,6 +25,7 @@ as with gRPC. Each of the response's `warnings` becomes a header `Warning`.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
@@ -37,6 +39,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from magnetar_broker.admin.admin_service import AdminService
+from magnetar_broker.http.answer_budget import AnswerBudget, BudgetExceeded, send_answer
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.call import AdminCall
 from magnetar_wire.admin.calls import ADMIN_CALLS
@@ -55,7 +58,11 @@ _JSON: Final = "application/json"
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _NO_CONTENT: Final = 204
 _NO_METHOD: Final = 405
+_TOO_LARGE: Final = 413
+_EXCESS: Final = 429
 _WRONG_TYPE: Final = 415
+# A stored message above this size is decompressed in a thread.
+_MAX_BYTES_IN_LOOP: Final = 256 * 1024
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]+")
 _REFUSALS: Final = {Code.UNAVAILABLE: 503, Code.RESOURCE_EXHAUSTED: 429, Code.INVALID_ARGUMENT: 400}
 # The codes of problems that have a status, but come from no call.
@@ -74,9 +81,14 @@ _MAX_WARNING_CHARACTERS: Final = 500
 
 
 class AdminApi:
-    def __init__(self, find_service: Callable[[], AdminService | None]) -> None:
-        """`find_service`: the admin service of the broker's session; None: it has none."""
+    def __init__(
+        self, find_service: Callable[[], AdminService | None], budget: AnswerBudget, max_message_bytes: int
+    ) -> None:
+        """`find_service`: the admin service of the broker's session; None: it has none. `max_message_bytes`: the
+        maximum size of a stored message in an answer, uncompressed."""
         self._find_service = find_service
+        self._budget = budget
+        self._max_message_bytes = max_message_bytes
         self._table: RouteTable[tuple[AdminCall, Route] | UnsupportedRoute | UnsupportedFamily] = RouteTable(
             _list_routes(), [(family.segments, family) for family in UNSUPPORTED_FAMILIES]
         )
@@ -88,15 +100,45 @@ class AdminApi:
         slash, and would take longer than what it routes to.
         """
         try:
-            answer = await self._serve(scope, receive)
+            found = await self._serve(scope, receive)
+            answer = found if isinstance(found, Response) else await self._send(*found, scope, receive, send)
         except ClientDisconnect:
             return
         except Exception as error:  # noqa: BLE001 (a bug of this broker: the log has the traceback)
             _log.exception("%s %s failed", scope["method"], scope["path"])
             answer = refuse(500, f"the broker failed: {type(error).__name__}")
-        await answer(scope, receive, send)
+        if answer is not None:
+            await answer(scope, receive, send)
 
-    async def _serve(self, scope: Scope, receive: Receive) -> Response:
+    async def _send(
+        self, call: AdminCall, route: Route, response: Any, scope: Scope, receive: Receive, send: Send
+    ) -> Response | None:
+        """Send the answer. Return None, or the refusal to send instead."""
+        # The answer to a change is sent in any case.
+        may_refuse = call.idempotent
+        size = _measure(route, response)
+        if size > self._max_message_bytes:
+            text = (
+                f"the stored message has {size:,} bytes uncompressed, above the maximum over HTTP of "
+                f"{self._max_message_bytes:,} (http_max_uncompressed_message_bytes): read it over gRPC, with a "
+                "magnetar:// service URL"
+            )
+            return refuse(_TOO_LARGE, text, ErrorCode.Name(ErrorCode.MESSAGE_TOO_BIG))
+        try:
+            if size > _MAX_BYTES_IN_LOOP:
+                with self._budget.hold(size, may_refuse=may_refuse):
+                    answer = await asyncio.to_thread(_answer, route, response)
+                    await send_answer(answer, scope, receive, send)
+                return None
+            answer = _answer(route, response)
+            with self._budget.hold(len(answer.body), may_refuse=may_refuse):
+                await send_answer(answer, scope, receive, send)
+            return None
+        except BudgetExceeded as error:
+            return refuse(_EXCESS, str(error))
+
+    async def _serve(self, scope: Scope, receive: Receive) -> Response | tuple[AdminCall, Route, Any]:
+        """Make the call. Return it with its route and response, or the refusal of the request."""
         verb, raw_path = scope["method"], scope["raw_path"]
         try:
             match = self._table.find("GET" if verb == "HEAD" else verb, raw_path)
@@ -131,7 +173,7 @@ class AdminApi:
             response = await service.call(call.name, message)
         except Refusal as error:
             return refuse(_REFUSALS.get(error.code, 500), str(error))
-        return _answer(route, response)
+        return call, route, response
 
 
 def _list_routes() -> Iterator[tuple[str, list[str], tuple[AdminCall, Route] | UnsupportedRoute]]:
@@ -174,6 +216,18 @@ def _answer_other_verb(verb: str, known: Sequence[str]) -> Response:
     answer = refuse(_NO_METHOD, f"{verb[:100]} is not a method of this path: use {verbs}")
     answer.headers["Allow"] = verbs
     return answer
+
+
+def _measure(route: Route, response: Any) -> int:
+    """Return the size of a body that may be much larger than the response; 0: it is not, or there is none."""
+    if not isinstance(route.answer, RawAnswer) or response.HasField("problem"):
+        return 0
+    if route.answer.find_refusal(response) is not None:
+        return 0
+    try:
+        return route.answer.measure(response)
+    except WireError:
+        return 0  # `_answer` reports it
 
 
 def _answer(route: Route, response: Any) -> Response:

@@ -20,11 +20,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from magnetar_broker.admin.admin_service import AdminService
 from magnetar_broker.broker import Broker
 from magnetar_broker.http.admin_api import AdminApi, refuse
+from magnetar_broker.http.answer_budget import AnswerBudget
 from magnetar_broker.http.metrics import BrokerMetrics
 from magnetar_broker.http.openapi import ApiDescription
 from magnetar_metadata.store import SessionState
@@ -33,6 +34,7 @@ from magnetar_wire.process.version import read_version
 __all__ = ["BrokerHttp", "describe_broker"]
 
 _UNAVAILABLE: Final = 503
+_EXCESS: Final = 429
 _ADMIN_PATHS: Final = (b"/admin/v2/", b"/admin/v3/", b"/lookup/v2/", b"/topics/")
 
 
@@ -42,8 +44,10 @@ class BrokerHttp:
         self._metrics = metrics
         # Set when the routes are served.
         self.address = address
-        self._admin = AdminApi(self._find_admin_service)
-        description = ApiDescription()
+        settings = broker.settings
+        self._budget = AnswerBudget(settings.http_max_pending_answer_bytes)
+        self._admin = AdminApi(self._find_admin_service, self._budget, settings.http_max_uncompressed_message_bytes)
+        self._description = ApiDescription()
         self._others = Starlette(
             routes=[
                 Route("/", self._get_root),
@@ -52,8 +56,8 @@ class BrokerHttp:
                 Route("/status", self._get_status),
                 Route("/metrics", self._get_metrics),
                 Route("/metrics/", self._get_metrics),
-                Route("/openapi.json", description.serve),
-                Route("/docs", description.serve),
+                Route("/openapi.json", self._get_description),
+                Route("/docs", self._get_description),
             ],
             exception_handlers={HTTPException: _refuse_request},
         )
@@ -88,8 +92,17 @@ class BrokerHttp:
     async def _get_status(self, request: Request) -> Response:
         return JSONResponse(describe_broker(self._broker, self.address))
 
-    async def _get_metrics(self, request: Request) -> Response:
-        return Response(await self._metrics.format(), media_type=CONTENT_TYPE_LATEST)
+    async def _get_metrics(self, request: Request) -> ASGIApp:
+        return self._budget.limit(
+            Response(await self._metrics.format(), media_type=CONTENT_TYPE_LATEST), _refuse_excess
+        )
+
+    async def _get_description(self, request: Request) -> ASGIApp:
+        return self._budget.limit(await self._description.serve(request), _refuse_excess)
+
+
+def _refuse_excess(reason: str) -> Response:
+    return refuse(_EXCESS, reason)
 
 
 async def _refuse_request(request: Request, error: Exception) -> Response:

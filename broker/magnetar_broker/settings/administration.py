@@ -8,6 +8,7 @@ from pydantic import model_validator
 
 from magnetar_wire.bundles import MAX_BUNDLES
 from magnetar_wire.configuration import Configuration
+from magnetar_wire.limits import MAX_UNCOMPRESSED_BYTES
 from magnetar_wire.settings import Subject, check_order, setting
 
 __all__ = ["CatalogSettings", "HealthSettings", "MetricsSettings"]
@@ -155,6 +156,22 @@ class CatalogSettings(Configuration):
         subject=Subject.ADMIN,
         gt=0,
         formerly="admin_forward_timeout_s",
+    )
+
+    http_max_uncompressed_message_bytes: int = setting(
+        16_777_216,
+        "Maximum size, in bytes, of a stored message that an admin call over HTTP answers: a batch as a whole, "
+        "uncompressed. Larger ones are read over gRPC.",
+        subject=Subject.HTTP,
+        ge=1,
+        le=MAX_UNCOMPRESSED_BYTES,
+    )
+    http_max_pending_answer_bytes: int = setting(
+        67_108_864,
+        "Maximum size, in bytes, of all large HTTP responses together that are being sent. Requests above it are "
+        "answered with 429. A single response may be larger.",
+        subject=Subject.HTTP,
+        ge=1,
     )
 
     @model_validator(mode="after")

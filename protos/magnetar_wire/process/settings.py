@@ -110,7 +110,7 @@ class HttpSettings(Configuration):
         60.0,
         "Seconds that one request and its response may take together, counted from the previous response, or from "
         "the connection's start. Then the connection is closed. Longer than `admin_forward_timeout_seconds`, so that "
-        "admin calls are answered.",
+        "admin calls are answered. A change that takes longer is made nevertheless.",
         subject=Subject.HTTP,
         gt=0,
         formerly="http_exchange_timeout_s",

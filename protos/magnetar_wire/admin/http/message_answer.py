@@ -108,10 +108,18 @@ class MessageEntryAnswer(RawAnswer):
         is_missing = not isinstance(value, PeekedEntry) and not value
         return (404, "there is no such message", ErrorCode.Name(ErrorCode.NOT_FOUND)) if is_missing else None
 
+    def measure(self, message: Message) -> int:
+        opened = decode_entry(self._get_entry(message).stored)
+        is_compressed = opened.metadata.compression and not opened.metadata.encryption_keys
+        return opened.metadata.uncompressed_size if is_compressed else len(opened.payload)
+
     def to_http(self, message: Message) -> tuple[Mapping[str, str | Sequence[str]], bytes]:
+        return write_entry(self._get_entry(message))
+
+    def _get_entry(self, message: Message) -> PeekedEntry:
         value = getattr(message, self._name)
-        entry = value if isinstance(value, PeekedEntry) else value[0]
-        return write_entry(entry)
+        entry: PeekedEntry = value if isinstance(value, PeekedEntry) else value[0]
+        return entry
 
     def fill(self, message: Message, headers: Mapping[str, str], body: bytes) -> None:
         value = getattr(message, self._name)

@@ -28,6 +28,10 @@ class RawAnswer:
         """Set the fields from such an answer. Return whether it is one."""
         return False
 
+    def measure(self, message: Message) -> int:
+        """Return the size of a body that may be much larger than the message, before it is made. Raises WireError."""
+        return 0
+
     def to_http(self, message: Message) -> tuple[Mapping[str, str | Sequence[str]], bytes]:
         """Return headers and body. A header with several values is sent as often. Raises WireError."""
         raise NotImplementedError
