@@ -11,7 +11,8 @@ not open they wait. With each opening all of them are resent, in order, with a h
 **When an opening ends**, the producer is reopened, unless the error is not retryable. If the topic was deleted, pending
 messages belonged to it and fail with `IncarnationChanged`. The producer goes on with the topic of the same name that
 exists now or is created at its request. If there is none and none may be created, it ends with `TopicNotFound`. If
-another producer has taken its name in the meantime, it retries until the name is free.
+another producer has taken its name in the meantime, it retries until the name is free. If the topic was terminated, it
+ends: whether messages are stored that were sent before is unknown.
 
 When a batch is passed to the stream, it is encoded and numbered, and stays in `InFlight` until it is answered.
 
@@ -195,7 +196,8 @@ class PartitionProducer:
 
     def _fail_pending(self, error: MagnetarException) -> None:
         for batch in self._in_flight.remove_all():
-            self._complete(batch, error)
+            is_unknown = batch.may_be_stored and isinstance(error, exceptions.TopicTerminated)
+            self._complete(batch, _unknown(error) if is_unknown else error)
 
     def _fail_expired(self, batches: list[Batch], timeout_s: float) -> None:
         text = (
@@ -302,7 +304,8 @@ class PartitionProducer:
     def _on_opening_ended(self, error: MagnetarException) -> None:
         """Handle the end of the opening, or of the attempt at one."""
         was_open, self._open, self._channel_id = self._open, False, 0
-        self._in_flight.requeue_sent()
+        # A broker that ends an opening because the topic is terminated has stored nothing that it has not reported.
+        self._in_flight.requeue_sent(may_be_stored=not isinstance(error, exceptions.TopicTerminated))
         if not was_open or self._closing:  # `_open_once`, or `close`, waits for this
             if self._answer is not None and not self._answer.done():
                 self._answer.set_exception(error)
@@ -423,6 +426,13 @@ class PartitionProducer:
         """Return when an ended producer's tasks have ended."""
         if self._reopening is not None:
             await asyncio.wait([self._reopening])
+
+
+def _unknown(error: MagnetarException) -> MagnetarException:
+    """Return the error of a message that may have been stored before the topic was terminated."""
+    return exceptions.ConnectError(
+        f"whether the message is stored is not known: the connection was lost before its result, and now {error}"
+    )
 
 
 class _SendTimeout:

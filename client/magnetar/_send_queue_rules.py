@@ -113,6 +113,7 @@ class Batch:
         "entry",
         "first_sequence_id",
         "last_sequence_id",
+        "may_be_stored",
         "opened_at",
         "payloads",
         "serial",
@@ -150,6 +151,8 @@ class Batch:
         self.serial = 0
         # The entry, once it is encoded. A batch is resent with the same bytes.
         self.entry: bytes | None = None
+        # It was sent, and the connection was lost before the broker's answer.
+        self.may_be_stored = False
 
     def encode(self, shared: MessageMetadata, publish_time_ms: int, compression: CompressionType) -> bytes:
         """Return the entry. `shared` is the producer's, and is changed.
@@ -263,8 +266,11 @@ class InFlight:
     def remove_refused(self, number: int) -> Batch | None:
         return self._sent.pop(number, None)
 
-    def requeue_sent(self) -> None:
+    def requeue_sent(self, *, may_be_stored: bool = True) -> None:
         """Put sent batches back in front of the waiting ones, because the opening has ended."""
+        if may_be_stored:
+            for batch in self._sent.values():
+                batch.may_be_stored = True
         self._waiting.extendleft(reversed(self._sent.values()))
         self._sent.clear()
         self._next_number = 0

@@ -345,8 +345,8 @@ class UnsupportedVersionError(MagnetarException):
 
 
 class TopicTerminated(MagnetarException):
-    """A topic that accepts no more messages. A message that was sent before its producer lost its connection may be
-    stored all the same."""
+    """A topic that accepts no more messages: this one is not stored. It is ConnectError if the message was sent before
+    its producer lost its connection: then it is unknown whether it is stored."""
 
     result = Result.TopicTerminated
 

@@ -289,6 +289,26 @@ async def test_an_error_that_is_not_retryable_ends_the_producer(code: ErrorCode,
             await client.create_producer("u")
 
 
+async def test_a_message_that_was_sent_before_its_topic_was_terminated_may_be_stored() -> None:
+    """TOP-2: if its result was lost with the connection. One that was never sent is not stored."""
+    async with scene() as (broker, client):
+        producer = await client.create_producer("t", batching_enabled=False)
+        broker.receipting.clear()
+        (sent,) = sending(producer, b"1")
+        await until(lambda: len(broker.topic("t").entries) == 1, "it is stored")
+        broker.problems["persistent://public/default/t"] = ErrorCode.TOPIC_TERMINATED
+        broker.break_streams()
+        await until(lambda: not producer.is_connected(), "the connection is lost")
+        (waiting,) = sending(producer, b"2")
+        broker.receipting.set()
+        with pytest.raises(exceptions.ConnectError, match=r"not known.* now"):
+            await sent
+        with pytest.raises(exceptions.TopicTerminated):
+            await waiting
+        with pytest.raises(exceptions.TopicTerminated):
+            await producer.send(b"3")
+
+
 async def test_creating_a_producer_times_out() -> None:
     clock = ManualClock()
     async with scene(clock) as (broker, client):
