@@ -36,6 +36,7 @@ from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
 __all__ = [
+    "MAX_COUNT",
     "REQUIRED",
     "Setting",
     "Subject",
@@ -52,6 +53,8 @@ __all__ = [
 
 # The default of a setting that has none: the process does not start without a value.
 REQUIRED: Final[Any] = ...
+# The upper bound of counts that have no other one.
+MAX_COUNT: Final = 2**31 - 1
 _FACTS: Final = "setting"
 _UNITS: Final = {
     "bytes_per_second": "bytes per second",

@@ -59,6 +59,8 @@ class DynamicConfiguration:
                     _log.info("The dynamic configuration can't be read now: %s", error)
                     await self._clock.sleep(_RETRY_S)
                     continue
+                except Exception:  # noqa: BLE001 (later changes must be applied)
+                    _log.exception("The dynamic configuration can't be applied because of an internal error")
                 await watch.wait()
 
     async def _apply(self) -> None:

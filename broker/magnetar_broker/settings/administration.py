@@ -9,7 +9,7 @@ from pydantic import model_validator
 from magnetar_wire.bundles import MAX_BUNDLES
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.limits import MAX_UNCOMPRESSED_BYTES
-from magnetar_wire.settings import Subject, check_order, setting
+from magnetar_wire.settings import MAX_COUNT, Subject, check_order, setting
 
 __all__ = ["CatalogSettings", "HealthSettings", "MetricsSettings"]
 
@@ -36,6 +36,7 @@ class CatalogSettings(Configuration):
         subject=Subject.TOPICS,
         unit="partitions",
         ge=1,
+        le=MAX_COUNT,
         named_by="Pulsar",
         dynamic=True,
     )
@@ -45,6 +46,7 @@ class CatalogSettings(Configuration):
         subject=Subject.TOPICS,
         unit="partitions",
         ge=1,
+        le=MAX_COUNT,
         named_by="Pulsar",
         dynamic=True,
     )
@@ -54,6 +56,7 @@ class CatalogSettings(Configuration):
         subject=Subject.TOPICS,
         unit="topics",
         ge=0,
+        le=MAX_COUNT,
         named_by="Pulsar",
         dynamic=True,
     )
@@ -130,6 +133,7 @@ class CatalogSettings(Configuration):
         subject=Subject.ADMIN,
         unit="entries",
         ge=1,
+        le=MAX_COUNT,
         dynamic=True,
     )
     subscription_backlog_scan_max_entries: int = setting(
@@ -214,6 +218,7 @@ class MetricsSettings(Configuration):
         subject=Subject.HTTP,
         unit="topics",
         ge=0,
+        le=MAX_COUNT,
         dynamic=True,
     )
     stats_update_frequency_in_secs: float = setting(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.limits import FRAME_FILL_BYTES, MAX_MESSAGE_BYTES
-from magnetar_wire.settings import Subject, setting
+from magnetar_wire.settings import MAX_COUNT, Subject, setting
 
 __all__ = ["ConsumeSettings", "SubscriptionSettings"]
 
@@ -44,6 +44,7 @@ class SubscriptionSettings(Configuration):
         subject=Subject.DELIVERY,
         unit="consumers",
         ge=0,
+        le=MAX_COUNT,
         named_by="Pulsar",
         dynamic=True,
     )

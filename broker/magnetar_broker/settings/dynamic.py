@@ -110,6 +110,14 @@ class DynamicSettings:
         return usable
 
     def _resolve(self, overrides: Mapping[str, str]) -> Configuration:
+        try:
+            return self._parse_and_check(overrides)
+        except InvalidConfiguration:
+            raise
+        except (ValueError, ArithmeticError) as error:  # a number with hundreds of digits
+            raise InvalidConfiguration(f"a value can't be used: {error}") from error
+
+    def _parse_and_check(self, overrides: Mapping[str, str]) -> Configuration:
         for name, text in overrides.items():
             if len(text) > _MAX_VALUE_CHARACTERS:
                 raise InvalidConfiguration(f"{name}: the value is longer than {_MAX_VALUE_CHARACTERS:,} characters")

@@ -9,7 +9,7 @@ from pydantic import field_validator
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.grpc_transport.settings import GrpcSettings
 from magnetar_wire.process.addresses import check_address
-from magnetar_wire.settings import Subject, change_default, setting
+from magnetar_wire.settings import MAX_COUNT, Subject, change_default, setting
 
 __all__ = [
     "HIGH_WATER_BYTES",
@@ -57,6 +57,7 @@ class PulsarListenerSettings(Configuration):
         subject=Subject.PULSAR,
         unit="connections",
         ge=0,
+        le=MAX_COUNT,
         named_by="Pulsar",
         dynamic=True,
     )
@@ -66,6 +67,7 @@ class PulsarListenerSettings(Configuration):
         subject=Subject.PULSAR,
         unit="connections",
         ge=0,
+        le=MAX_COUNT,
         named_by="Pulsar",
         dynamic=True,
     )
@@ -157,6 +159,7 @@ class LookupSettings(Configuration):
         subject=Subject.BUNDLES,
         unit="requests",
         ge=1,
+        le=MAX_COUNT,
         named_by="Pulsar",
         dynamic=True,
     )

@@ -8,7 +8,7 @@ from pydantic import field_validator, model_validator
 
 from magnetar_bookie.read.striping import Striping
 from magnetar_wire.configuration import Configuration
-from magnetar_wire.settings import Subject, check_order, setting
+from magnetar_wire.settings import MAX_COUNT, Subject, check_order, setting
 
 __all__ = ["CursorSettings", "ManagedLedgerSettings"]
 
@@ -217,6 +217,7 @@ class CursorSettings(Configuration):
         subject=Subject.DELIVERY,
         unit="subscriptions",
         ge=1,
+        le=MAX_COUNT,
         named_by="Pulsar",
         dynamic=True,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.limits import MAX_MESSAGE_BYTES
-from magnetar_wire.settings import Subject, setting
+from magnetar_wire.settings import MAX_COUNT, Subject, setting
 
 __all__ = ["TopicSettings"]
 
@@ -48,6 +48,7 @@ class TopicSettings(Configuration):
         subject=Subject.PUBLISHING,
         unit="producers",
         ge=0,
+        le=MAX_COUNT,
         named_by="Pulsar",
         dynamic=True,
     )

@@ -21,6 +21,7 @@ from magnetar_broker.system_topics import heartbeat_topic
 from magnetar_broker.topics.housekeeping import Housekeeping
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.admin_pb2 import NamesAnswer, NamesRequest
+from magnetar_protos.catalog_pb2 import DynamicConfigurationNode
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.settings import Subject, setting, settings_of
@@ -59,7 +60,9 @@ async def test_names_and_values_are_checked() -> None:
         for name, value, reason in (
             ("maxTopicsPerNamespac", "1", "did you mean 'maxTopicsPerNamespace'"),
             ("clusterName", "x", "set when the broker starts"),
-            ("maxTopicsPerNamespace", "-1", "at least 0"),
+            ("maxTopicsPerNamespace", "-1", "from 0 to"),
+            ("defaultNumPartitions", "9" * 400, "out of range"),
+            ("unloadIdleTopicsAfterSeconds", "9" * 5000, ""),
             ("maxTopicsPerNamespace", "many", "whole number"),
             ("allowAutoTopicCreationType", "round", "partitioned"),
             # It does not fit another setting.
@@ -74,6 +77,45 @@ async def test_names_and_values_are_checked() -> None:
         with pytest.raises(InvalidArgument):
             await scene.broker.admin.brokers.set_dynamic_setting("admin_max_names", "0")
         assert await scene.get(f"{_PATH}/values") == {}
+
+
+@pytest.mark.parametrize("value", ["9" * 400, "9" * 5000, "x" * 20_000])
+async def test_a_stored_value_that_can_not_be_used_is_reported_and_not_applied(value: str) -> None:
+    """No broker fails to start or to follow for it."""
+    node = DynamicConfigurationNode(overrides={"default_num_partitions": value, "max_topics_per_namespace": "5"})
+
+    async with running_http() as scene:
+        nodes = scene.broker.broker_session.catalog.nodes
+        await nodes.change_or_replace(DynamicConfigurationNode, paths.DYNAMIC_CONFIGURATION, lambda _: node)
+        await until(partial(_has_limit, scene, 5), "the other value is applied")
+        async with running_http(beside=scene.broker) as other:
+            assert _has_limit(other, 5)
+        await scene.broker.admin.brokers.delete_dynamic_setting("default_num_partitions")
+        await scene.broker.admin.brokers.set_dynamic_setting("max_topics_per_namespace", "6")
+        await until(partial(_has_limit, scene, 6), "the broker follows")
+
+
+async def test_following_goes_on_after_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_http() as scene, running_http(beside=scene.broker) as other:
+        await scene.broker.admin.brokers.set_dynamic_setting("max_topics_per_namespace", "1")
+        await until(partial(_has_limit, other, 1), "the other broker follows")
+        failures: list[DynamicSettings] = []
+        apply = DynamicSettings.apply
+
+        def fail_once(settings: DynamicSettings, overrides: Any) -> None:
+            if settings not in failures and overrides.get("max_topics_per_namespace") == "2":
+                failures.append(settings)
+                raise RuntimeError("unforeseen")
+            apply(settings, overrides)
+
+        monkeypatch.setattr(DynamicSettings, "apply", fail_once)
+        node = DynamicConfigurationNode(overrides={"max_topics_per_namespace": "2"})
+        nodes = scene.broker.broker_session.catalog.nodes
+        await nodes.change_or_replace(DynamicConfigurationNode, paths.DYNAMIC_CONFIGURATION, lambda _: node)
+        await until(lambda: len(failures) == 2, "both brokers have failed")
+        await scene.broker.admin.brokers.set_dynamic_setting("max_topics_per_namespace", "3")
+        for one in (scene, other):
+            await until(partial(_has_limit, one, 3), "each broker follows")
 
 
 async def test_they_are_followed_by_other_brokers_and_after_a_restart() -> None:
