@@ -53,12 +53,14 @@ class NamesAnswer(_message.Message):
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., names: _Optional[_Iterable[str]] = ..., more: bool = ...) -> None: ...
 
 class DeleteRequest(_message.Message):
-    __slots__ = ("name", "force")
+    __slots__ = ("name", "force", "with_namespace")
     NAME_FIELD_NUMBER: _ClassVar[int]
     FORCE_FIELD_NUMBER: _ClassVar[int]
+    WITH_NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     name: str
     force: bool
-    def __init__(self, name: _Optional[str] = ..., force: bool = ...) -> None: ...
+    with_namespace: bool
+    def __init__(self, name: _Optional[str] = ..., force: bool = ..., with_namespace: bool = ...) -> None: ...
 
 class ClusterRequest(_message.Message):
     __slots__ = ("cluster", "data")

@@ -30,7 +30,7 @@ class Deletions:
         for text in await self._catalog.list_partitioned_topics(namespace, include_system=True):
             await _ignore_not_found(self.delete_partitioned(TopicName.parse(text), force=True))
         topics = [TopicName.parse(text) for text in await self._catalog.list_topics(namespace, include_system=True)]
-        await map_bounded(topics, lambda topic: self._delete_marked(topic, force=True))
+        await map_bounded(topics, lambda topic: self._delete_marked(topic, force=True, with_namespace=True))
 
     async def delete_partitioned(self, name: TopicName, *, force: bool) -> None:
         async def delete_partitions(partitions: Sequence[TopicName]) -> None:
@@ -46,11 +46,11 @@ class Deletions:
         except BrokerError as error:
             _log.info("not all bundles of namespace %s, which is deleted, could be unloaded: %s", namespace, error)
 
-    async def _delete_marked(self, name: TopicName, *, force: bool) -> None:
+    async def _delete_marked(self, name: TopicName, *, force: bool, with_namespace: bool = False) -> None:
         """Delete a topic of which the namespace or partitioned topic is marked as being deleted. Until that is done no
         topic is created under the name, so the call may be repeated."""
         if await self._catalog.get_topic_state(name) is not None:
-            request = pb.DeleteRequest(name=str(name), force=force)
+            request = pb.DeleteRequest(name=str(name), force=force, with_namespace=with_namespace)
             await _ignore_not_found(self._owner_rpc.call_topic_owner(name, "delete_topic", request, repeat=True))
 
 

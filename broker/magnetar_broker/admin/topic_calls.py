@@ -131,7 +131,8 @@ class TopicCalls:
     async def delete_topic(self, name: TopicName, request: pb.DeleteRequest) -> pb.Done:
         await self._check_exists(name)
         await self._topics.delete(name, force=request.force)
-        await self._forget_policies(name)
+        if not request.with_namespace:  # else the events topic is deleted, too
+            await self._forget_policies(name)
         return pb.Done()
 
     async def _check_exists(self, name: TopicName) -> None:

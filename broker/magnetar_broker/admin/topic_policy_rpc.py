@@ -21,6 +21,8 @@ __all__ = ["TopicPolicyRpc"]
 _log = logging.getLogger(__name__)
 # How long the deletion of a topic waits until its policies are removed.
 _MAX_FORGET_S: Final = 2.0
+# How often a fetch begins again because an event came between two pages.
+_MAX_RESTARTS: Final = 5
 
 
 class TopicPolicyRpc:
@@ -48,12 +50,14 @@ class TopicPolicyRpc:
         await self._owner_rpc.call_topic_owner(events, "store_topic_policies", request)
 
     async def fetch(self, namespace: NamespaceName, known: FetchedEvents) -> FetchedEvents:
-        """Return the events of all topics of a namespace: `known`, if they have not changed. Raises `BrokerError`."""
+        """Return the events of all topics of a namespace: `known`, if they have not changed. Raises `BrokerError`:
+        SERVICE_NOT_READY if they change all the time."""
         events = events_topic(namespace)
         if not await self._catalog.has_stored_topic(events):
             return FetchedEvents()
         found: dict[str, TopicPoliciesEvent] = {}
         version, request = b"", pb.StoredTopicPoliciesRequest(events=str(events), known_version=known.version)
+        restarts = 0
         while True:
             answer = await self._call_owner(events, request)
             if answer is None:
@@ -61,6 +65,9 @@ class TopicPolicyRpc:
             if answer.unchanged:
                 return known
             if request.after and answer.version != version:  # an event came between two answers
+                restarts += 1
+                if restarts > _MAX_RESTARTS:
+                    raise BrokerError(ErrorCode.SERVICE_NOT_READY, f"the events of {namespace} change all the time")
                 found.clear()
                 request.after = ""
                 continue

@@ -35,9 +35,9 @@ there is something to do. A ledger that is closed for its age, on an idle topic,
 something is appended.
 
 **The end of the topic.** `terminate` closes the current ledger at its last confirmed entry, and then changes the list.
-In the meantime no ledger is created, so appends wait. Sent entries are stored in the ledger that is being closed, or
-wait again if it has failed. When the list is changed, those that wait are refused: they are in no ledger and never will
-be. If the change is refused, appending goes on.
+In the meantime no ledger is created, so appends wait; one that waits for bookies is not created. Sent entries are
+stored in the ledger that is being closed, or wait again if it has failed. When the list is changed, those that wait are
+refused: they are in no ledger and never will be. If the change is refused, appending goes on.
 
 **Chunks.** The list marks a ledger that may hold chunks of messages before it has any: a Spark read looks no further
 back for the first chunk of a message. So the first chunk begins a ledger, and the next ledgers are marked as long as
@@ -60,7 +60,7 @@ from magnetar_broker.managed_ledger.append_queue import AppendDone, AppendQueue
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries
 from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_roll_rule
 from magnetar_broker.managed_ledger.ledger_list import ListChange
-from magnetar_broker.managed_ledger.ledger_rollover import LedgerRollover
+from magnetar_broker.managed_ledger.ledger_rollover import LedgerNotNeeded, LedgerRollover
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.log_entry import NewEntry
 from magnetar_broker.managed_ledger.topic_node import TopicNode
@@ -73,6 +73,11 @@ from magnetar_wire.clock import Clock
 __all__ = ["Appender", "CurrentLedger"]
 
 _log = logging.getLogger(__name__)
+
+
+# Seconds after which a caller of `terminate` gets an error that names what it waits for. Less than the first timeout of
+# a broker that calls the topic's owner, and calls it again for as long as an admin call may take.
+_MAX_TERMINATION_WAIT_S = 2.5
 
 
 class CurrentLedger:
@@ -178,6 +183,13 @@ class Appender:
     @property
     def waiting_for(self) -> str:
         """Why appends wait; empty: they don't, or for nothing but the bookies' answers."""
+        reason = self._ledger_waits_for
+        if self._termination is None:
+            return reason
+        return f"the topic is being terminated{reason and ': '}{reason}"
+
+    @property
+    def _ledger_waits_for(self) -> str:
         waiting_for, ledger = self._rollover.waiting_for, self.current_ledger
         if waiting_for or ledger is None or not ledger.writer.is_blocked:
             return waiting_for
@@ -331,7 +343,9 @@ class Appender:
     def roll_if_due(self) -> None:
         """Roll over a ledger that is due. Called at intervals, since the topic may be idle."""
         ledger = self.current_ledger
-        if ledger is not None and not ledger.is_rolling and min(self._count_until_due(ledger)) <= 0:
+        if ledger is None or ledger.is_rolling:
+            return
+        if self._rollover.is_outdated or min(self._count_until_due(ledger)) <= 0:
             self._roll(ledger)
 
     def _roll(self, ledger: CurrentLedger) -> None:
@@ -397,7 +411,11 @@ class Appender:
 
     async def _create_ledger(self) -> None:
         chunks = self._has_chunks or self.queue.waiting_chunks > 0
-        writer = await self._rollover.create_ledger(chunks=chunks)
+        self._rollover.is_needed = True
+        try:
+            writer = await self._rollover.create_ledger(chunks=chunks)
+        except LedgerNotNeeded:
+            return
         if self.error is not None:
             writer.abandon()
             return
@@ -423,7 +441,7 @@ class Appender:
     async def terminate(self) -> None:
         """Accept no entry any more, durably. When this returns all appends are decided. It goes on if the caller is
         cancelled. Raises `BrokerError`: METADATA_ERROR if it can't be done now, `TopicUnloaded` if it is unknown
-        whether it was done."""
+        whether it was done, UNKNOWN_ERROR if it takes long: then it goes on, and another call waits for it again."""
         self.check_open()
         if self._node.ledger_list.is_terminated:
             return
@@ -432,8 +450,25 @@ class Appender:
             self._termination.add_done_callback(lambda done: done.exception())  # the caller may be cancelled
             if self.current_ledger is not None:
                 self.current_ledger.is_rolling = True
+            self._rollover.is_needed = False
             self._manage_ledgers()
-        await asyncio.shield(self._termination)
+        termination = self._termination
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def answer(_: object = None) -> None:
+            if not answered.done():
+                answered.set_result(None)
+
+        overdue = self._clock.call_later(_MAX_TERMINATION_WAIT_S, answer)
+        termination.add_done_callback(answer)
+        try:
+            await answered
+        finally:
+            overdue.cancel()
+        if not termination.done():
+            text = f"topic {self._node.name} is not terminated yet: {self.waiting_for}; it goes on: call it again"
+            raise BrokerError(ErrorCode.UNKNOWN_ERROR, text)
+        termination.result()
 
     async def _terminate(self, termination: asyncio.Future[None]) -> None:
         """Change the list, which has no open ledger."""
@@ -473,6 +508,7 @@ class Appender:
             ledger.mark_closed()
         if self._ledger_task is not None:
             self._ledger_task.cancel()
+        self._rollover.stop()
         if self._termination is not None:
             self._termination.set_exception(error.again())
             self._termination = None

@@ -25,7 +25,7 @@ from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_metadata.errors import StoreFull, Unavailable
 from magnetar_wire.clock import Clock
 
-__all__ = ["LedgerRollover"]
+__all__ = ["LedgerNotNeeded", "LedgerRollover"]
 
 _log = logging.getLogger(__name__)
 _PAUSE_S: Final = 0.2
@@ -34,30 +34,49 @@ _LONGEST_PAUSE_S: Final = 2.0
 _MAX_CLOSES: Final = 5
 
 
+class LedgerNotNeeded(Exception):
+    """The topic is being terminated before its next ledger was created."""
+
+
 class LedgerRollover:
     """Creates and closes the ledgers of one topic, one at a time."""
 
-    __slots__ = ("_backoff", "_client", "_clock", "_last_failure", "_node", "_pause_s", "_striping", "waiting_for")
+    __slots__ = (
+        "_backoff",
+        "_client",
+        "_clock",
+        "_created_with",
+        "_last_failure",
+        "_node",
+        "_pause_s",
+        "_striping",
+        "is_needed",
+        "waiting_for",
+    )
 
     def __init__(self, node: TopicNode, client: LedgerClient, striping: LedgerStriping, clock: Clock) -> None:
         self._node = node
         self._client = client
         self._striping = striping
+        self._created_with = striping.current
         self._clock = clock
         self._pause_s = _PAUSE_S
         self._backoff = LedgerBackoff()
         # Why the last failed ledger failed.
         self._last_failure = ""
+        # Whether a ledger that waits for bookies is still to be created.
+        self.is_needed = True
         # Why appends wait; empty: for nothing but the bookies' answers.
         self.waiting_for = ""
 
     async def create_ledger(self, *, chunks: bool = False) -> LedgerWriter:
         """Create a ledger and add it to the list, which marks it if it may hold `chunks` of messages.
 
-        If this is cancelled, the ledger may be in the list, empty. Then the next owner removes it.
+        If this is cancelled, the ledger may be in the list, empty. Then the next owner removes it. Raises
+        `LedgerNotNeeded`, too.
         """
         await self._pause_after_failures()
-        await self._striping.refresh()
+        self._striping.refresh_soon()
         while True:
             new_ledger, writer = await self._create()
             try:
@@ -71,6 +90,14 @@ class LedgerRollover:
             self._clear_wait()
             return writer
 
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the striping of the policies has changed since the last ledger was created."""
+        return self._created_with != self._striping.current
+
+    def stop(self) -> None:
+        self._striping.close()
+
     async def _pause_after_failures(self) -> None:
         pause_s = self._backoff.pause_s(self._clock.monotonic())
         if pause_s:
@@ -82,10 +109,14 @@ class LedgerRollover:
     async def _create(self) -> tuple[NewLedger, LedgerWriter]:
         while True:
             try:
-                return await self._client.create(self._striping.current, f"topic {self._node.name}")
+                self._created_with = self._striping.current
+                return await self._client.create(self._created_with, f"topic {self._node.name}")
             except NotEnoughBookies as error:
                 self._set_wait(str(error))
-                await self._striping.wait_for_bookies(self._client)
+                await self._striping.wait_for_bookies(self._client, lambda: self.is_needed)
+                if not self.is_needed:
+                    self._clear_wait()
+                    raise LedgerNotNeeded from None
             except (Unavailable, StoreFull) as error:
                 await self._pause(error)
 
@@ -102,6 +133,7 @@ class LedgerRollover:
     async def close_ledger(self, writer: LedgerWriter) -> None:
         """Close the ledger at its last confirmed entry, and mark it as closed in the list in memory."""
         ledger_id, name = writer.ledger_id, self._node.name
+        self._striping.refresh_soon()  # for the next ledger
         for attempt in range(1, _MAX_CLOSES + 1):
             try:
                 metadata = await self._close(writer)

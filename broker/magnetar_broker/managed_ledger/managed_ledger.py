@@ -119,15 +119,18 @@ class ManagedLedger:
         prefetched: PrefetchedTopic | None = None,
         on_claimed: Callable[[TopicNode], Awaitable[None]] | None = None,
         on_lost_entry: Callable[[], object] = lambda: None,
+        find_settings: Callable[[], Awaitable[ManagedLedgerSettings]] | None = None,
         read_striping: Callable[[], Awaitable[Striping]] | None = None,
     ) -> Self:
         """Open the topic's log, and fence the broker that had it before.
 
+        `find_settings` is called when the log is recovered, which needs no settings, and returns what replaces
+        `settings`.
         `finish_deletion` is called where a deletion of the topic was begun, with its incarnation, and finishes it.
         `along` are changes in the transaction that creates a new topic, with `properties`; `prefetched` are its nodes.
         `on_claimed` is called as soon as no other broker can change the topic's node any more, `on_lost_entry` for each
-        entry that is found lost, now or later. `read_striping` returns the present striping of the namespace; it is
-        called while a ledger waits for bookies.
+        entry that is found lost, now or later. `read_striping` returns the present striping by the policies; it is
+        called for each ledger, and while one waits for bookies.
 
         Raises `BrokerError`: TOPIC_NOT_FOUND where there is none and `create` is false, SERVICE_NOT_READY where one of
         `along` was refused, METADATA_ERROR or PERSISTENCE_ERROR where it can't be opened now.
@@ -146,6 +149,8 @@ class ManagedLedger:
             prefetched=prefetched.log if prefetched is not None else None,
             on_claimed=on_claimed,
         )
+        if find_settings is not None:
+            settings = await find_settings()
         self = cls(node, client, cache, settings, clock, lost, read_striping)
         if self.has_ledgers_to_delete:
             self._trimmer.finish_soon()

@@ -24,7 +24,8 @@ step the log has all old events, some of them twice, or the complete snapshot: r
 
 **Reading.** The owner has all policies of a namespace in memory. Other brokers fetch them when they open a topic, or
 need them again, and cache them for `metadata_cache_ttl_seconds` (policy_cache.py). What was not changed since is not
-sent again. If the owner can't be reached, the policies that were fetched last apply: a topic is opened in any case.
+sent again. If the owner can't be reached, the policies that were fetched last apply: a topic is opened in any case. A
+topic that is being opened has them fetched while its log is recovered.
 
     policy_events.py    events, and the policies that follow from them
     policy_log.py       the events topic of one namespace, at its owner

@@ -4,8 +4,12 @@ All policies of a namespace are fetched together, at most once in `metadata_cach
 them then. The owner answers that nothing has changed if that is so. A namespace without an events topic costs one read
 of the metadata store in that time.
 
-A topic must be opened also if the owner of its namespace's events can't be reached: after `MAX_WAIT_S` the policies
-that were fetched last are returned, or none if there are none. The fetch goes on, and its result is used next time.
+A topic must be opened also if the owner of its namespace's events can't be reached: `MAX_WAIT_S` after a fetch has
+begun nobody waits for it any more, and the policies that were fetched last are returned, or none if there are none. The
+fetch goes on, and its result is used next time. After a failed fetch the next one begins as late as after another one.
+
+The policies of a deleted topic must not apply to a later one of its name, so the topic's incarnation is read each time.
+If that is not possible, the incarnation that was read last counts.
 """
 
 from __future__ import annotations
@@ -47,8 +51,12 @@ FetchEvents = Callable[[NamespaceName, FetchedEvents], Awaitable[FetchedEvents]]
 @dataclass(slots=True)
 class _Namespace:
     known: FetchedEvents = field(default_factory=FetchedEvents)
-    # On the monotonic clock; None: never.
+    # The incarnations of topics with events, as they were read last.
+    incarnations: dict[str, str] = field(default_factory=dict)
+    # When `known` was up to date, or a fetch failed. On the monotonic clock; None: never.
     fetched_at: float | None = None
+    # Of the present fetch.
+    begun_at: float = 0.0
     fetching: asyncio.Task[None] | None = None
 
 
@@ -67,16 +75,24 @@ class TopicPolicyCache:
         topic = name.base
         if is_system_topic(topic) or not topic.is_persistent:
             return Policies()
-        try:
-            event = (await self._find_events(topic.namespace_name)).by_topic.get(str(topic))
-            if event is not None and await self._find_incarnation(topic) == event.incarnation:
-                return event.policies
-        except BrokerError as error:
-            if error.code != ErrorCode.TOPIC_NOT_FOUND:
-                _log.info("The policies of topic %s can't be read now: %s", topic, error)
-        return Policies()
+        namespace = await self._find_namespace(topic.namespace_name)
+        event = namespace.known.by_topic.get(str(topic))
+        if event is None or await self._read_incarnation(namespace, topic) != event.incarnation:
+            return Policies()
+        return event.policies
 
-    async def _find_events(self, name: NamespaceName) -> FetchedEvents:
+    async def _read_incarnation(self, namespace: _Namespace, topic: TopicName) -> str | None:
+        name = str(topic)
+        try:
+            namespace.incarnations[name] = await self._find_incarnation(topic)
+        except BrokerError as error:
+            if error.code == ErrorCode.TOPIC_NOT_FOUND:
+                namespace.incarnations.pop(name, None)
+            else:
+                _log.info("Whether topic %s was recreated can't be read now, its known policies apply: %s", name, error)
+        return namespace.incarnations.get(name)
+
+    async def _find_namespace(self, name: NamespaceName) -> _Namespace:
         namespace = self._namespaces.get(name)
         if namespace is None:
             namespace = self._namespaces[name] = _Namespace()
@@ -85,22 +101,27 @@ class TopicPolicyCache:
                 _cancel(dropped)
         self._namespaces.move_to_end(name)
         if namespace.fetched_at is not None and self._clock.monotonic() - namespace.fetched_at < self._max_age_s:
-            return namespace.known
+            return namespace
         if namespace.fetching is None:
+            namespace.begun_at = self._clock.monotonic()
             namespace.fetching = asyncio.get_running_loop().create_task(self._refresh(name, namespace))
-        await asyncio.wait([namespace.fetching], timeout=MAX_WAIT_S)
-        return namespace.known
+        left_s = namespace.begun_at + MAX_WAIT_S - self._clock.monotonic()
+        if left_s > 0:
+            await asyncio.wait([namespace.fetching], timeout=left_s)
+        return namespace
 
     async def _refresh(self, name: NamespaceName, namespace: _Namespace) -> None:
-        begun_at = self._clock.monotonic()
+        fetched_at = None
         try:
-            namespace.known = await self._fetch(name, namespace.known)
+            known = namespace.known = await self._fetch(name, namespace.known)
+            namespace.incarnations = {key: one for key, one in namespace.incarnations.items() if key in known.by_topic}
+            fetched_at = namespace.begun_at
         except BrokerError as error:
             _log.warning("The policies of the topics of %s can't be read now, the known ones apply: %s", name, error)
         except Exception:  # noqa: BLE001 (topics are opened in any case)
             _log.exception("The policies of the topics of %s can't be read because of an internal error", name)
         finally:
-            namespace.fetched_at = begun_at
+            namespace.fetched_at = self._clock.monotonic() if fetched_at is None else fetched_at
             namespace.fetching = None
 
     async def close(self) -> None:

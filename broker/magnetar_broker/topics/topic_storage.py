@@ -3,9 +3,9 @@
 First the log is opened, which recovers its last ledger, and then the cursors. The topic accepts messages as soon as the
 log is open. If a later part can't be opened, or the opening is cancelled, the parts that are open are abandoned.
 
-A topic gets its policies, its own and its namespace's, when it is opened. They are read again, at most a few seconds
-old, where they have an effect: `persistence` for each ledger (ledger_striping.py), `auto_subscription_creation` for
-each subscription that would be created.
+A topic gets its policies, its own and its namespace's, when it is opened: its own are waited for when the log is
+recovered, which needs none. They are read again, at most a few seconds old, where they have an effect: `persistence`
+for each ledger (ledger_striping.py), `auto_subscription_creation` for each subscription that would be created.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Final
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.read.striping import Striping
+from magnetar_broker.catalog.applied_policies import override_policies
 from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.cursors.cursor_nodes import CursorNodes
 from magnetar_broker.cursors.cursor_table import CursorTable
@@ -79,11 +80,18 @@ class LedgerTopicStorage:
         along: Sequence[Change],
         policies: Policies,
         properties: Mapping[str, bytes] = MappingProxyType({}),
+        own_policies: Awaitable[Policies] | None = None,
         prefetched: PrefetchedTopic | None = None,
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
         client, clock, randomness = self._client, self._clock, self._randomness
         settings = self._settings_with(policies)
+
+        async def find_settings() -> BrokerServiceSettings:
+            nonlocal settings
+            if own_policies is not None:
+                settings = self._settings_with(override_policies(policies, await own_policies))
+            return settings
 
         async def read_settings() -> BrokerServiceSettings:
             return self._settings_with(await self._policies_of(name))
@@ -114,6 +122,7 @@ class LedgerTopicStorage:
             prefetched=prefetched,
             on_claimed=claim_cursors,
             on_lost_entry=self._counters.count_lost_entry,
+            find_settings=find_settings,
             read_striping=read_striping,
         )
         cursors = CursorTable(log, client, settings, clock, randomness, nodes)

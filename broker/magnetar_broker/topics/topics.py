@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from magnetar_broker.catalog.applied_policies import override_policies
 from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, RequestNotStarted, TopicUnloaded
 from magnetar_broker.ownership.interface import Ownership
 from magnetar_broker.settings.topics import TopicSettings
-from magnetar_broker.system_topics import heartbeat_broker
+from magnetar_broker.system_topics import heartbeat_broker, is_events_topic
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topic_load_queue import TopicLoadQueue
 from magnetar_broker.topics.topics_by_hash import TopicsByHash
@@ -53,11 +52,12 @@ class TopicStorage(Protocol):
         along: Sequence[Change],
         policies: Policies,
         properties: Mapping[str, bytes] = MappingProxyType({}),
+        own_policies: Awaitable[Policies] | None = None,
         prefetched: Any = None,
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
         """Open the topic. `along`: checks of the metadata store if the topic is created, and `properties`: what it has
-        then. `policies`: its namespace's.
+        then. `policies`: its namespace's; `own_policies` override them, and are waited for as late as possible.
         `log_opened` is called with the topic as soon as it accepts messages; if its cursors can't be opened, it is
         abandoned.
 
@@ -121,6 +121,8 @@ class Topics:
         # The names in any of these states.
         self._by_hash = TopicsByHash()
         self._loading = TopicLoadQueue(settings, clock)
+        # Topics that are being opened wait for the policies that are in these.
+        self._loading_events = TopicLoadQueue(settings, clock)
         # Why no topic is opened any more.
         self._closed: BrokerError | None = None
 
@@ -336,10 +338,10 @@ class Topics:
             self._by_hash.discard(name)
 
     async def _open(self, name: TopicName, create: bool, explicit: bool, properties: Mapping[str, bytes]) -> Topic:
+        own = self._begin_reading_policies(name)
+        loading = self._loading_events if is_events_topic(name) else self._loading
         try:
-            # Before it has a slot: the topic that has the policies may need one.
-            own = None if self._read_topic_policies is None else await self._read_topic_policies(name)
-            async with self._loading.slot(name):
+            async with loading.slot(name):
                 began = self._clock.monotonic()
                 topic = await self._open_stored(name, create, explicit, properties, own)
             if (problem := self._closed or self._find_ownership_error(name)) is not None:
@@ -355,6 +357,15 @@ class Topics:
             if _code(error) != ErrorCode.TOPIC_NOT_FOUND:
                 self._counters.loads_failed += 1
             raise
+        finally:
+            if own is not None:
+                own.cancel()
+
+    def _begin_reading_policies(self, name: TopicName) -> asyncio.Task[Policies] | None:
+        """At the same time as the topic waits for its turn and is recovered."""
+        if self._read_topic_policies is None:
+            return None
+        return asyncio.get_running_loop().create_task(self.read_own_policies(name))
 
     async def _open_stored(
         self,
@@ -362,7 +373,7 @@ class Topics:
         create: bool,
         explicit: bool,
         properties: Mapping[str, bytes],
-        own: Policies | None,
+        own: asyncio.Task[Policies] | None,
     ) -> Topic:
         if not name.is_persistent:
             raise BrokerError(
@@ -370,19 +381,30 @@ class Topics:
             )
         # Nothing is changed before the catalog has agreed. What is prefetched may be stale, as any read may be.
         policies, prefetched = await asyncio.gather(self._catalog.check_topic(name), self._storage.prefetch(name))
-        if own is not None and own.ByteSize():
-            policies = override_policies(policies, own)
+        log_opened = self._log_opened
         try:
             # Without a separate check: the topic nearly always exists.
             return await self._storage.open(
-                name, create=False, along=(), policies=policies, prefetched=prefetched, log_opened=self._log_opened
+                name,
+                create=False,
+                along=(),
+                policies=policies,
+                own_policies=own,
+                prefetched=prefetched,
+                log_opened=log_opened,
             )
         except BrokerError as error:
             if not create or error.code != ErrorCode.TOPIC_NOT_FOUND:
                 raise
         along = await self._catalog.prepare_creation(name, explicit=explicit)
         return await self._storage.open(
-            name, create=True, along=along, policies=policies, properties=properties, log_opened=self._log_opened
+            name,
+            create=True,
+            along=along,
+            policies=policies,
+            properties=properties,
+            own_policies=own,
+            log_opened=log_opened,
         )
 
     def _log_opened(self, topic: Topic) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
@@ -11,6 +11,7 @@ from typing import TypeVar
 from magnetar_bookie import paths as bookie_paths
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata_store import LedgerMetadataStore
+from magnetar_bookie.read.striping import Striping
 from magnetar_broker import paths
 from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.errors import BrokerError, TopicUnloaded
@@ -111,6 +112,7 @@ class Scene(SmallCluster):
         name: TopicName = TOPIC,
         along: Sequence[Change] = (),
         read_ahead: int = 16,
+        read_striping: Callable[[], Awaitable[Striping]] | None = None,
     ) -> ManagedLedger:
         self._lives += 1
         self.cache = EntryCache(cache_bytes, read_ahead)
@@ -126,6 +128,7 @@ class Scene(SmallCluster):
                 create=create,
                 finish_deletion=partial(finish_deletion, name, client=client, clock=clock, randomness=randomness),
                 along=along,
+                read_striping=read_striping,
             )
         )
         log.on_lost = self.lost.append

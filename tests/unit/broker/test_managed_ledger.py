@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from magnetar_bookie.read.striping import Striping
 from magnetar_broker.errors import TopicUnloaded
 from magnetar_broker.position import EARLIEST, Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
-from tests.unit.broker.log_scene import numbered, payload, running_log_scene
+from tests.unit.broker.log_scene import SMALL, numbered, payload, running_log_scene
 
 
 async def test_appended_entries_are_read_in_order_over_many_ledgers() -> None:
@@ -96,3 +99,20 @@ async def test_no_ledger_is_made_before_the_first_append_and_one_only() -> None:
         assert node is not None
         assert len(node.ledgers) == 2
         assert await scene.payloads(log) == numbered(20)
+
+
+async def test_no_ledger_waits_for_the_policies() -> None:
+    """TOP-4: it is created with the striping that is known, and rolled over when another one is."""
+    async with running_log_scene() as scene:
+        answered: asyncio.Future[Striping] = asyncio.get_running_loop().create_future()
+        log = await scene.open(read_striping=lambda: asyncio.shield(answered))
+        await scene.append(log, *numbered(7))
+        answered.set_result(Striping(1, 1, 1))
+        await scene.idle()
+        log.tick()
+        await scene.append(log, *numbered(1, 7))
+        stripings = [(await scene.metadata(one.ledger_id)).striping.ensemble_size for one in log.ledger_list.ledgers]
+        assert stripings == [SMALL.striping.ensemble_size] * 3 + [1]
+        log.tick()
+        await scene.append(log, *numbered(1, 8))
+        assert len(log.ledger_list.ledgers) == 4

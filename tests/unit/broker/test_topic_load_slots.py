@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
@@ -126,6 +126,7 @@ class StorageThatHangs(FakeStorage):
         along: Sequence[Change],
         policies: Policies,
         properties: Mapping[str, bytes] = MappingProxyType({}),
+        own_policies: Awaitable[Policies] | None = None,
         prefetched: None = None,
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,12 @@ from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.position import EARLIEST
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.settings.topics import TopicSettings
+from magnetar_broker.system_topics import events_topic
 from magnetar_broker.topics.housekeeping import Housekeeping
 from magnetar_broker.topics.topic import Topic
+from magnetar_broker.topics.topics import Topics
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
+from magnetar_protos.catalog_pb2 import Policies
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.bundles import BundleRange
 from magnetar_wire.topic_name import TopicName
@@ -545,3 +549,40 @@ def test_every_option_is_named_by_a_test() -> None:
     tests = "".join(path.read_text() for path in folder.glob("**/*.py"))
     own = {name for name in BrokerServiceSettings.__annotations__ if name != "cluster_name"}  # it is shown, and no more
     assert [name for name in sorted({*TopicSettings.model_fields, *own}) if name not in tests] == []
+
+
+def _with_policies(storage: FakeStorage, read: Callable[[TopicName], Awaitable[Policies]]) -> Topics:
+    ownership = FakeOwnership.of_everything(())
+    return Topics(storage, FakeCatalog(), storage.options, storage.clock, ownership, storage.counters, read)
+
+
+async def test_a_topic_is_recovered_while_its_policies_are_fetched() -> None:
+    """TOP-4: it is opened with them."""
+    storage, answered = FakeStorage(), asyncio.get_running_loop().create_future()
+    storage.there[NAME] = "i"
+    topics = _with_policies(storage, lambda _: asyncio.shield(answered))
+    storage.gate.clear()
+    opening = asyncio.create_task(topics.get(NAME, create=False))
+    await until(lambda: storage.opening == 1, "it is being recovered")
+    storage.gate.set()
+    answered.set_result(Policies(message_ttl_seconds=7))
+    await within(opening, "it is open")
+    assert storage.own_policies.message_ttl_seconds == 7
+    await topics.close(TopicUnloaded("the test is over"))
+
+
+async def test_topics_that_wait_for_policies_do_not_keep_these_from_being_opened() -> None:
+    """TOP-4: the topic with the policies needs no slot that the others hold."""
+    storage = FakeStorage(TopicSettings(max_concurrent_topic_load_request=1))
+    events = events_topic(NAME.namespace_name)
+    storage.there |= {NAME: "i", events: "i"}
+
+    async def read(name: TopicName) -> Policies:
+        if name == NAME:
+            await topics.get(events, create=False)
+        return Policies()
+
+    topics = _with_policies(storage, read)
+    await within(topics.get(NAME, create=False), "both are open")
+    assert {one.name for one in topics.loaded()} == {NAME, events}
+    await topics.close(TopicUnloaded("the test is over"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -83,6 +83,8 @@ class FakeStorage:
         self.opened: list[Topic] = []
         self.deleted: list[TopicName] = []
         self.deleted_incarnations: list[str] = []
+        # Of the topic that was opened last.
+        self.own_policies = Policies()
         self.opening = 0
         self.most_opening = 0
         self.gate = asyncio.Event()
@@ -104,6 +106,7 @@ class FakeStorage:
         along: Sequence[Change],
         policies: Policies,
         properties: Mapping[str, bytes] = MappingProxyType({}),
+        own_policies: Awaitable[Policies] | None = None,
         prefetched: None = None,
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
@@ -115,6 +118,8 @@ class FakeStorage:
             self.opening -= 1
         if self.fails is not None:
             raise self.fails
+        if own_policies is not None:
+            self.own_policies = await own_policies
         if name not in self.there:
             if not create:
                 raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no {name}")

@@ -6,6 +6,7 @@ import pytest
 
 from magnetar import MessageId, exceptions
 from magnetar.admin.models import TenantSettings
+from magnetar_broker.admin.topic_policy_rpc import TopicPolicyRpc
 from magnetar_broker.system_topics import events_topic
 from magnetar_broker.topics.topic import Topic
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandProducer, ServerError
@@ -88,6 +89,28 @@ async def test_system_topics_are_listed_only_if_that_is_requested() -> None:
         everything = [_EVENTS, plain]
         assert await topics.list("acme/shop", include_system_topic=True) == everything
         assert await scene.get("persistent/acme/shop?includeSystemTopic=true") == everything
+
+
+@pytest.mark.parametrize("by", ["topic", "namespace"])
+async def test_policies_are_not_removed_one_by_one_with_their_namespace(
+    by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TOP-4: only with a topic that is deleted by itself: its deletion waits for that."""
+    forgotten: list[TopicName] = []
+
+    async def forget(_: TopicPolicyRpc, name: TopicName) -> None:
+        forgotten.append(name)
+
+    monkeypatch.setattr(TopicPolicyRpc, "forget", forget)
+    async with running_http() as scene:
+        await _make_events_topic(scene.broker)
+        admin = scene.broker.admin
+        await admin.topics.create("acme/shop/orders")
+        if by == "topic":
+            await admin.topics.delete("acme/shop/orders")
+        else:
+            await admin.namespaces.delete("acme/shop", force=True)
+        assert len(forgotten) == (by == "topic")
 
 
 async def test_a_namespace_with_nothing_but_system_topics_can_be_deleted() -> None:

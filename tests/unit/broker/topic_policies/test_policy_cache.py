@@ -13,6 +13,7 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies, TopicPoliciesEvent
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.topic_name import NamespaceName, TopicName
+from tests.running import until, within
 
 _TOPIC = TopicName.parse("orders")
 
@@ -27,6 +28,7 @@ class _Owner:
         self.gate: asyncio.Event | None = None
         self.clock = ManualClock()
         self.incarnation = "i"
+        self.metadata_fails: BrokerError | None = None
         self.cache = TopicPolicyCache(self._fetch, self._find_incarnation, self.clock, 5.0)
 
     async def _fetch(self, namespace: NamespaceName, known: FetchedEvents) -> FetchedEvents:
@@ -40,6 +42,8 @@ class _Owner:
         return FetchedEvents(b"%d" % self.ttl, {str(_TOPIC): event})
 
     async def _find_incarnation(self, topic: TopicName) -> str:
+        if self.metadata_fails is not None:
+            raise self.metadata_fails
         return self.incarnation
 
     async def ttl_of(self, name: TopicName = _TOPIC) -> int:
@@ -86,3 +90,47 @@ async def test_the_known_policies_apply_while_they_can_not_be_fetched(monkeypatc
     owner.clock.advance(10)
     assert await owner.ttl_of() == 1
     await owner.cache.close()
+
+
+async def test_a_fetch_that_hangs_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOP-4: not by each topic that is opened in the meantime."""
+    monkeypatch.setattr(policy_cache, "MAX_WAIT_S", 60.0)
+    owner = _Owner()
+    owner.gate = asyncio.Event()
+    first = asyncio.create_task(owner.ttl_of())
+    await until(lambda: owner.fetches != [], "the fetch has begun")
+    owner.clock.advance(61)
+    for _ in range(3):
+        assert await within(owner.ttl_of(), "the known policies") == 0
+    owner.gate.set()
+    assert await first == 1
+
+
+async def test_a_failed_fetch_is_not_repeated_at_once() -> None:
+    owner = _Owner()
+    owner.gate, owner.fails = asyncio.Event(), BrokerError(ErrorCode.SERVICE_NOT_READY, "down")
+    first = asyncio.create_task(owner.ttl_of())
+    await until(lambda: owner.fetches != [], "the fetch has begun")
+    owner.clock.advance(100)
+    owner.gate.set()
+    assert await first == 0
+    owner.clock.advance(4.9)
+    assert await owner.ttl_of() == 0
+    assert owner.fetches == [b""]
+    owner.fails = None
+    owner.clock.advance(0.2)
+    assert await owner.ttl_of() == 1
+
+
+async def test_the_known_policies_apply_while_metadata_can_not_be_read() -> None:
+    """TOP-4, TOP-7: unless the topic was deleted."""
+    owner = _Owner()
+    assert await owner.ttl_of() == 1
+    owner.metadata_fails = BrokerError(ErrorCode.METADATA_ERROR, "no quorum")
+    owner.ttl = 2
+    owner.clock.advance(10)
+    assert await owner.ttl_of() == 2
+    owner.metadata_fails = BrokerError(ErrorCode.TOPIC_NOT_FOUND, "deleted")
+    assert await owner.ttl_of() == 0
+    owner.metadata_fails = BrokerError(ErrorCode.METADATA_ERROR, "no quorum")
+    assert await owner.ttl_of() == 0
