@@ -26,6 +26,7 @@ as with gRPC. Each of the response's `warnings` becomes a header `Warning`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import re
@@ -99,21 +100,25 @@ class AdminApi:
         It is an ASGI application of its own: Starlette's routing matches decoded paths, in which an escaped slash is a
         slash, and would take longer than what it routes to.
         """
-        try:
-            found = await self._serve(scope, receive)
-            answer = found if isinstance(found, Response) else await self._send(*found, scope, receive, send)
-        except ClientDisconnect:
-            return
-        except Exception as error:  # noqa: BLE001 (a bug of this broker: the log has the traceback)
-            _log.exception("%s %s failed", scope["method"], scope["path"])
-            answer = refuse(500, f"the broker failed: {type(error).__name__}")
-        if answer is not None:
-            await answer(scope, receive, send)
+        # What the answer takes from the budget until it is sent.
+        with contextlib.ExitStack() as held:
+            try:
+                answer = await self._answer_request(scope, receive, held)
+            except ClientDisconnect:
+                return
+            except BudgetExceeded as error:
+                answer = refuse(_EXCESS, str(error))
+            except Exception as error:  # noqa: BLE001 (a bug of this broker: the log has the traceback)
+                _log.exception("%s %s failed", scope["method"], scope["path"])
+                answer = refuse(500, f"the broker failed: {type(error).__name__}")
+            await send_answer(answer, scope, receive, send)
 
-    async def _send(
-        self, call: AdminCall, route: Route, response: Any, scope: Scope, receive: Receive, send: Send
-    ) -> Response | None:
-        """Send the answer. Return None, or the refusal to send instead."""
+    async def _answer_request(self, scope: Scope, receive: Receive, held: contextlib.ExitStack) -> Response:
+        """Return the answer alone: while it is sent, the response that it was made from is freed."""
+        found = await self._serve(scope, receive)
+        if isinstance(found, Response):
+            return found
+        call, route, response = found
         # The answer to a change is sent in any case.
         may_refuse = call.idempotent
         size = _measure(route, response)
@@ -124,18 +129,12 @@ class AdminApi:
                 "magnetar:// service URL"
             )
             return refuse(_TOO_LARGE, text, ErrorCode.Name(ErrorCode.MESSAGE_TOO_BIG))
-        try:
-            if size > _MAX_BYTES_IN_LOOP:
-                with self._budget.hold(size, may_refuse=may_refuse):
-                    answer = await asyncio.to_thread(_answer, route, response)
-                    await send_answer(answer, scope, receive, send)
-                return None
-            answer = _answer(route, response)
-            with self._budget.hold(len(answer.body), may_refuse=may_refuse):
-                await send_answer(answer, scope, receive, send)
-            return None
-        except BudgetExceeded as error:
-            return refuse(_EXCESS, str(error))
+        if size > _MAX_BYTES_IN_LOOP:
+            held.enter_context(self._budget.hold(size, may_refuse=may_refuse))
+            return await asyncio.to_thread(_answer, route, response)
+        answer = _answer(route, response)
+        held.enter_context(self._budget.hold(len(answer.body), may_refuse=may_refuse))
+        return answer
 
     async def _serve(self, scope: Scope, receive: Receive) -> Response | tuple[AdminCall, Route, Any]:
         """Make the call. Return it with its route and response, or the refusal of the request."""

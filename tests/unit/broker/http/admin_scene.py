@@ -13,7 +13,7 @@ from typing import Any
 from magnetar.admin import AsyncAdmin
 from magnetar_broker.http.metrics import BrokerMetrics
 from magnetar_broker.http.routes import BrokerHttp
-from magnetar_wire.process.http_server import serve_http
+from magnetar_wire.process.http_server import HttpSettings, serve_http
 from tests.unit.broker.broker_scene import BrokerScene, running_broker
 
 __all__ = ["Answer", "HttpScene", "running_http", "running_over", "serving_http"]
@@ -112,10 +112,10 @@ async def running_http(**settings: Any) -> AsyncIterator[HttpScene]:
 
 
 @asynccontextmanager
-async def serving_http(scene: BrokerScene) -> AsyncIterator[HttpScene]:
+async def serving_http(scene: BrokerScene, settings: HttpSettings | None = None) -> AsyncIterator[HttpScene]:
     """Serve the HTTP of a broker that is running already."""
     metrics = BrokerMetrics(scene.broker, scene.broker.settings, "standalone")
-    server = await serve_http(BrokerHttp(scene.broker, metrics).app, "127.0.0.1:0")
+    server = await serve_http(BrokerHttp(scene.broker, metrics).app, "127.0.0.1:0", settings)
     try:
         async with AsyncAdmin(f"http://{server.address}") as admin:
             yield HttpScene(scene, server.address, admin)
