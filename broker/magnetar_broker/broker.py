@@ -99,8 +99,8 @@ class Broker:
         self.session: BrokerSession | None = None
         # Its own copy: those that are dynamic change while it runs.
         self.settings = (settings or BrokerServiceSettings()).model_copy()
-        self._dynamic = DynamicSettings(self.settings)
         self._process_settings = process_settings or self.settings
+        self._dynamic = DynamicSettings(self.settings, self._process_settings)
         self._open_metadata = open_metadata
         self._bookie_transport = bookie_transport
         self.server = ServerContext(self._find_session, self.settings, clock, self.counters)

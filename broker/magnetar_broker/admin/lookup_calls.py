@@ -78,6 +78,8 @@ def _find_addresses(addresses: AdvertisedAddresses, request: pb.LookupTopicReque
     Raises `BrokerError` if that is the one that is needed.
     """
     listener = request.listener_name or addresses.listeners[0][0]
+    if listener not in dict(addresses.pulsar):
+        addresses.find(listener)  # refuses a name that no listener has
     if request.needs_pulsar:
         return dict(addresses.listeners).get(listener, ""), addresses.find_pulsar(listener)
     return addresses.find(listener), dict(addresses.pulsar).get(listener, "")

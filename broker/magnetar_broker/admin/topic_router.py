@@ -158,7 +158,7 @@ class TopicRouter:
             if parts == [name]:
                 raise
             raise BrokerError(
-                ErrorCode.NOT_ALLOWED, f"{name} has partitions: call {call.name} for each of them, from {parts[0]} on"
+                ErrorCode.NOT_ALLOWED, f"{name} has partitions: ask for each of its partitions, from {parts[0]} on"
             ) from error
 
     async def _call_part(self, call: AdminCall, part: TopicName, request: Message) -> Message:

@@ -111,13 +111,13 @@ class Tenants:
                 return
 
     async def _check(self, settings: TenantSettings) -> None:
-        for what, names in (("admin_roles", settings.admin_roles), ("allowed_clusters", settings.allowed_clusters)):
+        for what, names in (("adminRoles", settings.admin_roles), ("allowedClusters", settings.allowed_clusters)):
             if len(names) > _MAX_LISTED or any(not 0 < len(name) <= _MAX_NAME for name in names):
                 raise BrokerError(
                     ErrorCode.INVALID_ARGUMENT,
                     f"{what} are at most {_MAX_LISTED:,} names of 1 to {_MAX_NAME} characters",
                 )
-        await self._clusters.check_known(settings.allowed_clusters, "allowed_clusters")
+        await self._clusters.check_known(settings.allowed_clusters, "allowedClusters")
 
 
 def tenant_not_found(tenant: str) -> BrokerError:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from starlette.requests import Request
@@ -53,6 +53,8 @@ _SEGMENTS: Final = {
     "A partition's name ends in `-partition-` and its number",
     "bundle": "a range of hashes, e.g. `0x00000000_0x40000000`",
 }
+# What the paths of all policies have.
+_POLICY_PATH: Final = ("admin", "v2", "namespaces", "{tenant}", "{namespace}", "{domain}", "{topic}")
 # The routes that are not admin calls: path, summary, content type, whether 503 is an answer, too.
 _OPERATION: Final = (
     ("/", "Name, version and addresses of the broker, and its other paths", _JSON, False),
@@ -120,8 +122,9 @@ def describe_api(calls: Iterable[AdminCall], unsupported: Iterable[UnsupportedRo
     """Return the OpenAPI document."""
     document = _Document(version)
     for call in calls:
-        for number, route in enumerate(route for route in call.routes if not route.client_only):
-            document.add_route(call, route, f"{call.name}_{number + 1}" if number else call.name)
+        routes = [route for route in call.routes if not route.client_only]
+        for route in routes:
+            document.add_route(call, route, _make_id(call, route, routes[0]))
     for path, summary, content_type, may_fail in _OPERATION:
         document.add_plain(path, summary, content_type, may_fail)
     for missing in unsupported:
@@ -207,7 +210,7 @@ class _Document:
         self._paths.setdefault(spelled, {})[verb.lower()] = {"tags": [tag]} | operation
 
     def _path_parameters(self, call: AdminCall, route: Route) -> Iterator[Json]:
-        paths = {path.rpartition(".")[2]: path for path, _ in route.placeholders}
+        paths = {shown: path for path, shown in route.shown_names.items()}
         for segment in route.segments:
             if segment[0] == "{":
                 name = segment[1:-1]
@@ -268,6 +271,38 @@ class _Document:
             name = f"{title}{number}"
             shared = shared | {"title": name}
         return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _make_id(call: AdminCall, route: Route, first: Route) -> str:
+    """Return the id of an operation. Generated clients make the names of their methods of it.
+
+    The first route of a call has the call's name. The others add what their path has more than the first one's, and
+    else the verb.
+    """
+    if _is_of_policy(call):
+        is_removal = route.verb == "DELETE" or "remove" in route.fixed
+        verb = "get" if route.verb == "GET" else "remove" if is_removal else "set"
+        level = "topic" if "topic" in call.name else "namespace"
+        return f"{verb}_{level}_{_to_words(_list_own_segments(route, _POLICY_PATH)) or 'policies'}"
+    if route is first:
+        return call.name
+    own = _to_words(_list_own_segments(route, first.segments))
+    if not own:
+        own = route.verb.lower() if route.verb != first.verb else _to_words(route.segments[-1:])
+    return own if own.startswith(f"{call.name}_") else f"{call.name}_{own}"
+
+
+def _list_own_segments(route: Route, others: Sequence[str]) -> list[str]:
+    return [segment for segment in route.segments if segment not in others]
+
+
+def _to_words(segments: Sequence[str]) -> str:
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", "_".join(segments))
+    return re.sub(r"\W+", "_", spaced.replace("{", "").replace("}", "")).lower()
+
+
+def _is_of_policy(call: AdminCall) -> bool:
+    return any("policies" in method.name for method in call.methods) and len(call.routes) > 1
 
 
 def _find_tag(call: AdminCall) -> str:

@@ -38,14 +38,20 @@ class NotDynamic(ValueError):
 
 
 class DynamicSettings:
-    def __init__(self, settings: Configuration) -> None:
-        """`settings`: what the parts of the broker read, with the values that the process was started with."""
+    def __init__(self, settings: Configuration, process: Configuration | None = None) -> None:
+        """`settings`: what the parts of the broker read, with the values that the process was started with. `process`:
+        all settings of the process, of which others than those are not dynamic."""
         self._settings = settings
         self._kind = type(settings)
         self._started_with = {name: getattr(settings, name) for name in self._kind.model_fields}
         self._declared = settings_of(self._kind)
         self._dynamic = [name for name, declared in self._declared.items() if declared.dynamic]
         self._names = {public_name(name, declared).lower(): name for name, declared in self._declared.items()}
+        of_process = {} if process is None else settings_of(type(process))
+        # The settings that exist, by all their names, which are compared without underscores and case.
+        self._known = {_fold(name) for name in of_process} | {
+            _fold(public_name(name, declared)) for name, declared in of_process.items()
+        }
         # Overrides that were reported as invalid, so that each is reported once.
         self._reported: dict[str, str] = {}
 
@@ -61,11 +67,13 @@ class DynamicSettings:
     def find(self, given: str) -> str:
         """Return the name of the dynamic setting that is given in either spelling. Raises NotDynamic."""
         name = given if given in self._declared else self._names.get(given.lower())
+        if name is None and _fold(given) in self._known:
+            raise _not_dynamic(given)
         if name is None:
             near = suggest_nearest(given, [*self._dynamic, *self.public_names])
             raise NotDynamic(f"there is no setting {given!r:.100}{near}")
         if name not in self._dynamic:
-            raise NotDynamic(f"{given} is not dynamic: it is set when the broker starts")
+            raise _not_dynamic(given)
         return name
 
     def check(self, overrides: Mapping[str, str]) -> None:
@@ -123,6 +131,16 @@ class DynamicSettings:
                 raise InvalidConfiguration(f"{name}: the value is longer than {_MAX_VALUE_CHARACTERS:,} characters")
         values = {name: parse_text(self._kind, name, text) for name, text in overrides.items() if name in self._dynamic}
         return check_settings(self._kind, self._started_with | values)
+
+
+def _fold(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _not_dynamic(name: str) -> NotDynamic:
+    return NotDynamic(
+        f"{name} can't be changed while the broker runs: set it in the broker's configuration, and restart the broker"
+    )
 
 
 def describe_settings(process: Configuration, running: Configuration) -> dict[str, str]:

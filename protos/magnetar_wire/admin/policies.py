@@ -65,7 +65,7 @@ class PolicyPath:
     set_status: int = 204
     # The status if the value is invalid.
     invalid_status: int = 412
-    # Whether a setter without a body removes it.
+    # Whether a setter without a value, in the body or as the parameter, removes it.
     removed_without_body: bool = False
     # The query's parameter with the value, if that is not the body.
     parameter: str = ""
@@ -144,7 +144,7 @@ POLICIES: Final = (
     Policy(
         "message_ttl_seconds", "messageTTL", Field("message_ttl_seconds"),
         "Age at which messages expire, in seconds; 0: they do not expire.",
-        _POST, PolicyPath(parameter="messageTTL"), "expiry of messages by age",
+        _POST, PolicyPath(parameter="messageTTL", removed_without_body=True), "expiry of messages by age",
     ),
     Policy(
         "subscription_expiration_minutes", "subscriptionExpirationTime", Field("subscription_expiration_minutes"),
@@ -283,7 +283,7 @@ POLICIES: Final = (
         "subscription_types_enabled", "subscriptionTypesEnabled",
         Field("subscription_types_enabled", of=Field("types", names=SUBSCRIPTION_TYPES)),
         "Types of subscriptions that consumers may use; none: all.",
-        PolicyPath(unset=[]), PolicyPath(unset=[]), "restricting subscription types",
+        PolicyPath(unset=[]), _UNSET_204, "restricting subscription types",
     ),
     Policy(
         "dispatcher_pause_on_ack_state", "dispatcherPauseOnAckStatePersistent",

@@ -91,7 +91,8 @@ def _make_setter(policy: Policy, path: PolicyPath, target: str) -> Route:
         return Route(path.setter, target, fixed={"set": Policies(**{policy.field: path.value})}, summary=summary)
     if path.parameter:
         query = {path.parameter: Field("set", of=QueryText(policy.part))}
-        return Route(path.setter, target, query=query, summary=summary)
+        without_query = {"remove": [policy.field]} if path.removed_without_body else {}
+        return Route(path.setter, target, query=query, without_query=without_query, summary=summary)
     return Route(
         path.setter,
         target,

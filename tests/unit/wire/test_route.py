@@ -6,9 +6,10 @@ import pytest
 
 from magnetar_protos import admin_pb2 as pb
 from magnetar_wire.admin.http.raw_answer import TextAnswer
-from magnetar_wire.admin.http.route import Route
+from magnetar_wire.admin.http.route import InvalidTarget, Route
 from magnetar_wire.admin.http.route_table import RouteTable, UnsupportedFamily
-from magnetar_wire.admin.json.values import InvalidJson
+from magnetar_wire.admin.json.parts import Field
+from magnetar_wire.admin.json.values import InvalidJson, parse_json
 
 
 def test_a_family_stands_for_the_paths_without_a_route() -> None:
@@ -39,6 +40,27 @@ def test_implied_fields_are_set_by_the_broker_only() -> None:
         sent = pb.LookupTopicRequest(topic="persistent://a/b/c", needs_pulsar=given)
         assert route.carries(sent)
         assert route.write(sent).target == "/x/persistent/a/b/c"
+
+
+def test_errors_have_the_names_that_users_know() -> None:
+    skip = Route("POST", "/skip/{entries=numMessages}", query={"all": "all"}, body=Field("entries"))
+    for value, query, expected in (
+        ("x", "", 'numMessages: "x" is not a whole number from 0 to 18446744073709551615'),
+        ("-1", "", 'numMessages: "-1" is not a whole number from 0 to 18446744073709551615'),
+        ("1", "all=maybe", 'all: "maybe" is not true or false'),
+    ):
+        with pytest.raises(InvalidTarget) as refusal:
+            skip.make_request(pb.SkipRequest(), [value], query, None)
+        assert str(refusal.value) == expected
+    for body, expected in (
+        (b"True", "not JSON"),
+        (b"true", "the body: true is not a whole number"),
+        (b"1e999", "the body: a number that is too large is not a whole number"),
+        (b"9" * 5000, "the body has a number with too many digits"),
+    ):
+        with pytest.raises(InvalidJson, match=expected):
+            skip.make_request(pb.SkipRequest(), ["1"], "", parse_json(body))
+    assert skip.segments == ["skip", "{numMessages}"]
 
 
 def test_the_query_goes_before_headers() -> None:

@@ -10,6 +10,7 @@ A placeholder is a field of the request. It is one segment of the path, or sever
     {topic}              domain/tenant/namespace/topic; also {name:topic}. The domain is persistent or non-persistent
     {remove}             one segment; if the field is repeated, its only element
     {start.time_ms}      one segment, as the only field of a nested message
+    {entries=numMessages}   with its name in Pulsar's documentation, which errors and /openapi.json show
 
 A broker finds the route of a request's path (route_table.py), and the route makes the call's request message of it. For
 a client the route makes the HTTP request of a message. Segments are percent-decoded one by one, so that an escaped
@@ -32,11 +33,11 @@ from google.protobuf.message import Message
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.http.raw_answer import RawAnswer
 from magnetar_wire.admin.json.parts import Field, Part
-from magnetar_wire.admin.json.values import InvalidJson, parse_json
+from magnetar_wire.admin.json.values import InvalidJson, format_value, parse_json
 
 __all__ = ["DOMAINS", "HttpRequest", "InvalidTarget", "Route", "split_path"]
 
-_PLACEHOLDER: Final = re.compile(r"\{([\w.]+)(?::(\w+))?\}")
+_PLACEHOLDER: Final = re.compile(r"\{([\w.]+)(?::(\w+))?(?:=(\w+))?\}")
 # The segments of the kinds of placeholders, as the description of the API names them.
 _SEGMENTS: Final = {
     "topic": ("domain", "tenant", "namespace", "topic"),
@@ -98,6 +99,8 @@ class Route:
     fixed: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     # Fields that have this value if the request has no body.
     without_body: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    # Fields that have this value if the query has none of the parameters. Clients have another route for it.
+    without_query: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     # Fields that the broker sets to these values. Clients do not send them.
     implied: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     body: Part | None = field(default=None, kw_only=True)
@@ -124,6 +127,12 @@ class Route:
     def placeholders(self) -> Sequence[tuple[str, str]]:
         """The placeholders' fields, with their kinds: topic, namespace or segment."""
         return _placeholders(self.path)
+
+    @property
+    def shown_names(self) -> Mapping[str, str]:
+        """The names of the placeholders of one segment, as errors and the API's description show them, by their
+        fields."""
+        return _shown_names(self.path)
 
     @property
     def segments(self) -> list[str]:
@@ -161,7 +170,7 @@ class Route:
             if described.is_repeated:
                 getattr(owner, field_name).append(text)
             else:
-                setattr(owner, field_name, _parse(described, text, name))
+                setattr(owner, field_name, _parse(described, text, self.shown_names.get(name, name)))
         _set_fields(request, {**self.fixed, **self.implied})
         for name, field_name in self.headers.items():
             if headers and headers.get(name.lower()):
@@ -185,6 +194,8 @@ class Route:
         pairs = [(name, text) for name, text in pairs if text or _is_repeated(fields, self.query.get(name))]
         given = {name for name, _ in pairs}
         pairs += [(name, text) for name, text in self.query_defaults.items() if name not in given]
+        if self.query.keys().isdisjoint(name for name, _ in pairs):
+            _set_fields(request, self.without_query)
         for name, text in pairs:
             part = self.query.get(name)
             if isinstance(part, str):
@@ -311,7 +322,12 @@ def _field_part(name: str) -> Field:
 
 @functools.cache
 def _placeholders(path: str) -> tuple[tuple[str, str], ...]:
-    return tuple((name, _kind(name, kind)) for name, kind in _PLACEHOLDER.findall(path))
+    return tuple((name, _kind(name, kind)) for name, kind, _ in _PLACEHOLDER.findall(path))
+
+
+@functools.cache
+def _shown_names(path: str) -> Mapping[str, str]:
+    return {name: shown or name.rpartition(".")[2] for name, _, shown in _PLACEHOLDER.findall(path)}
 
 
 def split_path(path: str) -> list[str]:
@@ -322,8 +338,8 @@ def split_path(path: str) -> list[str]:
         if match is None:
             found.append(segment)
         else:
-            name, kind = match[1], _kind(match[1], match[2] or "")
-            found += [f"{{{one}}}" for one in _SEGMENTS.get(kind, (name.rpartition(".")[2],))]
+            shown = match[3] or match[1].rpartition(".")[2]
+            found += [f"{{{one}}}" for one in _SEGMENTS.get(_kind(match[1], match[2] or ""), (shown,))]
     return found
 
 
@@ -357,24 +373,31 @@ def _kind(name: str, kind: str) -> str:
 
 def _parse(described: Any, text: str, name: str) -> Any:
     """Return the value of a scalar field. Raises InvalidTarget."""
-    try:
-        if described.type == FieldDescriptor.TYPE_BYTES:
+    if described.type == FieldDescriptor.TYPE_BYTES:
+        try:
             return base64.b64decode(text, validate=True)
-        if described.cpp_type == FieldDescriptor.CPPTYPE_STRING:
-            return text
-        if described.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
-            return _BOOLEANS[text.lower()]
-        if described.enum_type is not None:
-            return described.enum_type.values_by_name[text.upper()].number
-        if not (text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and len(text) <= 20):
-            raise ValueError(text)
-        number = int(text)
-        lowest, highest = _RANGES[described.cpp_type]
-        if not lowest <= number <= highest:
-            raise ValueError(text)
-        return number
-    except (KeyError, ValueError):
-        raise InvalidTarget(f"{name}: {text!r:.100} does not fit: see /openapi.json") from None
+        except ValueError:
+            raise _mismatch(name, text, "is not base64") from None
+    if described.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+        return text
+    if described.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
+        if text.lower() not in _BOOLEANS:
+            raise _mismatch(name, text, "is not true or false")
+        return _BOOLEANS[text.lower()]
+    if described.enum_type is not None:
+        known = described.enum_type.values_by_name
+        if text.upper() not in known:
+            raise _mismatch(name, text, f"is none of {', '.join(known).lower()}")
+        return known[text.upper()].number
+    lowest, highest = _RANGES[described.cpp_type]
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(text) <= 20 and lowest <= int(text) <= highest):
+        raise _mismatch(name, text, f"is not a whole number from {lowest} to {highest}")
+    return int(text)
+
+
+def _mismatch(name: str, text: str, what: str) -> InvalidTarget:
+    return InvalidTarget(f"{name}: {format_value(text)} {what}")
 
 
 _RANGES: Final = {

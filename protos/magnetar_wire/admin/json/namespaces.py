@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from magnetar_wire.admin.json.parts import Field, Part, Schema
 from magnetar_wire.admin.json.policies import QUOTA_MAP
-from magnetar_wire.admin.json.values import InvalidJson, UnsupportedValue
+from magnetar_wire.admin.json.values import InvalidJson, UnsupportedValue, format_value
 from magnetar_wire.admin.policies import POLICY_OF
 
 __all__ = ["BUNDLES_DATA", "NamespaceJson"]
@@ -101,7 +101,7 @@ class BundlesData(Part):
 
     def fill(self, message: Any, value: Any, where: str) -> None:
         if not isinstance(value, dict):
-            raise InvalidJson(f"{where}: {str(value)[:50]!r} is not an object")
+            raise InvalidJson(f"{where}: {format_value(value)} is not an object")
         if value.get("boundaries") or "bundles" not in message.DESCRIPTOR.fields_by_name:
             Field("boundaries").fill(message, value.get("boundaries") or [], f"{where}.boundaries")
             return
@@ -148,7 +148,7 @@ class NamespaceJson(Part):
 
     def fill(self, message: Any, value: Any, where: str) -> None:
         if not isinstance(value, dict):
-            raise InvalidJson(f"{where}: {str(value)[:50]!r} is not an object")
+            raise InvalidJson(f"{where}: {format_value(value)} is not an object")
         is_answer = "cluster" in message.DESCRIPTOR.fields_by_name
         if not is_answer:
             _refuse_unsupported(value, where)
@@ -198,7 +198,7 @@ def _read_rate(message: Any, field: str, value: Any, where: str) -> None:
     if not value:
         return
     if not isinstance(value, dict):
-        raise InvalidJson(f"{where}: {str(value)[:50]!r} is not an object")
+        raise InvalidJson(f"{where}: {format_value(value)} is not an object")
     if len(value) > 1:
         raise UnsupportedValue(f"{where}: there are {len(value)} clusters: geo-replication is not supported yet")
     ((cluster, rate),) = value.items()

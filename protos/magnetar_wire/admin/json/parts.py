@@ -328,7 +328,8 @@ class Converted(Part):
         except InvalidJson:
             raise
         except _WRONG_VALUES as error:
-            raise InvalidJson(f"{where}: {format_value(value)}: {error}") from None
+            # Its text is Python's.
+            raise InvalidJson(f"{where}: {format_value(value)} has not the right form: see /openapi.json") from error
 
     def schema(self, descriptor: Any) -> Schema:
         return self._schema

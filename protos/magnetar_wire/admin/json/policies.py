@@ -11,7 +11,7 @@ from typing import Any, Final
 from magnetar_protos import catalog_pb2 as catalog
 from magnetar_protos.broker_pb2 import SubscriptionType
 from magnetar_wire.admin.json.parts import Field, Object, Part, Schema
-from magnetar_wire.admin.json.values import InvalidJson, InvalidValue
+from magnetar_wire.admin.json.values import InvalidJson, InvalidValue, format_value
 
 __all__ = [
     "AUTH_MODES",
@@ -59,9 +59,9 @@ class AutoTopicCreationPart(Part):
         kind = value.get("topicType")
         count = value.get("defaultNumPartitions")
         if kind not in ("partitioned", "non-partitioned", None) or (kind is None and made.allowed):
-            raise InvalidValue(f"{where}.topicType: {str(kind)[:50]!r} is neither partitioned nor non-partitioned")
+            raise InvalidValue(f"{where}.topicType: {format_value(kind)} is neither partitioned nor non-partitioned")
         if count is not None and (isinstance(count, bool) or not isinstance(count, int)):
-            raise InvalidJson(f"{where}.defaultNumPartitions: {str(count)[:50]!r} is not a whole number")
+            raise InvalidJson(f"{where}.defaultNumPartitions: {format_value(count)} is not a whole number")
         if kind == "partitioned":
             if count is None or not 1 <= count < 2**31:
                 raise InvalidValue(f"{where}.defaultNumPartitions is {count}: a partitioned topic has at least 1")
@@ -113,7 +113,7 @@ QUOTA_MAP: Final = Object({kind: Field(name, of=QUOTA) for kind, name in _QUOTA_
 
 def _read_quota_type(value: Any, where: str) -> str:
     if value not in _QUOTA_TYPES:
-        raise InvalidJson(f"{where}: {str(value)[:50]!r} is none of {', '.join(_QUOTA_TYPES)}")
+        raise InvalidJson(f"{where}: {format_value(value)} is none of {', '.join(_QUOTA_TYPES)}")
     return _QUOTA_TYPES[value]
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from magnetar_wire.admin.json.parts import Field, Part, Schema
-from magnetar_wire.admin.json.values import InvalidJson
+from magnetar_wire.admin.json.values import InvalidJson, format_value
 
 __all__ = ["PositionPart", "StartPart"]
 
@@ -53,14 +53,14 @@ class _Position(Part):
         if value in ("earliest", "latest"):
             return (*(_EARLIEST if value == "earliest" else _LATEST), -1, False)
         if not isinstance(value, Mapping):
-            raise InvalidJson(f"{where}: {value!r:.100} is no position: give an object with ledgerId and entryId")
+            raise InvalidJson(f"{where}: {format_value(value)} is no position: use an object with ledgerId, entryId")
         ledger_id = _number(value, "ledgerId", _INT64_MAX, where)
         entry_id = _number(value, "entryId", _INT64_MAX, where)
         partition = _number(value, "partitionIndex", _INT32_MAX, where, -1)
         batch_index = _number(value, "batchIndex", _INT32_MAX, where, -1)
         excluded = value.get("excluded", value.get("isExcluded")) or False
         if not isinstance(excluded, bool):
-            raise InvalidJson(f"{where}.excluded: {excluded!r:.100} is not true or false")
+            raise InvalidJson(f"{where}.excluded: {format_value(excluded)} is not true or false")
         if partition >= 0:
             message.partition = partition
         if self._has_properties and value.get("properties") is not None:
@@ -162,5 +162,5 @@ def _number(value: Mapping[str, Any], name: str, highest: int, where: str, defau
     if number is None:
         raise InvalidJson(f"{where}: {name} is missing")
     if isinstance(number, bool) or not isinstance(number, int) or not -1 <= number <= highest:
-        raise InvalidJson(f"{where}.{name}: {number!r:.100} is not a whole number from -1 to {highest}")
+        raise InvalidJson(f"{where}.{name}: {format_value(number)} is not a whole number from -1 to {highest}")
     return number

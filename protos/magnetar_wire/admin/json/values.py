@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from typing import Any, Final
 
@@ -62,12 +63,18 @@ def parse_json(body: bytes) -> Any:
         raise InvalidJson("the body is nested too deeply") from None
     except UnicodeEncodeError:
         raise InvalidJson("the body: a text has half of a surrogate pair") from None
-    except ValueError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, _NoNumber) as error:
         raise InvalidJson(f"the body is not JSON in UTF-8: {shorten(str(error))}") from None
+    except ValueError:  # Python converts no number that is as long
+        raise InvalidJson("the body has a number with too many digits") from None
+
+
+class _NoNumber(ValueError):
+    pass
 
 
 def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON number")
+    raise _NoNumber(f"{text} is no JSON number")
 
 
 def check_type(value: Any, kind: type, expected: str, where: str) -> Any:
@@ -106,8 +113,11 @@ def decode_base64(text: str, where: str) -> bytes:
 
 
 def format_value(value: Any) -> str:
+    """Return the value as errors show it: as JSON, shortened."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "a number that is too large"
     try:
-        return shorten(repr(value))
+        return shorten(json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode())
     except RecursionError:  # JSON that could just be parsed
         return "a value that is nested too deeply"
 

@@ -11,7 +11,7 @@ from magnetar_wire.admin.call import AdminCall, Method, Role, Scope
 from magnetar_wire.admin.http.route import Route
 from magnetar_wire.admin.json.parts import Field, Object, Part, Schema
 from magnetar_wire.admin.json.stats import TOPIC_STATS
-from magnetar_wire.admin.json.values import InvalidJson
+from magnetar_wire.admin.json.values import InvalidJson, format_value
 from magnetar_wire.admin.rows.lookup import url_part
 
 __all__ = ["BROKER_STATS"]
@@ -57,7 +57,7 @@ class _TopicTree(Part):
 
 def _items(value: Any, where: str) -> list[tuple[str, Any]]:
     if not isinstance(value, dict):
-        raise InvalidJson(f"{where}: {value!r:.100} is not an object")
+        raise InvalidJson(f"{where}: {format_value(value)} is not an object")
     return list(value.items())
 
 

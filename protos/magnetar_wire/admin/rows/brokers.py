@@ -110,7 +110,7 @@ BROKERS: Final = (
         ),
     ), routes=(
         Route("GET", _PATH, answer=Field("brokers", of=_WebName())),
-        Route("GET", f"{_PATH}/{{cluster}}", answer=Field("brokers", of=_WebName())),
+        Route("GET", f"{_PATH}/{{cluster=clusterName}}", answer=Field("brokers", of=_WebName())),
     )),
     AdminCall("leader_broker", pb.BrokersRequest, pb.LeaderBrokerAnswer, _ANY, _SUPERUSER, idempotent=True, methods=(
         Method(
@@ -123,8 +123,8 @@ BROKERS: Final = (
               idempotent=True, methods=(
         Method("brokers.bundles"),
     ), routes=(
-        Route("GET", f"{_PATH}/{{cluster}}/{{broker_id}}/ownedNamespaces", answer=_OwnedNamespaces(),
-              summary="List the bundles that a broker owns."),
+        Route("GET", f"{_PATH}/{{cluster=clusterName}}/{{broker_id=brokerId}}/ownedNamespaces",
+              answer=_OwnedNamespaces(), summary="List the bundles that a broker owns."),
     )),
     AdminCall("broker", pb.BrokerRequest, pb.BrokerAnswer, _THIS, _SUPERUSER, idempotent=True, methods=(
         Method("brokers.info"),
@@ -177,12 +177,12 @@ CONFIGURATION: Final = (
             "brokers.set_dynamic_setting(name: str, value: str) -> None",
             "Change a setting of all brokers while they run. They apply it within seconds, and when they start.",
         ),
-    ), routes=(Route("POST", f"{_PATH}/configuration/{{name}}/{{value}}", empty_status=200),)),
+    ), routes=(Route("POST", f"{_PATH}/configuration/{{name=configName}}/{{value=configValue}}", empty_status=200),)),
     AdminCall("delete_dynamic_setting", pb.DynamicSettingRequest, pb.Done, _ANY, _SUPERUSER, methods=(
         Method(
             "brokers.delete_dynamic_setting(name: str) -> None",
             "Let all brokers use the value of a setting that they were started with.",
         ),
-    ), routes=(Route("DELETE", f"{_PATH}/configuration/{{name}}", empty_status=200),)),
+    ), routes=(Route("DELETE", f"{_PATH}/configuration/{{name=configName}}", empty_status=200),)),
 )
 # fmt: on

@@ -11,7 +11,7 @@ from magnetar_wire.admin.call import AdminCall, Method, Role, Scope
 from magnetar_wire.admin.http.message_answer import MessageEntryAnswer
 from magnetar_wire.admin.http.route import Route
 from magnetar_wire.admin.json.parts import Converted, Object
-from magnetar_wire.admin.json.values import InvalidJson
+from magnetar_wire.admin.json.values import InvalidJson, format_value
 
 __all__ = ["MESSAGES"]
 
@@ -37,7 +37,7 @@ def _id_to_json(position: Any) -> dict[str, int]:
 
 def _id_from_json(value: Any) -> Any:
     if not isinstance(value, dict):
-        raise InvalidJson(f"{value!r:.100} is not the id of a message")
+        raise InvalidJson(f"{format_value(value)} is not the id of a message")
     return pb.MessagePositionInTopic(**{field: value.get(name, -1) for name, field in _FIELDS.items()})
 
 
@@ -70,12 +70,12 @@ MESSAGES: Final = (
             "last one if there is none.",
             result="message_id",
         ),
-    ), routes=(Route("GET", f"{_PATH}/messageid/{{time_ms}}", answer=_MESSAGE_ID, statuses=_STATUSES),)),
+    ), routes=(Route("GET", f"{_PATH}/messageid/{{time_ms=timestamp}}", answer=_MESSAGE_ID, statuses=_STATUSES),)),
     AdminCall("message_at", pb.MessageAtRequest, pb.MessageAnswer, _TOPIC, _USE, idempotent=True, methods=(
         Method("topics.messages_at"),
     ), routes=(
-        Route("GET", f"{_PATH}/ledger/{{ledger_id}}/entry/{{entry_id}}", answer=_ENTRY, statuses=_STATUSES,
-              summary="Return the messages of a stored entry, acknowledged or not."),
+        Route("GET", f"{_PATH}/ledger/{{ledger_id=ledgerId}}/entry/{{entry_id=entryId}}", answer=_ENTRY,
+              statuses=_STATUSES, summary="Return the messages of a stored entry, acknowledged or not."),
     )),
     AdminCall("compaction_status", pb.TopicRequest, pb.CompactionStatusAnswer, Scope.ANY_BROKER, _USE, idempotent=True,
               methods=(

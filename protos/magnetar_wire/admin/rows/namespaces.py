@@ -12,7 +12,7 @@ from magnetar_wire.admin.http.raw_answer import CountAnswer, TextAnswer
 from magnetar_wire.admin.http.route import Route
 from magnetar_wire.admin.json.namespaces import BundlesData, NamespaceJson
 from magnetar_wire.admin.json.parts import Field, Object, Part, Schema
-from magnetar_wire.admin.json.values import InvalidJson, InvalidValue, UnsupportedValue
+from magnetar_wire.admin.json.values import InvalidJson, InvalidValue, UnsupportedValue, format_value
 from magnetar_wire.admin.policies import POLICIES, Level
 from magnetar_wire.admin.policy_routes import change_routes, read_routes
 
@@ -72,7 +72,7 @@ class _Algorithm(Part):
         if value == _BY_LOAD:
             raise UnsupportedValue(f"{where}: {_BY_LOAD} is not supported yet")
         if not isinstance(value, str) or value not in _ALGORITHMS:
-            raise InvalidValue(f"{where}: {str(value)[:50]!r} is none of {', '.join(_ALGORITHMS)}")
+            raise InvalidValue(f"{where}: {format_value(value)} is none of {', '.join(_ALGORITHMS)}")
         message.by = _ALGORITHMS[value]
 
     def schema(self, descriptor: Any) -> Schema:
@@ -117,8 +117,8 @@ NAMESPACES: Final = (
     ), routes=(
         Route("PUT", f"{_NAME}/properties", body=Field("set"), needs_body=True, summary="Set properties."),
         Route("DELETE", f"{_NAME}/properties", fixed={"remove_all": True}, summary="Remove all properties."),
-        Route("PUT", f"{_NAME}/property/{{set_key}}/{{set_value}}", summary="Set one property."),
-        Route("DELETE", f"{_NAME}/property/{{remove}}", answer=TextAnswer("value"), summary="Remove one property."),
+        Route("PUT", f"{_NAME}/property/{{set_key=key}}/{{set_value=value}}", summary="Set one property."),
+        Route("DELETE", f"{_NAME}/property/{{remove=key}}", answer=TextAnswer("value"), summary="Remove one property."),
     )),
     AdminCall("delete_namespace", pb.DeleteRequest, pb.Done, _ANY, _ADMIN, methods=(
         Method(

@@ -23,7 +23,7 @@ _EACH: Final = Partitions.EACH
 _CONSUME: Final = Role.CONSUME
 
 _TOPIC_PATH: Final = "/admin/v2/{topic}"
-_PATH: Final = f"{_TOPIC_PATH}/subscription/{{subscription}}"
+_PATH: Final = f"{_TOPIC_PATH}/subscription/{{subscription=subName}}"
 _START: Final = StartPart()
 
 
@@ -85,7 +85,8 @@ SUBSCRIPTIONS: Final = (
     AdminCall("reset_subscription", pb.SubscriptionRequest, pb.Done, _TOPIC, _CONSUME, partitions=_EACH, methods=(
         Method("subscriptions.reset"),
     ), routes=(
-        Route("POST", f"{_PATH}/resetcursor/{{start.time_ms}}", summary="Move a subscription's cursor to a time."),
+        Route("POST", f"{_PATH}/resetcursor/{{start.time_ms=timestamp}}",
+              summary="Move a subscription's cursor to a time."),
         Route("POST", f"{_PATH}/resetcursor", body=_START, needs_body=True, statuses=_AT_POSITION,
               summary="Move a subscription's cursor to a message."),
     )),
@@ -104,7 +105,7 @@ SUBSCRIPTIONS: Final = (
             aliases=("clear_backlog",),
         ),
     ), routes=(
-        Route("POST", f"{_PATH}/skip/{{entries}}", answer=_ENTRIES, statuses={ErrorCode.NOT_ALLOWED: 405}),
+        Route("POST", f"{_PATH}/skip/{{entries=numMessages}}", answer=_ENTRIES, statuses={ErrorCode.NOT_ALLOWED: 405}),
         Route("POST", f"{_PATH}/skip_all", fixed={"all": True}, answer=_ENTRIES),
     )),
     AdminCall("expire", pb.ExpireRequest, pb.SkippedAnswer, _TOPIC, _CONSUME, partitions=_EACH, methods=(
@@ -122,7 +123,7 @@ SUBSCRIPTIONS: Final = (
             fields={"first_left": "next_message(message, excluded)", "partition": "partition_of(message)"},
         ),
     ), routes=(
-        Route("POST", f"{_PATH}/expireMessages/{{older_than_s}}", answer=_ENTRIES),
+        Route("POST", f"{_PATH}/expireMessages/{{older_than_s=expireTimeInSeconds}}", answer=_ENTRIES),
         Route("POST", f"{_PATH}/expireMessages", body=PositionPart("first_left"), needs_body=True, answer=_ENTRIES,
               statuses={**_AT_POSITION, ErrorCode.INVALID_ARGUMENT: 409}),
     )),
@@ -134,7 +135,8 @@ SUBSCRIPTIONS: Final = (
             result="entries",
         ),
     ), routes=(
-        Route("POST", f"{_TOPIC_PATH}/all_subscription/expireMessages/{{older_than_s}}", answer=_ENTRIES),
+        Route("POST", f"{_TOPIC_PATH}/all_subscription/expireMessages/{{older_than_s=expireTimeInSeconds}}",
+              answer=_ENTRIES),
     )),
     AdminCall("subscription_properties", pb.SubscriptionRequest, pb.SubscriptionPropertiesAnswer, _TOPIC, _CONSUME,
               partitions=_EACH, idempotent=True, methods=(
@@ -163,8 +165,8 @@ SUBSCRIPTIONS: Final = (
     ), routes=(Route("POST", f"{_PATH}/analyzeBacklog", body=_START, answer=_ANALYSIS, statuses=_AT_POSITION),)),
     AdminCall("peek", pb.PeekRequest, pb.PeekAnswer, _TOPIC, _CONSUME, partitions=Partitions.SINGLE, idempotent=True,
               methods=(Method("subscriptions.peek"),), routes=(
-        Route("GET", f"{_PATH}/position/{{first}}", fixed={"entries": 1}, answer=MessageEntryAnswer("entries"),
-              statuses={ErrorCode.NOT_ALLOWED: 405},
+        Route("GET", f"{_PATH}/position/{{first=messagePosition}}", fixed={"entries": 1},
+              answer=MessageEntryAnswer("entries"), statuses={ErrorCode.NOT_ALLOWED: 405},
               summary="Return the messages of an entry of the backlog, by its number: the oldest one is 1."),
     )),
     # The subscriptions that a new partition gets, and the names that `subscriptions` lists.

@@ -45,7 +45,8 @@ TENANTS: Final = (
             fields={"name": "tenant"},
         ),
     ), routes=(
-        Route("DELETE", "/admin/v2/tenants/{name}", query={"force": "force"}, statuses={ErrorCode.NOT_ALLOWED: 409}),
+        Route("DELETE", "/admin/v2/tenants/{name=tenant}", query={"force": "force"},
+              statuses={ErrorCode.NOT_ALLOWED: 409}),
     )),
 )
 # fmt: on

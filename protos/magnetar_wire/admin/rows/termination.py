@@ -18,7 +18,7 @@ _MESSAGE_ID: Final = Object(
     {"ledgerId": "ledger_id", "entryId": "entry_id"},
     constants={"partitionIndex": -1, "batchSize": 0, "batchIndex": -1},
 )
-_STATUSES: Final[Mapping[int, int]] = {ErrorCode.NOT_ALLOWED: 405, ErrorCode.UNSUPPORTED: 406}
+_STATUSES: Final[Mapping[int, int]] = {ErrorCode.NOT_ALLOWED: 405}
 
 # fmt: off
 TERMINATION: Final = (

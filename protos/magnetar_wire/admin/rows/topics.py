@@ -18,7 +18,7 @@ from magnetar_wire.admin.json.internal_stats import (
 from magnetar_wire.admin.json.parts import Either, Field, Object, Part, Schema
 from magnetar_wire.admin.json.positions import PositionPart
 from magnetar_wire.admin.json.stats import PARTITIONED_STATS, TOPIC_STATS
-from magnetar_wire.admin.json.values import InvalidJson
+from magnetar_wire.admin.json.values import InvalidJson, format_value
 
 __all__ = ["PARTITIONED_TOPICS", "TOPICS"]
 
@@ -58,7 +58,7 @@ class _Sums(Part):
 
     def fill(self, message: Any, value: Any, where: str) -> None:
         if value not in ("true", "false"):
-            raise InvalidJson(f"{where}: {str(value)[:50]!r} is not true or false")
+            raise InvalidJson(f"{where}: {format_value(value)} is not true or false")
         message.without_partitions = value == "false"
 
     def schema(self, descriptor: Any) -> Schema:
@@ -76,7 +76,7 @@ class _Mode(Part):
 
     def fill(self, message: Any, value: Any, where: str) -> None:
         if value not in self._domains:
-            raise InvalidJson(f"{where}: {str(value)[:50]!r} is none of {', '.join(self._domains)}")
+            raise InvalidJson(f"{where}: {format_value(value)} is none of {', '.join(self._domains)}")
         message.domain = self._domains[value]
 
     def schema(self, descriptor: Any) -> Schema:

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from magnetar import ConsumerType, InvalidArgument, MagnetarException, NotAllowedError
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.settings.dynamic import DynamicSettings, change_fields, describe_settings
+from magnetar_broker.settings.dynamic import DynamicSettings, NotDynamic, change_fields, describe_settings
 from magnetar_broker.settings.process import BrokerSettings
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.system_topics import heartbeat_topic
@@ -59,7 +59,7 @@ async def test_names_and_values_are_checked() -> None:
     async with running_http(default_num_partitions=3) as scene:
         for name, value, reason in (
             ("maxTopicsPerNamespac", "1", "did you mean 'maxTopicsPerNamespace'"),
-            ("clusterName", "x", "set when the broker starts"),
+            ("clusterName", "x", "can't be changed while the broker runs"),
             ("maxTopicsPerNamespace", "-1", "from 0 to"),
             ("defaultNumPartitions", "9" * 400, "out of range"),
             ("unloadIdleTopicsAfterSeconds", "9" * 5000, ""),
@@ -155,6 +155,9 @@ def test_secrets_are_not_described() -> None:
 def test_overrides_that_a_broker_can_not_have_are_left_out() -> None:
     settings = BrokerServiceSettings(max_num_partitions_per_partitioned_topic=10)
     dynamic = DynamicSettings(settings)
+    # A setting of the process that its parts do not have is no typing error.
+    with pytest.raises(NotDynamic, match="brokerId can't be changed while the broker runs"):
+        DynamicSettings(settings, BrokerSettings(broker_id="b", metadata="zookeeper://z:2181")).find("brokerId")
     view = change_fields(settings, {"max_consumers_per_subscription": 3})
     # The first does not fit what this broker was started with; the second is of another version.
     overrides = {"default_num_partitions": "11", "of_another_version": "1", "max_consumers_per_subscription": "7"}

@@ -55,6 +55,26 @@ def test_every_path_is_in_the_document() -> None:
     assert len(routes) + len(UNSUPPORTED) == sum(1 for _, path in described if re.match(r"/(admin|lookup)/", path))
 
 
+def test_operations_have_readable_names() -> None:
+    """Generated clients name their methods by them."""
+    names = {
+        operation["operationId"]: f"{verb.upper()} {path}"
+        for path, found in DOCUMENT["paths"].items()
+        for verb, operation in found.items()
+    }
+    assert len(names) == sum(map(len, DOCUMENT["paths"].values()))
+    assert not [name for name in names if name.strip("0123456789") != name]
+    topic = "/admin/v2/{domain}/{tenant}/{namespace}/{topic}"
+    for name, path in (
+        ("set_namespace_retention", "POST /admin/v2/namespaces/{tenant}/{namespace}/retention"),
+        ("remove_topic_message_ttl", f"DELETE {topic}/messageTTL"),
+        ("find_message_id", f"GET {topic}/messageid/{{timestamp}}"),
+        ("skip_all", f"POST {topic}/subscription/{{subName}}/skip_all"),
+        ("unload_bundle", "PUT /admin/v2/namespaces/{tenant}/{namespace}/{bundle}/unload"),
+    ):
+        assert names[name] == path
+
+
 def test_references_are_resolved() -> None:
     for reference in _find_all(DOCUMENT, "$ref"):
         found: Any = DOCUMENT

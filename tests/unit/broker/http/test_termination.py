@@ -113,10 +113,13 @@ async def test_what_can_not_be_terminated() -> None:
             ("persistent/public/default/none/terminate/partitions", 405),
             ("persistent/public/default/plain/terminate/partitions", 405),
             ("persistent/public/default/__change_events/terminate", 405),
-            ("non-persistent/public/default/plain/terminate", 406),
+            ("non-persistent/public/default/plain/terminate", 405),
         ):
             answer = await scene.ask("POST", path)
             assert (answer.status, bool(answer.reason)) == (status, True), path
+        # The topic is refused before the body is read.
+        answer = await scene.ask("POST", "non-persistent/public/default/plain/retention", raw=b"{")
+        assert (answer.status, "non-persistent topics are not supported" in answer.reason) == (405, True)
         with pytest.raises(exceptions.NotAllowedError):
             await scene.broker.admin.topics.terminate("__change_events")
 
