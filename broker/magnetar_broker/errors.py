@@ -3,7 +3,8 @@
     BrokerError                 with the `ErrorCode` that is sent
     ├── TopicUnloaded           a topic that this broker does not serve any more, or may not own any more
     │   └── RequestNotStarted   the same for a request that was not started: it can be sent again, to any broker
-    │       └── NotOwner        this broker does not own the topic or bundle of the request
+    │       ├── NotOwner        this broker does not own the topic or bundle of the request
+    │       └── NamespaceChanged    a topic was not created, since its namespace was changed at the same time
     ├── DamagedCursor           a subscription whose stored state can't be read any more: an administrator resets it
     └── UnreadableEntry         an entry of a topic that will never be read
         ├── LostEntry           an entry that no bookie has any more
@@ -22,6 +23,7 @@ __all__ = [
     "DamagedCursor",
     "DamagedEntry",
     "LostEntry",
+    "NamespaceChanged",
     "NotOwner",
     "RequestNotStarted",
     "TopicUnloaded",
@@ -69,6 +71,13 @@ class NotOwner(RequestNotStarted):
 
     def again(self) -> NotOwner:
         return NotOwner(str(self))
+
+
+class NamespaceChanged(RequestNotStarted):
+    """A topic was not created: its namespace, which was read before, was changed at the same time."""
+
+    def again(self) -> NamespaceChanged:
+        return NamespaceChanged(str(self))
 
 
 class DamagedCursor(BrokerError):

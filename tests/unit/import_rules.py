@@ -119,7 +119,7 @@ RULES: Final = frozenset(
 )
 APART: Final = (("magnetar_broker.server.grpc", "magnetar_broker.server.pulsar"),)
 BROKER_LAYERS: Final = (
-    ("concurrency_limit", "counters", "paths", "position", "session_end", "system_topics"),
+    ("concurrency_limit", "counters", "name_locks", "paths", "position", "session_end", "system_topics"),
     ("errors",),
     ("begun_changes", "owned_tasks", "peers", "settings", "topic_properties"),
     ("managed_ledger",),

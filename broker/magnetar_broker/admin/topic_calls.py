@@ -19,6 +19,7 @@ from magnetar_broker.admin.topic_stats import (
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.stored_sizes import StoredSizes
+from magnetar_broker.name_locks import NameLocks
 from magnetar_broker.ownership.interface import Ownership
 from magnetar_broker.ownership.namespace_bundles import decode_bundle_at
 from magnetar_broker.system_topics import is_system_topic
@@ -57,6 +58,8 @@ class TopicCalls:
     ) -> None:
         """`forget_policies` removes the policies of a topic that was deleted."""
         self._forget_policies = forget_policies
+        # So that of several requests to create or delete a topic at the same time one succeeds.
+        self._names: NameLocks[TopicName] = NameLocks()
         self._topics = topics
         self._catalog = catalog
         self._ownership = ownership
@@ -106,6 +109,10 @@ class TopicCalls:
 
     @routed(TopicRoute(loads=False, check=_check_creation))
     async def create_topic(self, name: TopicName, request: pb.TopicRequest) -> pb.Done:
+        async with self._names.hold(name):
+            return await self._create_topic(name, request)
+
+    async def _create_topic(self, name: TopicName, request: pb.TopicRequest) -> pb.Done:
         if await self._catalog.get_topic_state(name) == TopicState.LIVE:
             raise BrokerError(ErrorCode.ALREADY_EXISTS, f"there is a topic {name} already")
         await self._topics.create(name, encode_properties(request.properties))
@@ -129,8 +136,9 @@ class TopicCalls:
 
     @routed(TopicRoute(loads=False, check=_check_deletion))
     async def delete_topic(self, name: TopicName, request: pb.DeleteRequest) -> pb.Done:
-        await self._check_exists(name)
-        await self._topics.delete(name, force=request.force)
+        async with self._names.hold(name):
+            await self._check_exists(name)
+            await self._topics.delete(name, force=request.force)
         if not request.with_namespace:  # else the events topic is deleted, too
             await self._forget_policies(name)
         return pb.Done()

@@ -25,7 +25,7 @@ from typing import Final
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
 from magnetar_broker import paths
-from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.errors import BrokerError, NamespaceChanged, TopicUnloaded
 from magnetar_broker.managed_ledger.lease_rules import Leases, encode_lease
 from magnetar_broker.managed_ledger.ledger_list import ForeignList, LedgerList, ListChange
 from magnetar_broker.managed_ledger.namespace_leases import read_leases_for
@@ -98,7 +98,7 @@ class TopicNode:
 
         `along` are changes in the transaction that creates a topic, and `properties` are what it has then.
         `prefetched` is the node if it was read before.
-        Raises `BeingDeleted`, TOPIC_NOT_FOUND, SERVICE_NOT_READY if one of `along` was refused, and the errors of the
+        Raises `BeingDeleted`, TOPIC_NOT_FOUND, `NamespaceChanged` if one of `along` was refused, and the errors of the
         metadata store.
         """
         stored, node = None, pb.ManagedLedgerNode()
@@ -158,8 +158,9 @@ class TopicNode:
                 raise
             if error.index > allowed + 1:
                 return  # a lease on the namespace changed since it was read: the caller tries again
-            text = f"topic {self.name} was not created, since its namespace was changed at the same time: try again"
-            raise BrokerError(ErrorCode.SERVICE_NOT_READY, text) from error
+            raise NamespaceChanged(
+                f"topic {self.name} was not created, since its namespace was changed at the same time: try again"
+            ) from error
 
     async def _write_epoch(self, known: StoredValue) -> StoredValue | None:
         """Write the owner epoch into the node, unless the topic is being deleted. Return the node; None: it is another

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from magnetar_broker.counters import BrokerCounters
-from magnetar_broker.errors import BrokerError, RequestNotStarted, TopicUnloaded
+from magnetar_broker.errors import BrokerError, NamespaceChanged, RequestNotStarted, TopicUnloaded
 from magnetar_broker.ownership.interface import Ownership
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.system_topics import heartbeat_broker, is_events_topic
@@ -38,6 +38,8 @@ __all__ = ["TopicCatalog", "TopicStorage", "Topics"]
 
 _log = logging.getLogger(__name__)
 _NOT_CREATED: Final = (ErrorCode.TOPIC_NOT_FOUND, ErrorCode.NOT_ALLOWED)
+# How often a creation that a change of the namespace has prevented is tried. Then the request fails: nothing was done.
+_MAX_CREATION_ATTEMPTS: Final = 30
 
 
 class TopicStorage(Protocol):
@@ -396,16 +398,25 @@ class Topics:
         except BrokerError as error:
             if not create or error.code != ErrorCode.TOPIC_NOT_FOUND:
                 raise
-        along = await self._catalog.prepare_creation(name, explicit=explicit)
-        return await self._storage.open(
-            name,
-            create=True,
-            along=along,
-            policies=policies,
-            properties=properties,
-            own_policies=own,
-            log_opened=log_opened,
-        )
+        attempts = 0
+        while True:
+            along = await self._catalog.prepare_creation(name, explicit=explicit)
+            try:
+                return await self._storage.open(
+                    name,
+                    create=True,
+                    along=along,
+                    policies=policies,
+                    properties=properties,
+                    own_policies=own,
+                    log_opened=log_opened,
+                )
+            except NamespaceChanged:
+                # Each change of a policy changes the namespace.
+                attempts += 1
+                if attempts == _MAX_CREATION_ATTEMPTS:
+                    raise
+                policies = await self._catalog.check_topic(name)
 
     def _log_opened(self, topic: Topic) -> None:
         if self._closed is None and self._is_owned(topic.name):
