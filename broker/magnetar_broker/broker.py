@@ -299,6 +299,7 @@ class Broker:
             cluster=self.settings.cluster_name,
             started_ms=self._started_ms,
             advertises_reached_address=self.pulsar_context.advertises_reached_address,
+            http_address=self.http_address,
         )
 
 

@@ -124,7 +124,7 @@ class AdminService:
             return describe_broker().broker_id
 
         at_owner: list[object] = [
-            TopicCalls(topics, catalog, ownership, broker_id, lambda name: self.topic_policy_rpc.forget(name)),
+            TopicCalls(topics, catalog, ownership, describe_broker, lambda name: self.topic_policy_rpc.forget(name)),
             SubscriptionCalls(catalog.settings, clock),
             MessageCalls(),
             ReadingCalls(catalog, ledgers),
@@ -145,7 +145,7 @@ class AdminService:
             SubscriptionLists(catalog, owner_rpc),
             BundleCalls(catalog, ownership, owner_rpc, bundle_owners, broker_id),
             LookupCalls(catalog, ownership, describe_broker, counters),
-            BrokerStatsCalls(topics, ownership, ledgers, broker_id),
+            BrokerStatsCalls(topics, ownership, ledgers, describe_broker),
             ConfigurationCalls(dynamic, describe_settings),
             BrokerCalls(topics, ownership, health, describe_broker),
         ]

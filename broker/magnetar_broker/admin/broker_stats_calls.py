@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
-from magnetar_broker.admin.topic_stats import describe_loaded
+from magnetar_broker.admin.topic_stats import describe_loaded, set_owner
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.topics.topics import Topics
@@ -32,12 +32,12 @@ class BrokerStatsCalls:
         topics: Topics,
         ownership: BundleOwnership,
         ledgers: LedgerClient,
-        broker_id: Callable[[], str],
+        describe_broker: Callable[[], pb.BrokerAnswer],
     ) -> None:
         self._topics = topics
         self._ownership = ownership
         self._bookies = ledgers.bookies
-        self._broker_id = broker_id
+        self._describe_broker = describe_broker
 
     async def broker_topic_stats(self, request: pb.BrokerStatsRequest) -> pb.BrokerTopicStatsAnswer:
         answer = pb.BrokerTopicStatsAnswer()
@@ -54,7 +54,7 @@ class BrokerStatsCalls:
         return answer
 
     async def load_report(self, request: pb.BrokerStatsRequest) -> pb.LoadReportAnswer:
-        broker_id = self._broker_id()
+        broker_id = self._describe_broker().broker_id
         registered = await self._ownership.find_broker(broker_id)
         if registered is None:
             raise BrokerError(ErrorCode.SERVICE_NOT_READY, "the broker is not registered now: try again later")
@@ -80,10 +80,11 @@ class BrokerStatsCalls:
         owned: dict[NamespaceName, list[BundleRange]] = {}
         for one in self._ownership.list_owned():
             owned.setdefault(one.namespace, []).append(one.bundle)
+        owner = self._describe_broker()
         for number, topic in enumerate(self._topics.loaded(), 1):
             if topic.ended is None:
                 stats = describe_loaded(topic, pb.TopicStatsRequest())
-                stats.owner_broker = self._broker_id()
+                set_owner(stats, owner)
                 namespace, topic_hash = topic.name.namespace_name, bundle_hash(topic.name)
                 bundle = next((str(one) for one in owned.get(namespace, ()) if topic_hash in one), _NO_BUNDLE)
                 yield pb.BrokerTopic(namespace=str(namespace), bundle=bundle, stats=stats)

@@ -15,6 +15,7 @@ from magnetar_broker.admin.topic_stats import (
     merge_partitions,
     merge_stats,
     reduce_partition,
+    set_owner,
 )
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
@@ -53,7 +54,7 @@ class TopicCalls:
         topics: Topics,
         catalog: Catalog,
         ownership: Ownership,
-        broker_id: Callable[[], str],
+        describe_broker: Callable[[], pb.BrokerAnswer],
         forget_policies: Callable[[TopicName], Awaitable[None]],
     ) -> None:
         """`forget_policies` removes the policies of a topic that was deleted."""
@@ -63,7 +64,7 @@ class TopicCalls:
         self._topics = topics
         self._catalog = catalog
         self._ownership = ownership
-        self._broker_id = broker_id
+        self._describe_broker = describe_broker
 
     # ── any broker ──
 
@@ -229,7 +230,7 @@ class TopicCalls:
 
     async def _describe(self, topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStats:
         stats = await describe_topic(topic, request, topic.subscriptions.time_ms())
-        stats.owner_broker = self._broker_id()
+        set_owner(stats, self._describe_broker())
         # The namespace may be being deleted.
         with contextlib.suppress(BrokerError):
             policies = await self._catalog.get_policies(topic.name.namespace_name)

@@ -131,6 +131,10 @@ def describe_loaded(topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStat
     return stats
 
 
+def set_owner(stats: pb.TopicStats, owner: pb.BrokerAnswer) -> None:
+    stats.owner_broker, stats.owner_http_address = owner.broker_id, owner.http_address
+
+
 def _set_oldest_age(stats: pb.TopicStats, now_ms: int) -> None:
     since_ms = stats.oldest_backlog_ms
     stats.oldest_backlog_age_s = max(0, now_ms - since_ms) // 1000 if since_ms else -1

@@ -169,8 +169,8 @@ class Subscriptions:
         return self._cursor(name)
 
     async def measure_backlog(self, name: str) -> Backlog:
-        """Count the messages behind the durable subscription's mark-delete position, acknowledged ones included.
-        Raises `BrokerError`."""
+        """Count the messages from the durable subscription's first one that is not acknowledged on, acknowledged ones
+        behind it included. Raises `BrokerError`."""
         position, tries = self._cursor(name).mark_delete, 0
         while True:
             try:
@@ -181,7 +181,9 @@ class Subscriptions:
                 position = Position(error.position.ledger_id, error.position.entry_id + tries // _EXACT)
         if not first:
             return Backlog(0, 0)
-        messages = max(0, self._log.next_index - (first[0].index - first[0].messages + 1))
+        bits = self._cursor(name).get_acknowledged_messages(first[0].position)
+        acknowledged = (~bits & bits + 1).bit_length() - 1  # the first messages of a batch
+        messages = max(0, self._log.next_index - (first[0].index - first[0].messages + 1) - acknowledged)
         return Backlog(messages, first[0].broker_time_ms)
 
     # Consumers.

@@ -99,10 +99,13 @@ def _hints(kind: Any) -> list[tuple[str, Any]]:
 def _read(hint: Any, message: Message, name: str) -> Any:
     value = getattr(message, name)
     arguments: tuple[Any, ...] = typing.get_args(hint)
+    if isinstance(hint, types.UnionType):
+        field: Any = message.DESCRIPTOR.fields_by_name[name]
+        if field.has_presence and not message.HasField(name):
+            return None
+        return value_of(arguments[0], value) if isinstance(value, Message) else value
     if isinstance(value, EntryPosition):
         return _message_id(value)
-    if isinstance(hint, types.UnionType):
-        return value_of(arguments[0], value) if message.HasField(name) else None
     if isinstance(value, Message):
         return value_of(hint, value)
     if len(arguments) == 1:
@@ -221,9 +224,9 @@ def _active_broker(message: pb.ActiveBroker) -> ActiveBroker:
         listeners={one.name: one.address for one in message.listeners if one.address},
         pulsar_listeners={one.name: one.pulsar_address for one in message.listeners if one.pulsar_address},
         http_address=message.http_address,
-        version=message.version,
-        started_ms=message.started_ms,
-        load=value_of(BrokerLoad, message.load),
+        version=message.version or None,
+        started_ms=message.started_ms or None,
+        load=value_of(BrokerLoad, message.load) if message.HasField("load") else None,
     )
 
 

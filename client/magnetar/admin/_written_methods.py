@@ -282,7 +282,7 @@ class WrittenBrokers(AsyncGroup):
         """Describe the broker that answers. Over HTTP only its version and its cluster are known."""
         answer = await self._calls.call("broker")
         if self._calls.over_http:
-            answer.cluster = await http.find_cluster(self._calls)
+            return BrokerInfo(None, answer.version, None, None, await http.find_cluster(self._calls), None, None)
         return value_of(BrokerInfo, answer)
 
 

@@ -522,10 +522,10 @@ class BundleLoad:
 @dataclass(frozen=True, slots=True)
 class RegisteredBookie:
     bookie_id: str
-    # The address that clients use.
-    address: str
-    # It accepts new entries.
-    writable: bool
+    # The address that clients use; None: unknown, as on brokers of Pulsar.
+    address: str | None
+    # It accepts new entries; None: unknown.
+    writable: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -545,29 +545,32 @@ class BrokerLoad:
 
 @dataclass(frozen=True, slots=True)
 class ActiveBroker:
-    """A broker that serves topics."""
+    """A broker that serves topics. Over HTTP its address is known, which is its id there, and nothing else."""
 
     broker_id: str
-    # Addresses by the listeners' names, the internal one first.
+    # Addresses by the listeners' names, the internal one first. Empty: unknown.
     listeners: Mapping[str, str]
     # Addresses for clients of Pulsar's protocol.
     pulsar_listeners: Mapping[str, str]
     http_address: str
-    version: str
-    started_ms: int
-    load: BrokerLoad
+    # None: unknown.
+    version: str | None
+    started_ms: int | None
+    load: BrokerLoad | None
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    broker_id: str
+    """A broker that answers. None: unknown, over HTTP."""
+
+    broker_id: str | None
     version: str
-    address: str
+    address: str | None
     # The address for clients of Pulsar's protocol; empty: they can't reach it.
-    pulsar_address: str
+    pulsar_address: str | None
     cluster: str
-    started_ms: int
-    loaded_topics: int
+    started_ms: int | None
+    loaded_topics: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ import typer
 
 from magnetar_cli.administration.policy_options import (
     find_without_effect,
-    format_policies,
     policy_options,
+    print_policies,
     read_policies,
 )
 from magnetar_cli.administration.simple_command import Argument, SimpleCommand, add_command, add_function
 from magnetar_cli.options import AdminUrl, AsJson, Force
-from magnetar_cli.output import format_json, print_rows
+from magnetar_cli.output import format_json
 from magnetar_cli.service import DEFAULT_URL, call_admin
 
 if TYPE_CHECKING:
@@ -91,8 +91,7 @@ def _run_policies(**given: Any) -> None:
         not_in_effect = find_without_effect(remarks)
         print(format_json({"namespace": namespace, **dataclasses.asdict(found), "not_in_effect": not_in_effect}))
         return
-    rows = format_policies(found, remarks, "as in the brokers' settings")
-    print_rows(("policy", "value"), rows, as_json=False)
+    print_policies(found, remarks, "as in the brokers' settings", removed, every=given["every"])
 
 
 add_function(

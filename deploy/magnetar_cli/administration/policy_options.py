@@ -16,13 +16,21 @@ import typer
 
 from magnetar_cli.administration.policy_list import POLICY_ROWS, PolicyRow
 from magnetar_cli.administration.simple_command import Argument
+from magnetar_cli.output import print_rows
 
-__all__ = ["find_without_effect", "format_policies", "policy_options", "read_policies"]
+__all__ = ["find_without_effect", "policy_options", "print_policies", "read_policies"]
 
 P = TypeVar("P")
 _BOOLEANS: Final = {"true": True, "false": False}
 _PARTITIONS: Final = "partitions"
 _REMOVE: Final = "remove"
+_EVERY: Final = "every"
+# What a namespace without these has. No setting of the brokers stands for them.
+_UNSET: Final = {
+    "properties": "none",
+    "replication_clusters": "the brokers' own cluster",
+    "allowed_clusters": "those of its tenant",
+}
 
 
 def policy_options(*, of_topics: bool = False) -> list[Argument]:
@@ -35,7 +43,12 @@ def policy_options(*, of_topics: bool = False) -> list[Argument]:
         options.append(Argument(_PARTITIONS, Annotated[int | None, option], None))
     names = "Policy to remove, e.g. retention. It can be repeated."
     option = typer.Option(metavar="POLICY", help=names, show_default=False)
-    return [*options, Argument(_REMOVE, Annotated[list[str] | None, option], None)]
+    listed = typer.Option("--all", help="List the policies that are not set, too.")
+    return [
+        *options,
+        Argument(_REMOVE, Annotated[list[str] | None, option], None),
+        Argument(_EVERY, Annotated[bool, listed], False),
+    ]
 
 
 def _make_option(row: PolicyRow) -> Argument:
@@ -122,14 +135,29 @@ def _parse_quorums(text: str) -> tuple[int, int, int]:
     return ensemble, write, ack
 
 
-def format_policies(policies: Any, warnings: Iterable[str], unset: str) -> list[tuple[str, str]]:
-    """Return a row for each policy: its name, and its value with a note if it has no effect by the warnings.
-    `unset`: the value of a policy that is not set."""
+def print_policies(
+    policies: Any, warnings: Iterable[str], unset: str, removed: Sequence[str] = (), *, every: bool
+) -> None:
+    """Print the policies that are set, and those that were just removed; or `every` one. `unset`: what one is that is
+    not set."""
+    names = [one.name for one in dataclasses.fields(policies)]
+    shown = [name for name in names if every or getattr(policies, name) is not None or name in removed]
+    if shown:
+        print_rows(("policy", "value"), _format_policies(policies, shown, warnings, unset), as_json=False)
+    if len(shown) < len(names):
+        others = "no policy is set" if not shown else "no other policy is set"
+        print(f"{others}: they are {unset} (--all lists them)")
+
+
+def _format_policies(policies: Any, names: Sequence[str], warnings: Iterable[str], unset: str) -> list[tuple[str, str]]:
+    """Return a row for each policy: its name, and its value with a note if it has no effect by the warnings."""
     without_effect = find_without_effect(warnings)
     rows = []
     for policy in dataclasses.fields(policies):
+        if policy.name not in names:
+            continue
         value = getattr(policies, policy.name)
-        shown = unset if value is None else _format(value)
+        shown = _UNSET.get(policy.name, unset) if value is None else _format(value)
         if value is not None and policy.name in without_effect:
             shown += " (stored, not yet in effect)"
         rows.append((policy.name.replace("_", " "), shown))

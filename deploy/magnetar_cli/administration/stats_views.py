@@ -8,6 +8,8 @@ from magnetar_cli.messages.positions import format_message_id
 from magnetar_cli.output import format_bytes, format_number, print_facts, print_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from magnetar.admin import InternalStats, SubscriptionStats, TopicStats, Traffic
 
 __all__ = [
@@ -25,8 +27,14 @@ def print_topic_stats(stats: TopicStats) -> None:
     facts = [
         ("topic", stats.topic),
         ("served by", stats.owner_broker or f"one broker for each of {stats.partitions:,} partitions"),
-        ("messages ever", format_number(stats.messages_ever)),
-        ("stored", f"{format_bytes(stats.storage_bytes)} in {format_number(stats.stored_entries)} entries"),
+    ]
+    # Brokers of Pulsar report neither: what is stored would have come from nowhere.
+    if stats.messages_ever or not stats.storage_bytes:
+        facts.append(("messages ever", format_number(stats.messages_ever)))
+    entries = f" in {format_number(stats.stored_entries)} entries"
+    is_counted = stats.stored_entries or not stats.storage_bytes
+    facts += [
+        ("stored", format_bytes(stats.storage_bytes) + (entries if is_counted else "")),
         ("in", _format_traffic(stats.received)),
         ("out", _format_traffic(stats.delivered)),
     ]
@@ -58,7 +66,7 @@ def print_topic_stats(stats: TopicStats) -> None:
         )
     if stats.subscriptions:
         print()
-        print_rows(SUBSCRIPTION_COLUMNS, [subscription_row(one) for one in stats.subscriptions], as_json=False)
+        _print_subscriptions(stats.subscriptions)
 
 
 def subscription_row(one: SubscriptionStats) -> tuple[object, ...]:
@@ -73,8 +81,15 @@ def subscription_row(one: SubscriptionStats) -> tuple[object, ...]:
     )
 
 
+def _print_subscriptions(shown: Sequence[SubscriptionStats]) -> None:
+    """Without the last column if none waits: brokers of Pulsar do not report why one does."""
+    rows = [subscription_row(one) for one in shown]
+    count = len(SUBSCRIPTION_COLUMNS) - (not any(one.blocked_by for one in shown))
+    print_rows(SUBSCRIPTION_COLUMNS[:count], [row[:count] for row in rows], as_json=False)
+
+
 def print_subscription(stats: SubscriptionStats) -> None:
-    print_rows(SUBSCRIPTION_COLUMNS, [subscription_row(stats)], as_json=False)
+    _print_subscriptions([stats])
     if stats.consumers:
         print()
         columns = ("consumer", "address", "messages/s", "unacknowledged", "permits", "redelivered", "waits for")

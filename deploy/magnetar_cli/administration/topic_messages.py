@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from magnetar_cli.messages.positions import format_message_id, parse_position
+from magnetar_cli.messages.positions import format_message_id, parse_position, partition_of_topic
 from magnetar_cli.options import AdminUrl, AsHex, AsJson, AsRaw, Topic, choose_format
 from magnetar_cli.output import print_rows
 from magnetar_cli.service import DEFAULT_URL, call_admin, exit_on_error
@@ -61,7 +61,8 @@ def _message(
     at = parse_position(message_id, "MESSAGE_ID")
     if not isinstance(at, MessageId) or at.ledger_id() < 0:
         raise typer.BadParameter(f"{message_id!r} is not the id of a message: use e.g. 12:3", param_hint="MESSAGE_ID")
-    log = topic if at.partition() < 0 else f"{topic}-partition-{at.partition()}"
+    is_log = at.partition() < 0 or partition_of_topic(topic) >= 0
+    log = topic if is_log else f"{topic}-partition-{at.partition()}"
 
     def act(admin: Admin) -> list[PeekedMessage]:
         found = admin.topics.messages_at(log, at)
@@ -89,7 +90,7 @@ def _examine(
 def _print_ids(url: str, topic: str, find: Callable[[Admin, str], MessageId], *, as_json: bool) -> None:
     def act(admin: Admin) -> list[tuple[str, str]]:
         logs = [owner.topic for owner in admin.topics.owners(topic)]
-        return [(log, format_message_id(find(admin, log))) for log in logs]
+        return [(log, format_message_id(find(admin, log), partition_of_topic(log))) for log in logs]
 
     print_rows(("topic", "message id"), call_admin(url, act), as_json=as_json)
 

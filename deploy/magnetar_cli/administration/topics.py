@@ -11,8 +11,8 @@ import typer
 
 from magnetar_cli.administration.policy_options import (
     find_without_effect,
-    format_policies,
     policy_options,
+    print_policies,
     read_policies,
 )
 from magnetar_cli.administration.simple_command import Argument, SimpleCommand, add_command, add_function
@@ -59,7 +59,9 @@ Partitions = Annotated[int, typer.Option("--partitions", "-p", min=1, help="Numb
 def list_topics(
     namespace: Annotated[str, typer.Argument(help="Namespace, e.g. public/default.")] = _NAMESPACE,
     partitions: Annotated[bool, typer.Option("--partitions", help="List each partition.")] = False,
-    system: Annotated[bool, typer.Option("--system", help="List system topics, too.")] = False,
+    system: Annotated[
+        bool, typer.Option("--include-system-topic", "--system", help="List system topics, too.")
+    ] = False,
     url: AdminUrl = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
@@ -294,7 +296,7 @@ def _run_policies(**given: Any) -> None:
         not_in_effect = find_without_effect(remarks)
         print(format_json({"topic": topic, **dataclasses.asdict(found), "not_in_effect": not_in_effect}))
         return
-    print_rows(("policy", "value"), format_policies(found, remarks, "as in its namespace"), as_json=False)
+    print_policies(found, remarks, "as in its namespace", removed, every=given["every"])
 
 
 _APPLIED: Final = Annotated[
@@ -324,6 +326,8 @@ def end_lease(
     url: AdminUrl = DEFAULT_URL,
 ) -> None:
     """End a reader's lease on each partition, so that the ledgers it retains can be deleted."""
+    if url.startswith(("http://", "https://")):
+        raise typer.BadParameter("leases can't be ended over HTTP: use a magnetar:// URL", param_hint="--url")
     confirm(f"End the lease {lease} on {topic}, even if a reader still uses it", yes)
 
     def act(admin: Admin) -> list[str]:

@@ -30,8 +30,11 @@ class BrokersView:
     def lines(self) -> list[str]:
         found = []
         for one in self.brokers:
-            bundles, topics, load, *_ = _format_load(one)
-            found.append(f"{one.broker_id}: {_format_listeners(one)} bundles {bundles} topics {topics} load {load}")
+            facts = [_format_listeners(one)]
+            if one.load is not None:
+                bundles, topics, load, *_ = _format_load(one)
+                facts.append(f"bundles {bundles} topics {topics} load {load}")
+            found.append(f"{one.broker_id}: {' '.join(filter(None, facts)) or 'nothing else is known over HTTP'}")
         return found or ["no broker serves topics"]
 
     def json_objects(self) -> list[dict[str, object]]:
@@ -85,6 +88,8 @@ def _format_listeners(one: ActiveBroker) -> str:
 
 def _format_load(one: ActiveBroker) -> list[str]:
     load = one.load
+    if load is None:
+        return [""] * 5
     return [
         str(load.bundles),
         str(load.topics),

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from magnetar_cli.messages.positions import format_message_id, format_time
+from magnetar_cli.messages.positions import format_message_id, format_time, partition_of_topic
 from magnetar_cli.output import escape_unprintable
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class DisplayedMessage:
 def display_message(message: Message) -> DisplayedMessage:
     return DisplayedMessage(
         topic=message.topic_name(),
-        message_id=format_message_id(message.message_id()),
+        message_id=format_message_id(message.message_id(), partition_of_topic(message.topic_name())),
         value=None if message.has_null_value() else message.data(),
         key=message.key_bytes() if message.has_key() else None,
         properties=message.properties(),
@@ -92,7 +92,7 @@ def display_message(message: Message) -> DisplayedMessage:
 def display_peeked_message(topic: str, message: PeekedMessage) -> DisplayedMessage:
     return DisplayedMessage(
         topic=topic,
-        message_id=format_message_id(message.message_id),
+        message_id=format_message_id(message.message_id, partition_of_topic(topic)),
         value=message.payload,
         key=message.key.encode() if isinstance(message.key, str) else message.key,
         properties=message.properties,

@@ -16,16 +16,32 @@ import typer
 if TYPE_CHECKING:
     from magnetar import MessageId
 
-__all__ = ["format_message_id", "format_time", "parse_duration_s", "parse_position", "parse_time_ms"]
+__all__ = [
+    "format_message_id",
+    "format_time",
+    "parse_duration_s",
+    "parse_position",
+    "parse_time_ms",
+    "partition_of_topic",
+]
 
 _ID: Final = re.compile(r"(\d+):(\d+)(?::(-1|\d+))?(?::(-1|\d+))?")
+_PARTITION: Final = re.compile(r"-partition-(0|[1-9]\d{0,9})$")
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|min|h|d|w)")
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-def format_message_id(message_id: MessageId) -> str:
-    text = f"{message_id.ledger_id()}:{message_id.entry_id()}:{message_id.partition()}"
+def partition_of_topic(topic: str) -> int:
+    """Return the number of the partition that the name is of; -1: it is not a partition's."""
+    found = _PARTITION.search(topic)
+    return -1 if found is None else int(found[1])
+
+
+def format_message_id(message_id: MessageId, partition: int = -1) -> str:
+    """Return the text that other commands accept. `partition`: the message's, if its id does not say it."""
+    partition = message_id.partition() if message_id.partition() >= 0 else partition
+    text = f"{message_id.ledger_id()}:{message_id.entry_id()}:{partition}"
     return text if message_id.batch_index() < 0 else f"{text}:{message_id.batch_index()}"
 
 

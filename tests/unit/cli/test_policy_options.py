@@ -26,7 +26,7 @@ from tests.unit.broker.http.admin_scene import running_http
 
 def test_options_and_values_of_both_levels_have_the_same_policies() -> None:
     for of_topics, kind in ((False, NamespacePolicies), (True, TopicPolicies)):
-        options = {option.name for option in policy_options(of_topics=of_topics)} - {"remove", "partitions"}
+        options = {option.name for option in policy_options(of_topics=of_topics)} - {"remove", "partitions", "every"}
         assert options == set(kind.__dataclass_fields__)
 
 
@@ -88,13 +88,22 @@ async def test_policies_without_an_effect_are_marked() -> None:
             assert ended.exit_code == 0, ended.stderr
             return ended.stdout, ended.stderr
 
+        shown, _ = await run()
+        assert shown == "no policy is set: they are as in the brokers' settings (--all lists them)\n"
         await run("--persistence", "1,1,1")
         shown, warnings = await run("--retention", "time_minutes=10,size_mb=5")
         assert "retention is stored, and not yet in effect" in warnings
         lines = {line.split("  ")[0].strip(): line for line in shown.splitlines()}
         assert "time minutes 10, size mb 5 (stored, not yet in effect)" in lines["retention"]
         assert "not yet in effect" not in lines["persistence"]
-        await run("--remove", "retention")
+        assert (lines.keys() & {"retention", "persistence", "message ttl seconds"}) == {"retention", "persistence"}
+        shown, _ = await run("--remove", "retention", "--remove", "properties")
+        lines = {line.split("  ")[0].strip(): line for line in shown.splitlines()}
+        assert "as in the brokers' settings" in lines["retention"]
+        assert lines["properties"].split() == ["properties", "none"]
+        shown, _ = await run("--all")
+        assert "no other policy" not in shown
+        assert "those of its tenant" in next(line for line in shown.splitlines() if line.startswith("allowed clusters"))
         shown, _ = await run("--message-ttl-seconds", "7", "--json")
         found = json.loads(shown)
         assert (found["retention"], found["message_ttl_seconds"]) == (None, 7)

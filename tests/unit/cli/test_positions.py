@@ -8,12 +8,24 @@ import pytest
 import typer
 
 from magnetar import MessageId
-from magnetar_cli.messages.positions import format_message_id, format_time, parse_duration_s, parse_position
+from magnetar_cli.messages.positions import (
+    format_message_id,
+    format_time,
+    parse_duration_s,
+    parse_position,
+    partition_of_topic,
+)
 
 
 @pytest.mark.parametrize("message_id", [MessageId(-1, 12, 3), MessageId(2, 12, 3), MessageId(-1, 12, 3, 4)])
 def test_an_id_is_read_as_it_is_written(message_id: MessageId) -> None:
     assert parse_position(format_message_id(message_id)) == message_id
+
+
+def test_an_id_is_shown_with_the_partition_of_its_topic() -> None:
+    partition = partition_of_topic("persistent://public/default/orders-partition-3")
+    assert format_message_id(MessageId(-1, 12, 3, 4), partition) == "12:3:3:4"
+    assert format_message_id(MessageId(-1, 12, 3), partition_of_topic("x-partition-03")) == "12:3:-1"
 
 
 def test_valid_positions_are_parsed() -> None:

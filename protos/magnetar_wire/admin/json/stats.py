@@ -20,6 +20,7 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from magnetar_wire.admin.json.parts import Converted, Field, Object, Part, Schema
+from magnetar_wire.admin.json.values import check_text
 
 __all__ = ["PARTITIONED_STATS", "TOPIC_STATS"]
 
@@ -31,6 +32,23 @@ class _Count(Field):
         if isinstance(value, str) or (isinstance(value, int | float) and value < 0):
             value = 0
         super().fill(message, value, where)
+
+
+class _OwnerBroker(Part):
+    """The owner's name in Pulsar's REST API: the address of its HTTP server, or its id if it has none."""
+
+    fields = frozenset(["owner_broker", "owner_http_address"])
+
+    def to_json(self, message: Message) -> Any:
+        stats: Any = message
+        return stats.owner_http_address or stats.owner_broker or None
+
+    def fill(self, message: Message, value: Any, where: str) -> None:
+        stats: Any = message
+        stats.owner_broker = check_text(value, where)
+
+    def schema(self, descriptor: Any) -> Schema:
+        return _TEXT
 
 
 class _Computed(Part):
@@ -268,7 +286,7 @@ TOPIC_STATS: Final = Object(
         "publishers": Field("producers", of=_PUBLISHER),
         "subscriptions": Field("subscriptions", of=_SUBSCRIPTION, key="subscription"),
         "nonContiguousDeletedMessagesRanges": _Count("acknowledged_ranges"),
-        "ownerBroker": Field("owner_broker", absent_if_empty=True),
+        "ownerBroker": _OwnerBroker(),
         "lastPublishTimeStamp": _Count("last_publish_ms"),
         "topic": "topic",
         "incarnation": "incarnation",

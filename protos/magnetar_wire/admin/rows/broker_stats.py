@@ -194,7 +194,10 @@ BROKER_STATS: Final = (
                result="bookies"),
     ), routes=(
         Route("GET", "/admin/v2/bookies/all",
-              answer=Object({"bookies": Field("bookies", of=Object({"bookieId": "bookie_id"}))})),
+              # Pulsar has the ids only.
+              answer=Object({"bookies": Field("bookies", of=Object({
+                  "bookieId": "bookie_id", "address": "address", "writable": "writable",
+              }))})),
         # Bookies have no racks.
         Route("GET", "/admin/v2/bookies/racks-info", answer=Object({}), summary="List the racks of bookies: none."),
     )),

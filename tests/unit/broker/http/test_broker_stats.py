@@ -6,8 +6,11 @@ from typing import NoReturn
 
 import pytest
 
+from magnetar.admin import RegisteredBookie
+from magnetar.admin._values import value_of
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.topics.subscriptions import Subscriptions
+from magnetar_protos.admin_pb2 import RegisteredBookie as RegisteredBookieMessage
 from magnetar_protos.broker_pb2 import ErrorCode
 from tests.unit.broker.http.admin_scene import running_http
 
@@ -59,9 +62,17 @@ async def test_a_topic_that_can_not_be_read_is_shown_as_the_others(monkeypatch: 
 
 async def test_bookies_are_listed() -> None:
     async with running_http() as scene:
-        assert await scene.get("bookies/all") == {"bookies": [{"bookieId": "b0"}, {"bookieId": "b1"}]}
+        assert await scene.get("bookies/all") == {
+            "bookies": [
+                {"bookieId": "b0", "address": "b0:1", "writable": True},
+                {"bookieId": "b1", "address": "b1:1", "writable": True},
+            ]
+        }
         assert await scene.get("bookies/racks-info") == {}
         bookies = await scene.broker.admin.brokers.bookies()
+        assert await scene.admin.brokers.bookies() == bookies
+        # Brokers of Pulsar list ids only.
+        assert value_of(RegisteredBookie, RegisteredBookieMessage(bookie_id="b")) == RegisteredBookie("b", None, None)
         assert [(one.bookie_id, one.address, one.writable) for one in bookies] == [
             ("b0", "b0:1", True),
             ("b1", "b1:1", True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from magnetar_broker.settings.process import BrokerSettings
+from magnetar_cli.maintenance.broker_views import BrokersView
 from magnetar_wire.process.version import read_version
 from tests.unit.broker.http.admin_scene import running_http
 
@@ -21,6 +22,14 @@ async def test_brokers_are_listed_by_the_addresses_of_their_http_servers() -> No
             }
             assert (await one.broker.admin.brokers.leader()).broker_id == "b/1"
         assert (await scene.ask("GET", "brokers/another")).status == 404
+        # Nothing else of a broker is known over HTTP.
+        listed = await scene.admin.brokers.list()
+        unknown = {(one.version, one.started_ms, one.load) for one in listed}
+        assert ([one.broker_id for one in listed], unknown) == (addresses, {(None, None, None)})
+        assert BrokersView(listed[:1]).lines() == [f"{addresses[0]}: nothing else is known over HTTP"]
+        BrokersView(listed).table()
+        info = await scene.admin.brokers.info()
+        assert (info.broker_id, info.version, info.cluster) == (None, read_version(), "standalone")
 
 
 async def test_the_bundles_of_any_broker_are_shown_by_each() -> None:
