@@ -30,12 +30,17 @@ from magnetar._read_position import make_start
 from magnetar._receiver_queue import ReceiverQueue
 from magnetar.exceptions import AlreadyClosed, InvalidConfiguration, InvalidMessage, MagnetarException
 from magnetar_protos.broker_pb2 import StartAt
+from magnetar_wire.clock import Timer
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["MultiTopicConsumer", "open_consumer", "open_reader"]
 
 log = logging.getLogger("magnetar")
+
+# How often a reader reports which messages it has handed out, while there are others.
+_MIN_REPORT_INTERVAL_S: Final = 0.1
+_MAX_REPORT_INTERVAL_S: Final = 0.5
 
 
 async def open_consumer(
@@ -104,7 +109,12 @@ class MultiTopicConsumer:
             acks=self.acks,
             nacks=self.nacks,
             on_failed=self._fail,
+            on_delivered=None if durable else self._report_soon,
         )
+        # Of a reader: reports which messages are handed out, while there are others.
+        self._report_timer: Timer | None = None
+        self._report_interval_s = _MIN_REPORT_INTERVAL_S
+        self._reported: list[Message | None] = []
         self._client = client
         self._start = start
         # The number of partitions of each topic, as far as is known; 0: it has none.
@@ -250,11 +260,29 @@ class MultiTopicConsumer:
     def has_reached_end(self) -> bool:
         """Whether all topics are terminated and all of their messages acknowledged. From any thread."""
         self.check_open()
-        partitions = self.partitions
-        if not self.context.durable:
-            for partition in partitions:
-                self.call_soon(partition.acknowledge_handed_out)
-        return all(partition.has_reached_end for partition in partitions)
+        # After a reconnection the broker knows of no message that a reader has still in its queue.
+        is_read = self.context.durable or not len(self.queue)
+        return is_read and all(partition.has_reached_end for partition in self.partitions)
+
+    def _report_soon(self) -> None:
+        """Messages were delivered to a reader. A reader acknowledges what it has handed out when it grants permits,
+        which may be never after the last message: but the broker reports the end when all is acknowledged."""
+        self._report_interval_s = _MIN_REPORT_INTERVAL_S
+        if self._report_timer is None and self.error is None:
+            self._report_timer = self.clock.call_later(self._report_interval_s, self._report_handed_out)
+
+    def _report_handed_out(self) -> None:
+        are_left = bool(len(self.queue))  # before counting: other threads take them
+        reported = [partition.acknowledge_handed_out() for partition in self.partitions]
+        self._report_timer = None
+        if not are_left or self.error is not None:
+            self._reported = []
+            return
+        # While the application takes nothing, this is rarer.
+        is_idle = reported == self._reported
+        interval_s = min(2 * self._report_interval_s, _MAX_REPORT_INTERVAL_S) if is_idle else _MIN_REPORT_INTERVAL_S
+        self._reported, self._report_interval_s = reported, interval_s
+        self._report_timer = self.clock.call_later(interval_s, self._report_handed_out)
 
     async def last_message_ids(self) -> list[MessageId]:
         """Return one for each partition; for a partition without messages, the position before the first one."""
@@ -404,6 +432,8 @@ class MultiTopicConsumer:
     def end(self, error: MagnetarException) -> None:
         """Close the consumer at once. Raise the error in those who wait."""
         self.error = self.error or error
+        if self._report_timer is not None:
+            self._report_timer.cancel()
         self._client.remove_member(self)
         self.nacks.close()
         self.acks.close()

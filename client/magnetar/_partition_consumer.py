@@ -33,7 +33,7 @@ from magnetar._consumer_requests import OutboundRequests, PendingRequests
 from magnetar._entry_decoder import EntryDecoder
 from magnetar._enums import ConsumerType
 from magnetar._errors import from_problem, from_transport, may_reopen_consumer
-from magnetar._message import DeliveryEpoch
+from magnetar._message import DeliveryEpoch, Message
 from magnetar._negative_acks import NegativeAcksTracker
 from magnetar._operations import CLOSE_TIMEOUT_S, Backoff
 from magnetar._pending_acks import EpochTracker, PendingAcks
@@ -88,6 +88,8 @@ class ConsumerContext:
     on_failed: Callable[[PartitionConsumer, MagnetarException], object]
     # Called when a partition of a Failover subscription begins or ceases to be delivered to this consumer.
     on_active_changed: Callable[[PartitionConsumer], object] | None = None
+    # Called when messages were delivered.
+    on_delivered: Callable[[], object] | None = None
 
 
 class PartitionConsumer:
@@ -312,6 +314,8 @@ class PartitionConsumer:
         self._backoff.reset()
         self._decoder.add_delivery(self.epoch, delivery, entries)
         self._decode_pending()
+        if self._context.on_delivered is not None:
+            self._context.on_delivered()
         self.position.wake()
         if self._queue.batches_waiting and self.permits.outstanding <= 0:
             self._queue.request_more()
@@ -372,13 +376,13 @@ class PartitionConsumer:
         if self.is_connected and reached.epoch == self.epoch.number:
             self.has_reached_end = True
 
-    def acknowledge_handed_out(self) -> None:
+    def acknowledge_handed_out(self) -> Message | None:
         """Have the broker know which messages a reader has handed out: it reports the end of a terminated topic when it
-        knows of all."""
-        if not self._context.durable and not self.has_reached_end:
+        knows of all. Return the last of them that is known."""
+        if not self.has_reached_end:
             self._queue.count_handed_out()
-            self.grant_permits(eager=True)
             self._acknowledge_handed_out()
+        return self.partition_queue.last_handed_out
 
     # Requests.
 

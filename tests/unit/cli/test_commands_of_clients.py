@@ -196,3 +196,9 @@ def test_a_mistyped_name_is_answered_with_the_nearest_one(words: tuple[str, ...]
     ended = CliRunner().invoke(app, list(words), env={"COLUMNS": "200"})
     assert ended.exit_code == ExitCode.USAGE
     assert re.search(rf"([Dd]id you mean|Possible options:) '?{meant}\b", ended.stderr), ended.stderr
+
+
+def test_what_is_impossible_over_http_is_refused_before_it_is_to_be_confirmed() -> None:
+    words = ["topics", "end-lease", "t", "aa", "--url", "http://127.0.0.1:1"]
+    ended = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
+    assert (ended.exit_code, "use a magnetar:// URL" in ended.stderr) == (ExitCode.USAGE, True)
