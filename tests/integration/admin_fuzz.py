@@ -63,6 +63,7 @@ NAMES: Final = {
     "tenant": "fuzzed",
     "namespace": "space",
     "topic": "topic",
+    "subName": "subscription",
     "subscription": "subscription",
     "bundle": "0x00000000_0xffffffff",
     "domain": "persistent",

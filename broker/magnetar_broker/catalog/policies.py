@@ -93,7 +93,7 @@ def _check_persistence(name: str, value: Any, limits: PolicyLimits) -> None:
     if not _MAX_ENSEMBLE >= ensemble >= write >= ack >= 1:
         raise _invalid(
             f"persistence: an ensemble of {ensemble}, a write quorum of {write} and an ack quorum of {ack} are "
-            f"invalid: use {_MAX_ENSEMBLE} >= ensemble_size >= write_quorum >= ack_quorum >= 1"
+            f"invalid: use {_MAX_ENSEMBLE} >= ensemble >= write quorum >= ack quorum >= 1"
         )
     rate = value.max_mark_delete_rate
     if not math.isfinite(rate):

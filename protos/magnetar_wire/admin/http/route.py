@@ -230,6 +230,8 @@ class Route:
                 known |= part.fields
             else:
                 return False
+        if self.without_query and not self._list_parameters(request):
+            return False
         if self.body is not None:
             known |= self.body.fields
             if self.body.to_json(request) is None:
@@ -251,6 +253,15 @@ class Route:
             assert parts is not None, "the route carries the message"
             return "/".join(quote(part, safe="") for part in parts)
 
+        pairs = self._list_parameters(request)
+        body = None if self.body is None else self.body.to_json(request)
+        target = _PLACEHOLDER.sub(fill, self.path) + (f"?{urlencode(pairs)}" if pairs else "")
+        if self.object_type and isinstance(body, Mapping):
+            return HttpRequest(self.verb, target, body, self.object_type)
+        return HttpRequest(self.verb, target, body)
+
+    def _list_parameters(self, request: Message) -> list[tuple[str, str]]:
+        """Return the names and values of the query's parameters."""
         given = {one.name for one, _ in request.ListFields()}
         pairs: list[tuple[str, str]] = []
         for name, part in self.query.items():
@@ -261,11 +272,7 @@ class Route:
             pairs += [
                 (name, _query_text(one)) for one in (value if isinstance(value, list) else [value]) if one is not None
             ]
-        body = None if self.body is None else self.body.to_json(request)
-        target = _PLACEHOLDER.sub(fill, self.path) + (f"?{urlencode(pairs)}" if pairs else "")
-        if self.object_type and isinstance(body, Mapping):
-            return HttpRequest(self.verb, target, body, self.object_type)
-        return HttpRequest(self.verb, target, body)
+        return pairs
 
     def read_answer(self, response: Message, headers: Mapping[str, str], body: bytes) -> None:
         """Fill the response from the answer to a request that succeeded. Raises InvalidJson."""
