@@ -80,7 +80,7 @@ async def test_tenants_and_namespaces(protocol: str) -> None:
             await admin.namespaces.create("nobody/shop")
         with pytest.raises(exceptions.InvalidArgument):
             await admin.namespaces.create("acme")
-        with pytest.raises(exceptions.InvalidArgument, match="ack_quorum"):
+        with pytest.raises(exceptions.InvalidArgument, match="an ack quorum of 3"):
             await admin.namespaces.set_policies("acme/shop", NamespacePolicies(Persistence(1, 2, 3)))
         with pytest.raises(exceptions.NotAllowedError, match="1 namespaces"):
             await admin.tenants.delete("acme")
