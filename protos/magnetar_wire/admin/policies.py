@@ -283,7 +283,7 @@ POLICIES: Final = (
         "subscription_types_enabled", "subscriptionTypesEnabled",
         Field("subscription_types_enabled", of=Field("types", names=SUBSCRIPTION_TYPES)),
         "Types of subscriptions that consumers may use; none: all.",
-        PolicyPath(unset=[]), _UNSET_204, "restricting subscription types",
+        PolicyPath(unset=[]), PolicyPath(unset=[]), "restricting subscription types",
     ),
     Policy(
         "dispatcher_pause_on_ack_state", "dispatcherPauseOnAckStatePersistent",

@@ -48,11 +48,11 @@ async def test_a_topics_policy_overrides_that_of_its_namespace() -> None:
         assert (everything.max_producers_per_topic, everything.persistence) == (3, Persistence(2, 2, 2, 1.0))
         assert (await scene.ask("DELETE", f"{_TOPIC}/maxProducers")).status == 204
         assert await scene.get(applied) == 7
-        # As in Pulsar, no value removes this one, and another has no body while it is not set.
+        # As in Pulsar, no value removes this one, and the default of another is an empty list.
         await topics.change_policies("orders", TopicPolicies(message_ttl_seconds=60))
         assert (await scene.ask("POST", f"{_TOPIC}/messageTTL")).status == 204
         assert await topics.policies("orders") == TopicPolicies()
-        assert (await scene.ask("GET", f"{_TOPIC}/subscriptionTypesEnabled")).status == 204
+        assert await scene.get(f"{_TOPIC}/subscriptionTypesEnabled") == []
 
 
 async def test_changes_of_other_policies_do_not_undo_each_other() -> None:
