@@ -31,7 +31,7 @@ from magnetar_broker.server.grpc.service import BrokerService
 from magnetar_broker.server.pulsar.connection import PulsarConnection
 from magnetar_broker.server.pulsar.listener import PulsarListener
 from magnetar_broker.server.pulsar.listener_context import ListenerContext
-from magnetar_broker.session_end import wait_session_end
+from magnetar_broker.session_end import is_trusted, wait_session_end
 from magnetar_broker.settings.bounds import with_lag_bound
 from magnetar_broker.settings.dynamic import DynamicSettings, describe_settings
 from magnetar_broker.settings.service import BrokerServiceSettings
@@ -134,7 +134,10 @@ class Broker:
         self._session_end: asyncio.Task[None] | None = None
 
     def _find_session(self) -> BrokerSession | None:
-        return None if self._is_closing else self.session
+        session = self.session
+        if self._is_closing or session is None or not is_trusted(session.store, self._clock):
+            return None
+        return session
 
     @property
     def addresses(self) -> list[str]:

@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from magnetar_broker.admin.admin_service import AdminService
 from magnetar_broker.broker import Broker
+from magnetar_broker.errors import TopicUnloaded
 from magnetar_broker.http.admin_api import AdminApi, refuse
 from magnetar_broker.http.answer_budget import AnswerBudget
 from magnetar_broker.http.metrics import BrokerMetrics
@@ -68,7 +69,10 @@ class BrokerHttp:
         await (self._admin if is_admin else self._others)(scope, receive, send)
 
     def _find_admin_service(self) -> AdminService | None:
-        return None if self._broker.session is None else self._broker.session.admin
+        try:
+            return self._broker.server.get_session().admin
+        except TopicUnloaded:
+            return None
 
     async def _get_root(self, request: Request) -> Response:
         return JSONResponse(

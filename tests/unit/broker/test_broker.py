@@ -26,6 +26,26 @@ T = TypeVar("T")
 NAME = TopicName.parse("t")
 
 
+async def test_streams_open_nothing_in_a_session_that_is_not_trusted_any_more() -> None:
+    """OWN-2, CHK-52: a stream that outlived a pause of its broker opens nothing, before the broker has found its
+    session over; nor is any call served."""
+    async with running_broker() as scene:
+        connection = scene.transport.connect("broker:6652")
+        raw = ProduceClient(connection.open_stream("produce"))
+        await raw.open(1)
+        assert scene.store is not None
+        scene.metadata.suspend(scene.store)
+        session = scene.store.session
+        session.answered_sent_at -= session.timeout_s
+        with pytest.raises(Rejected) as refused:
+            await connection.call("lookup", LookupRequest(topic=str(NAME)).SerializeToString(), timeout_s=10)
+        assert refused.value.code is Code.UNAVAILABLE
+        await raw.send(OpenProducer(producer_id=2, topic="t", producer_name="q"))
+        await until(lambda: 2 in raw.opened or 2 in raw.ended or raw.over, "it is answered")
+        assert 2 not in raw.opened
+        await connection.close()
+
+
 async def published(scene: BrokerScene, disturb: Callable[[int], Awaitable[None]], rounds: int) -> None:
     """Publish continuously, with `rounds` disturbances, and check that all persisted messages are received in order."""
     client = scene.client()

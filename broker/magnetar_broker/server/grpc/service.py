@@ -24,6 +24,9 @@ from magnetar_broker.server.context import ServerContext
 from magnetar_broker.server.grpc.consume_stream import ConsumeStream
 from magnetar_broker.server.grpc.lookup import claim_bundle, get_last_message, get_partitions, look_up
 from magnetar_broker.server.grpc.produce_stream import ProduceStream
+from magnetar_broker.session_end import is_trusted
+from magnetar_broker.topics.topic import Topic
+from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import Code, Peer, Refusal, Stream
 
 __all__ = ["BrokerService"]
@@ -64,13 +67,13 @@ class BrokerService:
     async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
         session, settings = self._session(), self._server.settings
         if method == "produce":
-            find_topic = partial(session.topics.find, to_publish=True)
+            find_topic = partial(self._find_topic, session, to_publish=True)
             await session.serve_stream(ProduceStream(stream, find_topic, session.budget, settings, peer.address))
         elif method == "consume":
             await session.serve_stream(
                 ConsumeStream(
                     stream,
-                    session.topics.find,
+                    partial(self._find_topic, session),
                     address=peer.address,
                     settings=settings,
                     budget=self._server.outbox_budget,
@@ -79,6 +82,14 @@ class BrokerService:
             )
         else:
             raise Refusal(Code.UNIMPLEMENTED, f"a broker has no stream {method!r:.100}")
+
+    async def _find_topic(
+        self, session: BrokerSession, name: TopicName, incarnation: str, create: bool, *, to_publish: bool = False
+    ) -> Topic:
+        """Find a topic for a stream of this session, which may be over while the stream is still open."""
+        if not is_trusted(session.store, self._server.clock):
+            raise TopicUnloaded("its broker has lost its metadata session: look it up again")
+        return await session.topics.find(name, incarnation, create, to_publish=to_publish)
 
     def _session(self) -> BrokerSession:
         try:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from magnetar_metadata.store import MetadataStore
+from magnetar_protos.broker_pb2 import SubscriptionType
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
@@ -85,6 +86,24 @@ async def test_one_that_reads_nothing_does_not_keep_a_broker_from_ending(monkeyp
         await within(scene.broker.close(), "its end")
         assert client.transport.lost
         assert not client.answers_of(BaseCommand.CLOSE_PRODUCER)
+
+
+async def test_a_broker_that_was_paused_beyond_its_session_serves_nobody_who_came_meanwhile() -> None:
+    """OWN-2, CHK-52: it still has its session, which it has not found over yet. Its cursors are those of before the
+    pause, so a consumer would get what was acknowledged at the next owner."""
+    async with running_pulsar_broker() as scene:
+        client = await scene.pulsar_client()
+        opened = await client.open_producer(5)
+        client.publish(5, *range(5), name=opened.producer_name)
+        await client.receipts(5, 5)
+        await client.subscribe(6, sub_type=SubscriptionType.SHARED, permits=0)
+        assert scene.store is not None
+        scene.metadata.suspend(scene.store)
+        session = scene.store.session
+        session.answered_sent_at -= session.timeout_s
+        refused = await client.try_subscribe(7, sub_type=SubscriptionType.SHARED)
+        assert (refused.type, refused.error.error) == (BaseCommand.ERROR, ServerError.SERVICE_NOT_READY)
+        assert not client.delivered
 
 
 async def test_connections_outlive_a_lost_session() -> None:
