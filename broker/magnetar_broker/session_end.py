@@ -7,9 +7,9 @@ session is over one second before that timeout if none is answered. It measures 
 any state of the connection (CHK-40). With a timeout below four seconds both times are a fraction of it, so that a few
 late answers do not end the session.
 
-A process that was paused for longer finds out only after it has handled some of what arrived in the meantime. So each request
-that relies on the session checks the time itself (`is_trusted`): else a consumer that connected during the pause would
-get what was acknowledged at the next owner.
+A process that was paused for longer finds out only after it has handled some of what arrived in the meantime. So each
+request that relies on the session checks the time itself (`is_trusted`): else a consumer that connected during the
+pause would get what was acknowledged at the next owner.
 """
 
 from __future__ import annotations

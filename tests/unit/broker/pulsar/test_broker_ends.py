@@ -88,7 +88,7 @@ async def test_one_that_reads_nothing_does_not_keep_a_broker_from_ending(monkeyp
         assert not client.answers_of(BaseCommand.CLOSE_PRODUCER)
 
 
-async def test_a_broker_that_was_paused_beyond_its_session_serves_nobody_who_came_meanwhile() -> None:
+async def test_a_broker_that_was_paused_beyond_its_session_refuses_waiting_requests() -> None:
     """OWN-2, CHK-52: it still has its session, which it has not found over yet. Its cursors are those of before the
     pause, so a consumer would get what was acknowledged at the next owner."""
     async with running_pulsar_broker() as scene:
