@@ -294,11 +294,12 @@ class Broker:
             return
 
     def _describe(self) -> BrokerAnswer:
+        advertised = self.advertised
         return BrokerAnswer(
             version=read_version(),
             broker_id=self.broker_id,
-            address=self.advertised_address,
-            pulsar_address=self.advertised.internal_pulsar,
+            address=advertised.internal,
+            pulsar_address=advertised.internal_pulsar,
             cluster=self.settings.cluster_name,
             started_ms=self._started_ms,
             advertises_reached_address=self.pulsar_context.advertises_reached_address,

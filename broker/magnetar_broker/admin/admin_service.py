@@ -151,9 +151,10 @@ class AdminService:
         ]
         limit = ConcurrencyLimit(_MAX_IN_FLIGHT, refuse_excess_call)
         reader_limit = ConcurrencyLimit(_MAX_READERS_IN_FLIGHT, refuse_excess_call)
+        router = TopicRouter(catalog, owner_rpc, lambda name: topics.get_loaded(name) is not None)
         self._clients = CallServer(
             "admin",
-            _client_handlers([*at_owner, *forwarding], TopicRouter(catalog, owner_rpc)),
+            _client_handlers([*at_owner, *forwarding], router),
             lambda call: reader_limit if call.request.DESCRIPTOR.file is reading.DESCRIPTOR else limit,
             find_max_names=lambda: catalog.settings.admin_max_names,
         )

@@ -103,9 +103,11 @@ def _route_of(handler: Callable[..., Any]) -> TopicRoute:
 
 
 class TopicRouter:
-    def __init__(self, catalog: Catalog, owner_rpc: OwnerRpc) -> None:
+    def __init__(self, catalog: Catalog, owner_rpc: OwnerRpc, is_loaded: Callable[[TopicName], bool]) -> None:
+        """`is_loaded`: whether this broker serves the topic now."""
         self._catalog = catalog
         self._owner_rpc = owner_rpc
+        self._is_loaded = is_loaded
 
     def forward(self, call: AdminCall, handler: Callable[..., Any]) -> Handler:
         """Return the call's handler at the broker that the client called. `handler` is that of the owner.
@@ -123,7 +125,9 @@ class TopicRouter:
         async def handle(request: Any) -> Message:
             name = parse_persistent_name(getattr(request, call.topic_field))
             refused = call.partitions is Partitions.REFUSED
-            parts = [name] if refused else await self._list_parts(name, create=route.creates)
+            # A loaded topic has no partitions. The catalog's reads would be a tenth of a request for statistics.
+            is_part = refused or self._is_loaded(name)
+            parts = [name] if is_part else await self._list_parts(name, create=route.creates)
             is_whole = True
             if route.may_name_partition and parts != [name] and request.HasField("partition"):
                 parts, is_whole = [_get_partition(parts, request.partition)], False

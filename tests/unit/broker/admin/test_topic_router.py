@@ -38,7 +38,7 @@ class Scene:
             resolve_partitions=self._count,
             partitioned=SimpleNamespace(list_announced=self._all),
         )
-        self._router = TopicRouter(catalog, self)  # type: ignore[arg-type]
+        self._router = TopicRouter(catalog, self, lambda name: False)  # type: ignore[arg-type]
 
     async def _count(self, name: TopicName, create: bool) -> int:
         return len(self._partitions)
@@ -162,7 +162,7 @@ def test_a_handler_must_merge_the_answers_of_partitions() -> None:
     async def count(topic: Any, request: Any) -> Message:
         raise NotImplementedError
 
-    router = TopicRouter(None, None)  # type: ignore[arg-type]
+    router = TopicRouter(None, None, lambda name: False)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="count would be lost"):
         router.forward(call, count)
     router.forward(call, routed(TopicRoute(merge=lambda name, answers: answers[0]))(count))
