@@ -125,7 +125,7 @@ class TopicRouter:
         async def handle(request: Any) -> Message:
             name = parse_persistent_name(getattr(request, call.topic_field))
             refused = call.partitions is Partitions.REFUSED
-            # A loaded topic has no partitions. The catalog's reads would be a tenth of a request for statistics.
+            # A loaded topic has no partitions. The reads of the catalog would take 5 % of a request for statistics.
             is_part = refused or self._is_loaded(name)
             parts = [name] if is_part else await self._list_parts(name, create=route.creates)
             is_whole = True

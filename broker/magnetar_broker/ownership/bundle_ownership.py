@@ -206,7 +206,7 @@ class BundleOwnership:
         return held is not None and held.is_serving
 
     async def find_owner(self, topic: TopicName) -> TopicOwner:
-        # Without the timer of a wait. Another broker's heartbeat topic is served there, whatever bundle it is in.
+        # Without the timer of a wait. Another broker's heartbeat topic is served there, and its bundle does not count.
         if heartbeat_broker(topic) in (None, self._broker_id) and self._is_owned(topic):
             return self._this_broker
         async with _limit_wait(topic, self._settings.bundle_wait_timeout_seconds):
