@@ -34,6 +34,7 @@ _CLASSES: Final[dict[int, type[MagnetarException]]] = {
     ErrorCode.UNSUPPORTED: exceptions.OperationNotSupported,
     ErrorCode.INTERNAL_ERROR: exceptions.BrokerFailed,
     ErrorCode.CONFLICT: exceptions.NotAllowedError,
+    ErrorCode.INCOMPATIBLE_SCHEMA: exceptions.IncompatibleSchema,
 }
 # The same request may succeed a moment later: the broker, its storage or metadata, or the connection has failed.
 _RETRYABLE: Final = (

@@ -26,6 +26,8 @@ __all__ = [
     "ConsumerNotInitialized",
     "CryptoError",
     "CumulativeAcknowledgementNotAllowedError",
+    "DecodeError",
+    "EncodeError",
     "ErrorGettingAuthenticationData",
     "IncarnationChanged",
     "IncompatibleSchema",
@@ -53,6 +55,7 @@ __all__ = [
     "PulsarException",
     "ReadError",
     "Result",
+    "SchemaUnavailable",
     "ServiceUnitNotReady",
     "StaleEpoch",
     "SubscriptionNotFound",
@@ -124,6 +127,9 @@ class Result(enum.Enum):
     IncarnationChanged = 104
     StaleEpoch = 105
     BrokerFailed = 106
+    EncodeError = 107
+    DecodeError = 108
+    SchemaUnavailable = 109
 
 
 class MagnetarException(Exception):
@@ -358,7 +364,7 @@ class CryptoError(MagnetarException):
 
 
 class IncompatibleSchema(MagnetarException):
-    """A schema that is incompatible with the topic's; not raised by this client."""
+    """A schema that is not compatible with the topic's: the text has the field and the rule."""
 
     result = Result.IncompatibleSchema
 
@@ -451,3 +457,21 @@ class StaleEpoch(MagnetarException):
     """A request from before a seek, or from before another consumer became active."""
 
     result = Result.StaleEpoch
+
+
+class EncodeError(MagnetarException):
+    """A value that the producer's schema can't encode: it is not sent."""
+
+    result = Result.EncodeError
+
+
+class DecodeError(MagnetarException):
+    """A payload that does not match its schema version, or that the consumer's schema can't read."""
+
+    result = Result.DecodeError
+
+
+class SchemaUnavailable(DecodeError):
+    """A payload whose schema version can't be read from the brokers at present."""
+
+    result = Result.SchemaUnavailable

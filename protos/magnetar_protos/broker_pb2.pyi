@@ -1,4 +1,5 @@
 from magnetar_protos import frame_pb2 as _frame_pb2
+from magnetar_protos import schema_pb2 as _schema_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -34,6 +35,7 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     UNSUPPORTED: _ClassVar[ErrorCode]
     INTERNAL_ERROR: _ClassVar[ErrorCode]
     CONFLICT: _ClassVar[ErrorCode]
+    INCOMPATIBLE_SCHEMA: _ClassVar[ErrorCode]
 
 class SubscriptionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -65,6 +67,7 @@ TOPIC_TERMINATED: ErrorCode
 UNSUPPORTED: ErrorCode
 INTERNAL_ERROR: ErrorCode
 CONFLICT: ErrorCode
+INCOMPATIBLE_SCHEMA: ErrorCode
 EXCLUSIVE: SubscriptionType
 SHARED: SubscriptionType
 FAILOVER: SubscriptionType
@@ -138,6 +141,24 @@ class LastMessage(_message.Message):
     batch_size: int
     def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., batch_size: _Optional[int] = ...) -> None: ...
 
+class SchemaRequest(_message.Message):
+    __slots__ = ("topic", "schema_version")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    schema_version: bytes
+    def __init__(self, topic: _Optional[str] = ..., schema_version: _Optional[bytes] = ...) -> None: ...
+
+class SchemaAnswer(_message.Message):
+    __slots__ = ("problem", "schema", "schema_version")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    problem: Problem
+    schema: _schema_pb2.Schema
+    schema_version: bytes
+    def __init__(self, problem: _Optional[_Union[Problem, _Mapping]] = ..., schema: _Optional[_Union[_schema_pb2.Schema, _Mapping]] = ..., schema_version: _Optional[bytes] = ...) -> None: ...
+
 class ProduceRequest(_message.Message):
     __slots__ = ("open", "frame", "close")
     OPEN_FIELD_NUMBER: _ClassVar[int]
@@ -149,7 +170,7 @@ class ProduceRequest(_message.Message):
     def __init__(self, open: _Optional[_Iterable[_Union[OpenProducer, _Mapping]]] = ..., frame: _Optional[_Union[_frame_pb2.Frame, _Mapping]] = ..., close: _Optional[_Iterable[_Union[CloseProducer, _Mapping]]] = ...) -> None: ...
 
 class OpenProducer(_message.Message):
-    __slots__ = ("producer_id", "topic", "producer_name", "instance", "connection_epoch", "incarnation", "properties", "client_version", "partial")
+    __slots__ = ("producer_id", "topic", "producer_name", "instance", "connection_epoch", "incarnation", "properties", "client_version", "partial", "schema")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -166,6 +187,7 @@ class OpenProducer(_message.Message):
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     CLIENT_VERSION_FIELD_NUMBER: _ClassVar[int]
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     topic: str
     producer_name: str
@@ -175,7 +197,8 @@ class OpenProducer(_message.Message):
     properties: _containers.ScalarMap[str, str]
     client_version: str
     partial: bool
-    def __init__(self, producer_id: _Optional[int] = ..., topic: _Optional[str] = ..., producer_name: _Optional[str] = ..., instance: _Optional[bytes] = ..., connection_epoch: _Optional[int] = ..., incarnation: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., client_version: _Optional[str] = ..., partial: bool = ...) -> None: ...
+    schema: _schema_pb2.Schema
+    def __init__(self, producer_id: _Optional[int] = ..., topic: _Optional[str] = ..., producer_name: _Optional[str] = ..., instance: _Optional[bytes] = ..., connection_epoch: _Optional[int] = ..., incarnation: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., client_version: _Optional[str] = ..., partial: bool = ..., schema: _Optional[_Union[_schema_pb2.Schema, _Mapping]] = ...) -> None: ...
 
 class CloseProducer(_message.Message):
     __slots__ = ("producer_id",)
@@ -198,18 +221,20 @@ class ProduceAnswer(_message.Message):
     def __init__(self, opened: _Optional[_Iterable[_Union[ProducerOpened, _Mapping]]] = ..., receipts: _Optional[_Iterable[_Union[Receipt, _Mapping]]] = ..., refused: _Optional[_Iterable[_Union[EntryRefused, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[ProducerEnded, _Mapping]]] = ..., flow: _Optional[_Iterable[_Union[ProducerFlow, _Mapping]]] = ...) -> None: ...
 
 class ProducerOpened(_message.Message):
-    __slots__ = ("producer_id", "producer_name", "incarnation", "last_sequence_id", "max_message_bytes")
+    __slots__ = ("producer_id", "producer_name", "incarnation", "last_sequence_id", "max_message_bytes", "schema_version")
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     producer_name: str
     incarnation: str
     last_sequence_id: int
     max_message_bytes: int
-    def __init__(self, producer_id: _Optional[int] = ..., producer_name: _Optional[str] = ..., incarnation: _Optional[str] = ..., last_sequence_id: _Optional[int] = ..., max_message_bytes: _Optional[int] = ...) -> None: ...
+    schema_version: bytes
+    def __init__(self, producer_id: _Optional[int] = ..., producer_name: _Optional[str] = ..., incarnation: _Optional[str] = ..., last_sequence_id: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., schema_version: _Optional[bytes] = ...) -> None: ...
 
 class Receipt(_message.Message):
     __slots__ = ("producer_id", "first", "count", "ledger_id", "first_entry_id")
@@ -272,7 +297,7 @@ class ConsumeRequest(_message.Message):
     def __init__(self, open: _Optional[_Iterable[_Union[OpenConsumer, _Mapping]]] = ..., acknowledge: _Optional[_Iterable[_Union[Acknowledge, _Mapping]]] = ..., redeliver: _Optional[_Iterable[_Union[Redeliver, _Mapping]]] = ..., seek: _Optional[_Iterable[_Union[Seek, _Mapping]]] = ..., flow: _Optional[_Iterable[_Union[Flow, _Mapping]]] = ..., unsubscribe: _Optional[_Iterable[_Union[Unsubscribe, _Mapping]]] = ..., close: _Optional[_Iterable[_Union[CloseConsumer, _Mapping]]] = ...) -> None: ...
 
 class OpenConsumer(_message.Message):
-    __slots__ = ("consumer_id", "topic", "subscription", "type", "consumer_name", "priority_level", "durable", "start", "broker_metadata", "incarnation", "properties", "subscription_properties", "read_compacted", "client_version")
+    __slots__ = ("consumer_id", "topic", "subscription", "type", "consumer_name", "priority_level", "durable", "start", "broker_metadata", "incarnation", "properties", "subscription_properties", "read_compacted", "client_version", "schema")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -301,6 +326,7 @@ class OpenConsumer(_message.Message):
     SUBSCRIPTION_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     READ_COMPACTED_FIELD_NUMBER: _ClassVar[int]
     CLIENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
     consumer_id: int
     topic: str
     subscription: str
@@ -315,7 +341,8 @@ class OpenConsumer(_message.Message):
     subscription_properties: _containers.ScalarMap[str, str]
     read_compacted: bool
     client_version: str
-    def __init__(self, consumer_id: _Optional[int] = ..., topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., consumer_name: _Optional[str] = ..., priority_level: _Optional[int] = ..., durable: bool = ..., start: _Optional[_Union[StartAt, _Mapping]] = ..., broker_metadata: bool = ..., incarnation: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., subscription_properties: _Optional[_Mapping[str, str]] = ..., read_compacted: bool = ..., client_version: _Optional[str] = ...) -> None: ...
+    schema: _schema_pb2.Schema
+    def __init__(self, consumer_id: _Optional[int] = ..., topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., consumer_name: _Optional[str] = ..., priority_level: _Optional[int] = ..., durable: bool = ..., start: _Optional[_Union[StartAt, _Mapping]] = ..., broker_metadata: bool = ..., incarnation: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., subscription_properties: _Optional[_Mapping[str, str]] = ..., read_compacted: bool = ..., client_version: _Optional[str] = ..., schema: _Optional[_Union[_schema_pb2.Schema, _Mapping]] = ...) -> None: ...
 
 class StartAt(_message.Message):
     __slots__ = ("earliest", "latest", "message_id", "time_ms")

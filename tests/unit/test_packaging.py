@@ -53,7 +53,18 @@ def installed_with(names: set[str]) -> set[str]:
 
 def test_a_bare_installation_is_the_sdk() -> None:
     bare = required()
-    assert bare == {"grpcio", "protobuf", "crc32c", "lz4", "zstandard", "cramjam", "mmh3", "pydantic"}
+    assert bare == {
+        "grpcio",
+        "protobuf",
+        "crc32c",
+        "lz4",
+        "zstandard",
+        "cramjam",
+        "mmh3",
+        "pydantic",
+        "fastavro",
+        "typing-extensions",
+    }
     assert not installed_with(bare) & {"typer", "rich", "pygments", "click"}
 
 

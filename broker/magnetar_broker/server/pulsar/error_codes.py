@@ -42,6 +42,7 @@ _SERVER_ERRORS: Final[dict[int, ServerError]] = {
     ErrorCode.STALE_EPOCH: ServerError.NOT_ALLOWED_ERROR,
     ErrorCode.UNSUPPORTED: ServerError.NOT_ALLOWED_ERROR,
     ErrorCode.CONFLICT: ServerError.NOT_ALLOWED_ERROR,
+    ErrorCode.INCOMPATIBLE_SCHEMA: ServerError.INCOMPATIBLE_SCHEMA,
 }
 
 

@@ -65,6 +65,7 @@ _STATUSES: Final[Mapping[int, int]] = {
     ErrorCode.TOPIC_TERMINATED: 409,
     ErrorCode.UNSUPPORTED: 405,
     ErrorCode.CONFLICT: 409,
+    ErrorCode.INCOMPATIBLE_SCHEMA: 409,
 }
 # The statuses of problems about these, whatever their code is.
 _STATUSES_ABOUT: Final[Mapping[str, int]] = {"bundle": 412}

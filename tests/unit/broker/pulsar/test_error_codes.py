@@ -34,6 +34,7 @@ _AS_PULSAR = {
     "STALE_EPOCH": "NOT_ALLOWED_ERROR",
     "UNSUPPORTED": "NOT_ALLOWED_ERROR",
     "CONFLICT": "NOT_ALLOWED_ERROR",
+    "INCOMPATIBLE_SCHEMA": "INCOMPATIBLE_SCHEMA",
 }
 # What libraries do when a producer or consumer that was open is reopened: after these both Java's (4.0) and C++'s
 # (isRetriableError, isResultRetryable) go on trying.

@@ -4,19 +4,29 @@ OperationNotSupported when they are created."""
 from __future__ import annotations
 
 from magnetar._unsupported import Unsupported
+from magnetar.schema._schema import Schema, SchemaInfo, SchemaType
 
-__all__ = ["AvroSchema", "BytesSchema", "JsonSchema", "ProtobufNativeSchema", "Record", "Schema", "StringSchema"]
+__all__ = [
+    "AvroSchema",
+    "BytesSchema",
+    "JsonSchema",
+    "ProtobufNativeSchema",
+    "Record",
+    "Schema",
+    "SchemaInfo",
+    "SchemaType",
+    "StringSchema",
+]
 
 
-class Schema:
-    """Converts between values and bytes."""
-
-
-class BytesSchema(Schema):
+class BytesSchema(Schema[bytes]):
     """Bytes without conversion: what every producer and consumer uses."""
 
-    def encode(self, data: bytes) -> bytes:
-        return data
+    def schema_info(self) -> SchemaInfo:
+        return SchemaInfo(SchemaType.BYTES, "BYTES")
+
+    def encode(self, obj: bytes) -> bytes:
+        return obj
 
     def decode(self, data: bytes) -> bytes:
         return data
@@ -35,25 +45,25 @@ class Record:
     """A base class for declarations of a record's fields. Schemas can't be made of them yet."""
 
 
-class AvroSchema(Unsupported, Schema):
+class AvroSchema(Unsupported, Schema[bytes]):
     """Not supported yet."""
 
     instead = "encode values to bytes before you send them, and decode message.data()"
 
 
-class JsonSchema(Unsupported, Schema):
+class JsonSchema(Unsupported, Schema[bytes]):
     """Not supported yet."""
 
     instead = "send json.dumps(value).encode(), and decode with json.loads(message.data())"
 
 
-class ProtobufNativeSchema(Unsupported, Schema):
+class ProtobufNativeSchema(Unsupported, Schema[bytes]):
     """Not supported yet."""
 
     instead = "send value.SerializeToString(), and decode with FromString(message.data())"
 
 
-class StringSchema(Unsupported, Schema):
+class StringSchema(Unsupported, Schema[bytes]):
     """Not supported yet."""
 
     instead = "send text.encode(), and decode with message.data().decode()"

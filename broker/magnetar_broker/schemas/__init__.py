@@ -1,0 +1,28 @@
+"""The registry of schemas: the versions of each topic's schema, and whether a new one is compatible.
+
+Theory of operation
+-------------------
+**Stored.** Each version has a ledger with a single entry, its `StoredSchema`, which never changes. The topic's schema
+node lists the versions: number, ledger, fingerprint. For a new version the ledger is written and closed. Then one
+transaction adds the version to the node and claims the ledger. After a crash before that the ledger has no owner, and
+is deleted as any such ledger.
+
+**Any broker** may add a version, since the transaction is a compare-and-set of the node: of two brokers that add one at
+the same time, the second reads the node again, and checks its schema against the version of the first. The owner of a
+topic adds those of its producers and consumers.
+
+**The same schema again** has the same fingerprint, and gets the version that it has. So a producer that reopens needs
+one read of the metadata store, and no bookie.
+
+**Partitions** share the schema of their topic: its node has the name without the partition.
+
+**Deletion.** The transaction that adds a version also checks that the topic's node has not changed since it was read
+and is not marked for deletion. A deletion of the topic marks its node, then deletes the schema, then the node. So no
+version is added to a topic that is being deleted, and a later topic of its name begins without a schema.
+
+    definitions.py      whether a definition is valid, and its fingerprint
+    compatibility.py    whether readers of one schema can read what was written with another
+    schema_rules.py     which of these rules a topic has, by its policies
+    schema_node.py      the node of a topic's schema
+    schema_registry.py  versions: found, added, read and deleted
+"""
