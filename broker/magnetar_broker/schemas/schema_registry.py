@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from magnetar_broker.schemas.schema_rules import SchemaRules
-from magnetar_protos.schema_pb2 import Schema
+from magnetar_protos.schema_pb2 import Schema, SchemaVersion
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["RegisteredSchema", "SchemaRegistry"]
@@ -36,6 +37,11 @@ class SchemaRegistry:
 
     async def list_versions(self, topic: TopicName) -> list[RegisteredSchema]:
         """Return all versions, also those that a deletion marked."""
+        raise NotImplementedError
+
+    async def describe(self, topic: TopicName) -> Sequence[SchemaVersion]:
+        """Return what the topic's schema node has of each version, also of those that a deletion marked. One read of
+        the metadata store, no bookie."""
         raise NotImplementedError
 
     async def find_version(self, topic: TopicName, schema: Schema) -> int | None:
