@@ -20,6 +20,7 @@ from tests.faults.checker.things import (
     NOBODYS,
     NOTHING,
     Consumer,
+    Definition,
     Partition,
     Producer,
     Scan,
@@ -28,6 +29,7 @@ from tests.faults.checker.things import (
     message,
     number_of,
     producer_of,
+    value_text,
 )
 
 __all__ = ["Facts"]
@@ -50,6 +52,8 @@ class Facts:
         self.scans: dict[tuple[str, str], Scan] = {}
         self.drained: dict[str, float] = {}
         self.brokers: dict[str, str] = {}  # by address
+        # By topic and name.
+        self.definitions: dict[tuple[str, str], Definition] = {}
         self.acts = Acts()
         self.counts: Counter[str] = Counter()
         self._takes: Final[dict[str, Callable[[Line, dict[str, Any]], None]]] = {
@@ -185,6 +189,24 @@ class Facts:
     def _take_ended(self, line: Line, fields: dict[str, Any]) -> None:
         self.ended = line.at
 
+    # ── schemas ──
+
+    def _take_offering(self, line: Line, fields: dict[str, Any]) -> None:
+        name = (fields["topic"], fields["definition"])
+        offered = Definition(fields["fields"], fields["compatible"])
+        if self.definitions.setdefault(name, offered) != offered:
+            raise line.broken(f"makes another definition of {name[1]!r}")
+
+    def _take_offered(self, line: Line, fields: dict[str, Any]) -> None:
+        self._definition(line, fields["topic"], fields["definition"])
+        self.counts[f"definitions {fields['result']}"] += 1
+
+    def _definition(self, line: Line, topic: str, name: str) -> Definition:
+        found = self.definitions.get((topic, name))
+        if found is None:
+            raise line.broken(f"names the definition {name!r}, which no earlier line offers to {topic!r}")
+        return found
+
     # ── producers ──
 
     def _take_producer(self, line: Line, fields: dict[str, Any]) -> None:
@@ -194,15 +216,23 @@ class Facts:
             raise line.broken(f"names the topic {fields['topic']!r}, which no earlier line creates")
         if name in self.producers:
             raise line.broken(f"opens the producer {name!r} again; each has a name of its own")
-        self.producers[name] = Producer(name, len(self.producer_list), topic, line.writer, fields.get("library", ""))
+        definition = fields.get("definition", "")
+        if definition:
+            self._definition(line, topic.name, definition)
+        library = fields.get("library", "")
+        self.producers[name] = Producer(name, len(self.producer_list), topic, line.writer, library, definition)
         self.producer_list.append(self.producers[name])
 
     def _take_sending(self, line: Line, fields: dict[str, Any]) -> None:
         producer, items = self._producer(line), fields["items"]
         if [item[0] for item in items] != list(range(producer.announced, producer.announced + len(items))):
             raise line.broken(f"must go on with number {producer.announced} of {producer.name}")
+        values = fields.get("values", [])
+        if len(values) != (len(items) if producer.definition else 0):
+            raise line.broken(f"has {len(items)} items and {len(values)} values")
         if not items:
             return
+        producer.values.extend(map(value_text, values))
         producer.starts.append(producer.announced)
         producer.starts_at.append(line.at)
         try:
@@ -253,7 +283,10 @@ class Facts:
         name = fields["consumer"]
         if name in self.consumers:
             raise line.broken(f"opens the consumer {name!r} again; each opening has a name of its own")
-        self.consumers[name] = Consumer(name, self._subscription(line), line.writer, line.at)
+        subscription, definition = self._subscription(line), fields.get("definition", "")
+        if definition:
+            self._definition(line, subscription.topic.name, definition)
+        self.consumers[name] = Consumer(name, subscription, line.writer, line.at, definition)
         self.counts["consumers"] += 1
 
     def _take_opened(self, line: Line, fields: dict[str, Any]) -> None:
@@ -276,6 +309,14 @@ class Facts:
         line.new = [one >= 0 and add(one) for one in line.messages]
         self.counts["messages handed over"] += len(line.messages)
         self.counts["messages handed over for the first time"] += sum(line.new)
+
+    def _take_decoded(self, line: Line, fields: dict[str, Any]) -> None:
+        self.consumer(line)
+        self.counts["messages decoded"] += len(fields["items"])
+
+    def _take_undecoded(self, line: Line, fields: dict[str, Any]) -> None:
+        self.consumer(line)
+        self.counts["messages not decoded"] += len(fields["items"])
 
     def _take_scan(self, line: Line, fields: dict[str, Any]) -> None:
         scan = self._scan(fields["reader"], fields["place"], line.at)

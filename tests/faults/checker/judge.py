@@ -45,8 +45,10 @@ def judge(folder: Path, *, times: bool = True, limit_s: float = LIMIT_S) -> Verd
 
 
 def _count_writer_errors(verdict: Verdict, line: Line) -> None:
-    if line.what in ("error", "unknown", "refused", "ack_unknown"):
+    if line.what in ("error", "unknown", "refused", "ack_unknown", "undecoded"):
         verdict.error(line.what, line.fields["why"])
+    elif line.what == "offered" and line.fields["result"] != "registered":
+        verdict.error(f"definition {line.fields['result']}", line.fields["why"])
     elif line.what == "act" and line.fields["result"] != "done":
         verdict.error(f"{line.fields['act']} {line.fields['result']}", line.fields["why"])
 

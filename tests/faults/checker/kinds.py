@@ -18,6 +18,10 @@ def _text(value: Any) -> bool:
     return type(value) is str
 
 
+def _object(value: Any) -> bool:
+    return type(value) is dict
+
+
 def _whole(value: Any) -> bool:
     return type(value) is int and value >= 0
 
@@ -52,6 +56,10 @@ def _items(*types: tuple[type, ...]) -> Check:
 
 def _id(value: Any) -> bool:
     return type(value) is list and [type(part) for part in value] == [int, int, int]
+
+
+def _fields(value: Any) -> bool:
+    return type(value) is dict and all(type(default) is list and len(default) < 2 for default in value.values())
 
 
 def _owners(value: Any) -> bool:
@@ -94,17 +102,28 @@ KINDS: Final[dict[str, dict[str, Check]]] = {
     "drained": {"subscription": _text},
     "scanned": {"reader": _text, "place": _text, "messages": _whole},
     "ended": {},
-    "producer": {"producer": _text, "topic": _text, "library?": _text},
-    "sending": {"producer": _text, "items": _items(_NUMBER, _TEXT, _KEY)},
+    "offering": {"topic": _text, "definition": _text, "fields": _fields, "compatible": _flag},
+    "offered": {
+        "topic": _text,
+        "definition": _text,
+        "result": _one_of("registered", "refused", "unknown"),
+        "why": _text,
+        "version?": _whole,
+    },
+    "registry": {"since": _time, "topic": _text, "versions": _items(_NUMBER, _TEXT)},
+    "producer": {"producer": _text, "topic": _text, "library?": _text, "definition?": _text},
+    "sending": {"producer": _text, "items": _items(_NUMBER, _TEXT, _KEY), "values?": _all(_object)},
     "receipt": {"producer": _text, "place": _text, "items": _items(_NUMBER, *_ID)},
     "refused": {"producer": _text, "numbers": _all(_whole), "why": _text},
     "unknown": {"producer": _text, "numbers": _all(_whole), "why": _text},
     "error": {"producer|consumer": _text, "why": _text},
     "producer_closed": {"producer": _text},
-    "opening": {"consumer": _text, "subscription": _text},
+    "opening": {"consumer": _text, "subscription": _text, "definition?": _text},
     "opened": {"consumer": _text},
     "connected": {"consumer": _text, "place": _text, "broker": _text, "connection": _whole},
     "got": {"consumer": _text, "since": _time, "place": _text, "items": _items(*_MESSAGE, *_ID, _NUMBER)},
+    "decoded": {"consumer": _text, "items": _items(_TEXT, _NUMBER, _NUMBER, (dict,))},
+    "undecoded": {"consumer": _text, "items": _items(_TEXT, _NUMBER), "temporary": _flag, "why": _text},
     "unreadable": {"consumer|reader": _text, "place": _text, "id": _id, "why": _text},
     "acking": {"consumer": _text, "place": _text, "ids": _items(*_ID)},
     "acked": {"consumer": _text, "place": _text, "ids": _items(*_ID)},

@@ -8,10 +8,12 @@ become known, and data about ids are arrays by slot.
 
 from __future__ import annotations
 
+import json
 from array import array
 from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from tests.faults.checker.acknowledged import Acknowledged
 from tests.faults.checker.marks import Marks
@@ -21,6 +23,7 @@ __all__ = [
     "NOBODYS",
     "NOTHING",
     "Consumer",
+    "Definition",
     "Partition",
     "Producer",
     "Scan",
@@ -29,6 +32,7 @@ __all__ = [
     "message",
     "number_of",
     "producer_of",
+    "value_text",
 ]
 
 _NUMBER_BITS: Final = 32
@@ -38,6 +42,11 @@ NOBODYS: Final = -1
 NOTHING: Final = -2
 # Instead of a slot: the receipt was for a message that is stored already.
 ALREADY: Final = -3
+
+
+def value_text(value: Mapping[str, Any]) -> str:
+    """Return equal texts for equal values only: 1, 1.0 and true differ."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def message(producer: int, number: int) -> int:
@@ -73,6 +82,16 @@ class Topic:
         return "" if any(partitions for _, partitions in self.partitions) else self.name
 
 
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A definition that was offered to the registry of a topic's schema."""
+
+    # By name: the default, if the field has one.
+    fields: Mapping[str, Sequence[Any]]
+    # Whether the topic must accept it; else it must refuse it.
+    compatible: bool
+
+
 @dataclass(slots=True)
 class Partition:
     name: str
@@ -101,6 +120,9 @@ class Producer:
     writer: str
     # Its client library, if the history names it.
     library: str = ""
+    # The definition of its schema; empty: it has none. By number: the values, in JSON.
+    definition: str = ""
+    values: list[str] = field(default_factory=list)
     # By number: CRC-32, and the key's index.
     digests: array[int] = field(default_factory=lambda: array("I"))
     keys: array[int] = field(default_factory=lambda: array("i"))
@@ -153,6 +175,8 @@ class Consumer:
     subscription: Subscription
     writer: str
     opening_at: float
+    # The definition by which it reads; empty: that of each message.
+    definition: str = ""
     opened_at: float | None = None
     # When it began to close, or was killed.
     ended_at: float | None = None
