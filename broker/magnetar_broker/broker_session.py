@@ -24,6 +24,7 @@ from magnetar_broker.ownership.advertised_addresses import AdvertisedAddresses
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.ownership.registration import LoadSampler
 from magnetar_broker.peers import Peers
+from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.settings.dynamic import DynamicSettings
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topic_policies.policy_cache import TopicPolicyCache
@@ -254,6 +255,12 @@ class BrokerSession:
         if not self.catalog.has_topic_policies:
             return policies
         return override_policies(policies, await self.topic_policies.get(name))
+
+    async def find_schema_rules(self, name: TopicName) -> SchemaRules:
+        """Return the rules that a topic has for schemas, by policies that are at most a few seconds old. Any broker
+        knows them. Raises `BrokerError`."""
+        namespace = await self.catalog.get_policies(name.namespace_name)
+        return SchemaRules.of(self._settings, namespace, await self.topics.read_own_policies(name))
 
     async def _sample_rates(self) -> None:
         """Sample the traffic of the broker and all loaded topics at intervals, for their rates."""

@@ -89,6 +89,7 @@ class Subject(enum.Enum):
     DELIVERY = "Delivery, subscriptions and cursors"
     READING = "Caches and reads of entries"
     TOPICS = "Topics"
+    SCHEMAS = "Schemas"
     RETENTION = "Rollover, retention and leases of ledgers"
     REPLICATION = "Ledgers and replication"
     BUNDLES = "Bundles and lookups"

@@ -15,7 +15,6 @@ from magnetar_protos.catalog_pb2 import (
     Persistence,
     Policies,
     Retention,
-    SchemaCompatibility,
     SubscribeRate,
     SubscriptionTypes,
 )
@@ -73,8 +72,8 @@ def default_policies(settings: BrokerServiceSettings) -> Policies:
         max_unacked_messages_per_subscription=settings.max_unacked_messages_per_subscription,
         max_subscriptions_per_topic=settings.max_subscriptions_per_topic,
         max_message_size_bytes=settings.max_message_size,
-        schema_compatibility=SchemaCompatibility.FULL,
-        schema_validation_enforced=False,
+        schema_compatibility=settings.default_schema_compatibility,
+        schema_validation_enforced=settings.is_schema_validation_enforced,
         subscription_types_enabled=SubscriptionTypes(),
         dispatcher_pause_on_ack_state=False,
         replication_clusters=Clusters(names=[settings.cluster_name]),

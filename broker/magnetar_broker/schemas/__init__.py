@@ -22,7 +22,7 @@ version is added to a topic that is being deleted, and a later topic of its name
 
     definitions.py      whether a definition is valid, and its fingerprint
     compatibility.py    whether readers of one schema can read what was written with another
-    schema_rules.py     which of these rules a topic has, by its policies
+    schema_rules.py     which of these rules a topic has, by settings and policies
     schema_node.py      the node of a topic's schema
     schema_registry.py  versions: found, added, read and deleted
 """

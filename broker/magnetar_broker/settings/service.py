@@ -18,6 +18,7 @@ from magnetar_broker.settings.listeners import (
 )
 from magnetar_broker.settings.managed_ledgers import CursorSettings, ManagedLedgerSettings
 from magnetar_broker.settings.ownership import OwnershipSettings
+from magnetar_broker.settings.schemas import SchemaSettings
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_metadata.settings import MetadataRetrySettings
 from magnetar_wire.process.settings import AdvertisedAddressSettings, HttpSettings, LogSettings, ShutdownSettings
@@ -28,6 +29,7 @@ __all__ = ["BrokerServiceSettings", "ServingSettings"]
 
 class BrokerServiceSettings(
     TopicSettings,
+    SchemaSettings,
     ManagedLedgerSettings,
     CursorSettings,
     SubscriptionSettings,

@@ -110,7 +110,6 @@ _UNSET_204: Final = PolicyPath(unset_status=204)
 _RETAINING: Final = "retaining acknowledged messages"
 _THROTTLING: Final = "throttling"
 _BOUNDS: Final = "this limit per namespace or topic"
-_TYPED: Final = "enforcing schemas"
 
 
 def _limited(field: str, name: str, help: str, topic: PolicyPath | None, namespace: PolicyPath = _POST) -> Policy:
@@ -251,23 +250,23 @@ POLICIES: Final = (
         "schema_compatibility", "schemaCompatibilityStrategy",
         Field("schema_compatibility", names=SCHEMA_COMPATIBILITY),
         "How a new schema has to fit the earlier ones.",
-        PolicyPath(setter="PUT", remover="", unset="UNDEFINED"), _PUT, _TYPED,
+        PolicyPath(setter="PUT", remover="", unset="UNDEFINED"), _PUT,
     ),
     Policy(
         "schema_auto_update", "schemaAutoUpdateCompatibilityStrategy",
         Field("schema_auto_update", names=SCHEMA_AUTO_UPDATE),
         "An older form of the compatibility of schemas.",
-        PolicyPath(setter="PUT", remover="", unset_status=204), None, _TYPED,
+        PolicyPath(setter="PUT", remover="", unset_status=204),
     ),
     Policy(
         "allow_schema_auto_update", "isAllowAutoUpdateSchema", Field("allow_schema_auto_update"),
         "Whether producers and consumers may add a new version of a schema.",
-        PolicyPath(remover="", unset=True), None, _TYPED,
+        PolicyPath(remover="", unset=True),
     ),
     Policy(
         "schema_validation_enforced", "schemaValidationEnforced", Field("schema_validation_enforced"),
         "Whether producers without a schema are refused at topics that have one.",
-        PolicyPath(remover="", unset=False), PolicyPath(remover="", unset=False), _TYPED,
+        PolicyPath(remover="", unset=False), PolicyPath(remover="", unset=False),
     ),
     Policy(
         "encryption_required", "encryptionRequired", Field("encryption_required"),
