@@ -46,10 +46,10 @@ from magnetar_broker.ownership.owner_nodes import NamespaceChanged, OwnerNode, O
 from magnetar_broker.ownership.ownership_verifier import OwnershipVerifier
 from magnetar_broker.ownership.registered_brokers import RegisteredBrokers
 from magnetar_broker.ownership.registration import LoadSampler, Registration
-from magnetar_broker.ownership.single_flight import SingleFlight
 from magnetar_broker.ownership.store_errors import convert_store_errors
 from magnetar_broker.peers import Peers
 from magnetar_broker.settings.ownership import OwnershipSettings
+from magnetar_broker.single_flight import SingleFlight
 from magnetar_broker.system_topics import heartbeat_broker
 from magnetar_metadata.store import MetadataStore, SessionState
 from magnetar_protos.broker_pb2 import ErrorCode

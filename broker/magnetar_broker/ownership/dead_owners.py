@@ -47,8 +47,8 @@ from google.protobuf.message import DecodeError
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.ownership.registered_brokers import RegisteredBrokers
-from magnetar_broker.ownership.single_flight import SingleFlight
 from magnetar_broker.peers import Peers
+from magnetar_broker.single_flight import SingleFlight
 from magnetar_metadata.errors import BadVersion, NoNode
 from magnetar_metadata.store import MetadataStore, Node
 from magnetar_protos.ownership_pb2 import BrokerRegistration, BundleOwner, Listener

@@ -21,8 +21,8 @@ from magnetar_broker.errors import BrokerError, NotOwner, TopicUnloaded
 from magnetar_broker.ownership.bundle_map import BundleMap
 from magnetar_broker.ownership.interface import BundleTopics
 from magnetar_broker.ownership.owner_nodes import OwnerNode, OwnerNodes
-from magnetar_broker.ownership.single_flight import wait_for_result
 from magnetar_broker.ownership.store_errors import convert_store_errors
+from magnetar_broker.single_flight import wait_for_result
 from magnetar_wire.bundles import BundleRange
 from magnetar_wire.topic_name import NamespaceName
 

@@ -9,8 +9,8 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from magnetar_broker import paths
-from magnetar_broker.ownership.single_flight import SingleFlight
 from magnetar_broker.ownership.store_errors import convert_store_errors
+from magnetar_broker.single_flight import SingleFlight
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.ownership_pb2 import BrokerRegistration
 from magnetar_wire.clock import Clock
