@@ -24,6 +24,7 @@ from magnetar_broker.ownership.advertised_addresses import AdvertisedAddresses
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.ownership.registration import LoadSampler
 from magnetar_broker.peers import Peers
+from magnetar_broker.schemas.schema_registry import SchemaRegistry
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.settings.dynamic import DynamicSettings
 from magnetar_broker.settings.service import BrokerServiceSettings
@@ -101,6 +102,7 @@ class BrokerSession:
         self.client = LedgerClient(store, bookie_transport, clock, randomness, client_settings)
         self.cache = EntryCache(settings.cache_bytes, settings.managed_ledger_read_ahead_readers)
         self.catalog = Catalog(store, clock, randomness, settings, settings.cluster_name, settings.max_message_size)
+        self.schemas = SchemaRegistry(self.client, clock, randomness, settings)
         self._dynamic = DynamicConfiguration(store, self.catalog.nodes, clock, dynamic_settings)
         storage = LedgerTopicStorage(
             self.client,
@@ -230,6 +232,7 @@ class BrokerSession:
         await self._stop_background_tasks()
         await self.topic_policies.close()
         await self.policy_logs.close()
+        await self.schemas.close()
         await self.ownership.close()
         self._load.close()
         await self.client.close()

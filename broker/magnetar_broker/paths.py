@@ -10,6 +10,8 @@
     /topics/…/<topic>/pages/<number>                      LedgerPage: older parts of that list
     /topics/…/<topic>/cursors                             CursorTableNode: the owner of the topic's cursors
     /topics/…/<topic>/cursors/<subscription>              CursorNode
+    /schemas/<tenant>/<namespace>/<domain>/<topic>        SchemaNode: the versions of the topic's schema
+    /schemas/…/<topic>/incarnation-<hex>                  empty: that node still has this incarnation
     /leased-remains/<incarnation>-<number>                LeasedRemains: leased ledgers of a deleted topic
     /namespace-leases/<tenant>%2F<namespace>              NamespaceLeases: leases that topics created later get
 
@@ -38,6 +40,7 @@ NAMESPACES: Final = "/namespaces"
 NAMESPACE_INCARNATIONS: Final = "/namespace-incarnations"
 PARTITIONED: Final = "/partitioned"
 TOPICS: Final = "/topics"
+SCHEMAS: Final = "/schemas"
 LEASED_LEDGERS: Final = "/leased-remains"
 NAMESPACE_LEASES: Final = "/namespace-leases"
 DYNAMIC_CONFIGURATION: Final = "/dynamic-configuration"
@@ -83,6 +86,15 @@ def cursors(name: TopicName) -> str:
 
 def cursor(name: TopicName, subscription: str) -> str:
     return f"{cursors(name)}/{encode_path_component(subscription)}"
+
+
+def schema(topic: TopicName) -> str:
+    """The path of the schema of a topic that is no partition."""
+    return f"{SCHEMAS}/{topic.namespace_name}/{topic.domain}/{topic.encoded_local_name}"
+
+
+def schema_incarnation(topic: TopicName, incarnation: bytes) -> str:
+    return f"{schema(topic)}/incarnation-{incarnation.hex()}"
 
 
 def leased_ledgers(incarnation: str, number: int) -> str:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmagnetar_protos/schema.proto\x12\x12magnetar.schema.v1\"\xcb\x01\n\x06Schema\x12,\n\x04type\x18\x01 \x01(\x0e\x32\x1e.magnetar.schema.v1.SchemaType\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\ndefinition\x18\x03 \x01(\x0c\x12>\n\nproperties\x18\x04 \x03(\x0b\x32*.magnetar.schema.v1.Schema.PropertiesEntry\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"S\n\nSchemaNode\x12\x33\n\x08versions\x18\x01 \x03(\x0b\x32!.magnetar.schema.v1.SchemaVersion\x12\x10\n\x08\x64\x65leting\x18\x02 \x03(\x04\"\x8a\x01\n\rSchemaVersion\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x11\n\tledger_id\x18\x02 \x01(\x04\x12,\n\x04type\x18\x03 \x01(\x0e\x32\x1e.magnetar.schema.v1.SchemaType\x12\x13\n\x0b\x66ingerprint\x18\x04 \x01(\x0c\x12\x12\n\ncreated_ms\x18\x05 \x01(\x04\"N\n\x0cStoredSchema\x12*\n\x06schema\x18\x01 \x01(\x0b\x32\x1a.magnetar.schema.v1.Schema\x12\x12\n\ncreated_ms\x18\x02 \x01(\x04*\xaf\x02\n\nSchemaType\x12\t\n\x05\x42YTES\x10\x00\x12\n\n\x06STRING\x10\x01\x12\x08\n\x04JSON\x10\x02\x12\x0c\n\x08PROTOBUF\x10\x03\x12\x08\n\x04\x41VRO\x10\x04\x12\x0b\n\x07\x42OOLEAN\x10\x05\x12\x08\n\x04INT8\x10\x06\x12\t\n\x05INT16\x10\x07\x12\t\n\x05INT32\x10\x08\x12\t\n\x05INT64\x10\t\x12\t\n\x05\x46LOAT\x10\n\x12\n\n\x06\x44OUBLE\x10\x0b\x12\x08\n\x04\x44\x41TE\x10\x0c\x12\x08\n\x04TIME\x10\r\x12\r\n\tTIMESTAMP\x10\x0e\x12\r\n\tKEY_VALUE\x10\x0f\x12\x0b\n\x07INSTANT\x10\x10\x12\x0e\n\nLOCAL_DATE\x10\x11\x12\x0e\n\nLOCAL_TIME\x10\x12\x12\x13\n\x0fLOCAL_DATE_TIME\x10\x13\x12\x13\n\x0fPROTOBUF_NATIVE\x10\x14\x12\x10\n\x0c\x41UTO_CONSUME\x10\x15\x42\x05\x92\x03\x02\x08\x02\x62\x08\x65\x64itionsp\xe8\x07')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmagnetar_protos/schema.proto\x12\x12magnetar.schema.v1\"\xcb\x01\n\x06Schema\x12,\n\x04type\x18\x01 \x01(\x0e\x32\x1e.magnetar.schema.v1.SchemaType\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\ndefinition\x18\x03 \x01(\x0c\x12>\n\nproperties\x18\x04 \x03(\x0b\x32*.magnetar.schema.v1.Schema.PropertiesEntry\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"h\n\nSchemaNode\x12\x33\n\x08versions\x18\x01 \x03(\x0b\x32!.magnetar.schema.v1.SchemaVersion\x12\x10\n\x08\x64\x65leting\x18\x02 \x03(\x04\x12\x13\n\x0bincarnation\x18\x03 \x01(\x0c\"\xa0\x01\n\rSchemaVersion\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x11\n\tledger_id\x18\x02 \x01(\x04\x12,\n\x04type\x18\x03 \x01(\x0e\x32\x1e.magnetar.schema.v1.SchemaType\x12\x13\n\x0b\x66ingerprint\x18\x04 \x01(\x0c\x12\x12\n\ncreated_ms\x18\x05 \x01(\x04\x12\x14\n\x0cstored_bytes\x18\x06 \x01(\x04\"N\n\x0cStoredSchema\x12*\n\x06schema\x18\x01 \x01(\x0b\x32\x1a.magnetar.schema.v1.Schema\x12\x12\n\ncreated_ms\x18\x02 \x01(\x04*\xaf\x02\n\nSchemaType\x12\t\n\x05\x42YTES\x10\x00\x12\n\n\x06STRING\x10\x01\x12\x08\n\x04JSON\x10\x02\x12\x0c\n\x08PROTOBUF\x10\x03\x12\x08\n\x04\x41VRO\x10\x04\x12\x0b\n\x07\x42OOLEAN\x10\x05\x12\x08\n\x04INT8\x10\x06\x12\t\n\x05INT16\x10\x07\x12\t\n\x05INT32\x10\x08\x12\t\n\x05INT64\x10\t\x12\t\n\x05\x46LOAT\x10\n\x12\n\n\x06\x44OUBLE\x10\x0b\x12\x08\n\x04\x44\x41TE\x10\x0c\x12\x08\n\x04TIME\x10\r\x12\r\n\tTIMESTAMP\x10\x0e\x12\r\n\tKEY_VALUE\x10\x0f\x12\x0b\n\x07INSTANT\x10\x10\x12\x0e\n\nLOCAL_DATE\x10\x11\x12\x0e\n\nLOCAL_TIME\x10\x12\x12\x13\n\x0fLOCAL_DATE_TIME\x10\x13\x12\x13\n\x0fPROTOBUF_NATIVE\x10\x14\x12\x10\n\x0c\x41UTO_CONSUME\x10\x15\x42\x05\x92\x03\x02\x08\x02\x62\x08\x65\x64itionsp\xe8\x07')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,16 +34,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\222\003\002\010\002'
   _globals['_SCHEMA_PROPERTIESENTRY']._loaded_options = None
   _globals['_SCHEMA_PROPERTIESENTRY']._serialized_options = b'8\001'
-  _globals['_SCHEMATYPE']._serialized_start=565
-  _globals['_SCHEMATYPE']._serialized_end=868
+  _globals['_SCHEMATYPE']._serialized_start=608
+  _globals['_SCHEMATYPE']._serialized_end=911
   _globals['_SCHEMA']._serialized_start=53
   _globals['_SCHEMA']._serialized_end=256
   _globals['_SCHEMA_PROPERTIESENTRY']._serialized_start=207
   _globals['_SCHEMA_PROPERTIESENTRY']._serialized_end=256
   _globals['_SCHEMANODE']._serialized_start=258
-  _globals['_SCHEMANODE']._serialized_end=341
-  _globals['_SCHEMAVERSION']._serialized_start=344
-  _globals['_SCHEMAVERSION']._serialized_end=482
-  _globals['_STOREDSCHEMA']._serialized_start=484
-  _globals['_STOREDSCHEMA']._serialized_end=562
+  _globals['_SCHEMANODE']._serialized_end=362
+  _globals['_SCHEMAVERSION']._serialized_start=365
+  _globals['_SCHEMAVERSION']._serialized_end=525
+  _globals['_STOREDSCHEMA']._serialized_start=527
+  _globals['_STOREDSCHEMA']._serialized_end=605
 # @@protoc_insertion_point(module_scope)

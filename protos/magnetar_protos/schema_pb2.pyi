@@ -74,26 +74,30 @@ class Schema(_message.Message):
     def __init__(self, type: _Optional[_Union[SchemaType, str]] = ..., name: _Optional[str] = ..., definition: _Optional[bytes] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class SchemaNode(_message.Message):
-    __slots__ = ("versions", "deleting")
+    __slots__ = ("versions", "deleting", "incarnation")
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
     DELETING_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     versions: _containers.RepeatedCompositeFieldContainer[SchemaVersion]
     deleting: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, versions: _Optional[_Iterable[_Union[SchemaVersion, _Mapping]]] = ..., deleting: _Optional[_Iterable[int]] = ...) -> None: ...
+    incarnation: bytes
+    def __init__(self, versions: _Optional[_Iterable[_Union[SchemaVersion, _Mapping]]] = ..., deleting: _Optional[_Iterable[int]] = ..., incarnation: _Optional[bytes] = ...) -> None: ...
 
 class SchemaVersion(_message.Message):
-    __slots__ = ("version", "ledger_id", "type", "fingerprint", "created_ms")
+    __slots__ = ("version", "ledger_id", "type", "fingerprint", "created_ms", "stored_bytes")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
     version: int
     ledger_id: int
     type: SchemaType
     fingerprint: bytes
     created_ms: int
-    def __init__(self, version: _Optional[int] = ..., ledger_id: _Optional[int] = ..., type: _Optional[_Union[SchemaType, str]] = ..., fingerprint: _Optional[bytes] = ..., created_ms: _Optional[int] = ...) -> None: ...
+    stored_bytes: int
+    def __init__(self, version: _Optional[int] = ..., ledger_id: _Optional[int] = ..., type: _Optional[_Union[SchemaType, str]] = ..., fingerprint: _Optional[bytes] = ..., created_ms: _Optional[int] = ..., stored_bytes: _Optional[int] = ...) -> None: ...
 
 class StoredSchema(_message.Message):
     __slots__ = ("schema", "created_ms")

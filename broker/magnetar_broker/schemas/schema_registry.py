@@ -1,15 +1,73 @@
-"""The versions of topics' schemas: found, added, read and deleted. __init__.py has the theory."""
+"""The versions of topics' schemas: found, added, read and deleted. __init__.py has the theory.
+
+**What is read when.** The node is read afresh for each call, also for a version that was read before: a topic can be
+deleted and created again, and version 0 of the later topic is another schema. With a node that was read before that, a
+message of the later topic would be decoded with a schema of the earlier one. Concurrent calls for a topic share a read.
+Definitions are cached by ledger, whose ids are never used again.
+
+**Adding a version** is decided by the node and the topic as they are, and stored by a transaction that is refused if
+either has changed. Then everything is decided again. A producer whose registration failed or was not answered
+registers its schema again, and gets the version that has it. One broker adds versions of a topic one after the other.
+
+**A version whose definition is lost** on all bookies can still be the result of `register`, which finds it by its
+fingerprint. A new version that has to be compared with it is refused with CHECKSUM_ERROR: perhaps it is incompatible.
+Whether it has to be compared depends on the strategy: ALWAYS_COMPATIBLE needs no earlier one, the strategies that are
+not transitive need the last one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
 
+from magnetar_bookie.errors import LedgerError, LedgerNotClaimed
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
+from magnetar_bookie.read.striping import Striping
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.name_locks import NameLocks
+from magnetar_broker.schemas import compatibility, definitions
+from magnetar_broker.schemas.definition_ledgers import DefinitionDeleted, DefinitionLedgers, definition_lost
+from magnetar_broker.schemas.schema_node import FoundSchema, SchemaChanged, SchemaNodes, read_topic_checks
 from magnetar_broker.schemas.schema_rules import SchemaRules
-from magnetar_protos.schema_pb2 import Schema, SchemaVersion
+from magnetar_broker.schemas.shared_reads import SharedReads
+from magnetar_metadata.errors import MetadataError, OutcomeUnknown, SessionLost
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import SchemaCompatibility
+from magnetar_protos.schema_pb2 import Schema, SchemaNode, SchemaVersion, StoredSchema
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
+from magnetar_wire.schemas import MAX_DEFINITION_BYTES
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["RegisteredSchema", "SchemaRegistry"]
+__all__ = ["RegisteredSchema", "RegistrySettings", "SchemaRegistry"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+# How often a change is tried. Each other broker that is faster makes one fail, and each change of the topic's node.
+_ATTEMPTS: Final = 20
+
+# The strategies by which only the last version counts: for a new version, and for a consumer.
+_LAST_COUNTS: Final = frozenset({SchemaCompatibility.BACKWARD, SchemaCompatibility.FORWARD, SchemaCompatibility.FULL})
+_LAST_IS_READ: Final = _LAST_COUNTS | {SchemaCompatibility.FORWARD_TRANSITIVE}
+
+_Comparison = Callable[[Schema, Sequence[tuple[int, Schema]], SchemaCompatibility], None]
+
+
+class RegistrySettings(Protocol):
+    """The settings of brokers that count here."""
+
+    @property
+    def striping(self) -> Striping: ...
+    @property
+    def max_schema_versions_per_topic(self) -> int: ...
+    @property
+    def max_schema_bytes_per_topic(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,32 +79,67 @@ class RegisteredSchema:
 
 
 class SchemaRegistry:
-    """All methods raise `BrokerError`, and take a partition for its topic."""
+    """All methods raise `BrokerError`, and take a partition for its topic. What they return must not be altered."""
+
+    def __init__(self, client: LedgerClient, clock: Clock, randomness: Randomness, settings: RegistrySettings) -> None:
+        self._store = client.ledgers.store
+        self._clock = clock
+        self._settings = settings
+        self._ledgers = DefinitionLedgers(client, settings.striping)
+        self._nodes = SchemaNodes(client, clock, randomness)
+        self._reads = SharedReads[TopicName, FoundSchema](self._nodes.read)
+        # Held while this broker changes a topic's schema.
+        self._changing = NameLocks[TopicName]()
+
+    async def close(self) -> None:
+        await self._reads.close()
+        await self._ledgers.close()
 
     async def has_schema(self, topic: TopicName) -> bool:
         """Return whether the topic has a schema that is not deleted. One read of the metadata store, no bookie."""
-        raise NotImplementedError
+        return bool((await self._find(topic.base)).list_live())
 
     async def find_latest(self, topic: TopicName) -> RegisteredSchema | None:
         """Return the last version; None: there is none, or it is deleted."""
-        raise NotImplementedError
+        topic = topic.base
+
+        async def read(found: FoundSchema) -> RegisteredSchema | None:
+            live = found.list_live()
+            return await self._read_version(topic, live[-1]) if live else None
+
+        return await self._read_until_unchanged(topic, read)
 
     async def get(self, topic: TopicName, version: int) -> RegisteredSchema:
-        """Return a version. NOT_FOUND: the topic does not have it."""
-        raise NotImplementedError
+        """Return a version. NOT_FOUND: the topic does not have it, or it is deleted."""
+        topic = topic.base
+
+        async def read(found: FoundSchema) -> RegisteredSchema:
+            wanted = found.find_live(version)
+            if wanted is None:
+                raise BrokerError(ErrorCode.NOT_FOUND, f"{topic} has no version {version} of a schema")
+            return await self._read_version(topic, wanted)
+
+        return await self._read_until_unchanged(topic, read)
 
     async def list_versions(self, topic: TopicName) -> list[RegisteredSchema]:
         """Return all versions, also those that a deletion marked."""
-        raise NotImplementedError
+        topic = topic.base
+
+        async def read(found: FoundSchema) -> list[RegisteredSchema]:
+            return [await self._read_version(topic, version) for version in found.node.versions]
+
+        return await self._read_until_unchanged(topic, read)
 
     async def describe(self, topic: TopicName) -> Sequence[SchemaVersion]:
         """Return what the topic's schema node has of each version, also of those that a deletion marked. One read of
         the metadata store, no bookie."""
-        raise NotImplementedError
+        return (await self._find(topic.base)).node.versions
 
     async def find_version(self, topic: TopicName, schema: Schema) -> int | None:
         """Return the version that has this schema."""
-        raise NotImplementedError
+        _validate(schema)
+        known = (await self._find(topic.base)).find_fingerprint(definitions.fingerprint(schema))
+        return None if known is None else known.version
 
     async def register(self, topic: TopicName, schema: Schema, rules: SchemaRules, *, explicit: bool = False) -> int:
         """Return the version of the schema, after adding it if it is none yet.
@@ -54,16 +147,241 @@ class SchemaRegistry:
         INVALID_ARGUMENT, about "schema": it is not valid. INCOMPATIBLE_SCHEMA: the rules refuse it. `explicit`: an
         administrator adds it, so `allow_auto_update` does not count.
         """
-        raise NotImplementedError
+        topic = topic.base
+        _validate(schema)
+        fingerprint = definitions.fingerprint(schema)
+        known = (await self._find(topic)).find_fingerprint(fingerprint)
+        if known is not None:
+            return known.version
+        async with self._changing.hold(topic):
+            with _convert_errors(topic):
+                return await self._add(topic, schema, fingerprint, rules, explicit)
+
+    async def _add(
+        self, topic: TopicName, schema: Schema, fingerprint: bytes, rules: SchemaRules, explicit: bool
+    ) -> int:
+        new_ledger: NewLedger | None = None
+        stored = StoredSchema(schema=schema, created_ms=self._clock.time_ms())
+        for _ in range(_ATTEMPTS):
+            checks = await read_topic_checks(self._store, topic)
+            found = await self._nodes.read(topic)
+            known = found.find_fingerprint(fingerprint)
+            if known is not None:
+                return known.version
+            if not (explicit or rules.allow_auto_update):
+                raise _no_auto_update(topic)
+            self._check_limits(topic, found, stored)
+            try:
+                await self._check_addable(topic, found, schema, rules)
+                new_ledger = new_ledger or await self._ledgers.write(stored, f"schema of {topic}")
+                version = SchemaVersion(
+                    version=found.next_version,
+                    ledger_id=new_ledger.ledger_id,
+                    type=schema.type,
+                    fingerprint=fingerprint,
+                    created_ms=stored.created_ms,
+                    stored_bytes=stored.ByteSize(),
+                )
+                node = SchemaNode()
+                node.CopyFrom(found.node)
+                node.versions.append(version)
+                changed = await self._nodes.replace(topic, found, node, checks, new_ledger)
+            except LedgerNotClaimed:
+                new_ledger = None
+                continue
+            except SchemaChanged:
+                continue
+            self._ledgers.remember(new_ledger.ledger_id, stored)
+            await self._delete_removed(topic, changed)
+            return version.version
+        raise _changed_too_often(topic)
 
     async def check_compatible(self, topic: TopicName, schema: Schema, rules: SchemaRules) -> None:
         """Raise INCOMPATIBLE_SCHEMA unless `register` would accept the schema."""
-        raise NotImplementedError
+        topic = topic.base
+        _validate(schema)
+        fingerprint = definitions.fingerprint(schema)
+
+        async def check(found: FoundSchema) -> None:
+            if found.find_fingerprint(fingerprint) is None:
+                await self._check_addable(topic, found, schema, rules)
+
+        await self._read_until_unchanged(topic, check)
 
     async def check_readable(self, topic: TopicName, schema: Schema, rules: SchemaRules) -> None:
         """Raise INCOMPATIBLE_SCHEMA unless a consumer with this schema may read the topic."""
-        raise NotImplementedError
+        topic = topic.base
+        _validate(schema)
+
+        async def check(found: FoundSchema) -> None:
+            if not found.list_live():
+                raise BrokerError(
+                    ErrorCode.INCOMPATIBLE_SCHEMA,
+                    f"{topic} has no schema, and is in use: a consumer with a schema can't read it",
+                    "schema",
+                )
+            last_counts = rules.compatibility in _LAST_IS_READ
+            await self._compare(topic, found, schema, rules, compatibility.check_readable, last_counts)
+
+        await self._read_until_unchanged(topic, check)
 
     async def delete(self, topic: TopicName, *, force: bool = False) -> int:
-        """Mark all versions as deleted, by a new version, whose number is returned. `force`: remove them."""
-        raise NotImplementedError
+        """Mark all versions as deleted, by a new version, whose number is returned. `force`: remove them.
+
+        A version's number is never used again while the topic exists, so messages that were encoded with a removed
+        version are never decoded with another one.
+        """
+        topic = topic.base
+        async with self._changing.hold(topic):
+            with _convert_errors(topic):
+                for _ in range(_ATTEMPTS):
+                    checks = await read_topic_checks(self._store, topic)
+                    found = await self._nodes.read(topic)
+                    node = _mark_deleted(found, self._clock.time_ms(), force)
+                    try:
+                        changed = await self._nodes.replace(topic, found, node, checks)
+                    except SchemaChanged:
+                        continue
+                    await self._delete_removed(topic, changed)
+                    return node.versions[-1].version
+                raise _changed_too_often(topic)
+
+    async def _delete_removed(self, topic: TopicName, found: FoundSchema) -> None:
+        """Delete the ledgers of removed versions. What can't be deleted now is deleted after a later change."""
+        if not found.node.deleting:
+            return
+        try:
+            deleted = frozenset(await self._ledgers.delete(list(found.node.deleting)))
+            node = SchemaNode()
+            node.CopyFrom(found.node)
+            node.deleting[:] = [ledger_id for ledger_id in node.deleting if ledger_id not in deleted]
+            await self._nodes.replace(topic, found, node)
+        except (SchemaChanged, LedgerError, MetadataError) as error:
+            _log.info("Not all removed versions of the schema of %s can be deleted now: %s", topic, error)
+
+    def _check_limits(self, topic: TopicName, found: FoundSchema, stored: StoredSchema) -> None:
+        versions = sum(1 for version in found.node.versions if version.ledger_id)
+        size = stored.ByteSize() + sum(version.stored_bytes for version in found.node.versions)
+        max_versions = self._settings.max_schema_versions_per_topic
+        max_bytes = self._settings.max_schema_bytes_per_topic
+        if versions >= max_versions:
+            problem = f"has {versions:,} versions (max_schema_versions_per_topic is {max_versions:,})"
+        elif size > max_bytes:
+            problem = f"would have {size:,} bytes (max_schema_bytes_per_topic is {max_bytes:,})"
+        else:
+            return
+        raise BrokerError(
+            ErrorCode.NOT_ALLOWED,
+            f"no version is added to the schema of {topic}: it {problem}. Delete the schema by force, or raise the "
+            "limit",
+        )
+
+    async def _check_addable(self, topic: TopicName, found: FoundSchema, schema: Schema, rules: SchemaRules) -> None:
+        last_counts = rules.compatibility in _LAST_COUNTS
+        await self._compare(topic, found, schema, rules, compatibility.check_compatible, last_counts)
+
+    async def _compare(
+        self,
+        topic: TopicName,
+        found: FoundSchema,
+        schema: Schema,
+        rules: SchemaRules,
+        check: _Comparison,
+        last_counts: bool,
+    ) -> None:
+        """Compare the schema with the earlier ones that count, one at a time: all of them may take much memory."""
+        if rules.compatibility == SchemaCompatibility.ALWAYS_COMPATIBLE:
+            return
+        live = found.list_live()
+        for version in live[-1:] if last_counts else live:
+            earlier = await self._read_version(topic, version)
+            assert earlier.schema is not None
+            check(schema, [(version.version, earlier.schema)], rules.compatibility)
+            await asyncio.sleep(0)  # a comparison may take long, and others must have their turn
+
+    async def _find(self, topic: TopicName) -> FoundSchema:
+        with _convert_errors(topic):
+            return await self._reads.read(topic)
+
+    async def _read_until_unchanged(self, topic: TopicName, read: Callable[[FoundSchema], Awaitable[T]]) -> T:
+        """Return what `read` does for the node as it is. If a version is removed while it is read, begin again."""
+        for _ in range(_ATTEMPTS):
+            found = await self._find(topic)
+            try:
+                with _convert_errors(topic):
+                    return await read(found)
+            except SchemaChanged:
+                continue
+        raise _changed_too_often(topic)
+
+    async def _read_version(self, topic: TopicName, version: SchemaVersion) -> RegisteredSchema:
+        if not version.ledger_id:
+            return RegisteredSchema(version.version, None, version.created_ms)
+        description = f"version {version.version} of the schema of {topic}"
+        try:
+            stored = await self._ledgers.read(version.ledger_id, description)
+        except DefinitionDeleted as error:
+            now = (await self._nodes.read(topic)).node.versions
+            if any(one.ledger_id == version.ledger_id for one in now):
+                raise definition_lost(str(error), description) from error
+            raise SchemaChanged from error
+        return RegisteredSchema(version.version, stored.schema, stored.created_ms)
+
+
+def _validate(schema: Schema) -> None:
+    size = schema.ByteSize()
+    if size > MAX_DEFINITION_BYTES:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"the schema has {size:,} bytes with its name and properties: at most {MAX_DEFINITION_BYTES:,} are stored",
+            "schema",
+        )
+    definitions.check_definition(schema)
+
+
+def _mark_deleted(found: FoundSchema, now_ms: int, force: bool) -> SchemaNode:
+    """Return the node with a mark behind all versions; `force`: instead of them."""
+    node = SchemaNode()
+    node.CopyFrom(found.node)
+    if force:
+        node.deleting.extend(version.ledger_id for version in node.versions if version.ledger_id)
+        del node.versions[:]
+    elif node.versions and not node.versions[-1].ledger_id:
+        del node.versions[-1]  # so that repeated deletions don't fill the node
+    node.versions.add(version=found.next_version, created_ms=now_ms)
+    return node
+
+
+def _no_auto_update(topic: TopicName) -> BrokerError:
+    return BrokerError(
+        ErrorCode.INCOMPATIBLE_SCHEMA,
+        f"{topic} has no such version of a schema, and producers and consumers must not add one "
+        "(is_allow_auto_update_schema): an administrator adds it, or allows it",
+        "schema",
+    )
+
+
+def _changed_too_often(topic: TopicName) -> BrokerError:
+    return BrokerError(
+        ErrorCode.METADATA_ERROR,
+        f"the schema of {topic} was not changed: it, or the topic's node, was changed {_ATTEMPTS} times at the same "
+        "time by other brokers: try again",
+    )
+
+
+@contextmanager
+def _convert_errors(topic: TopicName) -> Iterator[None]:
+    """Convert errors of the metadata store and of ledgers to `BrokerError`."""
+    try:
+        yield
+    except OutcomeUnknown as error:
+        text = f"unknown whether the schema of {topic} was changed: try again, which changes it at most once: {error}"
+        raise BrokerError(ErrorCode.METADATA_ERROR, text) from error
+    except SessionLost as error:
+        raise BrokerError(ErrorCode.SERVICE_NOT_READY, f"this broker has lost its metadata session: {error}") from error
+    except MetadataError as error:
+        text = f"the schema of {topic} can't be read or changed now, and nothing was changed: {error}"
+        raise BrokerError(ErrorCode.METADATA_ERROR, text) from error
+    except LedgerError as error:
+        text = f"the schema of {topic} can't be stored or read now, and nothing was changed: {error}"
+        raise BrokerError(ErrorCode.PERSISTENCE_ERROR, text) from error

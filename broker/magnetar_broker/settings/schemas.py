@@ -45,6 +45,24 @@ class SchemaSettings(Configuration):
         named_by="Pulsar",
     )
 
+    max_schema_versions_per_topic: int = setting(
+        1000,
+        "Maximum number of versions of one topic's schema. Further ones are refused until the schema is deleted by "
+        "force.",
+        subject=Subject.SCHEMAS,
+        unit="versions",
+        ge=1,
+        le=5000,
+    )
+    max_schema_bytes_per_topic: int = setting(
+        16_777_216,
+        "Maximum size, in bytes, of all versions of one topic's schema together. Further ones are refused until the "
+        "schema is deleted by force.",
+        subject=Subject.SCHEMAS,
+        ge=1,
+        le=268_435_456,
+    )
+
     @property
     def default_schema_compatibility(self) -> SchemaCompatibility:
         found = Policies(schema_compatibility=self.schema_compatibility_strategy).schema_compatibility
