@@ -20,9 +20,18 @@ one read of the metadata store, and no bookie.
 and is not marked for deletion. A deletion of the topic marks its node, then deletes the schema, then the node. So no
 version is added to a topic that is being deleted, and a later topic of its name begins without a schema.
 
-    definitions.py      whether a definition is valid, and its fingerprint
-    compatibility.py    whether readers of one schema can read what was written with another
-    schema_rules.py     which of these rules a topic has, by settings and policies
-    schema_node.py      the node of a topic's schema
-    schema_registry.py  versions: found, added, read and deleted
+**Hostile definitions** come from any client. Their size, nesting, number of types and the work of comparing them are
+bounded, and a type is never expanded where it is only named. With a megabyte it can still take seconds: then it's done
+in a thread (`takes_long`).
+
+    bounded_json.py               the JSON of a definition, parsed within bounds
+    avro_definitions.py           Avro schemas: parsed, checked, and compared for equality
+    protobuf_definitions.py       descriptors of PROTOBUF_NATIVE
+    key_value_definitions.py      the two parts of KEY_VALUE
+    definitions.py                whether a definition is valid, and its fingerprint
+    avro_resolution.py            whether one Avro schema can read what was written with another
+    compatibility.py              the strategies: which versions are compared, and in which direction
+    schema_rules.py               which of these rules a topic has, by settings and policies
+    schema_node.py                the node of a topic's schema
+    schema_registry.py            versions: found, added, read and deleted
 """
