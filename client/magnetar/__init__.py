@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from magnetar._negative_acks import MultiplierRedeliveryBackoff
     from magnetar._producer import Producer
     from magnetar._reader import Reader
+    from magnetar._table_view import TableView
     from magnetar._unsupported import (
         Authentication,
         AuthenticationAthenz,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
         EncryptionKey,
         ServiceInfo,
         ServiceInfoProvider,
-        TableView,
     )
     from magnetar.exceptions import *  # noqa: F403 (every exception is exported)
     from magnetar.exceptions import MagnetarException, PulsarException, Result
@@ -146,7 +146,7 @@ _MODULES: Final = {
     "RegexSubscriptionMode": "magnetar._enums",
     "ServiceInfo": "magnetar._unsupported",
     "ServiceInfoProvider": "magnetar._unsupported",
-    "TableView": "magnetar._unsupported",
+    "TableView": "magnetar._table_view",
 }
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Self, TypeVar
 from magnetar._client_core import ClientCore, Member
 from magnetar._connection_pool import LazyGrpcTransport
 from magnetar._consumer import Consumer
-from magnetar._consumer_options import ConsumerBatchReceivePolicy, ReaderOptions, consumer_options
+from magnetar._consumer_options import ConsumerBatchReceivePolicy, ReaderOptions, TableViewOptions, consumer_options
 from magnetar._endpoint_check import check_service_url
 from magnetar._enums import (
     BatchingType,
@@ -46,6 +46,7 @@ from magnetar._options import KEEP_ALIVE_INTERVAL_S, check_options, client_optio
 from magnetar._producer import Producer
 from magnetar._public_object import Unpicklable
 from magnetar._reader import Reader
+from magnetar._table_view import TableView
 from magnetar._topic_producer import open_producer
 from magnetar._unsupported import (
     Authentication,
@@ -53,7 +54,6 @@ from magnetar._unsupported import (
     ConsumerKeySharedPolicy,
     CryptoKeyReader,
     ServiceInfo,
-    TableView,
 )
 from magnetar.exceptions import AlreadyClosed, Timeout
 from magnetar.schema import Schema
@@ -262,6 +262,34 @@ class Client(Unpicklable):
         opening = open_reader(core, topic, start_message_id, options)
         return self._create(core, opening, lambda opened: Reader(opened, background.run, reader_listener))
 
+    @suggest_keywords
+    def create_table_view(
+        self,
+        topic: str,
+        subscription_name: str | None = None,
+        schema: Schema | None = None,
+        *,
+        auto_update_partitions_interval_seconds: float = 60,
+    ) -> TableView:
+        """Create a view of the latest value of each key of a topic.
+
+        Returns when everything that was published before this call is in the view. It reads all partitions from the
+        earliest message on.
+
+        - `subscription_name`: the name of the reader's subscription, which is not durable. Default: a random name.
+        """
+        options = check_options(TableViewOptions, locals())
+        core = self._get_core()
+        reader_options, name = options.to_reader_options(), options.subscription_name
+        opening = open_reader(core, topic, MessageId.earliest, reader_options, name)
+        view = self._create(core, opening, lambda opened: TableView(opened, background.run))
+        try:
+            view.refresh()
+        except BaseException:
+            background.call_soon(partial(core.discard, view._core))
+            raise
+        return view
+
     def get_topic_partitions(self, topic: str) -> list[str]:
         """Return the names of the topic's partitions, or the topic's own name if it has none."""
         return background.run(self._get_core().get_topic_partitions(topic))
@@ -273,12 +301,6 @@ class Client(Unpicklable):
     def shutdown(self) -> None:
         """Close the client and all that it created at once. Pending messages fail."""
         self._end(lambda core: core.shutdown(), None)
-
-    def create_table_view(
-        self, topic: str, subscription_name: str | None = None, schema: Schema | None = None
-    ) -> TableView:
-        """Not supported yet."""
-        return TableView(topic)
 
     def get_service_info(self) -> ServiceInfo:
         """Not supported yet."""

@@ -1,4 +1,5 @@
-"""The options of consumers and readers, which are the parameters of `subscribe` and `create_reader`.
+"""The options of consumers and readers, which are the parameters of `subscribe`, `create_reader` and
+`create_table_view`.
 
 Names and defaults are Pulsar's, except for `batch_index_ack_enabled`: single messages of a batch are acknowledged by
 default.
@@ -24,6 +25,7 @@ __all__ = [
     "ConsumerBatchReceivePolicy",
     "ConsumerOptions",
     "ReaderOptions",
+    "TableViewOptions",
     "consumer_options",
     "topic_names",
 ]
@@ -158,6 +160,18 @@ class ReaderOptions(Configuration):
         own = {"value_schema", "reader_name", "subscription_role_prefix"}
         shared = {name: getattr(self, name) for name in ReaderOptions.model_fields if name not in own}
         return ConsumerOptions(subscription_name=subscription_name, consumer_name=self.reader_name, **shared)
+
+
+class TableViewOptions(Configuration):
+    # None: a random name.
+    subscription_name: str | None = Field(default=None, min_length=1)
+    value_schema: Any = unsupported(instead=NO_SCHEMA, alias="schema")
+    # As in ConsumerOptions.
+    auto_update_partitions_interval_seconds: float = Field(default=60.0, ge=0)
+
+    def to_reader_options(self) -> ReaderOptions:
+        """Return the options of the view's reader."""
+        return ReaderOptions(auto_update_partitions_interval_seconds=self.auto_update_partitions_interval_seconds)
 
 
 def consumer_options(arguments: Mapping[str, Any]) -> ConsumerOptions:

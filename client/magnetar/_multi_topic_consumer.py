@@ -16,7 +16,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Coroutine, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from magnetar._acknowledgments import AckGroupingTracker, AckTarget, MessageIdTarget
 from magnetar._client_core import ClientCore
@@ -38,6 +38,8 @@ __all__ = ["MultiTopicConsumer", "open_consumer", "open_reader"]
 
 log = logging.getLogger("magnetar")
 
+R = TypeVar("R")
+
 # How often a reader reports which messages it has handed out, while there are others.
 _MIN_REPORT_INTERVAL_S: Final = 0.1
 _MAX_REPORT_INTERVAL_S: Final = 0.5
@@ -55,16 +57,18 @@ async def open_consumer(
 
 
 async def open_reader(
-    client: ClientCore, topic: str, start: MessageId | int, options: ReaderOptions
+    client: ClientCore, topic: str, start: MessageId | int, options: ReaderOptions, subscription_name: str | None = None
 ) -> MultiTopicConsumer:
-    """Open the consumer of a reader. Its subscription has no other consumer, and is not durable."""
+    """Open the consumer of a reader. Its subscription has no other consumer, and is not durable. Without a name, it
+    gets a random one."""
     client.check_open()
     name = parse_topic_name(topic)
     if not isinstance(start, (MessageId, int)) or isinstance(start, bool):
         raise InvalidConfiguration(f"start_message_id is a MessageId or a time in ms, not {start!r}")
     token = client.randomness.token(5).hex()
     prefix = options.subscription_role_prefix
-    consumer_options = options.to_consumer_options(f"{prefix}-reader-{token}" if prefix else f"reader-{token}")
+    random_name = f"{prefix}-reader-{token}" if prefix else f"reader-{token}"
+    consumer_options = options.to_consumer_options(subscription_name or random_name)
     start_at = make_start(start, inclusive=options.start_message_id_inclusive)
     consumer = MultiTopicConsumer(client, [name], consumer_options, start_at, durable=False)
     await consumer.open()
@@ -121,6 +125,8 @@ class MultiTopicConsumer:
         self._partition_counts: dict[TopicName, int] = {}
         # Replaced by a copy when it changes, since other threads read it.
         self._by_topic: dict[str, PartitionConsumer] = {}
+        # Held while new partitions are looked for and opened.
+        self._growing = asyncio.Lock()
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
     # Opening.
@@ -150,7 +156,7 @@ class MultiTopicConsumer:
         self._client.add_member(self)
         interval_s = self.options.auto_update_partitions_interval_seconds
         if interval_s and any(self._partition_counts.values()):
-            self._start_task(self._watch_growth(interval_s))
+            self.start_task(self._watch_growth(interval_s))
 
     def _check_partitions(self) -> None:
         if len(self.partitions) == 1:
@@ -202,16 +208,31 @@ class MultiTopicConsumer:
     async def _watch_growth(self, interval_s: float) -> None:
         while True:
             await self.clock.sleep(interval_s)
-            for name, count in list(self._partition_counts.items()):
-                if not count:
-                    continue
+            await self._find_new_partitions()
+
+    async def update_partitions(self) -> None:
+        """Look for new partitions now, and open them. Raises the error of the first that can't be opened."""
+        self.check_open()
+        finding = self.start_task(self._find_new_partitions())  # ends with the consumer
+        await asyncio.wait([finding])
+        self.check_open()
+        if (error := finding.result()) is not None:
+            raise error
+
+    async def _find_new_partitions(self) -> MagnetarException | None:
+        """Open all that can be opened. Return the first error."""
+        first: MagnetarException | None = None
+        async with self._growing:
+            for name in [name for name, count in self._partition_counts.items() if count]:
                 try:
-                    await self._open_new_partitions(name, count, await self._count_partitions(name))
+                    await self._open_new_partitions(name, await self._count_partitions(name))
                 except MagnetarException as error:
                     log.info("new partitions of %s could not be opened: %s", name, error)
+                    first = first or error
+        return first
 
-    async def _open_new_partitions(self, name: TopicName, before: int, now: int) -> None:
-        for index in range(before, now):
+    async def _open_new_partitions(self, name: TopicName, now: int) -> None:
+        for index in range(self._partition_counts[name], now):
             partition = self._add_partition(name.partition(index), StartAt(earliest=True))
             try:
                 await partition.open()
@@ -222,10 +243,12 @@ class MultiTopicConsumer:
                 raise
             self._partition_counts[name] = index + 1
 
-    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
+    def start_task(self, work: Coroutine[Any, Any, R]) -> asyncio.Task[R]:
+        """Run it until the consumer ends. Call this on the loop."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        return task
 
     def describe_topics(self) -> str:
         """Name every topic, and its partitions."""

@@ -24,7 +24,7 @@ from magnetar.exceptions import TopicNotFound
 from magnetar_protos.broker_pb2 import ConsumerOpened, EpochBegan, LastMessage, StartAt, StartMessageId
 from magnetar_wire.message_id import MessageId
 
-__all__ = ["ReadPosition", "get_position", "make_start"]
+__all__ = ["BatchPosition", "ReadPosition", "get_position", "make_start"]
 
 BatchPosition = tuple[int, int, int]
 WHOLE_ENTRY: Final = 2**31
@@ -147,10 +147,20 @@ class ReadPosition:
             end = self._end
             if not answer.HasField("last") or (end is not None and end >= _end_of(answer.last)):
                 return False
-            await self._wait_for_delivery()
+            await self.wait_for_delivery()
         return True
 
-    async def _wait_for_delivery(self) -> None:
+    def has_delivered(self, end: BatchPosition) -> bool:
+        """Whether everything up to this end was delivered and handed out."""
+        return self._end is not None and self._end >= end and not self._has_queued()
+
+    async def find_end(self) -> BatchPosition | None:
+        """Return the end of the topic now; None: it has no message."""
+        answer = await self._client.lookup.last_message(self._topic)
+        return _end_of(answer.last) if answer.HasField("last") else None
+
+    async def wait_for_delivery(self) -> None:
+        """Return when `wake` is called. Raises Timeout after the operation's time."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         with self._queue.lock:  # without a queue, a message is delivered only while the application waits

@@ -25,7 +25,6 @@ __all__ = [
     "EncryptionKey",
     "ServiceInfo",
     "ServiceInfoProvider",
-    "TableView",
     "Unsupported",
 ]
 
@@ -104,11 +103,3 @@ class EncryptionContext(CryptoKeyReader):
 
 class EncryptionKey(CryptoKeyReader):
     """Not supported yet."""
-
-
-class TableView(Unsupported):
-    """Not supported yet."""
-
-    instead = (
-        "read the topic from MessageId.earliest with create_reader, and keep the last message of each key in a dict"
-    )

@@ -26,6 +26,7 @@ from magnetar.aio._client import Client
 from magnetar.aio._consumer import Consumer
 from magnetar.aio._producer import Producer
 from magnetar.aio._reader import Reader
+from magnetar.aio._table_view import TableView
 from magnetar.exceptions import MagnetarException, PulsarException, Result
 from magnetar_wire.message_id import MessageId
 
@@ -48,4 +49,5 @@ __all__ = [
     "Reader",
     "RegexSubscriptionMode",
     "Result",
+    "TableView",
 ]

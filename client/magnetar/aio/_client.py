@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from magnetar._client_core import ClientCore
-from magnetar._consumer_options import ConsumerBatchReceivePolicy, ReaderOptions, consumer_options
+from magnetar._consumer_options import ConsumerBatchReceivePolicy, ReaderOptions, TableViewOptions, consumer_options
 from magnetar._endpoint_check import check_service_url
 from magnetar._enums import (
     BatchingType,
@@ -47,11 +47,11 @@ from magnetar._unsupported import (
     ConsumerKeySharedPolicy,
     CryptoKeyReader,
     ServiceInfo,
-    TableView,
 )
 from magnetar.aio._consumer import Consumer
 from magnetar.aio._producer import Producer
 from magnetar.aio._reader import Reader
+from magnetar.aio._table_view import TableView
 from magnetar.exceptions import AlreadyClosed
 from magnetar.schema import Schema
 from magnetar_wire.clock import Clock
@@ -251,6 +251,33 @@ class Client(Unpicklable):
         check_listener("reader_listener", reader_listener, awaited=True)
         return Reader(await open_reader(self._get_core(), topic, start_message_id, options), reader_listener)
 
+    @suggest_keywords
+    async def create_table_view(
+        self,
+        topic: str,
+        subscription_name: str | None = None,
+        schema: Schema | None = None,
+        *,
+        auto_update_partitions_interval_seconds: float = 60,
+    ) -> TableView:
+        """Create a view of the latest value of each key of a topic.
+
+        Returns when everything that was published before this call is in the view. It reads all partitions from the
+        earliest message on.
+
+        - `subscription_name`: the name of the reader's subscription, which is not durable. Default: a random name.
+        """
+        options = check_options(TableViewOptions, locals())
+        reader_options, name = options.to_reader_options(), options.subscription_name
+        core = self._get_core()
+        view: TableView = TableView(await open_reader(core, topic, MessageId.earliest, reader_options, name))
+        try:
+            await view.refresh()
+        except BaseException:
+            await asyncio.shield(view.close())
+            raise
+        return view
+
     async def get_topic_partitions(self, topic: str) -> list[str]:
         """Return the names of the topic's partitions, or the topic's own name if it has none."""
         return await self._get_core().get_topic_partitions(topic)
@@ -269,12 +296,6 @@ class Client(Unpicklable):
         if (core := self._release_core()) is not None:
             core.end_members()
             self._shutdown_task = asyncio.get_running_loop().create_task(core.shutdown())
-
-    async def create_table_view(
-        self, topic: str, subscription_name: str | None = None, schema: Schema | None = None
-    ) -> TableView:
-        """Not supported yet."""
-        return TableView(topic)
 
     def get_service_info(self) -> ServiceInfo:
         """Not supported yet."""

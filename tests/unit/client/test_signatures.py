@@ -10,7 +10,7 @@ import pytest
 
 import magnetar
 from magnetar import BatchingType, CompressionType, ConsumerType, ProducerAccessMode, aio, exceptions
-from magnetar._consumer_options import ConsumerOptions, ReaderOptions, consumer_options
+from magnetar._consumer_options import ConsumerOptions, ReaderOptions, TableViewOptions, consumer_options
 from magnetar._options import ClientOptions, ProducerOptions, client_options, option_fields, producer_options
 from magnetar_wire.configuration import Configuration
 from tests.running import run
@@ -34,6 +34,7 @@ def parameters_of(method: Callable[..., Any]) -> list[inspect.Parameter]:
         ("create_producer", ProducerOptions),
         ("subscribe", ConsumerOptions),
         ("create_reader", ReaderOptions),
+        ("create_table_view", TableViewOptions),
     ],
 )
 def test_parameters_are_the_fields_of_the_options(
@@ -53,7 +54,7 @@ def test_parameters_are_the_fields_of_the_options(
     assert written == fields
 
 
-@pytest.mark.parametrize("method", ["__init__", "create_producer", "subscribe", "create_reader"])
+@pytest.mark.parametrize("method", ["__init__", "create_producer", "subscribe", "create_reader", "create_table_view"])
 def test_both_clients_have_the_same_parameters(method: str) -> None:
     sync, asynchronous = (
         [(one.name, one.kind, one.default) for one in parameters_of(getattr(client, method))]
@@ -66,7 +67,7 @@ def test_both_clients_have_the_same_parameters(method: str) -> None:
 DIFFERENT = frozenset({"Client.create_producer", "Client.subscribe", "Producer.flush", "Producer.send"})
 
 
-@pytest.mark.parametrize("name", ["Client", "Producer", "Consumer", "Reader"])
+@pytest.mark.parametrize("name", ["Client", "Producer", "Consumer", "Reader", "TableView"])
 def test_both_kinds_of_client_have_the_same_methods_and_docstrings(name: str) -> None:
     """The asyncio method's docstring may go on where the other one ends."""
     sync, asynchronous = getattr(magnetar, name), getattr(aio, name)
@@ -93,7 +94,8 @@ def test_annotations_can_be_read_at_runtime(client: Any, method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "method", ["Client.__init__", "Client.create_producer", "Client.subscribe", "Client.create_reader"]
+    "method",
+    [f"Client.{name}" for name in ("__init__", "create_producer", "subscribe", "create_reader", "create_table_view")],
 )
 def test_parameters_stand_where_the_stock_client_has_them(method: str) -> None:
     pulsar = pytest.importorskip("pulsar")
@@ -109,6 +111,7 @@ def test_parameters_stand_where_the_stock_client_has_them(method: str) -> None:
         ("create_producer", ("t",), "block_if_que_full", "block_if_queue_full"),
         ("subscribe", ("t", "s"), "consumertype", "consumer_type"),
         ("create_reader", ("t", magnetar.MessageId.earliest), "reader_names", "reader_name"),
+        ("create_table_view", ("t",), "subscription_names", "subscription_name"),
     ],
 )
 def test_an_unknown_keyword_names_the_nearest(method: str, arguments: tuple[Any, ...], wrong: str, meant: str) -> None:
