@@ -17,6 +17,7 @@ from magnetar.exceptions import Timeout
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running_spark import read, spark_session
+from tests.stock_clients import until
 from tests.vectors.native_client import send_keys
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240), pytest.mark.xdist_group("spark")]
@@ -390,3 +391,30 @@ def test_one_moves_the_subscription_while_the_other_is_connected(
     drain(everything)
     ours.close()
     theirs.close()
+
+
+def test_table_views_of_both_clients_hold_the_same(native: magnetar.Client, stock: pulsar.Client, topic: str) -> None:
+    """WIRE-1, CON-11: of what either client has published, before and after they were created."""
+    ours = native.create_producer(topic)
+    theirs = stock.create_producer(topic)
+
+    def publish(start: int) -> None:
+        for number in range(start, start + 30):
+            producer = theirs if number % 2 else ours
+            producer.send(b"" if number % 11 == 0 else b"%d" % number, partition_key=f"k{number % 7}")
+        ours.send(None, partition_key="k1")
+        theirs.send(b"without a key")
+
+    publish(0)
+    views = native.create_table_view(topic), stock.create_table_view(topic)
+    publish(30)
+    expected = {f"k{number % 7}": b"%d" % number for number in range(60) if number % 7 != 1 and number != 55}
+    del expected["k6"]  # by message 55
+    views[0].refresh()
+    assert dict(views[0].items()) == expected
+    until(lambda: len(views[1]) == len(expected), "the stock client's view has caught up")
+    found: dict[str, bytes] = {}
+    views[1].for_each(found.__setitem__)
+    assert found == expected
+    for view in views:
+        view.close()
