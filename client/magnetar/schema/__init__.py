@@ -1,69 +1,98 @@
-"""Schemas. Only BytesSchema is supported. The others of Pulsar's client can be imported, and raise
-OperationNotSupported when they are created."""
+"""Schemas: how values become payloads, and payloads values.
+
+The names of Pulsar's Python client, and those of its Java client that have no counterpart there.
+"""
 
 from __future__ import annotations
 
-from magnetar._unsupported import Unsupported
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from magnetar.schema._primitives import (
+    BooleanSchema,
+    BytesSchema,
+    DateSchema,
+    DoubleSchema,
+    FloatSchema,
+    InstantSchema,
+    Int8Schema,
+    Int16Schema,
+    Int32Schema,
+    Int64Schema,
+    LocalDateSchema,
+    LocalDateTimeSchema,
+    LocalTimeSchema,
+    StringSchema,
+    TimeSchema,
+    TimestampSchema,
+)
+from magnetar.schema._record import (
+    Array,
+    Boolean,
+    Bytes,
+    CustomEnum,
+    Double,
+    Field,
+    Float,
+    Integer,
+    Long,
+    Map,
+    Null,
+    Record,
+    String,
+)
 from magnetar.schema._schema import Schema, SchemaInfo, SchemaType
 
+if TYPE_CHECKING:
+    from magnetar.schema._avro import AvroSchema
+    from magnetar.schema._json import JsonSchema
+    from magnetar.schema._protobuf import ProtobufNativeSchema
+
 __all__ = [
+    "Array",
     "AvroSchema",
+    "Boolean",
+    "BooleanSchema",
+    "Bytes",
     "BytesSchema",
+    "CustomEnum",
+    "DateSchema",
+    "Double",
+    "DoubleSchema",
+    "Field",
+    "Float",
+    "FloatSchema",
+    "InstantSchema",
+    "Int8Schema",
+    "Int16Schema",
+    "Int32Schema",
+    "Int64Schema",
+    "Integer",
     "JsonSchema",
+    "LocalDateSchema",
+    "LocalDateTimeSchema",
+    "LocalTimeSchema",
+    "Long",
+    "Map",
+    "Null",
     "ProtobufNativeSchema",
     "Record",
     "Schema",
     "SchemaInfo",
     "SchemaType",
+    "String",
     "StringSchema",
+    "TimeSchema",
+    "TimestampSchema",
 ]
 
-
-class BytesSchema(Schema[bytes]):
-    """Bytes without conversion: what every producer and consumer uses."""
-
-    def schema_info(self) -> SchemaInfo:
-        return SchemaInfo(SchemaType.BYTES, "BYTES")
-
-    def encode(self, obj: bytes) -> bytes:
-        return obj
-
-    def decode(self, data: bytes) -> bytes:
-        return data
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, BytesSchema)
-
-    def __hash__(self) -> int:
-        return hash(BytesSchema)
-
-    def __repr__(self) -> str:
-        return "BytesSchema()"
+# Imported when they are used: most applications need one of them, and fastavro takes a while to import.
+_LAZY = {"AvroSchema": "_avro", "JsonSchema": "_json", "ProtobufNativeSchema": "_protobuf"}
 
 
-class Record:
-    """A base class for declarations of a record's fields. Schemas can't be made of them yet."""
-
-
-class AvroSchema(Unsupported, Schema[bytes]):
-    """Not supported yet."""
-
-    instead = "encode values to bytes before you send them, and decode message.data()"
-
-
-class JsonSchema(Unsupported, Schema[bytes]):
-    """Not supported yet."""
-
-    instead = "send json.dumps(value).encode(), and decode with json.loads(message.data())"
-
-
-class ProtobufNativeSchema(Unsupported, Schema[bytes]):
-    """Not supported yet."""
-
-    instead = "send value.SerializeToString(), and decode with FromString(message.data())"
-
-
-class StringSchema(Unsupported, Schema[bytes]):
-    """Not supported yet."""
-
-    instead = "send text.encode(), and decode with message.data().decode()"
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        value = getattr(importlib.import_module(f"magnetar.schema.{_LAZY[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

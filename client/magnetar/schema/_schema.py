@@ -93,7 +93,10 @@ class Schema(Generic[T]):
 
     def decode(self, data: bytes) -> T:
         """Return the value of a payload that was encoded with this schema. Raises DecodeError."""
-        (value,) = self.make_decoder(None)([data], None)
+        decoder: Decoder[T] | None = self.__dict__.get("_own_decoder")
+        if decoder is None:
+            decoder = self.__dict__["_own_decoder"] = self.make_decoder(None)
+        (value,) = decoder([data], None)
         if isinstance(value, DecodeError):
             raise value
         return value

@@ -110,8 +110,6 @@ def test_pulsar_client_names_exist_and_unsupported_ones_raise() -> None:
         if name != "Unsupported":
             with pytest.raises(exceptions.OperationNotSupported, match=name):
                 getattr(magnetar, name)("something", other="thing")
-    with pytest.raises(exceptions.OperationNotSupported, match="JsonSchema"):
-        magnetar.schema.JsonSchema(magnetar.schema.Record)
     with pytest.raises(exceptions.OperationNotSupported, match="schema"):
         producer_options({"schema": magnetar.schema.Schema()})
     producer_options({"schema": magnetar.schema.BytesSchema()})

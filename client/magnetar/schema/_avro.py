@@ -1,0 +1,83 @@
+"""AVRO schemas: payloads in Avro's binary encoding, read with the writer's schema and resolved to the reader's."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any, ClassVar, overload
+
+from fastavro import schemaless_reader, schemaless_writer
+
+from magnetar.exceptions import DecodeError, EncodeError
+from magnetar.schema._avro_definition import AvroDefinition, parse_definition
+from magnetar.schema._avro_resolution import make_conversion
+from magnetar.schema._avro_scan import make_scan
+from magnetar.schema._decoding import check_writer, decode_each
+from magnetar.schema._record_schema import RecordSchema
+from magnetar.schema._schema import Decoder, SchemaInfo, SchemaType, T
+from magnetar.schema._value_checks import Misfit
+
+__all__ = ["AvroSchema", "make_avro_reader"]
+
+
+class AvroSchema(RecordSchema[T]):
+    """Records in Avro's binary encoding.
+
+    Values are instances of `record_cls`. Without it, they are dicts with the fields of `schema_definition`, an Avro
+    schema as a dict.
+    """
+
+    needs_writer: ClassVar[bool] = True
+    schema_type: ClassVar[SchemaType] = SchemaType.AVRO
+    form = "avro"
+
+    @overload
+    def __init__(self, record_cls: type[T], schema_definition: Any = None) -> None: ...
+    @overload
+    def __init__(self: AvroSchema[dict[str, Any]], record_cls: None, schema_definition: Any) -> None: ...
+    def __init__(self, record_cls: Any, schema_definition: Any = None) -> None:
+        super().__init__(record_cls, schema_definition)
+
+    def encode(self, obj: T) -> bytes:
+        plain = self._plain(obj)
+        buffer = io.BytesIO()
+        try:
+            schemaless_writer(buffer, self._definition.root, self._check(plain))
+        except Misfit as misfit:
+            raise EncodeError(str(misfit)) from None
+        except Exception as error:
+            raise EncodeError(f"{type(error).__name__}: {error!s:.500}") from error
+        return buffer.getvalue()
+
+    def make_decoder(self, writer: SchemaInfo | None) -> Decoder[T]:
+        check_writer(writer, SchemaType.AVRO)
+        written = self._definition if writer is None else parse_definition(writer.definition)
+        return decode_each(make_avro_reader(written, self._definition, self._from_plain), "AVRO")
+
+
+def make_avro_reader(
+    writer: AvroDefinition, reader: AvroDefinition, finish: Callable[[Any], T] | None
+) -> Callable[[bytes], T]:
+    """Return a function that reads payloads. It raises DecodeError, or any exception of the libraries' for a payload
+    that is not valid. `finish` gets each value."""
+    convert, has_pairs = make_conversion(writer, reader)
+    scan = make_scan(writer) if writer.must_scan else None
+    root = writer.root
+
+    def read(payload: bytes) -> Any:
+        if scan is not None:
+            scan(payload)
+        buffer = io.BytesIO(payload)
+        value: Any = (
+            schemaless_reader(buffer, root, None, return_named_type=True)
+            if has_pairs
+            else schemaless_reader(buffer, root, None)
+        )
+        rest = buffer.read()
+        if rest:
+            raise DecodeError(f"{len(rest)} bytes behind the end of an AVRO payload")
+        if convert is not None:
+            value = convert(value)
+        return value if finish is None else finish(value)
+
+    return read

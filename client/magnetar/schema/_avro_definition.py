@@ -1,0 +1,221 @@
+"""Avro definitions: parsed once, and checked before any payload is read with them.
+
+A writer's definition comes from the network. fastavro reads payloads in C: it neither limits the depth of recursion nor
+the number of values that take no bytes. So a definition is refused if a payload of a few bytes could stand for a value
+without end, and `must_scan` marks those whose payloads have to be scanned before they are read (`_avro_scan.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+import fastavro
+from pydantic_core import from_json
+
+from magnetar.exceptions import DecodeError
+from magnetar_wire.schemas import MAX_DEFINITION_BYTES
+
+__all__ = ["NAMED", "PRIMITIVES", "AvroDefinition", "dump_definition", "logical_key", "parse_definition"]
+
+PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+NAMED: Final = frozenset({"record", "enum", "fixed"})
+_MAX_DEPTH: Final = 100
+# Of the values that a record holds without a byte in its payload: nulls, and records inside of it.
+_MAX_FREE_VALUES: Final = 1000
+# Keys by which fastavro marks what it has parsed: it would trust them.
+_MARKS: Final = frozenset({"__fastavro_parsed", "__named_schemas"})
+
+
+class AvroDefinition:
+    """A parsed definition."""
+
+    def __init__(self, plain: Any) -> None:
+        """Raises DecodeError."""
+        _check_depth(plain)
+        self.names: dict[str, Any] = {}
+        try:
+            self.root: Any = fastavro.parse_schema(_normalize(plain), self.names)
+        except DecodeError:
+            raise
+        except Exception as error:
+            raise DecodeError(f"not an Avro definition: {type(error).__name__}: {error!s:.500}") from error
+        self._free: dict[str, int] = {}
+        for name in self.names:
+            if self._free_values(name, ()) > _MAX_FREE_VALUES:
+                raise DecodeError(
+                    f"the Avro definition of {name} has more than {_MAX_FREE_VALUES} values that take no bytes"
+                )
+        self.must_scan = self._is_recursive() or any(
+            isinstance(node, dict) and node["type"] == "array" and self._is_free(node["items"]) for node in self.nodes()
+        )
+
+    def resolve(self, node: Any) -> tuple[str, Any]:
+        """Return a node's type ("union" for a list) and its definition; a name stands for what it names."""
+        if isinstance(node, list):
+            return "union", node
+        if isinstance(node, str):
+            if node in PRIMITIVES:
+                return node, node
+            node = self.names[node]
+        return node["type"], node
+
+    def nodes(self) -> Iterator[Any]:
+        """Yield every part of the definition once."""
+        waiting = [self.root]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(_children(node))
+
+    def _free_values(self, node: Any, inside: tuple[str, ...]) -> int:
+        """Count the values that are read without a byte. Raises DecodeError for a record that contains itself."""
+        kind, definition = self.resolve(node)
+        if kind != "record":
+            return int(_is_free_leaf(kind, definition))
+        name = definition["name"]
+        if name in inside:
+            raise DecodeError(f"record {name} of the Avro definition contains itself")
+        if name not in self._free:
+            if len(inside) == _MAX_DEPTH:
+                raise DecodeError(f"the Avro definition is deeper than {_MAX_DEPTH} levels")
+            within = (*inside, name)
+            self._free[name] = 1 + sum(self._free_values(field["type"], within) for field in definition["fields"])
+        return self._free[name]
+
+    def _is_free(self, node: Any) -> bool:
+        """Return whether every value of this type has an empty encoding."""
+        kind, definition = self.resolve(node)
+        if kind == "record":
+            return all(self._is_free(field["type"]) for field in definition["fields"])
+        return _is_free_leaf(kind, definition)
+
+    def _is_recursive(self) -> bool:
+        """Return whether a named type refers to itself: remove those that refer to no other, until none is left."""
+        references = {name: self._named_inside(name) for name in self.names}
+        waiting = [name for name, inside in references.items() if not inside]
+        referring: dict[str, list[str]] = {name: [] for name in self.names}
+        for name, inside in references.items():
+            for other in inside:
+                referring[other].append(name)
+        removed = 0
+        while waiting:
+            removed += 1
+            name = waiting.pop()
+            for other in referring[name]:
+                references[other].remove(name)
+                if not references[other]:
+                    waiting.append(other)
+        return removed < len(references)
+
+    def _named_inside(self, name: str) -> set[str]:
+        found, waiting = set(), _children(self.names[name])
+        while waiting:
+            node = waiting.pop()
+            named = node if isinstance(node, str) else node.get("name") if isinstance(node, dict) else None
+            if named in self.names:
+                found.add(named)
+            else:
+                waiting.extend(_children(node))
+        return found
+
+
+def parse_definition(definition: bytes) -> AvroDefinition:
+    """Return the parsed definition, cached. Raises DecodeError."""
+    if len(definition) > MAX_DEFINITION_BYTES:
+        raise DecodeError(f"an Avro definition of {len(definition)} bytes: at most {MAX_DEFINITION_BYTES} are allowed")
+    return _parse(definition)
+
+
+@lru_cache(maxsize=128)
+def _parse(definition: bytes) -> AvroDefinition:
+    try:
+        plain = from_json(definition)
+    except ValueError as error:
+        raise DecodeError(f"an Avro definition is not JSON: {error}") from error
+    return AvroDefinition(plain)
+
+
+def logical_key(node: Any) -> str | None:
+    """Return the key of a logical type in fastavro's tables of conversions."""
+    if isinstance(node, dict) and isinstance(node.get("logicalType"), str):
+        return f"{node['type']}-{node['logicalType']}"
+    return None
+
+
+def dump_definition(plain: Any) -> bytes:
+    """Return a definition as Pulsar's Python client stores it, byte for byte."""
+    return json.dumps(plain, indent=True).encode()
+
+
+def _is_free_leaf(kind: str, definition: Any) -> bool:
+    return kind == "null" or (kind == "fixed" and definition["size"] == 0)
+
+
+def _children(node: Any) -> list[Any]:
+    if isinstance(node, list):
+        return list(node)
+    if not isinstance(node, dict):
+        return []
+    kind = node["type"]
+    if kind == "record":
+        return [field["type"] for field in node["fields"]]
+    return [node["items"]] if kind == "array" else [node["values"]] if kind == "map" else []
+
+
+def _check_depth(plain: Any) -> None:
+    """Raise DecodeError for a definition that is too deep for recursion."""
+    level = [plain]
+    for _ in range(_MAX_DEPTH):
+        if not level:
+            return
+        level = [child for node in level for child in _plain_children(node)]
+    raise DecodeError(f"the Avro definition is deeper than {_MAX_DEPTH} levels")
+
+
+def _plain_children(node: Any) -> Iterator[Any]:
+    children = node.values() if isinstance(node, dict) else node if isinstance(node, (list, tuple)) else ()
+    return (child for child in children if isinstance(child, (dict, list, tuple)))
+
+
+def _normalize(node: Any) -> Any:
+    """Return a copy of a definition in the form that fastavro understands, which does not check everything. Raises
+    DecodeError."""
+    if isinstance(node, str):
+        return node
+    if isinstance(node, (list, tuple)):
+        if any(isinstance(branch, (list, tuple)) for branch in node):
+            raise DecodeError("an Avro definition has a union inside of a union")
+        return [_normalize(branch) for branch in node]
+    kind = _part(node, "type", (str, dict, list))
+    if not isinstance(kind, str):
+        return _normalize(kind)  # {"type": {"type": "string"}}
+    copied = {key: value for key, value in node.items() if key not in _MARKS}
+    if kind in ("record", "error"):
+        _part(node, "name", str)
+        copied["type"] = "record"
+        copied["fields"] = [_normalize_field(field) for field in _part(node, "fields", (list, tuple))]
+    elif kind == "array":
+        copied["items"] = _normalize(_part(node, "items", object))
+    elif kind == "map":
+        copied["values"] = _normalize(_part(node, "values", object))
+    elif kind == "fixed" and not 0 <= _part(node, "size", int) <= MAX_DEFINITION_BYTES:
+        raise DecodeError(f"a fixed type of {node['size']} bytes: at most {MAX_DEFINITION_BYTES} are allowed")
+    elif kind == "enum" and not all(isinstance(symbol, str) for symbol in _part(node, "symbols", (list, tuple))):
+        raise DecodeError("an Avro enumeration has symbols that are no strings")
+    return copied
+
+
+def _normalize_field(field: Any) -> Any:
+    _part(field, "name", str)
+    return {**field, "type": _normalize(_part(field, "type", object))}
+
+
+def _part(node: Any, key: str, expected: Any) -> Any:
+    if not isinstance(node, dict):
+        raise DecodeError(f"{node!r:.100} is neither a type nor a field of an Avro definition")
+    if key not in node or not isinstance(node[key], expected):
+        raise DecodeError(f"a part of the Avro definition has no valid {key!r}: {node!r:.200}")
+    return node[key]

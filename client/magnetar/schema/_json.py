@@ -1,0 +1,57 @@
+"""JSON schemas: payloads are JSON, and an Avro schema describes them.
+
+Other clients' libraries write it differently, and all forms are read: enumerations by name, or by value (Pulsar's
+Python client), numbers without a fraction for a float, NaN as a string (Java), absent fields. Members of enumerations
+are written by name, which all of them read. Bytes are strings, as in Pulsar's Python client.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, overload
+
+from pydantic_core import from_json, to_json
+
+from magnetar.exceptions import EncodeError
+from magnetar.schema._decoding import check_writer, decode_each
+from magnetar.schema._record_schema import RecordSchema
+from magnetar.schema._schema import Decoder, SchemaInfo, SchemaType, T
+from magnetar.schema._value_checks import Misfit, make_json_check
+
+__all__ = ["JsonSchema"]
+
+
+class JsonSchema(RecordSchema[T]):
+    """Records as JSON.
+
+    Values are instances of `record_cls`. Without it, they are dicts with the fields of `schema_definition`, an Avro
+    schema as a dict.
+    """
+
+    schema_type: ClassVar[SchemaType] = SchemaType.JSON
+    form = "json"
+
+    @overload
+    def __init__(self, record_cls: type[T], schema_definition: Any = None) -> None: ...
+    @overload
+    def __init__(self: JsonSchema[dict[str, Any]], record_cls: None, schema_definition: Any) -> None: ...
+    def __init__(self, record_cls: Any, schema_definition: Any = None) -> None:
+        super().__init__(record_cls, schema_definition)
+
+    def encode(self, obj: T) -> bytes:
+        plain = self._plain(obj)
+        try:
+            return to_json(self._check(plain), inf_nan_mode="constants")
+        except Misfit as misfit:
+            raise EncodeError(str(misfit)) from None
+        except (RecursionError, ValueError) as error:
+            raise EncodeError(f"{type(error).__name__}: {error!s:.500}") from error
+
+    def make_decoder(self, writer: SchemaInfo | None) -> Decoder[T]:
+        check_writer(writer, SchemaType.JSON)
+        check, from_plain = make_json_check(self._definition), self._from_plain
+
+        def decode(payload: bytes) -> Any:
+            plain = check(from_json(payload))
+            return plain if from_plain is None else from_plain(plain)
+
+        return decode_each(decode, "JSON")

@@ -1,0 +1,56 @@
+"""What AVRO and JSON schemas have in common: both have an Avro definition, which comes from a class or a dict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
+
+from magnetar.exceptions import DecodeError
+from magnetar.schema._avro_definition import dump_definition, parse_definition
+from magnetar.schema._models import Model, make_model
+from magnetar.schema._schema import Schema, SchemaInfo, SchemaType, T
+from magnetar.schema._value_checks import make_value_check
+
+__all__ = ["RecordSchema"]
+
+
+class RecordSchema(Schema[T]):
+    schema_type: ClassVar[SchemaType]
+    form: ClassVar[Literal["avro", "json"]]
+
+    def __init__(self, record_cls: Any, schema_definition: Any = None) -> None:
+        if record_cls is None and schema_definition is None:
+            raise AssertionError("record_cls and schema_definition are both None: one of them is needed")
+        self._model: Model[T] | None = None if record_cls is None else make_model(record_cls)
+        definition = schema_definition if self._model is None else self._model.definition
+        encoded = dump_definition(definition)
+        self._info = SchemaInfo(self.schema_type, self.schema_type.name, encoded)
+        try:
+            self._definition = parse_definition(encoded)
+        except DecodeError as error:
+            raise ValueError(str(error)) from error
+        self._check = make_value_check(self._definition, self.form)
+        self._is_record = self._definition.resolve(self._definition.root)[0] == "record"
+        self._from_plain: Callable[[Any], T] | None = None if self._model is None else self._model.from_plain
+
+    def schema_info(self) -> SchemaInfo:
+        return self._info
+
+    def _plain(self, obj: T) -> Any:
+        """Return what the check accepts. Raises TypeError for a value of another class, and ValueError for one that is
+        no dict, as Pulsar's client does."""
+        model = self._model
+        if model is None:
+            if self._is_record and not isinstance(obj, Mapping):
+                raise ValueError(f"without a record class, a value has to be a dict, not a {type(obj).__name__}")
+            return obj
+        if not isinstance(obj, model.value_class):
+            raise TypeError(f"Invalid record obj of type {type(obj)} - expected type is {model.value_class}")
+        return obj if model.to_plain is None else model.to_plain(obj)
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (*super()._identity(), None if self._model is None else self._model.value_class)
+
+    def __repr__(self) -> str:
+        subject = self._info.definition.decode() if self._model is None else self._model.value_class.__name__
+        return f"{type(self).__name__}({subject:.200})"
