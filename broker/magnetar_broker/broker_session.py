@@ -156,6 +156,7 @@ class BrokerSession:
             counters,
             self.policy_logs,
             lambda: default_policies(settings),
+            self.schemas,
         )
         self._housekeeping = Housekeeping(self.topics, settings, clock, counters)
         sweep_interval_s = settings.managed_ledger_lease_sweep_interval_seconds

@@ -66,6 +66,7 @@ from magnetar_broker.errors import BrokerError, RequestNotStarted
 from magnetar_broker.owned_tasks import OwnedTasks
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.peers import Peers
+from magnetar_broker.schemas.schema_registry import SchemaRegistry
 from magnetar_broker.topic_policies.policy_logs import PolicyLogs
 from magnetar_broker.topics.topics import Topics
 from magnetar_protos import admin_pb2 as pb
@@ -113,6 +114,7 @@ class AdminService:
         counters: BrokerCounters,
         policy_logs: PolicyLogs,
         default_policies: Callable[[], Policies],
+        schemas: SchemaRegistry,
     ) -> None:
         """`is_connected`: to the metadata store. `describe_settings`: see `ConfigurationCalls`. `default_policies`: the
         policies of topics by the brokers' settings."""
@@ -134,7 +136,7 @@ class AdminService:
         owner_rpc = OwnerRpc(local_handlers, ownership, peers, clock, catalog.settings.admin_forward_timeout_seconds)
         self.topic_policy_rpc = TopicPolicyRpc(catalog, owner_rpc)
         bundle_owners = BundleOwners(ownership, owner_rpc, broker_id)
-        deletions = Deletions(catalog, owner_rpc, bundle_owners)
+        deletions = Deletions(catalog, owner_rpc, bundle_owners, schemas)
         forwarding: list[object] = [
             ClusterCalls(catalog, ownership),
             TenantCalls(catalog, deletions),

@@ -10,6 +10,7 @@ from magnetar_broker.admin.map_bounded import map_bounded
 from magnetar_broker.admin.owner_rpc import OwnerRpc
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.schemas.schema_registry import SchemaRegistry
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.topic_name import NamespaceName, TopicName
@@ -20,8 +21,11 @@ _log = logging.getLogger(__name__)
 
 
 class Deletions:
-    def __init__(self, catalog: Catalog, owner_rpc: OwnerRpc, bundle_owners: BundleOwners) -> None:
+    def __init__(
+        self, catalog: Catalog, owner_rpc: OwnerRpc, bundle_owners: BundleOwners, schemas: SchemaRegistry
+    ) -> None:
         self._catalog = catalog
+        self._schemas = schemas
         self._owner_rpc = owner_rpc
         self._bundle_owners = bundle_owners
 
@@ -36,7 +40,7 @@ class Deletions:
         async def delete_partitions(partitions: Sequence[TopicName]) -> None:
             await map_bounded(partitions, lambda partition: self._delete_marked(partition, force=force))
 
-        await self._catalog.partitioned.delete(name, delete_partitions)
+        await self._catalog.partitioned.delete(name, delete_partitions, self._schemas.prepare_topic_deletion)
 
     async def release_bundles(self, namespace: NamespaceName) -> None:
         """Unload the bundles of a namespace that is being deleted. An owner that can't be reached now notices by itself

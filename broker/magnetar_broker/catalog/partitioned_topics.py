@@ -8,12 +8,14 @@ read.
 **Growing** is announced (`growing_to`). Then the new partitions get the subscriptions of the first one, and then
 clients see them: so a subscription whose consumers are away misses none of their messages. topic_router.py explains how
 changes of subscriptions at the same time reach all partitions. **Deleting** marks the node, then deletes the
-partitions, then the node. If it is interrupted at any step, the same call again finishes it.
+partitions and the ledgers of the topic's schema, then the node with that of the schema. If it is interrupted at any
+step, the same call again finishes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from magnetar_broker import paths
 from magnetar_broker.catalog.catalog_nodes import CatalogNodes, Found
@@ -22,11 +24,15 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.administration import CatalogSettings
 from magnetar_broker.topic_properties import check_properties
 from magnetar_metadata.errors import Refused
+from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Deletion, NamespaceNode, PartitionedTopicNode
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["PartitionedTopics"]
+__all__ = ["PartitionedTopics", "PrepareSchemaDeletion"]
+
+_ROUNDS: Final = 5
+PrepareSchemaDeletion = Callable[[TopicName, Callable[[], Awaitable[bool]]], Awaitable[Sequence[Change]]]
 
 
 class PartitionedTopics:
@@ -122,8 +128,14 @@ class PartitionedTopics:
         await self._nodes.change(PartitionedTopicNode, path, complete)
 
     async def delete(
-        self, name: TopicName, delete_partitions: Callable[[Sequence[TopicName]], Awaitable[None]]
+        self,
+        name: TopicName,
+        delete_partitions: Callable[[Sequence[TopicName]], Awaitable[None]],
+        prepare_schema_deletion: PrepareSchemaDeletion,
     ) -> None:
+        """`prepare_schema_deletion` deletes the ledgers of the topic's schema, and returns the changes that delete the
+        schema's node. Its argument reads afresh whether this topic is still being deleted."""
+
         def marked(node: PartitionedTopicNode | None) -> PartitionedTopicNode:
             if node is None:
                 raise no_partitioned_topic(name)
@@ -133,13 +145,29 @@ class PartitionedTopics:
         node = await self._nodes.change(PartitionedTopicNode, paths.partitioned(name), marked)
         assert node is not None
         await delete_partitions([name.partition(index) for index in range(max(node.partitions, node.growing_to))])
-        await self._delete_node(name, node.incarnation)
 
-    async def _delete_node(self, name: TopicName, incarnation: bytes) -> None:
+        async def is_being_deleted() -> bool:
+            found = await self.find(name, fresh=True)
+            if found is None or found.node.incarnation != node.incarnation:
+                return False
+            # A partitioned topic that is about to be undone, since there is a plain one: the schema is that one's.
+            return not await self._nodes.exists(paths.topic(name))
+
+        for _ in range(_ROUNDS):
+            try:
+                await self._delete_node(name, node.incarnation, await prepare_schema_deletion(name, is_being_deleted))
+                return
+            except Refused:
+                continue  # the schema has changed since then
+        raise BrokerError(
+            ErrorCode.METADATA_ERROR, f"partitioned topic {name} is not deleted yet: its schema changed: try again"
+        )
+
+    async def _delete_node(self, name: TopicName, incarnation: bytes, along: Sequence[Change] = ()) -> None:
         def deleted(node: PartitionedTopicNode | None) -> PartitionedTopicNode | None:
             return node if node is not None and node.incarnation != incarnation else None
 
-        await self._nodes.change(PartitionedTopicNode, paths.partitioned(name), deleted)
+        await self._nodes.change(PartitionedTopicNode, paths.partitioned(name), deleted, along)
 
     async def _refuse_plain_topic(self, name: TopicName) -> None:
         if await self._nodes.exists(paths.topic(name)):

@@ -12,13 +12,17 @@ the same time, the second reads the node again, and checks its schema against th
 topic adds those of its producers and consumers.
 
 **The same schema again** has the same fingerprint, and gets the version that it has. So a producer that reopens needs
-one read of the metadata store, and no bookie.
+one read of the metadata store, and no bookie; and a registration whose answer was lost is repeated.
 
 **Partitions** share the schema of their topic: its node has the name without the partition.
 
-**Deletion.** The transaction that adds a version also checks that the topic's node has not changed since it was read
-and is not marked for deletion. A deletion of the topic marks its node, then deletes the schema, then the node. So no
-version is added to a topic that is being deleted, and a later topic of its name begins without a schema.
+**Deletion.** A deletion adds a version without a ledger, which marks those before it as deleted. By force it also
+removes them: their ledgers are named for deletion in the node, deleted, then removed from the node. If that is
+interrupted, the next change continues. Numbers of versions are not used again.
+
+**With its topic.** The transaction that adds a version also checks that the topic's node has not changed since it was
+read and is not marked for deletion. A deletion of the topic marks its node, then deletes the schema, then the node. So
+no version is added to a topic that is being deleted, and a later topic of its name begins without a schema.
 
 **Hostile definitions** come from any client. Their size, nesting, number of types and the work of comparing them are
 bounded, and a type is never expanded where it is only named. With a megabyte it can still take seconds: then it's done
@@ -33,5 +37,8 @@ in a thread (`takes_long`).
     compatibility.py              the strategies: which versions are compared, and in which direction
     schema_rules.py               which of these rules a topic has, by settings and policies
     schema_node.py                the node of a topic's schema
+    schema_deletion.py            deletes it with its topic
+    definition_ledgers.py         the ledgers of definitions, and their cache
+    shared_reads.py               fresh reads that concurrent callers share
     schema_registry.py            versions: found, added, read and deleted
 """

@@ -13,9 +13,12 @@ to delete. Therefore the deletion makes sure that there is a schema node, and de
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
+
+from google.protobuf.message import Message
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
@@ -23,8 +26,8 @@ from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import StoredValue
-from magnetar_metadata.errors import BadVersion, NoNode
-from magnetar_metadata.store import ABSENT, Change, Check, MetadataStore, Put
+from magnetar_metadata.errors import BadVersion, ForeignValue, NoNode
+from magnetar_metadata.store import ABSENT, ANY, Change, Check, Delete, MetadataStore, Put
 from magnetar_metadata.undecodable_nodes import decode_node
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Deletion, PartitionedTopicNode
@@ -36,7 +39,12 @@ from magnetar_wire.topic_name import TopicName
 
 __all__ = ["FoundSchema", "SchemaChanged", "SchemaNodes", "read_topic_checks"]
 
+M = TypeVar("M", bound=Message)
+
+_log = logging.getLogger(__name__)
 _INCARNATION_BYTES: Final = 16
+# How many bytes of a node that can't be decoded are logged.
+_LOGGED_BYTES: Final = 1_024
 
 
 class SchemaChanged(Exception):
@@ -84,6 +92,38 @@ class SchemaNodes:
         path = paths.schema(topic)
         stored = await compare_and_set.read(self._store, path, fresh=True)
         return FoundSchema() if stored is None else FoundSchema(decode_node(SchemaNode, path, stored.payload), stored)
+
+    async def find_damaged(self, topic: TopicName) -> list[Delete]:
+        """Return the changes that delete a node that can't be decoded, the last one, and the nodes below; empty: it can
+        be decoded by now, or does not exist. Logs the node."""
+        path = paths.schema(topic)
+        node = await self._store.get_after_sync(path)
+        if node is None:
+            return []
+        below = await self._store.children(path)
+        try:
+            decode_node(SchemaNode, path, compare_and_set.decode_stored(node.value).payload)
+        except ForeignValue as error:
+            _log.error(
+                "%s: it is deleted or replaced, the ledgers that it names are not deleted. Its %d bytes begin with %s",
+                error, len(node.value), node.value[:_LOGGED_BYTES].hex(),
+            )  # fmt: skip
+            return [*(Delete(f"{path}/{name}", ANY) for name in below), Delete(path, node.version)]
+        return []
+
+    async def replace_damaged(self, topic: TopicName, node: SchemaNode, checks: Sequence[Check]) -> None:
+        """Replace a node that can't be decoded. Raises `SchemaChanged`."""
+        damaged = await self.find_damaged(topic)
+        if not damaged:
+            raise SchemaChanged
+        *below, old = damaged
+        node.incarnation = self._randomness.token(_INCARNATION_BYTES)
+        value = compare_and_set.encode_first_value(node.SerializeToString(deterministic=True), self._randomness)
+        marker = Put(paths.schema_incarnation(topic, node.incarnation), b"", ABSENT)
+        try:
+            await self._store.transaction([Put(old.path, value, old.expected), marker, *below, *checks])
+        except (BadVersion, NoNode) as error:
+            raise SchemaChanged from error
 
     async def replace(
         self,
@@ -141,12 +181,19 @@ async def read_topic_checks(store: MetadataStore, topic: TopicName) -> list[Chec
     partitioned = await compare_and_set.read(store, paths.partitioned(topic))
     plain = await compare_and_set.read(store, path)
     if plain is not None:
-        node = decode_node(ManagedLedgerNode, path, plain.payload)
+        node = _decode_topic(ManagedLedgerNode, path, plain)
         if node.state == TopicState.LIVE:
             return [Check(path, plain.version), Check(paths.incarnation(topic, node.incarnation), 0)]
     elif partitioned is not None:
         path = paths.partitioned(topic)
-        if decode_node(PartitionedTopicNode, path, partitioned.payload).deletion == Deletion.DELETION_NONE:
+        if _decode_topic(PartitionedTopicNode, path, partitioned).deletion == Deletion.DELETION_NONE:
             return [Check(path, partitioned.version)]
     state = "no topic" if plain is None and partitioned is None else "no topic any more: it is being deleted:"
     raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is {state} {topic}")
+
+
+def _decode_topic(kind: type[M], path: str, stored: StoredValue) -> M:
+    try:
+        return decode_node(kind, path, stored.payload)
+    except ForeignValue as error:
+        raise BrokerError(ErrorCode.METADATA_ERROR, str(error)) from error

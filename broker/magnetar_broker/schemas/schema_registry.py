@@ -20,8 +20,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from magnetar_bookie.errors import LedgerError, LedgerNotClaimed
@@ -32,10 +34,12 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.name_locks import NameLocks
 from magnetar_broker.schemas import compatibility, definitions
 from magnetar_broker.schemas.definition_ledgers import DefinitionDeleted, DefinitionLedgers, definition_lost
+from magnetar_broker.schemas.schema_deletion import prepare_schema_deletion
 from magnetar_broker.schemas.schema_node import FoundSchema, SchemaChanged, SchemaNodes, read_topic_checks
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.schemas.shared_reads import SharedReads
-from magnetar_metadata.errors import MetadataError, OutcomeUnknown, SessionLost
+from magnetar_metadata.errors import ForeignValue, MetadataError, OutcomeUnknown, SessionLost
+from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import SchemaCompatibility
 from magnetar_protos.schema_pb2 import Schema, SchemaNode, SchemaVersion, StoredSchema
@@ -52,11 +56,15 @@ _log = logging.getLogger(__name__)
 # How often a change is tried. Each other broker that is faster makes one fail, and each change of the topic's node.
 _ATTEMPTS: Final = 20
 
-# The strategies by which only the last version counts: for a new version, and for a consumer.
-_LAST_COUNTS: Final = frozenset({SchemaCompatibility.BACKWARD, SchemaCompatibility.FORWARD, SchemaCompatibility.FULL})
-_LAST_IS_READ: Final = _LAST_COUNTS | {SchemaCompatibility.FORWARD_TRANSITIVE}
-
-_Comparison = Callable[[Schema, Sequence[tuple[int, Schema]], SchemaCompatibility], None]
+# The strategies by which all versions count, for a new version and for a consumer. By others only the last one does.
+_ALL_COUNT: Final = frozenset(
+    (
+        SchemaCompatibility.BACKWARD_TRANSITIVE,
+        SchemaCompatibility.FORWARD_TRANSITIVE,
+        SchemaCompatibility.FULL_TRANSITIVE,
+    )
+)
+_ALL_ARE_READ: Final = _ALL_COUNT - {SchemaCompatibility.FORWARD_TRANSITIVE}
 
 
 class RegistrySettings(Protocol):
@@ -82,18 +90,23 @@ class SchemaRegistry:
     """All methods raise `BrokerError`, and take a partition for its topic. What they return must not be altered."""
 
     def __init__(self, client: LedgerClient, clock: Clock, randomness: Randomness, settings: RegistrySettings) -> None:
+        self._client = client
         self._store = client.ledgers.store
         self._clock = clock
+        self._randomness = randomness
         self._settings = settings
         self._ledgers = DefinitionLedgers(client, settings.striping)
         self._nodes = SchemaNodes(client, clock, randomness)
         self._reads = SharedReads[TopicName, FoundSchema](self._nodes.read)
+        # Large definitions are parsed and compared in it, one after the other.
+        self._thread = ThreadPoolExecutor(1, "schemas")
         # Held while this broker changes a topic's schema.
         self._changing = NameLocks[TopicName]()
 
     async def close(self) -> None:
         await self._reads.close()
         await self._ledgers.close()
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def has_schema(self, topic: TopicName) -> bool:
         """Return whether the topic has a schema that is not deleted. One read of the metadata store, no bookie."""
@@ -137,8 +150,8 @@ class SchemaRegistry:
 
     async def find_version(self, topic: TopicName, schema: Schema) -> int | None:
         """Return the version that has this schema."""
-        _validate(schema)
-        known = (await self._find(topic.base)).find_fingerprint(definitions.fingerprint(schema))
+        fingerprint = await self._examine(schema)
+        known = (await self._find(topic.base)).find_fingerprint(fingerprint)
         return None if known is None else known.version
 
     async def register(self, topic: TopicName, schema: Schema, rules: SchemaRules, *, explicit: bool = False) -> int:
@@ -148,8 +161,7 @@ class SchemaRegistry:
         administrator adds it, so `allow_auto_update` does not count.
         """
         topic = topic.base
-        _validate(schema)
-        fingerprint = definitions.fingerprint(schema)
+        fingerprint = await self._examine(schema)
         known = (await self._find(topic)).find_fingerprint(fingerprint)
         if known is not None:
             return known.version
@@ -199,8 +211,7 @@ class SchemaRegistry:
     async def check_compatible(self, topic: TopicName, schema: Schema, rules: SchemaRules) -> None:
         """Raise INCOMPATIBLE_SCHEMA unless `register` would accept the schema."""
         topic = topic.base
-        _validate(schema)
-        fingerprint = definitions.fingerprint(schema)
+        fingerprint = await self._examine(schema)
 
         async def check(found: FoundSchema) -> None:
             if found.find_fingerprint(fingerprint) is None:
@@ -210,18 +221,13 @@ class SchemaRegistry:
 
     async def check_readable(self, topic: TopicName, schema: Schema, rules: SchemaRules) -> None:
         """Raise INCOMPATIBLE_SCHEMA unless a consumer with this schema may read the topic."""
-        topic = topic.base
-        _validate(schema)
+        topic, strategy = topic.base, rules.compatibility
+        await self._examine(schema)
 
         async def check(found: FoundSchema) -> None:
-            if not found.list_live():
-                raise BrokerError(
-                    ErrorCode.INCOMPATIBLE_SCHEMA,
-                    f"{topic} has no schema, and is in use: a consumer with a schema can't read it",
-                    "schema",
-                )
-            last_counts = rules.compatibility in _LAST_IS_READ
-            await self._compare(topic, found, schema, rules, compatibility.check_readable, last_counts)
+            earlier = await self._read_earlier(topic, found, strategy, strategy in _ALL_ARE_READ)
+            check = partial(compatibility.check_readable, schema, earlier, strategy)
+            await self._apply(check, schema, *(old for _, old in earlier))
 
         await self._read_until_unchanged(topic, check)
 
@@ -235,16 +241,34 @@ class SchemaRegistry:
         async with self._changing.hold(topic):
             with _convert_errors(topic):
                 for _ in range(_ATTEMPTS):
-                    checks = await read_topic_checks(self._store, topic)
-                    found = await self._nodes.read(topic)
-                    node = _mark_deleted(found, self._clock.time_ms(), force)
                     try:
-                        changed = await self._nodes.replace(topic, found, node, checks)
+                        return await self._delete(topic, force)
                     except SchemaChanged:
                         continue
-                    await self._delete_removed(topic, changed)
-                    return node.versions[-1].version
-                raise _changed_too_often(topic)
+        raise _changed_too_often(topic)
+
+    async def _delete(self, topic: TopicName, force: bool) -> int:
+        checks, now_ms = await read_topic_checks(self._store, topic), self._clock.time_ms()
+        try:
+            found = await self._nodes.read(topic)
+        except ForeignValue:
+            if not force:
+                raise
+            # The versions that it had are not known. The time is above all of them.
+            node = SchemaNode(versions=[SchemaVersion(version=now_ms, created_ms=now_ms)])
+            await self._nodes.replace_damaged(topic, node, checks)
+            return now_ms
+        changed = await self._nodes.replace(topic, found, _mark_deleted(found, now_ms, force), checks)
+        await self._delete_removed(topic, changed)
+        return changed.node.versions[-1].version
+
+    async def prepare_topic_deletion(
+        self, topic: TopicName, is_being_deleted: Callable[[], Awaitable[bool]]
+    ) -> Sequence[Change]:
+        """As `prepare_schema_deletion`, for a partitioned topic."""
+        client, clock, randomness = self._client, self._clock, self._randomness
+        with _convert_errors(topic):
+            return await prepare_schema_deletion(topic, client, clock, randomness, is_being_deleted, create=True)
 
     async def _delete_removed(self, topic: TopicName, found: FoundSchema) -> None:
         """Delete the ledgers of removed versions. What can't be deleted now is deleted after a later change."""
@@ -277,27 +301,43 @@ class SchemaRegistry:
         )
 
     async def _check_addable(self, topic: TopicName, found: FoundSchema, schema: Schema, rules: SchemaRules) -> None:
-        last_counts = rules.compatibility in _LAST_COUNTS
-        await self._compare(topic, found, schema, rules, compatibility.check_compatible, last_counts)
+        strategy = rules.compatibility
+        earlier = await self._read_earlier(topic, found, strategy, strategy in _ALL_COUNT)
+        check = partial(compatibility.check_compatible, schema, earlier, strategy)
+        await self._apply(check, schema, *(old for _, old in earlier))
 
-    async def _compare(
-        self,
-        topic: TopicName,
-        found: FoundSchema,
-        schema: Schema,
-        rules: SchemaRules,
-        check: _Comparison,
-        last_counts: bool,
-    ) -> None:
-        """Compare the schema with the earlier ones that count, one at a time: all of them may take much memory."""
-        if rules.compatibility == SchemaCompatibility.ALWAYS_COMPATIBLE:
-            return
+    async def _read_earlier(
+        self, topic: TopicName, found: FoundSchema, strategy: SchemaCompatibility, all_count: bool
+    ) -> list[tuple[int, Schema]]:
+        """Return the versions that a schema is compared with: no more than needed, as a definition may be lost."""
+        if strategy == SchemaCompatibility.ALWAYS_COMPATIBLE:
+            return []
         live = found.list_live()
-        for version in live[-1:] if last_counts else live:
-            earlier = await self._read_version(topic, version)
-            assert earlier.schema is not None
-            check(schema, [(version.version, earlier.schema)], rules.compatibility)
-            await asyncio.sleep(0)  # a comparison may take long, and others must have their turn
+        earlier = [await self._read_version(topic, version) for version in (live if all_count else live[-1:])]
+        return [(one.version, one.schema) for one in earlier if one.schema is not None]
+
+    async def _examine(self, schema: Schema) -> bytes:
+        """Return the fingerprint of a schema. INVALID_ARGUMENT, about "schema": it is not valid."""
+        size = schema.ByteSize()
+        if size > MAX_DEFINITION_BYTES:
+            raise BrokerError(
+                ErrorCode.INVALID_ARGUMENT,
+                f"the schema has {size:,} bytes with its name and properties: at most {MAX_DEFINITION_BYTES:,} are "
+                "stored",
+                "schema",
+            )
+
+        def examine() -> bytes:
+            definitions.check_definition(schema)
+            return definitions.fingerprint(schema)
+
+        return await self._apply(examine, schema)
+
+    async def _apply(self, rule: Callable[[], T], *schemas: Schema) -> T:
+        """Return the result of a rule on these schemas. One that takes long is applied in a thread."""
+        if not definitions.takes_long(*schemas):
+            return rule()
+        return await asyncio.get_running_loop().run_in_executor(self._thread, rule)
 
     async def _find(self, topic: TopicName) -> FoundSchema:
         with _convert_errors(topic):
@@ -326,17 +366,6 @@ class SchemaRegistry:
                 raise definition_lost(str(error), description) from error
             raise SchemaChanged from error
         return RegisteredSchema(version.version, stored.schema, stored.created_ms)
-
-
-def _validate(schema: Schema) -> None:
-    size = schema.ByteSize()
-    if size > MAX_DEFINITION_BYTES:
-        raise BrokerError(
-            ErrorCode.INVALID_ARGUMENT,
-            f"the schema has {size:,} bytes with its name and properties: at most {MAX_DEFINITION_BYTES:,} are stored",
-            "schema",
-        )
-    definitions.check_definition(schema)
 
 
 def _mark_deleted(found: FoundSchema, now_ms: int, force: bool) -> SchemaNode:
@@ -379,6 +408,9 @@ def _convert_errors(topic: TopicName) -> Iterator[None]:
         raise BrokerError(ErrorCode.METADATA_ERROR, text) from error
     except SessionLost as error:
         raise BrokerError(ErrorCode.SERVICE_NOT_READY, f"this broker has lost its metadata session: {error}") from error
+    except ForeignValue as error:
+        text = f"the schema of {topic} is damaged: {error}. Delete it by force (`magnetar schemas delete --force`)"
+        raise BrokerError(ErrorCode.CHECKSUM_ERROR, text) from error
     except MetadataError as error:
         text = f"the schema of {topic} can't be read or changed now, and nothing was changed: {error}"
         raise BrokerError(ErrorCode.METADATA_ERROR, text) from error

@@ -3,8 +3,9 @@
 1. The topic's node is marked as DELETING. From then on no owner changes it, and a broker that opens the topic finishes
    the deletion, and finds no topic.
 2. Cursors and ledgers are deleted, then the pages of the list. Ledgers that leases protect stay, and another node has
-   their ids before (managed_ledger/orphaned_ledgers.py).
-3. The topic's node is deleted.
+   their ids before (managed_ledger/orphaned_ledgers.py). The ledgers of the topic's schema are deleted, unless it is a
+   partition (schemas/schema_deletion.py).
+3. The topic's node is deleted, with that of its schema.
 
 So everything that still exists can be found from the node, at any time. Several brokers may delete the topic at once,
 and one of them may be late, when the topic was deleted and created again. So each node below is deleted with a check
@@ -27,10 +28,11 @@ from magnetar_broker.managed_ledger.ledger_list import ForeignList, LedgerList
 from magnetar_broker.managed_ledger.orphaned_ledgers import record_leased_ledgers
 from magnetar_broker.managed_ledger.topic_node import decode_topic, page_path, read_pages
 from magnetar_broker.managed_ledger.trimmer import delete_ledgers
+from magnetar_broker.schemas.schema_deletion import prepare_schema_deletion
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import LEAVE, UpdateAction
 from magnetar_metadata.errors import BadVersion, ForeignValue, NoNode, NotEmpty
-from magnetar_metadata.store import ANY, Check, Delete, MetadataStore
+from magnetar_metadata.store import ANY, Change, Check, Delete, MetadataStore
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
@@ -107,7 +109,8 @@ async def finish_deletion(
             pages = [page_path(name, page.number) for page in node.pages]
             for below in (*pages, paths.pages(name), paths.cursors(name)):
                 await _remove(store, below, check, marker)
-            await store.transaction([Delete(marker.path, marker.expected), Delete(path, stored.version)])
+            schema = await _delete_schema(name, incarnation, client, clock, randomness)
+            await store.transaction([*schema, Delete(marker.path, marker.expected), Delete(path, stored.version)])
             return
         except RequestNotStarted:
             raise
@@ -115,6 +118,22 @@ async def finish_deletion(
             # Another broker deletes the topic, too: it was faster, or has just claimed the cursors.
             if last:
                 raise
+
+
+async def _delete_schema(
+    name: TopicName, incarnation: str, client: LedgerClient, clock: Clock, randomness: Randomness
+) -> Sequence[Change]:
+    """Delete the ledgers of the topic's schema. Return the changes that delete its node."""
+    if name.is_partition:
+        return []
+    path = paths.topic(name)
+
+    async def is_being_deleted() -> bool:
+        stored = await compare_and_set.read(client.ledgers.store, path, fresh=True)
+        node = None if stored is None else decode_topic(path, stored.payload)
+        return node is not None and node.incarnation == incarnation and node.state == pb.DELETING
+
+    return await prepare_schema_deletion(name, client, clock, randomness, is_being_deleted, create=False)
 
 
 async def _delete_ledgers(

@@ -1,7 +1,7 @@
 """Which ledgers there are that nobody knows of: looked up in the metadata store when no broker runs.
 
-A ledger is a topic's, a cursor's, what a deleted topic has left to its readers, or made and not recorded yet: then its
-intent is there. One that is to be deleted stands where it was before, or is a tombstone.
+A ledger is a topic's, a cursor's, a schema's, what a deleted topic has left to its readers, or made and not recorded
+yet: then its intent is there. One that is to be deleted stands where it was before, or is a tombstone.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from magnetar_metadata.embedded.store import open_embedded
 from magnetar_metadata.store import MetadataStore
 from magnetar_protos.cursor_pb2 import CursorNode
 from magnetar_protos.managed_ledger_pb2 import LeasedRemains, LedgerPage, ManagedLedgerNode
+from magnetar_protos.schema_pb2 import SchemaNode
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.randomness import SystemRandomness
 
@@ -45,8 +46,13 @@ async def ledgers_in(store: MetadataStore) -> Ledgers:
     ledgers = LedgerMetadataStore(store, SystemClock(), SystemRandomness())
     living = [one async for one in ledgers.ledger_ids() if await _is_retained(ledgers, one)]
     named = set(await ledgers.list_ledger_ids(INTENTS))
-    async for topic in _topics(store):
+    async for topic in _topics(store, paths.TOPICS):
         named.update(await _named_by(store, topic))
+    async for topic in _topics(store, paths.SCHEMAS):
+        schema = await compare_and_set.read(store, topic)
+        assert schema is not None
+        node = SchemaNode.FromString(schema.payload)
+        named.update([*(version.ledger_id for version in node.versions), *node.deleting])
     for name in await store.children(paths.LEASED_LEDGERS):
         remains = await compare_and_set.read(store, f"{paths.LEASED_LEDGERS}/{name}")
         assert remains is not None
@@ -61,11 +67,11 @@ async def _is_retained(ledgers: LedgerMetadataStore, ledger_id: int) -> bool:
         return False
 
 
-async def _topics(store: MetadataStore) -> AsyncIterator[str]:
-    for tenant in await store.children(paths.TOPICS):
-        for namespace in await store.children(f"{paths.TOPICS}/{tenant}"):
-            for domain in await store.children(f"{paths.TOPICS}/{tenant}/{namespace}"):
-                folder = f"{paths.TOPICS}/{tenant}/{namespace}/{domain}"
+async def _topics(store: MetadataStore, root: str) -> AsyncIterator[str]:
+    for tenant in await store.children(root):
+        for namespace in await store.children(f"{root}/{tenant}"):
+            for domain in await store.children(f"{root}/{tenant}/{namespace}"):
+                folder = f"{root}/{tenant}/{namespace}/{domain}"
                 for topic in await store.children(folder):
                     yield f"{folder}/{topic}"
 

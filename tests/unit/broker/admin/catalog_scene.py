@@ -134,9 +134,14 @@ class CatalogScene:
 
     async def delete_all(self, catalog: Catalog, namespace: NamespaceName) -> None:
         for text in await catalog.list_partitioned_topics(namespace, include_system=True):
-            await catalog.partitioned.delete(TopicName.parse(text), self.delete_topics)
+            await catalog.partitioned.delete(TopicName.parse(text), self.delete_topics, no_schema)
         for text in await catalog.list_topics(namespace, include_system=True):
             await self.delete_topic(TopicName.parse(text))
+
+
+async def no_schema(name: TopicName, is_being_deleted: object) -> list[Change]:
+    """Delete nothing: the topic has no schema."""
+    return []
 
 
 def foreign(payload: bytes) -> bytes:
@@ -152,4 +157,4 @@ async def code_of(awaitable: Awaitable[Any]) -> ErrorCode | None:
     return None
 
 
-__all__ = ["NAMESPACE", "CatalogScene", "KilledStore", "MetadataError", "code_of", "foreign"]
+__all__ = ["NAMESPACE", "CatalogScene", "KilledStore", "MetadataError", "code_of", "foreign", "no_schema"]

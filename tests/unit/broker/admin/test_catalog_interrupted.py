@@ -15,7 +15,7 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import AutoTopicCreation, Policies
 from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.topic_name import NamespaceName, TopicName
-from tests.unit.broker.admin.catalog_scene import NAMESPACE, CatalogScene, code_of
+from tests.unit.broker.admin.catalog_scene import NAMESPACE, CatalogScene, code_of, no_schema
 
 TOPIC = TopicName.parse("acme/shop/orders")
 PLAIN = TopicName.parse("acme/shop/plain")
@@ -47,7 +47,7 @@ async def _grow(scene: CatalogScene, catalog: Catalog) -> None:
 
 
 async def _delete_partitioned(scene: CatalogScene, catalog: Catalog) -> None:
-    await catalog.partitioned.delete(TOPIC, scene.delete_topics)
+    await catalog.partitioned.delete(TOPIC, scene.delete_topics, no_schema)
 
 
 async def _delete_namespace(scene: CatalogScene, catalog: Catalog) -> None:
@@ -238,7 +238,7 @@ async def test_a_name_is_never_both_a_topic_and_a_partitioned_one(seed: int) -> 
     await asyncio.gather(
         later(lambda: scene.make_topic(events.partition(0), one)),
         later(lambda: scene.make_topic(events.partition(1), two)),
-        later(lambda: three.partitioned.delete(events, scene.delete_topics)),
+        later(lambda: three.partitioned.delete(events, scene.delete_topics, no_schema)),
     )
     left = [name for name in await scene.catalog.list_topics(NAMESPACE) if "events" in name]
     assert not left

@@ -10,7 +10,7 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import AutoTopicCreation, Policies
 from magnetar_wire.bundles import default_bundles
 from magnetar_wire.topic_name import NamespaceName, TopicName
-from tests.unit.broker.admin.catalog_scene import NAMESPACE, CatalogScene, code_of
+from tests.unit.broker.admin.catalog_scene import NAMESPACE, CatalogScene, code_of, no_schema
 
 TOPIC = TopicName.parse("acme/shop/orders")
 
@@ -70,7 +70,7 @@ async def _nothing(names: object) -> None: ...
 async def test_deletion_at_one_broker_is_visible_at_lagging_broker(scene: CatalogScene) -> None:
     await scene.catalog.partitioned.create(TOPIC, 2, {})
     other = lagging(scene)
-    await scene.catalog.partitioned.delete(TOPIC, scene.delete_topics)
+    await scene.catalog.partitioned.delete(TOPIC, scene.delete_topics, no_schema)
     assert await code_of(other.check_topic(TOPIC.partition(0))) == ErrorCode.TOPIC_NOT_FOUND
     assert await code_of(other.resolve_partitions(TOPIC, False)) == ErrorCode.TOPIC_NOT_FOUND
 

@@ -1,0 +1,283 @@
+"""Deletions of schemas: by an administrator, and with their topics; killed at each step, or much too late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import pytest
+
+from magnetar_broker import paths
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.schemas.schema_registry import SchemaRegistry
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.topic_name import TopicName
+from tests.unit.broker.admin.catalog_scene import code_of
+from tests.unit.broker.schemas.registry_scene import (
+    FULL,
+    PARTITIONED,
+    TOPIC,
+    PausedStore,
+    RegistryScene,
+    running_registry_scene,
+    schema,
+)
+
+BOTH = pytest.mark.parametrize("name", [TOPIC, PARTITIONED], ids=["plain", "partitioned"])
+LONG_S = 100_000.0
+
+
+async def test_deleted_versions_are_not_found_and_do_not_count() -> None:
+    """SCH-1, as in Pulsar: a new version marks the deletion. Nothing is compared with the versions before it, and a
+    definition that was deleted gets a new version."""
+
+    async with running_registry_scene() as scene:
+        registry = await scene.start_broker()
+        await registry.register(TOPIC, schema("unfit_1"), FULL)
+        assert await registry.delete(TOPIC) == 1
+        assert not await registry.has_schema(TOPIC)
+        assert await registry.find_latest(TOPIC) is None
+        for version in (0, 1):
+            assert await code_of(registry.get(TOPIC, version)) == ErrorCode.NOT_FOUND
+        assert await registry.delete(TOPIC) == 2
+        assert await registry.register(TOPIC, schema("unfit_2"), FULL) == 3
+        assert [one.version for one in await registry.list_versions(TOPIC) if one.schema is None] == [2]
+        await registry.delete(TOPIC)
+        assert await registry.register(TOPIC, schema("unfit_1"), FULL) == 5
+        assert (await registry.get(TOPIC, 5)).schema == schema("unfit_1")
+
+
+async def test_a_deletion_by_force_removes_definitions_and_does_not_repeat_versions() -> None:
+    """SCH-1: a message that was encoded with a removed version is never decoded with another one."""
+
+    async with running_registry_scene() as scene:
+        registry, other = await scene.start_broker(), await scene.start_broker()
+        for field in ("a", "b"):
+            await registry.register(TOPIC, schema(field), FULL)
+        assert (await other.get(TOPIC, 1)).schema == schema("b")
+        assert await registry.delete(TOPIC, force=True) == 2
+        assert await scene.ledgers() == set()
+        assert await code_of(other.get(TOPIC, 1)) == ErrorCode.NOT_FOUND
+        assert await other.register(TOPIC, schema("c"), FULL) == 3
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["before", "after"])
+async def test_a_killed_deletion_by_force_is_finished_by_the_next_change(made: bool) -> None:
+    """SCH-1: no ledger is left behind."""
+
+    async def killed_after(changes: int) -> bool:
+        async with running_registry_scene() as scene:
+            registry = await scene.start_broker()
+            for field in ("a", "b"):
+                await registry.register(TOPIC, schema(field), FULL)
+            store = scene.killed_after(changes, made=made)
+            await code_of((await scene.start_broker(store=store)).delete(TOPIC, force=True))
+            is_deleted = not await registry.has_schema(TOPIC)
+            version = await registry.register(TOPIC, schema("c"), FULL)
+            assert version == (3 if is_deleted else 2)
+            node = await scene.node()
+            assert node is not None
+            assert not node.deleting
+            assert await scene.ledgers() == {one.ledger_id for one in node.versions if one.ledger_id}
+            return store.died
+
+    changes = 0
+    while await killed_after(changes):
+        changes += 1
+    assert changes >= 4
+
+
+@BOTH
+@pytest.mark.parametrize("made", [False, True], ids=["before", "after"])
+async def test_a_deleted_topic_takes_its_schema_with_it(name: TopicName, made: bool) -> None:
+    """SCH-1, TOP-7: also if the broker that deletes it is killed at any step. A later topic begins without one."""
+
+    async def killed_after(changes: int) -> bool:
+        async with running_registry_scene(topic=False) as scene:
+            await scene.create(name)
+            registry = await scene.start_broker()
+            for field in ("a", "b"):
+                await registry.register(name, schema(field), FULL)
+            await registry.delete(name)
+            store = scene.killed_after(changes, made=made)
+            refused = await code_of(scene.delete_topic(name, store))
+            assert store.died or refused is None
+            assert await code_of(scene.delete_topic(name)) in (None, ErrorCode.NOT_FOUND)
+            assert await scene.ledgers() == set()
+            assert await scene.schema_paths() == []
+            await scene.create(name)
+            assert await registry.find_latest(name) is None
+            assert await registry.register(name, schema("unfit"), FULL) == 0
+            return store.died
+
+    changes = 0
+    while await killed_after(changes):
+        changes += 1
+    assert changes >= 4
+
+
+async def test_a_partition_that_is_deleted_leaves_the_schema_of_its_topic() -> None:
+    async with running_registry_scene(topic=False) as scene:
+        await scene.create(PARTITIONED)
+        await scene.create_topic(PARTITIONED.partition(0))
+        registry = await scene.start_broker()
+        await registry.register(PARTITIONED, schema(), FULL)
+        await scene.delete_topic(PARTITIONED.partition(0))
+        assert (await registry.get(PARTITIONED, 0)).schema == schema()
+
+
+async def _paused_at_each_request(
+    name: TopicName, work: Callable[[RegistryScene, PausedStore], Awaitable[object]], changes: int = 0
+) -> None:
+    """Pause `work` before each of its requests after these changes, delete the topic, create it with another schema,
+    and continue `work`. Each time the later topic has its schema."""
+
+    async def paused_at(request: int) -> bool:
+        async with running_registry_scene(topic=False) as scene:
+            await scene.create(name)
+            registry = await scene.start_broker()
+            await registry.register(name, schema("old"), FULL)
+            store = PausedStore(scene.cluster.server.connect(LONG_S), request, changes)
+            late = asyncio.ensure_future(work(scene, store))
+            await store.wait_until_paused(late)
+            with suppress(BrokerError):
+                await scene.delete_topic(name)
+            await scene.create(name)
+            assert await registry.register(name, schema("new"), FULL) == 0
+            store.continues.set()
+            with suppress(BrokerError):
+                await late
+            await _check_schemas(scene, registry, name)
+            await scene.delete_topic(name)
+            assert await scene.ledgers() == set()
+            assert await scene.schema_paths() == []
+            return store.is_paused
+
+    request = 0
+    while await paused_at(request):
+        request += 1
+    assert request >= 5
+
+
+async def _check_schemas(scene: RegistryScene, registry: SchemaRegistry, name: TopicName) -> None:
+    assert (await registry.get(name, 0)).schema == schema("new")
+    node = await scene.node(name)
+    assert node is not None
+    assert [one.version for one in node.versions] == list(range(len(node.versions)))
+    for one in node.versions:
+        await registry.get(name, one.version)
+    assert await scene.ledgers() == {one.ledger_id for one in node.versions}
+
+
+@BOTH
+async def test_a_late_deletion_of_a_topic_leaves_the_schema_of_a_later_topic(name: TopicName) -> None:
+    """SCH-1, TOP-7: at whichever request it was paused after it had marked the topic."""
+
+    async def delete(scene: RegistryScene, store: PausedStore) -> None:
+        await scene.delete_topic(name, store)
+
+    await _paused_at_each_request(name, delete, changes=1)
+
+
+@BOTH
+async def test_a_late_registration_is_no_version_of_a_deleted_topic(name: TopicName) -> None:
+    """SCH-1: it is refused, or is a version of the later topic like any other. No ledger is left behind."""
+
+    async def register(scene: RegistryScene, store: PausedStore) -> None:
+        await (await scene.start_broker(store=store)).register(name, schema("late"), FULL)
+
+    await _paused_at_each_request(name, register)
+
+
+async def _damage(scene: RegistryScene, name: TopicName) -> None:
+    store = scene.cluster.server.connect()
+    node = await store.get(paths.schema(name))
+    assert node is not None
+    await store.put(paths.schema(name), b"damaged", node.version)
+
+
+async def test_a_damaged_node_is_replaced_by_force() -> None:
+    """SCH-1: versions are not used again, though the earlier ones are not known any more."""
+
+    async with running_registry_scene() as scene:
+        registry = await scene.start_broker()
+        await registry.register(TOPIC, schema(), FULL)
+        await _damage(scene, TOPIC)
+        for attempt in (registry.get(TOPIC, 0), registry.register(TOPIC, schema(), FULL), registry.delete(TOPIC)):
+            assert await code_of(attempt) == ErrorCode.CHECKSUM_ERROR
+        mark = await registry.delete(TOPIC, force=True)
+        assert mark > 0
+        assert not await registry.has_schema(TOPIC)
+        assert await registry.register(TOPIC, schema(), FULL) == mark + 1
+        await scene.delete_topic(TOPIC)
+        assert await scene.schema_paths() == []
+
+
+@BOTH
+async def test_a_damaged_node_does_not_keep_its_topic(name: TopicName) -> None:
+    async with running_registry_scene(topic=False) as scene:
+        await scene.create(name)
+        registry = await scene.start_broker()
+        await registry.register(name, schema(), FULL)
+        await _damage(scene, name)
+        await scene.delete_topic(name)
+        assert await scene.schema_paths() == []
+        await scene.create(name)
+        assert await registry.register(name, schema("b"), FULL) == 0
+
+
+@BOTH
+async def test_a_registration_that_arrives_after_the_deletion_is_refused(name: TopicName) -> None:
+    async with running_registry_scene(topic=False) as scene:
+        await scene.create(name)
+        # Before the transaction that adds the version. Those before create and close the ledger.
+        slow = PausedStore(scene.cluster.server.connect(LONG_S), requests=1, changes=3)
+        late = asyncio.ensure_future((await scene.start_broker(store=slow)).register(name, schema(), FULL))
+        await slow.wait_until_paused(late)
+        await scene.delete_topic(name)
+        slow.continues.set()
+        assert await code_of(late) == ErrorCode.TOPIC_NOT_FOUND
+        assert await scene.schema_paths() == []
+
+
+async def test_a_registration_that_is_very_late_leaves_no_schema_without_a_topic() -> None:
+    """SCH-1: a later topic of the name, which is being deleted, has the version at which the registration has read the
+    earlier one. At each request of that deletion the registration's transaction arrives."""
+
+    async def arrives_at(request: int) -> bool:
+        async with running_registry_scene(topic=False) as scene:
+            await scene.create(PARTITIONED)
+            await scene.catalog().partitioned.update_properties(PARTITIONED, {"its version": "is 1"}, [])
+            connect = scene.cluster.server.connect
+            # Before the transaction that adds the version. Those before create and close the ledger.
+            slow = PausedStore(connect(LONG_S), requests=1, changes=3)
+            late = asyncio.ensure_future((await scene.start_broker(store=slow)).register(PARTITIONED, schema(), FULL))
+            await slow.wait_until_paused(late)
+            await scene.delete_topic(PARTITIONED)
+            await scene.create(PARTITIONED)
+            store = PausedStore(connect(LONG_S), request, changes=1)
+            deletion = asyncio.ensure_future(scene.delete_topic(PARTITIONED, store))
+            await store.wait_until_paused(deletion)
+            slow.continues.set()
+            await code_of(late)
+            store.continues.set()
+            await deletion
+            assert await scene.schema_paths() == []
+            assert await scene.ledgers() == set()
+            return store.is_paused
+
+    request = 0
+    while await arrives_at(request):
+        request += 1
+    assert request >= 5
+
+
+@BOTH
+async def test_nothing_is_added_to_a_topic_that_is_being_deleted(name: TopicName) -> None:
+    async with running_registry_scene(topic=False) as scene:
+        await scene.create(name)
+        registry = await scene.start_broker()
+        await code_of(scene.delete_topic(name, scene.killed_after(1, made=False)))
+        assert await code_of(registry.register(name, schema(), FULL)) == ErrorCode.TOPIC_NOT_FOUND
+        assert await code_of(registry.delete(name)) == ErrorCode.TOPIC_NOT_FOUND
