@@ -39,6 +39,7 @@ _GROUPS = {
     "tenants": "Tenants, which own namespaces.",
     "namespaces": "Namespaces. They are named `tenant/namespace`.",
     "topics": "Topics, with and without partitions. A partition is a topic too, `<name>-partition-<i>`.",
+    "schemas": "Schemas of topics. The name of a partition stands for its topic.",
     "subscriptions": "Subscriptions of a topic; of a partitioned topic, on all its partitions.",
     "brokers": "Brokers.",
     "reading": "Bulk reads of the log of a topic without partitions, or of a partition: `log` is its name.",
@@ -46,8 +47,10 @@ _GROUPS = {
 _MODULES = {
     "magnetar.admin.models": models.__all__,
     "magnetar.admin.reading": reading.__all__,
+    "magnetar.schema": ["Schema", "SchemaInfo"],
     "magnetar.admin._values": ["StartPoint", "next_message", "partition_of", "start_at", "value_of"],
     "magnetar_wire.message_id": ["MessageId"],
+    "typing": ["Any"],
     "collections.abc": ["Mapping", "Sequence"],
 }
 # Of a docstring's lines, without indent and quotes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
@@ -157,6 +158,7 @@ class BrokerSession:
             self.policy_logs,
             lambda: default_policies(settings),
             self.schemas,
+            functools.partial(SchemaRules.of, settings),
         )
         self._housekeeping = Housekeeping(self.topics, settings, clock, counters)
         sweep_interval_s = settings.managed_ledger_lease_sweep_interval_seconds

@@ -29,6 +29,7 @@ _PARTS: Final = {
     "namespaces": Part(
         "magnetar_cli.administration.namespaces", "Create, list and delete namespaces, and set their policies."
     ),
+    "schemas": Part("magnetar_cli.administration.schemas", "Show, upload, check and delete the schemas of topics."),
     "clusters": Part("magnetar_cli.administration.clusters", "Show clusters, and store how others are reached."),
     "tenants": Part("magnetar_cli.administration.tenants", "Create, list and delete tenants."),
     "perf": Part("magnetar_cli.perf.commands", "Measure throughput and latency."),

@@ -2,6 +2,7 @@ from magnetar_protos import broker_pb2 as _broker_pb2
 from magnetar_protos import catalog_pb2 as _catalog_pb2
 from magnetar_protos import ledger_pb2 as _ledger_pb2
 from magnetar_protos import ownership_pb2 as _ownership_pb2
+from magnetar_protos import schema_pb2 as _schema_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -1363,6 +1364,112 @@ class RegisteredBookie(_message.Message):
     address: str
     writable: bool
     def __init__(self, bookie_id: _Optional[str] = ..., address: _Optional[str] = ..., writable: bool = ...) -> None: ...
+
+class TopicSchemaRequest(_message.Message):
+    __slots__ = ("topic", "version")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    version: int
+    def __init__(self, topic: _Optional[str] = ..., version: _Optional[int] = ...) -> None: ...
+
+class TopicSchemaAnswer(_message.Message):
+    __slots__ = ("problem", "schema")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    schema: TopicSchema
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., schema: _Optional[_Union[TopicSchema, _Mapping]] = ...) -> None: ...
+
+class TopicSchema(_message.Message):
+    __slots__ = ("version", "schema", "created_ms")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    schema: _schema_pb2.Schema
+    created_ms: int
+    def __init__(self, version: _Optional[int] = ..., schema: _Optional[_Union[_schema_pb2.Schema, _Mapping]] = ..., created_ms: _Optional[int] = ...) -> None: ...
+
+class TopicSchemasRequest(_message.Message):
+    __slots__ = ("topic", "after", "whole")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    after: int
+    whole: bool
+    def __init__(self, topic: _Optional[str] = ..., after: _Optional[int] = ..., whole: bool = ...) -> None: ...
+
+class TopicSchemasAnswer(_message.Message):
+    __slots__ = ("problem", "schemas", "more")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    SCHEMAS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    schemas: _containers.RepeatedCompositeFieldContainer[TopicSchema]
+    more: bool
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., schemas: _Optional[_Iterable[_Union[TopicSchema, _Mapping]]] = ..., more: bool = ...) -> None: ...
+
+class SchemaDefinitionRequest(_message.Message):
+    __slots__ = ("topic", "schema")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    schema: _schema_pb2.Schema
+    def __init__(self, topic: _Optional[str] = ..., schema: _Optional[_Union[_schema_pb2.Schema, _Mapping]] = ...) -> None: ...
+
+class DeleteSchemaRequest(_message.Message):
+    __slots__ = ("topic", "force")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    force: bool
+    def __init__(self, topic: _Optional[str] = ..., force: bool = ...) -> None: ...
+
+class SchemaVersionAnswer(_message.Message):
+    __slots__ = ("problem", "version")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    version: int
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., version: _Optional[int] = ...) -> None: ...
+
+class SchemaCheckAnswer(_message.Message):
+    __slots__ = ("problem", "is_compatible", "reason", "strategy")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    IS_COMPATIBLE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    is_compatible: bool
+    reason: str
+    strategy: _catalog_pb2.SchemaCompatibility
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., is_compatible: bool = ..., reason: _Optional[str] = ..., strategy: _Optional[_Union[_catalog_pb2.SchemaCompatibility, str]] = ...) -> None: ...
+
+class SchemaMetadataRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class SchemaMetadataAnswer(_message.Message):
+    __slots__ = ("problem", "versions")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    versions: _containers.RepeatedCompositeFieldContainer[StoredSchemaVersion]
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., versions: _Optional[_Iterable[_Union[StoredSchemaVersion, _Mapping]]] = ...) -> None: ...
+
+class StoredSchemaVersion(_message.Message):
+    __slots__ = ("version", "ledger_id", "created_ms")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    ledger_id: int
+    created_ms: int
+    def __init__(self, version: _Optional[int] = ..., ledger_id: _Optional[int] = ..., created_ms: _Optional[int] = ...) -> None: ...
 
 class ConfigurationRequest(_message.Message):
     __slots__ = ()

@@ -140,7 +140,7 @@ def test_calls_that_clients_repeated_before_are_repeated_now() -> None:
         *("create_partitioned", "grow_partitioned", "delete_partitioned", "terminate_partitioned"),
         *("create_subscription", "delete_subscription", "reset_subscription", "skip", "expire"),
         *("expire_all", "set_subscription_properties"),
-        *("set_dynamic_setting", "delete_dynamic_setting"),
+        *("set_dynamic_setting", "delete_dynamic_setting", "delete_schema"),
     }
     assert {row.name for row in ROWS if not row.idempotent} == changes
     repeated = {"unload_topic", "unload_bundle", "terminate_partitioned", "set_subscription_properties"}

@@ -53,6 +53,7 @@ from magnetar_broker.admin.namespace_topic_calls import NamespaceTopicCalls
 from magnetar_broker.admin.owner_rpc import Handler, OwnerRpc
 from magnetar_broker.admin.partitioned_topic_calls import PartitionedTopicCalls
 from magnetar_broker.admin.reading_calls import ReadingCalls
+from magnetar_broker.admin.schema_calls import SchemaCalls
 from magnetar_broker.admin.subscription_calls import SubscriptionCalls, SubscriptionLists
 from magnetar_broker.admin.topic_calls import TopicCalls
 from magnetar_broker.admin.topic_policy_calls import StoredPolicyCalls, TopicPolicyCalls
@@ -67,6 +68,7 @@ from magnetar_broker.owned_tasks import OwnedTasks
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.peers import Peers
 from magnetar_broker.schemas.schema_registry import SchemaRegistry
+from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.topic_policies.policy_logs import PolicyLogs
 from magnetar_broker.topics.topics import Topics
 from magnetar_protos import admin_pb2 as pb
@@ -115,9 +117,10 @@ class AdminService:
         policy_logs: PolicyLogs,
         default_policies: Callable[[], Policies],
         schemas: SchemaRegistry,
+        make_schema_rules: Callable[[Policies, Policies], SchemaRules],
     ) -> None:
         """`is_connected`: to the metadata store. `describe_settings`: see `ConfigurationCalls`. `default_policies`: the
-        policies of topics by the brokers' settings."""
+        policies of topics by the brokers' settings. `make_schema_rules`: see `SchemaCalls`."""
         self._is_connected = is_connected
 
         # It does not change, and a description of the broker is expensive.
@@ -144,6 +147,7 @@ class AdminService:
             NamespaceTopicCalls(catalog, owner_rpc),
             PartitionedTopicCalls(catalog, owner_rpc, deletions, clock, self.topic_policy_rpc.forget),
             TopicPolicyCalls(catalog, self.topic_policy_rpc, ledgers, default_policies),
+            SchemaCalls(catalog, schemas, owner_rpc, self.topic_policy_rpc, make_schema_rules),
             SubscriptionLists(catalog, owner_rpc),
             BundleCalls(catalog, ownership, owner_rpc, bundle_owners, broker_id),
             LookupCalls(catalog, ownership, describe_broker, counters),

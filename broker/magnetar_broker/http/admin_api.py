@@ -11,10 +11,12 @@ A request that is refused is answered with a JSON object `{"reason": …}`:
     404     there is no such path, or what it names does not exist
     405     the path has no such verb, or the broker can't do it yet: the reason names what is missing
     412     the body has a value that is not allowed
-    413     the body is larger than `http_max_body_bytes`, or the stored message than
+    413     the body is larger than the route's maximum or `http_max_body_bytes`, or the stored message than
             `http_max_uncompressed_message_bytes`
     415     the body is not sent as JSON
-    429     too many admin calls are being served, or too many large answers sent (answer_budget.py)
+    422     the schema in the body is not valid
+    429     too many admin calls are being served, too many large bodies received, or too many large answers sent
+            (answer_budget.py)
     503     nothing was done: the broker has no session with its metadata store, or the topic's owner can't serve it now
     else    what the route declares for the problem, or `route.py` for all routes
     500     it failed, and may have been done or not
@@ -50,6 +52,7 @@ from magnetar_wire.admin.http.route_table import RouteTable, UnsupportedFamily, 
 from magnetar_wire.admin.json.values import InvalidJson, OutOfRange, parse_json
 from magnetar_wire.admin.rows.unsupported import UNSUPPORTED, UNSUPPORTED_FAMILIES
 from magnetar_wire.errors import WireError
+from magnetar_wire.process.http_server import allow_body
 from magnetar_wire.transport import Code, Refusal
 
 __all__ = ["AdminApi", "refuse"]
@@ -75,6 +78,7 @@ _ERRORS: Final = {
     405: ErrorCode.UNSUPPORTED,
     413: ErrorCode.INVALID_ARGUMENT,
     415: ErrorCode.INVALID_ARGUMENT,
+    422: ErrorCode.INVALID_ARGUMENT,
     429: ErrorCode.TOO_MANY_REQUESTS,
     503: ErrorCode.SERVICE_NOT_READY,
 }
@@ -156,6 +160,7 @@ class AdminApi:
             return refuse(_NO_METHOD, f"{name[:200]}: non-persistent topics are not supported yet")
         message = call.request()
         try:
+            allow_body(scope, route.max_body_bytes)
             # Also of a request whose body is not used, so that its size is limited.
             body = await _read_body(receive)
             query = scope["query_string"].decode("ascii", "replace")

@@ -81,7 +81,7 @@ def render_page(document: Json) -> str:
     parts += [
         f'<a href="#{_anchor(tag)}">{escape(tag)} <small>{len(found)}</small></a>' for tag, found in by_tag.items()
     ]
-    parts.append(f'<a href="#schemas">schemas <small>{len(schemas)}</small></a></nav><main>')
+    parts.append(f'<a href="#json-schemas">schemas <small>{len(schemas)}</small></a></nav><main>')
     parts.append(f"<h1>{title}</h1><p class=dim>Version {escape(info['version'])} · ")
     parts.append('<a href="openapi.json">openapi.json</a></p>')
     parts.append(f"<p>{_format_text(info['description'])}</p>")
@@ -91,7 +91,7 @@ def render_page(document: Json) -> str:
         parts.append(f'<h2 id="{_anchor(tag)}">{escape(tag)}</h2>')
         for verb, path, operation in found:
             parts += _render_operation(verb, path, operation, schemas)
-    parts.append('<h2 id="schemas">schemas</h2>')
+    parts.append('<h2 id="json-schemas">schemas</h2>')
     for name, schema in schemas.items():
         parts.append(f'<details id="schema-{escape(name)}"><summary><b>{escape(name)}</b></summary><div>')
         parts.append(f"{_render_schema(schema, schemas)}</div></details>")

@@ -87,7 +87,8 @@ _PROBLEM_STATUSES: Final = {
     412: "It is not allowed, or a value is out of range",
     413: "The body, or a message, is too large",
     415: "The body is not sent as JSON, or is compressed",
-    429: "Too many calls are being served, or too many large answers sent: repeat it later",
+    422: "The schema is not valid",
+    429: "Too many calls are being served, or too many large bodies received or answers sent: repeat it later",
     431: "The request line and the headers are too large",
     500: "It failed, and may have been done or not",
     503: "Nothing was done: the broker has no session with its metadata store, or the topic's owner can't serve it now",
@@ -167,6 +168,8 @@ class _Document:
             schema = self._share(route.body.schema(call.request.DESCRIPTOR))
             content = {kind: {"schema": schema} for kind in (_JSON, route.object_type) if kind}
             operation["requestBody"] = {"required": route.needs_body, "content": content}
+            if route.max_body_bytes:
+                operation["requestBody"]["x-max-bytes"] = route.max_body_bytes
         operation["responses"] = self._describe_answers(call, route)
         operation |= {"x-call": f"admin.{call.name}", "x-role": call.role.value}
         operation["x-python"] = [one.name for one in call.methods]
@@ -234,7 +237,8 @@ class _Document:
         headers: Json = {"headers": {"Warning": _WARNING}} if warned else {}
         if isinstance(route.answer, RawAnswer):
             described = {name: {"description": text, "schema": {}} for name, text in route.answer.headers.items()}
-            content: Json = {} if route.answer.status == 204 else {"content": {route.answer.content_type: {}}}
+            body = {"schema": self._share(dict(route.answer.schema))} if route.answer.schema else {}
+            content: Json = {} if route.answer.status == 204 else {"content": {route.answer.content_type: body}}
             answered = responses[str(route.answer.status)] = {"description": "OK"} | content
             if described or headers:
                 answered["headers"] = described | headers.get("headers", {})

@@ -14,12 +14,13 @@ from magnetar.admin._async_methods import (
     AsyncClusters,
     AsyncNamespaces,
     AsyncReading,
+    AsyncSchemas,
     AsyncSubscriptions,
     AsyncTenants,
     AsyncTopics,
 )
 from magnetar.admin._calls import AdminCalls
-from magnetar.admin._sync_methods import Brokers, Clusters, Namespaces, Reading, Subscriptions, Tenants, Topics
+from magnetar.admin._sync_methods import Brokers, Clusters, Namespaces, Reading, Schemas, Subscriptions, Tenants, Topics
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.transport import Transport
@@ -72,6 +73,7 @@ class AsyncAdmin(Unpicklable):
         self.tenants = AsyncTenants(self._calls)
         self.namespaces = AsyncNamespaces(self._calls)
         self.topics = AsyncTopics(self._calls)
+        self.schemas = AsyncSchemas(self._calls)
         self.subscriptions = AsyncSubscriptions(self._calls)
         self.brokers = AsyncBrokers(self._calls)
         self.reading = AsyncReading(self._calls)
@@ -125,6 +127,7 @@ class Admin(Unpicklable):
         self.tenants = Tenants(asynchronous.tenants, background.run)
         self.namespaces = Namespaces(asynchronous.namespaces, background.run)
         self.topics = Topics(asynchronous.topics, background.run)
+        self.schemas = Schemas(asynchronous.schemas, background.run)
         self.subscriptions = Subscriptions(asynchronous.subscriptions, background.run)
         self.brokers = Brokers(asynchronous.brokers, background.run)
         self.reading = Reading(asynchronous.reading, background.run)

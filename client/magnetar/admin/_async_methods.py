@@ -13,6 +13,7 @@ from magnetar.admin._values import StartPoint, next_message, partition_of, value
 from magnetar.admin._written_methods import (
     WrittenBrokers,
     WrittenNamespaces,
+    WrittenSchemas,
     WrittenSubscriptions,
     WrittenTenants,
     WrittenTopics,
@@ -29,8 +30,10 @@ from magnetar.admin.models import (
     PartitionedTopic,
     PartitionTermination,
     RegisteredBookie,
+    StoredSchemaVersion,
     TenantSettings,
     TopicHash,
+    TopicSchema,
 )
 from magnetar.admin.reading import LogPosition, MessagePosition, NamespaceLease, Plan
 from magnetar_wire.message_id import MessageId
@@ -40,6 +43,7 @@ __all__ = [
     "AsyncClusters",
     "AsyncNamespaces",
     "AsyncReading",
+    "AsyncSchemas",
     "AsyncSubscriptions",
     "AsyncTenants",
     "AsyncTopics",
@@ -260,6 +264,22 @@ class AsyncTopics(WrittenTopics):
         """Return the bundle that a topic is in, or would be in."""
         answer = await self._calls.call("topic_bundle", topic=topic)
         return str(answer.bundle)
+
+
+class AsyncSchemas(WrittenSchemas):
+    """Schemas of topics. The name of a partition stands for its topic."""
+
+    async def get(self, topic: str, version: int | None = None) -> TopicSchema:
+        """Return a version of a topic's schema; None: the last one. Raises NotFound if the topic has no schema, not
+        this version, or if it is deleted.
+        """
+        answer = await self._calls.call("schema", topic=topic, version=version)
+        return value_of(TopicSchema, answer.schema)
+
+    async def metadata(self, topic: str) -> builtins.list[StoredSchemaVersion]:
+        """List where each version of a topic's schema is stored, deleted ones included; none: it has no schema."""
+        answer = await self._calls.call("schema_metadata", topic=topic)
+        return [value_of(StoredSchemaVersion, one) for one in answer.versions]
 
 
 class AsyncSubscriptions(WrittenSubscriptions):

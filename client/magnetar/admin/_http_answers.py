@@ -19,7 +19,7 @@ from magnetar.admin._http_exchange import HttpAnswer
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
 from magnetar_wire.admin.call import AdminCall
 from magnetar_wire.admin.http.raw_answer import RawAnswer
-from magnetar_wire.admin.http.route import Route
+from magnetar_wire.admin.http.route import TOPIC_KINDS, Route
 from magnetar_wire.admin.json.values import InvalidJson, parse_json
 from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import NamespaceName, TopicName
@@ -48,7 +48,7 @@ _CODES: Final[Mapping[int, int]] = {
 }
 _INVALID: Final = re.compile(r"\b(not valid|invalid|illegal)\b", re.IGNORECASE)
 _EXISTS: Final = re.compile(r"\balready exists?\b", re.IGNORECASE)
-_NOT_A_TOPIC: Final = re.compile(r"\s*(namespace|tenant|property|cluster|message)\b", re.IGNORECASE)
+_NOT_A_TOPIC: Final = re.compile(r"\s*(namespace|tenant|property|cluster|message|schema)\b", re.IGNORECASE)
 
 
 class Refused(Exception):
@@ -91,14 +91,14 @@ def _check_name(request: Any, name: str, kind: str) -> None:
     """Check a field that becomes part of a path. Short names of topics become full ones."""
     value = attrgetter(name)(request)
     try:
-        if kind == "topic":
+        if kind in TOPIC_KINDS:
             setattr(request, name, str(TopicName.parse(value)))
         elif kind == "namespace":
             NamespaceName.parse(value)
         elif value in ("", ".", ".."):
             raise Refused(ErrorCode.INVALID_ARGUMENT, f"{name} = {value!r} is not possible in a path of HTTP")
     except InvalidTopicName as error:
-        code = ErrorCode.INVALID_TOPIC_NAME if kind == "topic" else ErrorCode.INVALID_ARGUMENT
+        code = ErrorCode.INVALID_TOPIC_NAME if kind in TOPIC_KINDS else ErrorCode.INVALID_ARGUMENT
         raise Refused(code, str(error)) from None
 
 
@@ -180,6 +180,6 @@ def _choose_missing(route: Route, reason: str) -> int:
     names = [name for name, _ in route.placeholders]
     if "subscription" in names and "subscription" in reason.lower():
         return ErrorCode.SUBSCRIPTION_NOT_FOUND
-    if any(kind == "topic" for _, kind in route.placeholders) and not _NOT_A_TOPIC.match(reason):
+    if any(kind in TOPIC_KINDS for _, kind in route.placeholders) and not _NOT_A_TOPIC.match(reason):
         return ErrorCode.TOPIC_NOT_FOUND
     return ErrorCode.NOT_FOUND

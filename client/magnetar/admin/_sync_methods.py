@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from magnetar.admin._async_methods import (
     AsyncBrokers,
     AsyncClusters,
     AsyncNamespaces,
     AsyncReading,
+    AsyncSchemas,
     AsyncSubscriptions,
     AsyncTenants,
     AsyncTopics,
@@ -36,16 +38,20 @@ from magnetar.admin.models import (
     PartitionTermination,
     PeekedMessage,
     RegisteredBookie,
+    SchemaCheck,
+    StoredSchemaVersion,
     TenantSettings,
     TopicHash,
     TopicOwner,
     TopicPolicies,
+    TopicSchema,
     TopicStats,
 )
 from magnetar.admin.reading import LogPosition, MessagePosition, NamespaceLease, Plan
+from magnetar.schema import Schema, SchemaInfo
 from magnetar_wire.message_id import MessageId
 
-__all__ = ["Brokers", "Clusters", "Namespaces", "Reading", "Subscriptions", "Tenants", "Topics"]
+__all__ = ["Brokers", "Clusters", "Namespaces", "Reading", "Schemas", "Subscriptions", "Tenants", "Topics"]
 
 
 class Clusters(SyncGroup[AsyncClusters]):
@@ -384,6 +390,49 @@ class Topics(SyncGroup[AsyncTopics]):
                 topic, per_partition, exclude_producers=exclude_producers, exclude_consumers=exclude_consumers
             )
         )
+
+
+class Schemas(SyncGroup[AsyncSchemas]):
+    """Schemas of topics. The name of a partition stands for its topic."""
+
+    def get(self, topic: str, version: int | None = None) -> TopicSchema:
+        """Return a version of a topic's schema; None: the last one. Raises NotFound if the topic has no schema, not
+        this version, or if it is deleted.
+        """
+        return self._run(self._group.get(topic, version))
+
+    def metadata(self, topic: str) -> builtins.list[StoredSchemaVersion]:
+        """List where each version of a topic's schema is stored, deleted ones included; none: it has no schema."""
+        return self._run(self._group.metadata(topic))
+
+    def list(self, topic: str) -> builtins.list[TopicSchema]:
+        """List all versions of a topic's schema that are not deleted, oldest first; none: it has no schema."""
+        return self._run(self._group.list(topic))
+
+    def upload(self, topic: str, schema: SchemaInfo | Schema[Any]) -> int:
+        """Add a version to a topic's schema, unless it has one with this definition. Return its number.
+
+        The schema has to be compatible with the earlier versions, by the topic's policies; else IncompatibleSchema is
+        raised. Whether producers and consumers may add versions does not count. A topic that does not exist is created,
+        if first use by a client would create it.
+        """
+        return self._run(self._group.upload(topic, schema))
+
+    def check(self, topic: str, schema: SchemaInfo | Schema[Any]) -> SchemaCheck:
+        """Check whether a schema could become the topic's next version, without adding it."""
+        return self._run(self._group.check(topic, schema))
+
+    def find_version(self, topic: str, schema: SchemaInfo | Schema[Any]) -> int | None:
+        """Return the version of the topic's schema that has this definition; None: there is none."""
+        return self._run(self._group.find_version(topic, schema))
+
+    def delete(self, topic: str, force: bool = False) -> int | None:
+        """Delete a topic's schema. Return the version that marks the deletion.
+
+        With `force` the definitions of all versions are removed, so that messages can't be decoded by them any more,
+        and None is returned.
+        """
+        return self._run(self._group.delete(topic, force))
 
 
 class Subscriptions(SyncGroup[AsyncSubscriptions]):

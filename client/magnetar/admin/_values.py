@@ -27,12 +27,14 @@ from magnetar.admin.models import (
 )
 from magnetar.admin.reading import MessagePosition, Piece, PieceFragment, Plan
 from magnetar.exceptions import InvalidArgument
+from magnetar.schema import Schema, SchemaInfo
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos import reading_pb2 as reading
 from magnetar_protos.admin_pb2 import PeekedEntry, SplitBy
 from magnetar_protos.broker_pb2 import StartAt, StartMessageId
 from magnetar_protos.catalog_pb2 import ClusterData, Policies
 from magnetar_protos.ledger_pb2 import EntryPosition
+from magnetar_protos.schema_pb2 import Schema as SchemaMessage
 from magnetar_wire.admin.call import AdminCall
 from magnetar_wire.batch import decode_messages
 from magnetar_wire.entry import decode_entry
@@ -131,6 +133,13 @@ def _tenant_message(settings: TenantSettings) -> pb.TenantSettings:
 def _position_message(position: MessagePosition) -> reading.MessagePosition:
     ledger_id, entry_id, skip_messages = position
     return reading.MessagePosition(ledger_id=ledger_id, entry_id=entry_id, skip_messages=skip_messages)
+
+
+def _schema_message(schema: Any) -> SchemaMessage:
+    info = schema.schema_info() if isinstance(schema, Schema) else schema
+    if not isinstance(info, SchemaInfo):
+        raise InvalidArgument(f"{schema!r:.100} is no schema: use a SchemaInfo, or a schema of magnetar.schema")
+    return info.to_message()
 
 
 def start_at(point: StartPoint, excluded: bool) -> StartAt:
@@ -282,12 +291,14 @@ _TO_MESSAGE: Final[Mapping[str, Callable[[Any], Message]]] = {
     ClusterData.DESCRIPTOR.full_name: _cluster_message,
     pb.TenantSettings.DESCRIPTOR.full_name: _tenant_message,
     reading.MessagePosition.DESCRIPTOR.full_name: _position_message,
+    SchemaMessage.DESCRIPTOR.full_name: _schema_message,
 }
 # Conversions that are not field by field, or that are written out because plans have many pieces.
 _FROM_MESSAGE: Final[Mapping[type, Callable[[Any], Any]]] = {
     ActiveBroker: _active_broker,
     MessageId: _message_id,
     Plan: _plan,
+    SchemaInfo: SchemaInfo.from_message,
     NamespacePolicies: functools.partial(policies_value, NamespacePolicies),
     TopicPolicies: functools.partial(policies_value, TopicPolicies),
 }

@@ -6,6 +6,7 @@ synchronous form of these.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,15 +24,26 @@ from magnetar.admin.models import (
     PartitionedTopic,
     PartitionedTopicStats,
     PeekedMessage,
+    SchemaCheck,
     TenantSettings,
     TopicOwner,
     TopicPolicies,
+    TopicSchema,
     TopicStats,
 )
 from magnetar.exceptions import InvalidArgument, NotFound, TopicNotFound
+from magnetar.schema import Schema, SchemaInfo
+from magnetar_protos.catalog_pb2 import SchemaCompatibility
 from magnetar_wire.message_id import MessageId
 
-__all__ = ["WrittenBrokers", "WrittenNamespaces", "WrittenSubscriptions", "WrittenTenants", "WrittenTopics"]
+__all__ = [
+    "WrittenBrokers",
+    "WrittenNamespaces",
+    "WrittenSchemas",
+    "WrittenSubscriptions",
+    "WrittenTenants",
+    "WrittenTopics",
+]
 
 
 class WrittenTenants(AsyncGroup):
@@ -319,3 +331,44 @@ class WrittenSubscriptions(AsyncGroup):
             answer = await self._calls.call("peek", topic=topic, subscription=subscription, entries=entries)
             found = answer.entries
         return [message for entry in found for message in peeked(entry)]
+
+
+class WrittenSchemas(AsyncGroup):
+    async def list(self, topic: str) -> builtins.list[TopicSchema]:
+        """List all versions of a topic's schema that are not deleted, oldest first; none: it has no schema."""
+        found: builtins.list[TopicSchema] = []
+        while True:
+            answer = await self._calls.call("schemas", topic=topic, after=found[-1].version if found else None)
+            found += [value_of(TopicSchema, one) for one in answer.schemas]
+            if not answer.more or not answer.schemas:
+                return found
+
+    async def upload(self, topic: str, schema: SchemaInfo | Schema[Any]) -> int:
+        """Add a version to a topic's schema, unless it has one with this definition. Return its number.
+
+        The schema has to be compatible with the earlier versions, by the topic's policies; else IncompatibleSchema is
+        raised. Whether producers and consumers may add versions does not count. A topic that does not exist is created,
+        if first use by a client would create it.
+        """
+        return int((await self._calls.call("upload_schema", topic=topic, schema=schema)).version)
+
+    async def check(self, topic: str, schema: SchemaInfo | Schema[Any]) -> SchemaCheck:
+        """Check whether a schema could become the topic's next version, without adding it."""
+        answer = await self._calls.call("check_schema", topic=topic, schema=schema)
+        return SchemaCheck(answer.is_compatible, answer.reason, SchemaCompatibility.Name(answer.strategy))
+
+    async def find_version(self, topic: str, schema: SchemaInfo | Schema[Any]) -> int | None:
+        """Return the version of the topic's schema that has this definition; None: there is none."""
+        return _read_version(await self._calls.call("find_schema_version", topic=topic, schema=schema))
+
+    async def delete(self, topic: str, force: bool = False) -> int | None:
+        """Delete a topic's schema. Return the version that marks the deletion.
+
+        With `force` the definitions of all versions are removed, so that messages can't be decoded by them any more,
+        and None is returned.
+        """
+        return _read_version(await self._calls.call("delete_schema", topic=topic, force=force))
+
+
+def _read_version(answer: Any) -> int | None:
+    return int(answer.version) if answer.HasField("version") else None

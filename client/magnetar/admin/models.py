@@ -17,6 +17,7 @@ from magnetar.admin.policies import (
     Retention,
     SubscribeRate,
 )
+from magnetar.schema import SchemaInfo
 from magnetar_wire.message_id import MessageId
 
 __all__ = [
@@ -43,11 +44,14 @@ __all__ = [
     "PeekedMessage",
     "ProducerStats",
     "RegisteredBookie",
+    "SchemaCheck",
+    "StoredSchemaVersion",
     "SubscriptionStats",
     "TenantSettings",
     "TopicHash",
     "TopicOwner",
     "TopicPolicies",
+    "TopicSchema",
     "TopicStats",
     "Traffic",
 ]
@@ -579,3 +583,36 @@ class Health:
 
     healthy: bool
     reasons: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSchema:
+    """A version of a topic's schema."""
+
+    version: int
+    # Over HTTP, its name is that of the topic.
+    schema: SchemaInfo
+    # When it was stored, in ms since 1970.
+    created_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaCheck:
+    """Whether a schema may become a topic's next version."""
+
+    is_compatible: bool
+    # Why not: the field and the rule.
+    reason: str
+    # The strategy by which it was checked, e.g. "FULL".
+    strategy: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSchemaVersion:
+    """Where the definition of a version is stored."""
+
+    version: int
+    # None: the version marks the deletion of those before it.
+    ledger_id: int | None
+    # When it was stored, in ms since 1970; None: it is unknown, over HTTP.
+    created_ms: int | None

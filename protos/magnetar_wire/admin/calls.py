@@ -16,6 +16,7 @@ from magnetar_wire.admin.rows.lookup import LOOKUP
 from magnetar_wire.admin.rows.messages import MESSAGES
 from magnetar_wire.admin.rows.namespaces import BUNDLES, NAMESPACES
 from magnetar_wire.admin.rows.reading import READING
+from magnetar_wire.admin.rows.schemas import SCHEMA_CALLS
 from magnetar_wire.admin.rows.subscriptions import SUBSCRIPTIONS
 from magnetar_wire.admin.rows.tenants import TENANTS
 from magnetar_wire.admin.rows.termination import TERMINATION
@@ -36,6 +37,7 @@ ADMIN_CALLS: Final[dict[str, AdminCall]] = {
         TERMINATION,
         MESSAGES,
         TOPIC_POLICIES,
+        SCHEMA_CALLS,
         LOOKUP,
         SUBSCRIPTIONS,
         BROKERS,

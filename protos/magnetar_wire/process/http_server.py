@@ -2,8 +2,9 @@
 
 The application is an ASGI one (Starlette's); uvicorn speaks HTTP. The process installs its own signal handlers, and
 closes the server. No client can take more than a stated amount of memory or time: the connections, and the head and the
-body of a request, are limited. A client that has no answer within the time for one exchange, because it sends or reads
-slowly or because the request is slow, is disconnected. A connection above the limit is closed at once.
+body of a request, are limited. The application may allow larger bodies on single paths (`allow_body`), which are
+limited together, too. A client that has no answer within the time for one exchange, because it sends or reads slowly or
+because the request is slow, is disconnected. A connection above the limit is closed at once.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from magnetar_wire.process.listening_socket import open_listening_socket
 from magnetar_wire.process.settings import HttpSettings
 
-__all__ = ["HttpServer", "HttpSettings", "serve_http"]
+__all__ = ["HttpServer", "HttpSettings", "allow_body", "serve_http"]
 
 _TOO_LARGE: Final = 413
 _HEAD_TOO_LARGE: Final = 431
+_TOO_MANY: Final = 429
+_BODY_LIMIT: Final = "magnetar.body_limit"
 
 
 class HttpServer:
@@ -146,12 +149,60 @@ class _BoundedProtocol(H11Protocol):
             self._deadline = self.loop.call_later(self.exchange_timeout_s, self.transport.abort)
 
 
+class _LargeBodies:
+    """Counts what is in memory of bodies above `http_max_body_bytes`, over all connections."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self.pending_bytes = 0
+
+    def count(self, size: int) -> None:
+        """Add to what is pending; a single body may be larger than the maximum. Raises HTTPException."""
+        if self.pending_bytes and self.pending_bytes + size > self._max_bytes:
+            raise HTTPException(
+                _TOO_MANY,
+                f"large requests with {self.pending_bytes:,} bytes are being received and served: the maximum is "
+                f"{self._max_bytes:,} (http_max_pending_body_bytes): try again later",
+            )
+        self.pending_bytes += size
+
+
+class _BodyLimit:
+    """The maximum size of one request's body, and what was received of it."""
+
+    def __init__(self, max_bytes: int, large: _LargeBodies) -> None:
+        self.max_bytes = self._usual_bytes = max_bytes
+        self._large = large
+        self._received = 0
+        self._counted = 0
+
+    def receive(self, size: int) -> None:
+        """Count a part of the body. Raises HTTPException."""
+        self._received += size
+        if self._received > self.max_bytes:
+            raise HTTPException(_TOO_LARGE, f"the request's body has more than {self.max_bytes} bytes, the maximum")
+        excess = self._received - self._usual_bytes - self._counted
+        if excess > 0:
+            self._large.count(excess)
+            self._counted += excess
+
+    def release(self) -> None:
+        self._large.pending_bytes -= self._counted
+
+
+def allow_body(scope: Scope, max_bytes: int) -> None:
+    """Allow a larger body than `http_max_body_bytes`, before the body is read."""
+    limit: _BodyLimit = scope[_BODY_LIMIT]
+    limit.max_bytes = max(limit.max_bytes, max_bytes)
+
+
 class _Bounded:
     """The application, with limits of the requests' bodies and of its time."""
 
     def __init__(self, app: ASGIApp, settings: HttpSettings) -> None:
         self._app = app
         self._max_body_bytes = settings.http_max_body_bytes
+        self._large_bodies = _LargeBodies(settings.http_max_pending_body_bytes)
         self._max_head_bytes = settings.http_max_head_bytes
         self._timeout_s = settings.http_exchange_timeout_seconds
 
@@ -159,22 +210,20 @@ class _Bounded:
         if _head_bytes(scope) > self._max_head_bytes:
             await _refuse_head(self._max_head_bytes, send)
             return
-        received = 0
+        limit = _BodyLimit(self._max_body_bytes, self._large_bodies)
 
         async def bounded() -> Message:
-            nonlocal received
             message = await receive()
-            received += len(message.get("body", b""))
-            if received > self._max_body_bytes:
-                raise HTTPException(
-                    _TOO_LARGE, f"the request's body has more than {self._max_body_bytes} bytes, the maximum"
-                )
+            limit.receive(len(message.get("body", b"")))
             return message
 
-        # The client is disconnected by then.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._timeout_s):
-                await self._app(scope, bounded, send)
+        try:
+            # The client is disconnected by then.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._timeout_s):
+                    await self._app({**scope, _BODY_LIMIT: limit}, bounded, send)
+        finally:
+            limit.release()
 
 
 def _head_bytes(scope: Scope) -> int:

@@ -102,9 +102,17 @@ class HttpSettings(Configuration):
     )
     http_max_body_bytes: int = setting(
         65_536,
-        "Maximum size, in bytes, of a request's body.",
+        "Maximum size, in bytes, of a request's body. Paths whose bodies may be larger have their maximum in "
+        "/openapi.json: `x-max-bytes`.",
         subject=Subject.HTTP,
         ge=0,
+    )
+    http_max_pending_body_bytes: int = setting(
+        33_554_432,
+        "Maximum size, in bytes, of all larger bodies together, of requests that are being received and served. "
+        "Requests above it are answered with 429. A single body may be larger.",
+        subject=Subject.HTTP,
+        ge=1,
     )
     http_exchange_timeout_seconds: float = setting(
         60.0,

@@ -28,7 +28,7 @@ from tests.running import GENEROUS_S
 PROJECT = Path(__file__).resolve().parents[3]
 _OF_CLIENTS = (
     *("produce", "consume", "tail", "topics", "subscriptions", "namespaces", "tenants", "perf"),
-    *("brokers", "bundles", "clusters"),
+    *("brokers", "bundles", "clusters", "schemas"),
 )
 _OF_SERVERS = ("standalone", "cluster", "bookies", "ledgers", "bookie", "broker", "tour")
 

@@ -9,7 +9,7 @@ from magnetar.admin import Admin, AsyncAdmin
 
 __all__ = ["GROUPS", "describe_surface", "group_classes"]
 
-GROUPS = ("clusters", "tenants", "namespaces", "topics", "subscriptions", "brokers", "reading")
+GROUPS = ("clusters", "tenants", "namespaces", "topics", "schemas", "subscriptions", "brokers", "reading")
 
 
 def group_classes(admin: Admin | AsyncAdmin) -> dict[str, type]:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from magnetar_wire.process.http_server import HttpServer, HttpSettings, serve_http
+from magnetar_wire.process.http_server import HttpServer, HttpSettings, allow_body, serve_http
 from tests.http_client import ask
 from tests.running import until, within
 
@@ -26,11 +26,20 @@ class Echo:
     def __init__(self) -> None:
         self.hanging = 0
         self.app = Starlette(
-            routes=[Route("/echo", self.echo, methods=["GET", "POST"]), Route("/hang", self.hang), Route("/fail", fail)]
+            routes=[
+                Route("/echo", self.echo, methods=["GET", "POST"]),
+                Route("/large", self.large, methods=["POST"]),
+                Route("/hang", self.hang),
+                Route("/fail", fail),
+            ]
         )
 
     async def echo(self, request: Request) -> Response:
         return Response(await request.body())
+
+    async def large(self, request: Request) -> Response:
+        allow_body(request.scope, 5000)
+        return await self.echo(request)
 
     async def hang(self, request: Request) -> Response:
         self.hanging += 1
@@ -92,6 +101,29 @@ async def test_a_body_that_is_too_large_is_refused() -> None:
     async with serving(Echo(), HttpSettings(http_max_body_bytes=1000)) as server:
         assert (await ask(server.address, "/echo", "POST", b"x" * 1000))[0] == 200
         assert (await ask(server.address, "/echo", "POST", b"x" * 1001))[0] == 413
+
+
+async def test_a_path_may_allow_larger_bodies() -> None:
+    async with serving(Echo(), HttpSettings(http_max_body_bytes=1000)) as server:
+        assert (await ask(server.address, "/large", "POST", b"x" * 5000))[0] == 200
+        assert (await ask(server.address, "/large", "POST", b"x" * 5001))[0] == 413
+        assert (await ask(server.address, "/echo", "POST", b"x" * 1001))[0] == 413
+
+
+async def test_larger_bodies_are_limited_together() -> None:
+    """CHK-49: bodies that arrive slowly on many connections take a limited amount of memory."""
+    settings = HttpSettings(http_max_body_bytes=1000, http_max_pending_body_bytes=4000)
+    async with serving(Echo(), settings) as server:
+        _, slow = await connect(server)
+        slow.write(b"POST /large HTTP/1.1\r\nhost: x\r\ncontent-length: 5000\r\n\r\n" + b"x" * 4000)
+
+        async def answers(status: int) -> bool:
+            return (await ask(server.address, "/large", "POST", b"x" * 3000))[0] == status
+
+        await until(lambda: answers(429), "the slow body counts")
+        assert (await ask(server.address, "/large", "POST", b"x" * 1000))[0] == 200
+        slow.close()
+        await until(lambda: answers(200), "the slow body is released")
 
 
 async def test_a_body_without_an_end_is_refused_when_it_is_too_large() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from google.protobuf.message import Message
 
@@ -18,6 +19,8 @@ class RawAnswer:
     # The headers that it may have, with what they say: for the description of the API.
     headers: Mapping[str, str] = {}
     status = 200
+    # The JSON schema of a body that is JSON: for the description of the API.
+    schema: Mapping[str, Any] = {}
 
     def find_refusal(self, message: Message) -> tuple[int, str] | tuple[int, str, str] | None:
         """Return the status and the reason of a response that is no success, though it has no problem; also the name of

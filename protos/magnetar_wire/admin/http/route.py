@@ -8,6 +8,7 @@ A placeholder is a field of the request. It is one segment of the path, or sever
     {tenant}             one segment
     {namespace}          tenant/namespace; also {within:namespace}, if the field has another name
     {topic}              domain/tenant/namespace/topic; also {name:topic}. The domain is persistent or non-persistent
+    {topic:stored}       tenant/namespace/topic: the domain is always persistent
     {remove}             one segment; if the field is repeated, its only element
     {start.time_ms}      one segment, as the only field of a nested message
     {entries=numMessages}   with its name in Pulsar's documentation, which errors and /openapi.json show
@@ -35,16 +36,20 @@ from magnetar_wire.admin.http.raw_answer import RawAnswer
 from magnetar_wire.admin.json.parts import Field, Part
 from magnetar_wire.admin.json.values import InvalidJson, format_value, parse_json
 
-__all__ = ["DOMAINS", "HttpRequest", "InvalidTarget", "Route", "split_path"]
+__all__ = ["DOMAINS", "TOPIC_KINDS", "HttpRequest", "InvalidTarget", "Route", "split_path"]
 
 _PLACEHOLDER: Final = re.compile(r"\{([\w.]+)(?::(\w+))?(?:=(\w+))?\}")
 # The segments of the kinds of placeholders, as the description of the API names them.
 _SEGMENTS: Final = {
     "topic": ("domain", "tenant", "namespace", "topic"),
+    "stored": ("tenant", "namespace", "topic"),
     "namespace": ("tenant", "namespace"),
 }
 DOMAINS: Final = ("persistent", "non-persistent")
+# The kinds of placeholders that are topics.
+TOPIC_KINDS: Final = ("topic", "stored")
 _DOMAIN_END: Final = "://"
+_PERSISTENT: Final = f"persistent{_DOMAIN_END}"
 _BOOLEANS: Final = {"true": True, "false": False}
 # The HTTP statuses of problems, as Pulsar's brokers answer them. Where they differ by call, `Route.statuses` has them.
 _STATUSES: Final[Mapping[int, int]] = {
@@ -111,6 +116,8 @@ class Route:
     out_of_range_status: int = field(default=400, kw_only=True)
     # Whether a request without a body is refused with 400.
     needs_body: bool = field(default=False, kw_only=True)
+    # The maximum size of a body, if it is above `http_max_body_bytes`.
+    max_body_bytes: int = field(default=0, kw_only=True)
     # The part of the response that is the body; None: 204 without a body.
     answer: Part | RawAnswer | None = field(default=None, kw_only=True)
     # The status if `answer` is None, or its value is absent.
@@ -164,8 +171,7 @@ class Route:
         for name, kind in self.placeholders:
             count = len(_SEGMENTS.get(kind, ("",)))
             taken, left = left[:count], left[count:]
-            # A slash in a segment can't make another name of it: names have no slashes, so the handler refuses it.
-            text = f"{taken[0]}{_DOMAIN_END}{'/'.join(taken[1:])}" if kind == "topic" else "/".join(taken)
+            text = _join(taken, kind)
             owner, field_name = _locate(request, name)
             described = owner.DESCRIPTOR.fields_by_name[field_name]
             if described.is_repeated:
@@ -295,6 +301,15 @@ def _set_fields(request: Message, values: Mapping[str, Any]) -> None:
             setattr(request, name, value)
 
 
+def _join(segments: Sequence[str], kind: str) -> str:
+    """Return the value of a placeholder's segments.
+
+    A slash in a segment can't make another name of it: names have no slashes, so the handler refuses it."""
+    if kind == "topic":
+        return f"{segments[0]}{_DOMAIN_END}{'/'.join(segments[1:])}"
+    return f"{_PERSISTENT if kind == 'stored' else ''}{'/'.join(segments)}"
+
+
 def _split(request: Message, name: str, kind: str) -> list[str] | None:
     """Return the placeholder's segments; None: the field has no value that a path can carry."""
     if "." in name and not _has_only(request, name):
@@ -305,9 +320,13 @@ def _split(request: Message, name: str, kind: str) -> list[str] | None:
         if len(value) != 1:
             return None
         value = value[0]
-    if kind == "topic" and _DOMAIN_END not in value:
+    if kind in TOPIC_KINDS and _DOMAIN_END not in value:
         # The short forms of a name: topic_name.py.
-        value = f"persistent{_DOMAIN_END}{value if '/' in value else f'public/default/{value}'}"
+        value = f"{_PERSISTENT}{value if '/' in value else f'public/default/{value}'}"
+    if kind == "stored":
+        if not value.startswith(_PERSISTENT):
+            return None
+        value = value.removeprefix(_PERSISTENT)
     text = value.replace(_DOMAIN_END, "/", 1) if kind == "topic" else str(value)
     parts = text.split("/", len(_SEGMENTS[kind]) - 1) if kind in _SEGMENTS else [text]
     if "" in parts or len(parts) != len(_SEGMENTS.get(kind, parts)) or (kind == "topic" and parts[0] not in DOMAINS):

@@ -12,6 +12,7 @@ __all__ = [
     "InvalidJson",
     "InvalidValue",
     "OutOfRange",
+    "UnprocessableValue",
     "UnsupportedValue",
     "check_not_null",
     "check_text",
@@ -37,6 +38,12 @@ class InvalidValue(InvalidJson):
     """A value of the right type that is not allowed."""
 
     status = 412
+
+
+class UnprocessableValue(InvalidJson):
+    """A value of the right type whose content can't be used, as Pulsar answers it for schemas."""
+
+    status = 422
 
 
 class OutOfRange(InvalidJson):

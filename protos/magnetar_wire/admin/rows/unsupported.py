@@ -74,7 +74,6 @@ UNSUPPORTED_FAMILIES: Final[tuple[UnsupportedFamily, ...]] = (
     UnsupportedFamily("/admin/v2/bookies/racks-info", "placing bookies in racks"),
     UnsupportedFamily("/admin/v2/resource-quotas", "limiting bundles by quotas"),
     UnsupportedFamily("/admin/v2/resourcegroups", "limiting namespaces by resource groups"),
-    UnsupportedFamily("/admin/v2/schemas", "the registry of schemas"),
     UnsupportedFamily("/topics", "publishing over HTTP"),
     UnsupportedFamily("/admin/v2/functions", "running Pulsar Functions"),
     UnsupportedFamily("/admin/v2/worker", "running Pulsar Functions"),

@@ -123,7 +123,6 @@ async def test_paths_that_are_not_supported_name_the_missing_part() -> None:
             ("POST", "brokers/shutdown", "SIGTERM"),
             ("GET", "broker-stats/mbeans", "MBeans"),
             ("POST", "bookies/racks-info/x:1?group=g", "racks"),
-            ("GET", "schemas/public/default/t/schema", "schemas"),
             ("POST", "/topics/persistent/public/default/t", "publishing over HTTP"),
             ("PUT", "resourcegroups/x", "resource groups"),
             ("GET", "functions/public/default", "Functions"),

@@ -1,0 +1,168 @@
+"""Admin calls on the schemas of topics. Any broker carries them out: schemas/__init__.py explains why it may.
+
+Administration sees a schema as Pulsar shows it: versions that a deletion marked are not found, except among those that
+`schema_metadata` lists.
+
+A schema belongs to an existing topic. So an upload creates a topic that does not exist, if first use by a client would
+create it. In Pulsar, an upload stores the schema without the topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from magnetar_broker.admin.names import parse_persistent_name
+from magnetar_broker.admin.owner_rpc import OwnerRpc
+from magnetar_broker.admin.topic_calls import check_not_system_topic
+from magnetar_broker.admin.topic_policy_rpc import TopicPolicyRpc
+from magnetar_broker.catalog.catalog import Catalog
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.schemas.schema_registry import RegisteredSchema, SchemaRegistry
+from magnetar_broker.schemas.schema_rules import SchemaRules
+from magnetar_protos import admin_pb2 as pb
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import Policies
+from magnetar_protos.schema_pb2 import SchemaVersion
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["MAX_WHOLE_BYTES", "PAGE_BYTES", "SchemaCalls"]
+
+# Of the definitions in one answer, to which the last one is added: the transport allows some megabytes.
+PAGE_BYTES: Final = 1_048_576
+# Of those in an answer with all versions.
+MAX_WHOLE_BYTES: Final = 8 * PAGE_BYTES
+
+
+class SchemaCalls:
+    def __init__(
+        self,
+        catalog: Catalog,
+        schemas: SchemaRegistry,
+        owner_rpc: OwnerRpc,
+        policies: TopicPolicyRpc,
+        make_rules: Callable[[Policies, Policies], SchemaRules],
+    ) -> None:
+        """`make_rules`: of the policies of a namespace, and those of a topic."""
+        self._catalog = catalog
+        self._schemas = schemas
+        self._owner_rpc = owner_rpc
+        self._policies = policies
+        self._make_rules = make_rules
+
+    async def schema(self, request: pb.TopicSchemaRequest) -> pb.TopicSchemaAnswer:
+        name = _parse(request.topic)
+        if request.HasField("version"):
+            return pb.TopicSchemaAnswer(schema=_make_answer(await self._schemas.get(name, request.version)))
+        found = await self._schemas.find_latest(name)
+        if found is None:
+            raise BrokerError(ErrorCode.NOT_FOUND, f"{name} has no schema")
+        return pb.TopicSchemaAnswer(schema=_make_answer(found))
+
+    async def schemas(self, request: pb.TopicSchemasRequest) -> pb.TopicSchemasAnswer:
+        name = _parse(request.topic)
+        answer, size_bytes = pb.TopicSchemasAnswer(), 0
+        for version in _list_live(await self._schemas.describe(name)):
+            if request.HasField("after") and version <= request.after:
+                continue
+            if size_bytes >= PAGE_BYTES and not request.whole:
+                answer.more = True
+                break
+            with _ignore(ErrorCode.NOT_FOUND):  # it was deleted a moment ago
+                answer.schemas.append(_make_answer(await self._schemas.get(name, version)))
+                size_bytes += answer.schemas[-1].ByteSize()
+            if request.whole and size_bytes > MAX_WHOLE_BYTES:
+                raise BrokerError(
+                    ErrorCode.MESSAGE_TOO_BIG,
+                    f"the versions of the schema of {name} have more than {MAX_WHOLE_BYTES:,} bytes together: read "
+                    "them one by one, or over gRPC",
+                )
+        return answer
+
+    async def upload_schema(self, request: pb.SchemaDefinitionRequest) -> pb.SchemaVersionAnswer:
+        name = _parse(request.topic)
+        check_not_system_topic(name)
+        await self._create_topic(parse_persistent_name(request.topic))
+        rules = await self._find_rules(name)
+        version = await self._schemas.register(name, request.schema, rules, explicit=True)
+        return pb.SchemaVersionAnswer(version=version)
+
+    async def check_schema(self, request: pb.SchemaDefinitionRequest) -> pb.SchemaCheckAnswer:
+        name = _parse(request.topic)
+        rules = await self._find_rules(name)
+        try:
+            await self._schemas.check_compatible(name, request.schema, rules)
+        except BrokerError as error:
+            if error.code != ErrorCode.INCOMPATIBLE_SCHEMA:
+                raise
+            return pb.SchemaCheckAnswer(reason=str(error), strategy=rules.compatibility)
+        return pb.SchemaCheckAnswer(is_compatible=True, strategy=rules.compatibility)
+
+    async def find_schema_version(self, request: pb.SchemaDefinitionRequest) -> pb.SchemaVersionAnswer:
+        name = _parse(request.topic)
+        version = await self._schemas.find_version(name, request.schema)
+        return pb.SchemaVersionAnswer(version=version)
+
+    async def delete_schema(self, request: pb.DeleteSchemaRequest) -> pb.SchemaVersionAnswer:
+        name = _parse(request.topic)
+        check_not_system_topic(name)
+        version = await self._schemas.delete(name, force=request.force)
+        return pb.SchemaVersionAnswer(version=None if request.force else version)
+
+    async def schema_metadata(self, request: pb.SchemaMetadataRequest) -> pb.SchemaMetadataAnswer:
+        versions = await self._schemas.describe(_parse(request.topic))
+        return pb.SchemaMetadataAnswer(
+            versions=[
+                pb.StoredSchemaVersion(version=one.version, ledger_id=one.ledger_id or None, created_ms=one.created_ms)
+                for one in versions
+            ]
+        )
+
+    async def _create_topic(self, name: TopicName) -> None:
+        """Create the topic if it does not exist, and first use would create it. Raises `BrokerError`."""
+        if await self._catalog.resolve_partitions(name, create=True) or name.is_partition:
+            return
+        if await self._catalog.get_topic_state(name) is not None:
+            return
+        with _ignore(ErrorCode.ALREADY_EXISTS):
+            request = pb.TopicRequest(topic=str(name))
+            await self._owner_rpc.call_topic_owner(name, "create_topic", request, repeat=True)
+
+    async def _find_rules(self, name: TopicName) -> SchemaRules:
+        """Return the topic's rules by its policies as they are now; of a topic that does not exist, its namespace's."""
+        namespace = await self._catalog.get_namespace(name.namespace_name, fresh=True)
+        own = Policies()
+        if self._catalog.has_topic_policies:
+            with _ignore(ErrorCode.TOPIC_NOT_FOUND):
+                own = await self._policies.read(name, await self._catalog.find_incarnation(name))
+        return self._make_rules(namespace.node.policies, own)
+
+
+def _parse(text: str) -> TopicName:
+    """Return the name of the topic; of a partition, its topic's. Raises `BrokerError`."""
+    return parse_persistent_name(text).base
+
+
+def _list_live(versions: Sequence[SchemaVersion]) -> list[int]:
+    """Return the numbers of the versions that no deletion has marked."""
+    live: list[int] = []
+    for one in versions:
+        if one.ledger_id:
+            live.append(one.version)
+        else:
+            live.clear()
+    return live
+
+
+def _make_answer(found: RegisteredSchema) -> pb.TopicSchema:
+    return pb.TopicSchema(version=found.version, schema=found.schema, created_ms=found.created_ms)
+
+
+@contextmanager
+def _ignore(code: ErrorCode) -> Iterator[None]:
+    try:
+        yield
+    except BrokerError as error:
+        if error.code != code:
+            raise
