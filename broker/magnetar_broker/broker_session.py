@@ -34,6 +34,7 @@ from magnetar_broker.topic_policies.policy_logs import PolicyLogs
 from magnetar_broker.topics.housekeeping import Housekeeping
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.topic import Topic
+from magnetar_broker.topics.topic_schemas import SchemaAccess
 from magnetar_broker.topics.topic_storage import LedgerTopicStorage
 from magnetar_broker.topics.topics import Topics
 from magnetar_metadata.store import MetadataStore, SessionState
@@ -105,6 +106,7 @@ class BrokerSession:
         self.catalog = Catalog(store, clock, randomness, settings, settings.cluster_name, settings.max_message_size)
         self.schemas = SchemaRegistry(self.client, clock, randomness, settings)
         self._dynamic = DynamicConfiguration(store, self.catalog.nodes, clock, dynamic_settings)
+        self.schema_access = SchemaAccess(self.schemas, self.find_schema_rules)
         storage = LedgerTopicStorage(
             self.client,
             self.cache,
@@ -113,6 +115,7 @@ class BrokerSession:
             counters,
             settings,
             self._find_policies,
+            self.schema_access,
         )
         self._load = LoadSampler(clock, counters, lambda: len(self.topics), identity.cpu_seconds)
         self.ownership = BundleOwnership(

@@ -13,7 +13,6 @@ from typing import Any
 import pulsar
 import pytest
 from pulsar import BatchingType, CompressionType, MessageId, PartitionsRoutingMode, ProducerAccessMode
-from pulsar.schema import JsonSchema, Record, String, StringSchema
 
 from tests.stock_clients import BATCHES, LONG_MS, OURS_ALONE, StockServer, payloads, send_batch, topic
 
@@ -251,27 +250,6 @@ def test_access_modes_that_are_not_there_are_refused(client: pulsar.Client, mode
     """WIRE-1: at once, as not allowed."""
     with pytest.raises(pulsar.PulsarException, match="NotAllowed"):
         client.create_producer(topic("exclusive"), access_mode=mode)
-
-
-class Point(Record):  # type: ignore[misc]
-    name = String()
-
-
-def test_strings_are_bytes_to_the_broker(client: pulsar.Client) -> None:
-    """WIRE-1."""
-    name = topic("strings")
-    producer = client.create_producer(name, schema=StringSchema())
-    producer.send("grüße")
-    assert read(client, name, 1, schema=StringSchema())[0].value() == "grüße"
-
-
-@OURS_ALONE
-def test_schemas_that_need_a_registry_are_refused(client: pulsar.Client) -> None:
-    """WIRE-1: a request that the broker can't check gets an error at once."""
-    with pytest.raises(pulsar.PulsarException, match="NotAllowed"):
-        client.create_producer(topic("json"), schema=JsonSchema(Point))
-    with pytest.raises(pulsar.PulsarException, match="NotAllowed"):
-        client.subscribe(topic("json"), "s", schema=JsonSchema(Point))
 
 
 @OURS_ALONE

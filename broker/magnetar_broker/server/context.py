@@ -31,8 +31,9 @@ class ServerContext:
         self.clock = clock
         self.counters = counters
         self.outbox_budget = OutboxBudget(settings.max_queued_bytes)
-        # Counts lookups, and requests for a topic's partitions, its last message or a namespace's topics, of both
-        # protocols. Each may wait for the metadata store, or for a bundle that changes its owner, until its timeout.
+        # Counts lookups, and requests for a topic's partitions, last message or schema, or a namespace's topics, of
+        # both protocols. Each may wait for the metadata store, or for a bundle that changes its owner, until its
+        # timeout.
         self.lookup_limit = ConcurrencyLimit(lambda: settings.max_concurrent_lookup_request, _refuse_lookup)
 
     def get_session(self) -> BrokerSession:

@@ -19,6 +19,7 @@ from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, OutboxCapacity
 from magnetar_broker.topics.dispatch.subscription_types import DISPATCH_RULES
+from magnetar_broker.topics.topic_schemas import takes_any_schema
 from magnetar_protos.broker_pb2 import (
     Acknowledge,
     EntryRange,
@@ -97,6 +98,7 @@ class Consumer(BaseConsumer):
         "properties",
         "sink",
         "subscription",
+        "takes_any_schema",
     )
 
     def __init__(
@@ -109,6 +111,8 @@ class Consumer(BaseConsumer):
         self.properties = dict(opened.properties)
         self.client_version = opened.client_version[:MAX_CLIENT_VERSION_LENGTH]
         self.connected_since_ms = now_ms
+        # It decodes each message by the schema of its version.
+        self.takes_any_schema = takes_any_schema(opened.schema)
         # It was notified in this epoch that it gets no more messages.
         self.has_reached_end = False
 

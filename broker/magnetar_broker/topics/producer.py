@@ -79,6 +79,8 @@ class ProducerIdentity:
     client_version: str = ""
     # Its library can open a producer on some of the partitions of a topic only.
     partial: bool = False
+    # The version of its schema, encoded; empty: it has none.
+    schema_version: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

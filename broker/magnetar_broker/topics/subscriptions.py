@@ -115,6 +115,15 @@ class Subscriptions:
         return sum(len(subscription.consumers) for subscription in self._loaded.values())
 
     @property
+    def has_consumers_of_one_schema(self) -> bool:
+        """Whether a consumer is connected that reads bytes, or by a schema of its own."""
+        return any(
+            not consumer.takes_any_schema
+            for subscription in self._loaded.values()
+            for consumer in subscription.consumers
+        )
+
+    @property
     def names(self) -> list[str]:
         """The names of durable subscriptions."""
         return list(self._cursors.names())

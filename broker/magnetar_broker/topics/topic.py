@@ -24,12 +24,13 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.position import Position
 from magnetar_broker.settings.topics import TopicSettings
-from magnetar_broker.topics.consumer import MAX_CLIENT_VERSION_LENGTH
+from magnetar_broker.topics.consumer import MAX_CLIENT_VERSION_LENGTH, Consumer, ConsumerSink
 from magnetar_broker.topics.producer import Producer, ProducerIdentity, ProducerSink, TopicPublishing
 from magnetar_broker.topics.producer_names import ProducerNames
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.subscriptions import Subscriptions
-from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
+from magnetar_broker.topics.topic_schemas import TopicSchemas
+from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, OpenProducer
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.tasks import OrderedTaskGroup
@@ -53,6 +54,7 @@ class Topic:
         "_publishing",
         "_randomness",
         "_reported_waiting",
+        "_schemas",
         "_settings",
         "_undecided",
         "budget",
@@ -77,8 +79,10 @@ class Topic:
         clock: Clock,
         randomness: Randomness,
         counters: BrokerCounters,
+        schemas: TopicSchemas,
     ) -> None:
         self.name = name
+        self._schemas = schemas
         self.log = log
         self.cursors = cursors
         self.subscriptions = subscriptions
@@ -152,11 +156,13 @@ class Topic:
         """Open a producer with a name that no other producer of the topic has.
 
         When this returns, all entries of the previous producer with that name are decided. Until then only
-        `report_waiting` of the sink is called. Raises `BrokerError`. If it is cancelled, no producer is open.
+        `report_waiting` of the sink is called. Raises `BrokerError`. If it is cancelled, no producer is open, but its
+        schema may have been added.
         """
         self._check_served()
         self.log.check_not_terminated()
         _check_request(opening)
+        schema_version = await self._schemas.admit_producer(opening.schema)
         limit = self._settings.max_producers_per_topic
         name = opening.producer_name or self._generate_name()
         if limit and len(self._names.live) >= limit and name not in self._names.live:
@@ -173,6 +179,7 @@ class Topic:
             address=address,
             client_version=opening.client_version[:MAX_CLIENT_VERSION_LENGTH],
             partial=opening.partial,
+            schema_version=schema_version,
         )
         producer = Producer(identity, self._publishing, sink)
         evicted = self._names.claim(name, opening.instance, opening.connection_epoch, producer)
@@ -229,6 +236,18 @@ class Topic:
             name = f"magnetar-{self._randomness.token(_NAME_BYTES).hex()}"
             if name not in self._names.live:
                 return name
+
+    # Consumers.
+
+    async def subscribe(self, opened: OpenConsumer, sink: ConsumerSink) -> Consumer:
+        """Open a consumer if its schema can read the topic, and call the sink's `opened`. Raises `BrokerError`."""
+        await self._schemas.admit_consumer(opened.schema, self._is_unused)
+        return await self.subscriptions.subscribe(opened, sink)
+
+    def _is_unused(self) -> bool:
+        """Return whether nothing is stored, and nobody is connected but consumers that take any schema."""
+        is_empty = self.log.last <= self.log.before_first
+        return is_empty and not self._names.live and not self.subscriptions.has_consumers_of_one_schema
 
     # Termination.
 

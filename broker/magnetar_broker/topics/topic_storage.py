@@ -31,6 +31,7 @@ from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topic_deletion import delete_topic, finish_deletion
+from magnetar_broker.topics.topic_schemas import SchemaAccess, TopicSchemas
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -56,9 +57,11 @@ class LedgerTopicStorage:
         counters: BrokerCounters,
         settings: BrokerServiceSettings,
         policies_of: Callable[[TopicName], Awaitable[Policies]],
+        schemas: SchemaAccess,
     ) -> None:
         """`policies_of` returns the policies of a topic, its own and its namespace's, at most a few seconds old, or
         raises `BrokerError`."""
+        self._schemas = schemas
         self._policies_of = policies_of
         self._client = client
         self._cache = cache
@@ -136,6 +139,7 @@ class LedgerTopicStorage:
             clock,
             randomness,
             self._counters,
+            TopicSchemas(name, self._schemas),
         )
         try:
             log_opened(topic)

@@ -45,7 +45,7 @@ class BrokerScene:
         self.transport: InProcessTransport = beside.transport if beside else InProcessTransport(self.clock)
         self.bookies = [] if beside else [HonestBookie(f"b{number}", self.clock) for number in range(2)]
         number = next(_numbers) if beside else 1
-        address = f"broker{number}:6652" if beside else _ADDRESS
+        self.address = address = f"broker{number}:6652" if beside else _ADDRESS
         striping = {
             "managed_ledger_default_ensemble_size": 2,
             "managed_ledger_default_write_quorum": 2,

@@ -12,6 +12,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.position import Position
 from magnetar_broker.server.grpc.consume_stream import ConsumeStream
 from magnetar_broker.settings.delivery import ConsumeSettings
+from magnetar_broker.topics.consumer import Consumer, ConsumerSink
 from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
@@ -43,6 +44,9 @@ async def eventually(condition: Callable[[], Any]) -> None:
 @dataclass
 class _Topic:
     subscriptions: Subscriptions
+
+    async def subscribe(self, opened: OpenConsumer, sink: ConsumerSink) -> Consumer:
+        return await self.subscriptions.subscribe(opened, sink)
 
 
 class ConsumeServer:

@@ -21,7 +21,9 @@ class _FullTopic:
         self.budget = PublishBudget(1)
         self.budget.add(1)
         self.log = SimpleNamespace(incarnation="i")
-        self.producer = SimpleNamespace(producer_name="p", is_stopped=False, publish=None)
+        self.producer = SimpleNamespace(
+            producer_name="p", identity=SimpleNamespace(schema_version=b""), is_stopped=False, publish=None
+        )
 
     async def open_producer(self, *_: object) -> Any:
         return self.producer

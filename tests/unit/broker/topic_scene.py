@@ -10,18 +10,21 @@ from typing import Any
 from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.position import Position
+from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.topic import Topic
+from magnetar_broker.topics.topic_schemas import SchemaAccess, TopicSchemas
 from magnetar_broker.topics.topics import Topics
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_protos.catalog_pb2 import Policies
+from magnetar_protos.catalog_pb2 import Policies, SchemaCompatibility
 from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import Clock, SystemClock
 from magnetar_wire.topic_name import TopicName
 from tests.fake_ownership import FakeOwnership
 from tests.unit.broker.fake_cursors import FakeCursorTable
 from tests.unit.broker.fake_log import FakeLog
+from tests.unit.broker.fake_schema_registry import FakeSchemaRegistry
 
 __all__ = ["NAME", "FakeCatalog", "FakeProducerSink", "FakeStorage", "FakeSubscriptions", "topics_on"]
 
@@ -79,6 +82,9 @@ class FakeStorage:
         self.options = options or TopicSettings()
         self.clock = clock or SystemClock()
         self.counters = BrokerCounters()
+        self.rules = SchemaRules(SchemaCompatibility.FULL, allow_auto_update=True, validation_enforced=False)
+        self.registry = FakeSchemaRegistry()
+        self.schemas = SchemaAccess(self.registry, self._find_rules)
         self.there: dict[TopicName, str] = {}
         self.opened: list[Topic] = []
         self.deleted: list[TopicName] = []
@@ -94,6 +100,9 @@ class FakeStorage:
         self.fails: Exception | None = None
         # Raised once, behind `cursors_gate`.
         self.cursors_fail: Exception | None = None
+
+    async def _find_rules(self, name: TopicName) -> SchemaRules:
+        return self.rules
 
     async def prefetch(self, name: TopicName) -> None:
         pass
@@ -134,6 +143,7 @@ class FakeStorage:
             self.clock,
             SeededRandomness(1),
             self.counters,
+            TopicSchemas(name, self.schemas),
         )
         self.opened.append(topic)
         log_opened(topic)

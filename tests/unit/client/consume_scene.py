@@ -14,6 +14,8 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.position import Position
 from magnetar_broker.server.grpc.consume_stream import ConsumeStream
 from magnetar_broker.settings.delivery import SubscriptionSettings
+from magnetar_broker.topics.consumer import Consumer as BrokerConsumer
+from magnetar_broker.topics.consumer import ConsumerSink
 from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
@@ -22,6 +24,7 @@ from magnetar_protos.broker_pb2 import (
     LastMessage,
     LastMessageAnswer,
     LastMessageRequest,
+    OpenConsumer,
 )
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_testing.clock import ManualClock
@@ -53,6 +56,9 @@ class MemoryTopic:
             self.name, self.log, self.cursors, self._options, ManualClock(), SeededRandomness(1)
         )
         self.log.on_appended = self.subscriptions.appended
+
+    async def subscribe(self, opened: OpenConsumer, sink: ConsumerSink) -> BrokerConsumer:
+        return await self.subscriptions.subscribe(opened, sink)
 
     def publish(self, *payloads: bytes | None, batch: bool = False, time_ms: int = 0, **columns: Any) -> Position:
         """One entry."""

@@ -25,8 +25,8 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.grpc.consume_session import ConsumeSession
 from magnetar_broker.server.grpc.consumer_channel import ConsumerChannel
 from magnetar_broker.settings.delivery import ConsumeSettings
+from magnetar_broker.topics.consumer import Consumer, ConsumerSink
 from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget
-from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
     Acknowledge,
     CloseConsumer,
@@ -52,8 +52,7 @@ _log = logging.getLogger(__name__)
 class ServedTopic(Protocol):
     """A topic, as far as consumers need it."""
 
-    @property
-    def subscriptions(self) -> Subscriptions: ...
+    async def subscribe(self, opened: OpenConsumer, sink: ConsumerSink) -> Consumer: ...
 
 
 # Finds a topic of this broker by its name and its required incarnation (empty: any). The flag allows creating it.
@@ -64,6 +63,7 @@ _Part = OpenConsumer | Acknowledge | Redeliver | Seek | Flow | Unsubscribe | Clo
 
 # The longest turn of one stream.
 _MAX_TURN_S: Final = 0.005
+_MAX_OPENING_BYTES: Final = 8 * 1024 * 1024
 _DEFAULT: Final = ConsumeSettings()
 
 
@@ -92,6 +92,8 @@ class ConsumeStream:
         self._tasks: dict[asyncio.Task[None], None] = {}
         # Requested receipts of acknowledgements that are not durable yet.
         self._pending_receipts = 0
+        # Size of the requests of consumers that are being opened: each may have a schema of a megabyte.
+        self._opening_bytes = 0
         self._is_sending = False
         self._end_requested = asyncio.Event()
         # The receiver waits for this.
@@ -181,7 +183,7 @@ class ConsumeStream:
     def _must_pause(self) -> bool:
         """Whether too many requests are pending, or answers not sent, to read the next message."""
         pending = self.outbox.waiting_answers + self._pending_receipts + len(self._tasks)
-        return pending > self._settings.max_waiting_answers_per_stream
+        return pending > self._settings.max_waiting_answers_per_stream or self._opening_bytes > _MAX_OPENING_BYTES
 
     async def _wait_progress(self) -> None:
         self._progress = asyncio.get_running_loop().create_future()
@@ -268,12 +270,19 @@ class ConsumeStream:
             channel.ended(Problem(code=ErrorCode.TOO_MANY_REQUESTS, text=text))
             return
         self._channels[opening.consumer_id] = channel
+        size_bytes = opening.ByteSize()
+        self._opening_bytes += size_bytes
         channel.opening = self._spawn(self._open_channel(channel, opening))
+        channel.opening.add_done_callback(lambda _: self._finish_opening(size_bytes))
+
+    def _finish_opening(self, size_bytes: int) -> None:
+        self._opening_bytes -= size_bytes
+        self._wake_receiver()
 
     async def _open_channel(self, channel: ConsumerChannel, opening: OpenConsumer) -> None:
         try:
             topic = await self._find_topic(TopicName.parse(opening.topic), opening.incarnation, True)
-            await topic.subscriptions.subscribe(opening, channel)
+            await topic.subscribe(opening, channel)
         except BrokerError as error:
             channel.ended(error.problem)
         except InvalidTopicName as error:

@@ -1,5 +1,5 @@
-"""The calls of clients that look up a topic, `lookup`, `partitions` and `last_message` (broker.proto), and the call of
-other brokers that assign a bundle to this one, `claim` (ownership.proto).
+"""The calls of clients about a topic, `lookup`, `partitions`, `last_message` and `schema` (broker.proto), and the call
+of other brokers that assign a bundle to this one, `claim` (ownership.proto).
 
 Errors are part of the answer, with their code. Only a request that can't be decoded is refused by the transport.
 """
@@ -23,6 +23,8 @@ from magnetar_protos.broker_pb2 import (
     LookupRequest,
     PartitionsAnswer,
     PartitionsRequest,
+    SchemaAnswer,
+    SchemaRequest,
 )
 from magnetar_protos.ownership_pb2 import ClaimAnswer, ClaimRequest
 from magnetar_wire.bundles import BundleRange
@@ -30,7 +32,7 @@ from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from magnetar_wire.transport import Code, Refusal
 
-__all__ = ["claim_bundle", "get_last_message", "get_partitions", "look_up"]
+__all__ = ["claim_bundle", "get_last_message", "get_partitions", "get_schema", "look_up"]
 
 M = TypeVar("M", bound=Message)
 
@@ -72,6 +74,19 @@ async def get_last_message(server: ServerContext, session: BrokerSession, data: 
             if (last := await log.read_last_readable()) is not None:
                 ledger_id, entry_id = last.position
                 answer.last.CopyFrom(LastMessage(ledger_id=ledger_id, entry_id=entry_id, batch_size=last.batch_size))
+    except BrokerError as error:
+        answer.problem.CopyFrom(error.problem)
+    return answer.SerializeToString()
+
+
+async def get_schema(server: ServerContext, session: BrokerSession, data: bytes) -> bytes:
+    """Answer with a version of the topic's schema. Any broker knows it."""
+    request, answer = _decode_request(SchemaRequest, data), SchemaAnswer()
+    try:
+        with server.lookup_limit.hold():
+            name = _parse_topic_name(request.topic)
+            answer.schema_version, schema = await session.schema_access.read(name, request.schema_version)
+            answer.schema.CopyFrom(schema)
     except BrokerError as error:
         answer.problem.CopyFrom(error.problem)
     return answer.SerializeToString()

@@ -156,7 +156,11 @@ class ProduceStream:
                 )
             )
             return
+        # A schema may have a megabyte, and its registration takes its time.
+        size_bytes = opening.schema.ByteSize()
+        self.session.add_pending(size_bytes)
         channel.opening = self.session.spawn(self._open_channel(channel, opening))
+        channel.opening.add_done_callback(lambda _: self.session.finish_pending(size_bytes))
 
     async def _open_channel(self, channel: ProducerChannel, opening: OpenProducer) -> None:
         try:

@@ -99,6 +99,7 @@ class ProducerChannel:
                 incarnation=topic.log.incarnation,
                 last_sequence_id=topic.last_sequence_id(producer),
                 max_message_bytes=max_message_bytes,
+                schema_version=producer.identity.schema_version,
             )
         )
         self._session.wake_sender()

@@ -2,6 +2,7 @@
 
     call   instance                             which process this is; always answered
     call   lookup, partitions, last_message     lookup.py
+    call   schema                               lookup.py
     call   claim                                lookup.py; from other brokers
     call   admin.<name>, here.<name>            magnetar_broker/admin/admin_service.py; `here` from other brokers
     stream produce                              produce_stream.py
@@ -22,7 +23,13 @@ from magnetar_broker.concurrency_limit import ConcurrencyLimit
 from magnetar_broker.errors import TopicUnloaded
 from magnetar_broker.server.context import ServerContext
 from magnetar_broker.server.grpc.consume_stream import ConsumeStream
-from magnetar_broker.server.grpc.lookup import claim_bundle, get_last_message, get_partitions, look_up
+from magnetar_broker.server.grpc.lookup import (
+    claim_bundle,
+    get_last_message,
+    get_partitions,
+    get_schema,
+    look_up,
+)
 from magnetar_broker.server.grpc.produce_stream import ProduceStream
 from magnetar_broker.session_end import is_trusted
 from magnetar_broker.topics.topic import Topic
@@ -48,6 +55,7 @@ class BrokerService:
             "lookup": partial(look_up, server),
             "partitions": partial(get_partitions, server),
             "last_message": partial(get_last_message, server),
+            "schema": partial(get_schema, server),
             "claim": partial(claim_bundle, claim_limit),
         }
 

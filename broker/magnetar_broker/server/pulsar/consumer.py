@@ -144,12 +144,12 @@ class ConnectedConsumer:
         may_create = request.force_topic_creation or name.is_partition
         self.topic = topic = await broker_session.topics.find(name, "", may_create)
         try:
-            await topic.subscriptions.subscribe(opening, self)
+            await topic.subscribe(opening, self)
         except BrokerError as error:
             holder = topic.subscriptions.exclusive_consumer(opening.subscription, opening.durable)
             if error.code != ErrorCode.CONSUMER_BUSY or holder is None or await holder.sink.check_alive():
                 raise
-            await topic.subscriptions.subscribe(opening, self)
+            await topic.subscribe(opening, self)
 
     def opened(self, consumer: Consumer) -> None:
         """Answer SUBSCRIBE."""

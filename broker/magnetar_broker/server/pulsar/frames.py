@@ -15,14 +15,15 @@ from struct import Struct
 from typing import Final
 
 from magnetar_wire.limits import MAX_METADATA_BYTES
+from magnetar_wire.schemas import MAX_DEFINITION_BYTES
 
 __all__ = ["MAX_COMMAND_BYTES", "FrameReader", "ProtocolViolation"]
 
 _SIZES: Final = 8
 _read_sizes: Final = Struct(">II").unpack_from
 _EMPTY: Final = memoryview(b"")
-# Maximum size of a command. The longest commands of client libraries list some thousand message ids.
-MAX_COMMAND_BYTES: Final = 1_048_576
+# Maximum size of a command. The longest commands of client libraries have a schema, or list some thousand message ids.
+MAX_COMMAND_BYTES: Final = MAX_DEFINITION_BYTES + 1_048_576
 # Added to the maximum size of a payload and its metadata: for the header of the entry and the command.
 _AROUND_PAYLOAD_BYTES: Final = 4_096
 _HTTP: Final = "HTTP: connect to the HTTP port, with http://"

@@ -1,7 +1,8 @@
 """The requests of one connection that are not answered yet.
 
-A request that has to wait runs in a task, which holds the command in memory until it is answered. A command may have a
-megabyte, and a multiple of that in memory. Therefore both the number and the bytes of pending requests are limited.
+A request that has to wait runs in a task, which holds the command in memory until it is answered. A command may have
+two megabytes, and a multiple of that in memory. Therefore both the number and the bytes of pending requests are
+limited.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.position import Position
 from magnetar_broker.server.pulsar.error_codes import refusal_error, survives_send_error
 from magnetar_broker.server.pulsar.replies import NO_REQUEST, ReceiptFrames, frame, shorten
-from magnetar_broker.server.pulsar.schemas import check_schema
+from magnetar_broker.server.pulsar.schemas import from_pulsar
 from magnetar_broker.server.pulsar.session import ClientSession
 from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topics.producer import Producer
@@ -142,6 +142,7 @@ class ConnectedProducer:
             connection_epoch=request.epoch,
             properties={one.key: one.value for one in request.metadata},
             client_version=self._session.client_version,
+            schema=from_pulsar(request.schema if request.HasField("schema") else None),
         )
         try:
             return await topic.open_producer(opening, self, self._session.address)
@@ -164,7 +165,7 @@ class ConnectedProducer:
             request_id=request_id,
             producer_name=self._producer.producer_name,
             last_sequence_id=self._topic.last_sequence_id(self._producer),
-            schema_version=b"",
+            schema_version=self._producer.identity.schema_version,
             producer_ready=True,
         )
         self._session.write(frame(BaseCommand(type=BaseCommand.PRODUCER_SUCCESS, producer_success=response)))
@@ -349,4 +350,3 @@ def _check_supported(request: CommandProducer) -> None:
         )
     if request.txn_enabled:
         raise BrokerError(ErrorCode.UNSUPPORTED, "transactions are not supported: open the producer without them")
-    check_schema(request.schema if request.HasField("schema") else None)

@@ -1,79 +1,136 @@
-"""Schemas, and the handlers of GET_SCHEMA and GET_OR_CREATE_SCHEMA.
+"""Schemas: their translation, and the handlers of GET_SCHEMA and GET_OR_CREATE_SCHEMA, which any broker answers.
 
-There is no schema registry, so no topic has a schema, and clients receive its messages as bytes. A schema that needs no
-registry is accepted and not stored; any other is refused, because Pulsar would check it against the topic's earlier
-schemas. An accepted registration is answered with an empty version, which means that there is none: Go's library does
-not publish before it has this answer, even for a string schema.
+On the wire bytes are type 0, or -1, which some libraries have for them. Types below -1 are those that libraries have
+for the topic's own schema: consumers decode by it (-3 and 21), producers send bytes of it (-4). A producer or consumer
+of these types, and one without a schema, needs no registry.
+
+GET_OR_CREATE_SCHEMA registers the schemas that a producer sends after its first one. A schema of these types is
+answered with an empty version, which means that there is none: Go's library does not publish before it has an answer.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.pulsar.error_codes import server_error
-from magnetar_broker.server.pulsar.replies import frame, shorten
+from magnetar_broker.server.pulsar.replies import INTERNAL_ERROR, frame, shorten
 from magnetar_broker.server.pulsar.session import ClientSession
+from magnetar_broker.system_topics import is_system_topic
+from magnetar_broker.topics.topic_schemas import TopicSchemas
+from magnetar_protos import pulsar_pb2, schema_pb2
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.entry_pb2 import KeyValue
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
+    CommandGetOrCreateSchema,
     CommandGetOrCreateSchemaResponse,
+    CommandGetSchema,
     CommandGetSchemaResponse,
-    Schema,
+    ServerError,
 )
+from magnetar_protos.schema_pb2 import SchemaType
 from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["check_schema", "get_or_create_schema", "get_schema"]
+__all__ = ["from_pulsar", "get_or_create_schema", "get_schema"]
 
-# Schema types that need no registry: bytes (-1, or 0, which most libraries send for them), string (1), types with a
-# single form (5 to 14, 16 to 19), and those that stand for the topic's own schema (21, and below -1).
-_TYPES_WITHOUT_REGISTRY: Final = frozenset((-1, 0, 1, *range(5, 15), *range(16, 20), 21, -2, -3, -4))
+_log = logging.getLogger(__name__)
+_AUTO_CONSUME: Final = -3
+_KNOWN: Final = frozenset(SchemaType.values())
+# Bytes of answers that a client has not read, above which it gets no more schemas.
+_MAX_WAITING_BYTES: Final = 4 * 1024 * 1024
 
 
-def check_schema(schema: Schema | None) -> None:
-    """Raise `BrokerError` for a schema that needs a registry."""
-    if schema is not None and schema.type not in _TYPES_WITHOUT_REGISTRY:
+def from_pulsar(schema: pulsar_pb2.Schema | None) -> schema_pb2.Schema:
+    """Translate a schema. Raises `BrokerError` for an unknown type."""
+    if schema is None:
+        return schema_pb2.Schema()
+    if schema.type <= 0:
+        is_auto = schema.type == _AUTO_CONSUME
+        return schema_pb2.Schema(type=SchemaType.AUTO_CONSUME if is_auto else SchemaType.BYTES)
+    if schema.type not in _KNOWN:
         raise BrokerError(
             ErrorCode.UNSUPPORTED,
-            f"schema {schema.name!r:.100} of type {schema.type} needs a schema registry, which the broker does not "
-            "have: use bytes or strings, and encode and decode in the application",
+            f"schema {schema.name!r:.100} has the type {schema.type}, which the broker does not know: use one of 0 … "
+            f"{max(_KNOWN)}",
+            "schema",
         )
+    return schema_pb2.Schema(
+        type=SchemaType.Name(schema.type),
+        name=schema.name,
+        definition=schema.schema_data,
+        properties={one.key: one.value for one in schema.properties},
+    )
+
+
+def _to_pulsar(topic: TopicName, schema: schema_pb2.Schema) -> pulsar_pb2.Schema:
+    """Translate a schema. As in Pulsar, it has the name of its topic."""
+    return pulsar_pb2.Schema(
+        name=f"{topic.tenant}/{topic.namespace}/{topic.base.local_name}",
+        schema_data=schema.definition,
+        type=schema.type,
+        properties=[KeyValue(key=key, value=value) for key, value in sorted(schema.properties.items())],
+    )
 
 
 def get_schema(session: ClientSession, command: BaseCommand) -> None:
     """Handle GET_SCHEMA."""
-    request = command.get_schema
-    error = _check_topic(request.topic) or BrokerError(
-        ErrorCode.TOPIC_NOT_FOUND, f"topic {request.topic!r:.100} has no schema: its messages are bytes"
-    )
-    response = CommandGetSchemaResponse(
-        request_id=request.request_id, error_code=server_error(error.code), error_message=shorten(error)
-    )
+    session.spawn(_get_schema(session, command.get_schema))
+
+
+async def _get_schema(session: ClientSession, request: CommandGetSchema) -> None:
+    response = CommandGetSchemaResponse(request_id=request.request_id)
+    try:
+        await _read_schema(session, request, response)
+    except Exception as error:  # noqa: BLE001 (the client waits for an answer)
+        response.error_code, response.error_message = _describe(error)
     session.write(frame(BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE, get_schema_response=response)))
+
+
+async def _read_schema(session: ClientSession, request: CommandGetSchema, response: CommandGetSchemaResponse) -> None:
+    if request.HasField("schema_version") and not request.schema_version:
+        raise BrokerError(
+            ErrorCode.INCOMPATIBLE_SCHEMA, "the schema version is empty: leave it out to get the latest schema"
+        )
+    server, topic = session.context.server, TopicName.parse(request.topic)
+    with server.lookup_limit.hold():
+        async with session.schema_readers:
+            version, schema = await server.get_session().schema_access.read(topic, request.schema_version)
+            if (waiting_bytes := session.outbound.waiting_bytes) > _MAX_WAITING_BYTES:
+                raise BrokerError(
+                    ErrorCode.TOO_MANY_REQUESTS,
+                    f"the client has not read {waiting_bytes:,} bytes of answers: read them first",
+                )
+            response.schema.CopyFrom(_to_pulsar(topic, schema))
+            response.schema_version = version
 
 
 def get_or_create_schema(session: ClientSession, command: BaseCommand) -> None:
     """Handle GET_OR_CREATE_SCHEMA."""
-    request = command.get_or_create_schema
+    session.spawn(_get_or_create_schema(session, command.get_or_create_schema))
+
+
+async def _get_or_create_schema(session: ClientSession, request: CommandGetOrCreateSchema) -> None:
     response = CommandGetOrCreateSchemaResponse(request_id=request.request_id)
-    error = _check_topic(request.topic)
     try:
-        check_schema(request.schema)
-    except BrokerError as schema_error:
-        error = error or schema_error
-    if error is None:
-        response.schema_version = b""
-    else:
-        response.error_code, response.error_message = server_error(error.code), shorten(error)
+        name = TopicName.parse(request.topic)
+        if is_system_topic(name):
+            raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a system topic: only servers publish to it")
+        schemas = TopicSchemas(name, session.context.broker_session().schema_access)
+        response.schema_version = await schemas.admit_producer(from_pulsar(request.schema))
+    except Exception as error:  # noqa: BLE001 (the client waits for an answer)
+        response.error_code, response.error_message = _describe(error)
     answer = BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE, get_or_create_schema_response=response)
     session.write(frame(answer))
 
 
-def _check_topic(topic: str) -> BrokerError | None:
-    """Return the error of an invalid topic name."""
-    try:
-        TopicName.parse(topic)
-    except InvalidTopicName as error:
-        return BrokerError(ErrorCode.INVALID_TOPIC_NAME, str(error))
-    return None
+def _describe(error: Exception) -> tuple[ServerError, str]:
+    """Return the error's code and text for the client, and log errors of the broker's own."""
+    if isinstance(error, InvalidTopicName):
+        return ServerError.INVALID_TOPIC_NAME, shorten(error)
+    if isinstance(error, BrokerError):
+        return server_error(error.code), shorten(error)
+    _log.error("A request for a schema failed", exc_info=error)
+    return ServerError.UNKNOWN_ERROR, INTERNAL_ERROR

@@ -25,6 +25,7 @@ __all__ = ["ClientSession"]
 # One eighth of a connection's limit on pending entries is for entries whose topics have no capacity.
 _WAITING_SHARE: Final = 8
 _TOKEN_BYTES: Final = 16
+_SCHEMA_READERS: Final = 4
 
 
 class ClientSession:
@@ -50,6 +51,7 @@ class ClientSession:
         "reached_address",
         "requests",
         "resume_reading",
+        "schema_readers",
         "steps",
         "token",
         "waiting_publish_bytes",
@@ -105,6 +107,8 @@ class ClientSession:
         self._max_waiting_publish_bytes = self._max_pending_publish_bytes // _WAITING_SHARE
         # Held while entries are read to learn the sizes of batches (acknowledgments.py).
         self.batch_size_lock = asyncio.Lock()
+        # Held while schemas are read: each may have a megabyte.
+        self.schema_readers = asyncio.Semaphore(_SCHEMA_READERS)
 
     # Answering.
 

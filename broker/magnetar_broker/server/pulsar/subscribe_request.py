@@ -7,7 +7,7 @@ from typing import Any, Final
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.position import Position
 from magnetar_broker.server.pulsar.message_ids import start_at, to_position
-from magnetar_broker.server.pulsar.schemas import check_schema
+from magnetar_broker.server.pulsar.schemas import from_pulsar
 from magnetar_broker.topics.dispatch.subscription_types import DISPATCH_RULES
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, StartAt, SubscriptionType
 from magnetar_protos.pulsar_pb2 import CommandSubscribe
@@ -28,7 +28,6 @@ _MAX_PRIORITY: Final = 2**31 - 1
 
 def make_open_consumer(request: CommandSubscribe, now_ms: int) -> OpenConsumer:
     """Raises `BrokerError`."""
-    check_schema(request.schema if request.HasField("schema") else None)
     subscription_type = _TYPES.get(request.sub_type)
     if subscription_type is None:
         raise BrokerError(
@@ -53,6 +52,7 @@ def make_open_consumer(request: CommandSubscribe, now_ms: int) -> OpenConsumer:
         subscription_properties={one.key: one.value for one in request.subscription_properties},
         # Topics are never compacted, so a client that requests it gets all messages.
         read_compacted=False,
+        schema=from_pulsar(request.schema if request.HasField("schema") else None),
     )
 
 

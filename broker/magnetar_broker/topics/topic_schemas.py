@@ -1,0 +1,168 @@
+"""What a topic does with the schemas of its producers and consumers (SCH-1, SCH-2), as Pulsar does it.
+
+**A producer's schema** is a version of the topic's schema before the producer opens: it is found, or added if the
+topic's rules allow it. A producer without a schema is refused only if validation is enforced and the topic has one.
+
+**A consumer's schema** must be able to read the topic. At a topic that nobody has used without a schema it becomes the
+first version.
+
+**Without a schema** are producers and consumers of bytes, and those that use the schema that the topic has
+(AUTO_CONSUME, AUTO_PUBLISH). For them the registry is not read, unless validation is enforced. If policies can't be
+read now, they are admitted by those that were known last.
+
+**Time.** The registry is on bookies and in the metadata store. Each request has a maximum time, after which it fails
+with an error that clients retry. A registration may have been done then: the next request finds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.schemas.schema_registry import SchemaRegistry
+from magnetar_broker.schemas.schema_rules import SchemaRules
+from magnetar_broker.system_topics import is_system_topic
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.schema_pb2 import Schema, SchemaType
+from magnetar_wire.schemas import InvalidSchema, decode_schema_version, encode_schema_version
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["SchemaAccess", "TopicSchemas", "takes_any_schema"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+# Types that stand for no schema, or for the topic's own.
+_WITHOUT_SCHEMA: Final = (SchemaType.BYTES, SchemaType.AUTO_CONSUME)
+_TIMEOUT_S: Final = 20.0
+# How long a producer without a schema waits for policies.
+_POLICIES_TIMEOUT_S: Final = 2.0
+
+
+def takes_any_schema(schema: Schema) -> bool:
+    """Return whether a consumer with this schema uses the one of each message."""
+    return schema.type == SchemaType.AUTO_CONSUME
+
+
+class SchemaAccess:
+    """The registry of a broker's session, for its topics and listeners."""
+
+    def __init__(
+        self,
+        registry: SchemaRegistry,
+        find_rules: Callable[[TopicName], Awaitable[SchemaRules]],
+        timeout_s: float = _TIMEOUT_S,
+    ) -> None:
+        """`find_rules` returns the rules by policies that are at most a few seconds old, or raises `BrokerError`."""
+        self.registry = registry
+        self.find_rules = find_rules
+        self._timeout_s = timeout_s
+
+    async def run_bounded(self, name: TopicName, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work`, and cancel it after a time. Raises `BrokerError`."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await work
+        except TimeoutError:
+            raise BrokerError(
+                ErrorCode.SERVICE_NOT_READY,
+                f"the schema of {name} can't be read or stored now, without an answer for {self._timeout_s:g} s: retry",
+            ) from None
+
+    async def read(self, name: TopicName, version: bytes) -> tuple[bytes, Schema]:
+        """Return a version of a topic's schema and its number, encoded. Empty: the latest. Raises `BrokerError`,
+        NOT_FOUND if there is none."""
+        return await self.run_bounded(name, self._read(name, version))
+
+    async def _read(self, name: TopicName, version: bytes) -> tuple[bytes, Schema]:
+        if version:
+            try:
+                number = decode_schema_version(version)
+            except InvalidSchema as error:
+                raise BrokerError(ErrorCode.INVALID_ARGUMENT, str(error), "schema_version") from None
+            found = await self.registry.get(name, number)
+        else:
+            latest = await self.registry.find_latest(name)
+            if latest is None:
+                raise _no_schema(name)
+            found = latest
+        if found.schema is None:
+            raise _no_schema(name)
+        return encode_schema_version(found.version), found.schema
+
+
+class TopicSchemas:
+    """The schemas of one topic."""
+
+    __slots__ = ("_access", "_known_rules", "_name")
+
+    def __init__(self, name: TopicName, access: SchemaAccess) -> None:
+        self._name = name
+        self._access = access
+        # As they were read last.
+        self._known_rules: SchemaRules | None = None
+
+    async def admit_producer(self, schema: Schema) -> bytes:
+        """Return the encoded version of a producer's schema; empty: it has none. Raises `BrokerError`."""
+        if schema.type not in _WITHOUT_SCHEMA:
+            version = await self._access.run_bounded(self._name, self._register(schema))
+            return encode_schema_version(version)
+        if (await self._find_recent_rules()).validation_enforced:
+            await self._access.run_bounded(self._name, self._check_without_schema())
+        return b""
+
+    async def _register(self, schema: Schema) -> int:
+        return await self._access.registry.register(self._name, schema, await self._find_rules())
+
+    async def _check_without_schema(self) -> None:
+        if await self._access.registry.has_schema(self._name):
+            raise BrokerError(
+                ErrorCode.INCOMPATIBLE_SCHEMA,
+                f"topic {self._name} has a schema, and producers without one are refused (schema_validation_enforced): "
+                "open the producer with a schema",
+            )
+
+    async def admit_consumer(self, schema: Schema, is_unused: Callable[[], bool]) -> None:
+        """Raise `BrokerError` unless a consumer with this schema may read the topic.
+
+        `is_unused`: whether nothing is stored, and no producer or consumer is connected that would be in the way of a
+        first version.
+        """
+        if schema.type not in _WITHOUT_SCHEMA:
+            await self._access.run_bounded(self._name, self._admit_consumer(schema, is_unused))
+
+    async def _admit_consumer(self, schema: Schema, is_unused: Callable[[], bool]) -> None:
+        registry, name = self._access.registry, self._name
+        if await registry.has_schema(name):
+            await registry.check_readable(name, schema, await self._find_rules())
+        elif is_unused() and not is_system_topic(name):
+            await registry.register(name, schema, await self._find_rules())
+        else:
+            raise BrokerError(
+                ErrorCode.INCOMPATIBLE_SCHEMA,
+                f"topic {name} has no schema, but messages, producers or consumers: a consumer with a schema of type "
+                f"{SchemaType.Name(schema.type)} can't add it; open a producer with this schema first, or consume "
+                "bytes",
+            )
+
+    async def _find_rules(self) -> SchemaRules:
+        self._known_rules = await self._access.find_rules(self._name)
+        return self._known_rules
+
+    async def _find_recent_rules(self) -> SchemaRules:
+        """Return the rules, or those known last if they can't be read now. Nothing else must fail for that."""
+        try:
+            async with asyncio.timeout(None if self._known_rules is None else _POLICIES_TIMEOUT_S):
+                return await self._find_rules()
+        except (TimeoutError, BrokerError) as error:
+            if self._known_rules is None:
+                raise
+            _log.info("The policies on the schema of %s can't be read now, the known ones apply: %s", self._name, error)
+            return self._known_rules
+
+
+def _no_schema(name: TopicName) -> BrokerError:
+    return BrokerError(ErrorCode.NOT_FOUND, f"topic {name.base} has no schema: its messages are bytes")

@@ -1,0 +1,144 @@
+"""Schemas at the gRPC listener: producers, consumers and the call `schema`, at any broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from magnetar_broker.schemas.schema_registry import SchemaRegistry
+from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, OpenProducer, SchemaAnswer, SchemaRequest
+from magnetar_protos.schema_pb2 import Schema, SchemaType
+from magnetar_wire.schemas import MAX_DEFINITION_BYTES, encode_schema_version
+from magnetar_wire.transport import Connection
+from tests.produce_client import ProduceClient, entry
+from tests.running import until
+from tests.unit.broker.broker_scene import BrokerScene, running_broker
+from tests.unit.broker.consume_client import ConsumeClient
+from tests.unit.broker.subscription_scene import EARLIEST
+
+_V0, _V1 = encode_schema_version(0), encode_schema_version(1)
+
+
+def _record(*fields: dict[str, Any]) -> Schema:
+    definition = json.dumps({"type": "record", "name": "R", "fields": list(fields)}).encode()
+    return Schema(type=SchemaType.AVRO, name="R", definition=definition)
+
+
+_A = {"name": "a", "type": "int"}
+_FIRST, _SECOND = _record(_A), _record(_A, {"name": "b", "type": "int", "default": 0})
+_OTHER = _record({"name": "a", "type": "string"})
+
+
+def _of_type(number: int) -> Schema:
+    return Schema(type=number)  # type: ignore[arg-type]
+
+
+async def _get(connection: Connection, topic: str = "t", version: bytes = b"") -> SchemaAnswer:
+    request = SchemaRequest(topic=topic, schema_version=version)
+    return SchemaAnswer.FromString(await connection.call("schema", request.SerializeToString(), timeout_s=60))
+
+
+async def _subscribe(client: ConsumeClient, consumer_id: int, schema: Schema) -> int:
+    """Return the code of the problem; 0: the consumer is open."""
+    opened = OpenConsumer(
+        consumer_id=consumer_id, topic="t", subscription=f"s{consumer_id}", durable=True, start=EARLIEST, schema=schema
+    )
+    await client.send(open=[opened])
+    await until(lambda: consumer_id in client.epochs or consumer_id in client.ended, "it is answered")
+    problem = client.ended.get(consumer_id)
+    return 0 if problem is None else problem.code
+
+
+async def test_producers_add_versions_that_any_broker_knows() -> None:
+    """SCH-1"""
+    async with running_broker() as scene:
+        other = BrokerScene(beside=scene)
+        await other.broker.start()
+        connection, elsewhere = scene.transport.connect("broker:6652"), other.transport.connect(other.address)
+        producers = ProduceClient(connection.open_stream("produce"))
+        assert (await producers.open(1, "p1", schema=_FIRST)).schema_version == _V0
+        assert (await producers.open(2, "p2", schema=_SECOND)).schema_version == _V1
+        assert (await producers.open(3, "p3")).schema_version == b""
+        for one in (connection, elsewhere):
+            latest = await _get(one)
+            assert (latest.schema_version, latest.schema) == (_V1, _SECOND)
+            first = await _get(one, version=_V0)
+            assert (first.schema_version, first.schema) == (_V0, _FIRST)
+        await producers.send((1, 0, [entry(0, producer="p1", schema_version=_V0)]))
+        await until(lambda: (1, 0) in producers.receipts, "it is persisted")
+        await connection.close()
+        await elsewhere.close()
+        await other.close()
+
+
+async def test_refusals_have_their_codes() -> None:
+    """SCH-1, SCH-2"""
+    async with running_broker() as scene:
+        connection = scene.transport.connect("broker:6652")
+        producers = ProduceClient(connection.open_stream("produce"))
+        await producers.open(1, "p1", schema=_FIRST)
+        consumers = ConsumeClient(connection.open_stream("consume")).start()
+        invalid = (Schema(type=SchemaType.AVRO, definition=b"{"), _of_type(99), _of_type(-1))
+        for number, schema in enumerate((_OTHER, *invalid), 2):
+            expected = ErrorCode.INCOMPATIBLE_SCHEMA if schema is _OTHER else ErrorCode.INVALID_ARGUMENT
+            await producers.send(OpenProducer(producer_id=number, topic="t", producer_name=f"p{number}", schema=schema))
+            assert await producers.code(number) == expected
+            assert await _subscribe(consumers, number, schema) == expected
+        assert not await _subscribe(consumers, 100, _FIRST)
+        for topic, version, code in (
+            ("none", b"", ErrorCode.NOT_FOUND),
+            ("t", _V1, ErrorCode.NOT_FOUND),
+            ("t", b"1", ErrorCode.INVALID_ARGUMENT),
+            ("a/b", b"", ErrorCode.INVALID_TOPIC_NAME),
+        ):
+            assert (await _get(connection, topic, version)).problem.code == code
+        await consumers.stop()
+        await connection.close()
+
+
+async def test_definitions_of_the_maximum_size_pass_and_larger_ones_are_refused() -> None:
+    """SCH-1. Those that wait for the registry count as memory of the stream, which is not read above its bound."""
+    large = _record({"name": "a", "type": "int", "doc": "x" * (MAX_DEFINITION_BYTES - 1_000)})
+    too_large = _record({"name": "a", "type": "int", "doc": "x" * MAX_DEFINITION_BYTES})
+    async with running_broker() as scene:
+        connection = scene.transport.connect("broker:6652")
+        producers = ProduceClient(connection.open_stream("produce"))
+        assert (await producers.open(1, "p1", schema=large)).schema_version == _V0
+        assert (await _get(connection)).schema == large
+        await producers.send(OpenProducer(producer_id=2, topic="t", producer_name="p2", schema=too_large))
+        assert await producers.code(2) == ErrorCode.INVALID_ARGUMENT
+        await until(lambda: not scene.broker_session.budget.used_bytes, "nothing counts any more")
+        await connection.close()
+
+
+async def _open_many(producers: ProduceClient, schema: Schema) -> None:
+    for number in range(2, 100):
+        await producers.send(OpenProducer(producer_id=number, topic="t", producer_name=f"p{number}", schema=schema))
+
+
+async def test_waiting_definitions_count_as_memory_of_their_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SCH-1"""
+    gate = asyncio.Event()
+
+    async def register(*_: object) -> int:
+        await gate.wait()
+        return 0
+
+    monkeypatch.setattr(SchemaRegistry, "register", register)
+    async with running_broker(max_pending_publish_bytes_per_connection=300_000) as scene:
+        connection = scene.transport.connect("broker:6652")
+        producers = ProduceClient(connection.open_stream("produce"))
+        await producers.open(1, "p1")
+        schema = _record({"name": "a", "type": "int", "doc": "x" * 200_000})
+        sending = asyncio.create_task(_open_many(producers, schema))
+        budget = scene.broker_session.budget
+        await until(lambda: budget.used_bytes >= 300_000, "the stream has its maximum")
+        assert budget.used_bytes < 1_000_000
+        gate.set()
+        await sending
+        await until(lambda: len(producers.opened) == 99, "all are opened")
+        await until(lambda: not budget.used_bytes, "nothing counts any more")
+        await connection.close()

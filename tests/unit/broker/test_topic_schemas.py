@@ -1,0 +1,157 @@
+"""Which producers and consumers a topic admits by their schemas."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.schemas.schema_rules import SchemaRules
+from magnetar_broker.topics.topic_schemas import SchemaAccess, TopicSchemas
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import SchemaCompatibility
+from magnetar_protos.schema_pb2 import Schema, SchemaType
+from magnetar_wire.schemas import encode_schema_version
+from magnetar_wire.topic_name import TopicName
+from tests.running import within
+from tests.unit.broker.fake_schema_registry import FakeSchemaRegistry
+
+_NAME = TopicName.parse("t")
+_STRING, _LONG = Schema(type=SchemaType.STRING), Schema(type=SchemaType.INT64)
+_WITHOUT = (Schema(), Schema(type=SchemaType.BYTES, name="b"), Schema(type=SchemaType.AUTO_CONSUME))
+_V0 = encode_schema_version(0)
+
+
+class _Scene:
+    def __init__(self, timeout_s: float = 60.0) -> None:
+        self.registry = FakeSchemaRegistry()
+        self.rules = SchemaRules(SchemaCompatibility.FULL, allow_auto_update=True, validation_enforced=False)
+        self.policies_fail = False
+        self.access = SchemaAccess(self.registry, self._find_rules, timeout_s)
+        self.schemas = TopicSchemas(_NAME, self.access)
+
+    async def _find_rules(self, name: TopicName) -> SchemaRules:
+        if self.policies_fail:
+            raise BrokerError(ErrorCode.METADATA_ERROR, "the store is away")
+        return self.rules
+
+    async def consume(self, schema: Schema, *, unused: bool = False) -> None:
+        await self.schemas.admit_consumer(schema, lambda: unused)
+
+
+async def test_schema_of_a_producer_becomes_a_version() -> None:
+    """(SCH-1)"""
+    scene = _Scene()
+    assert await scene.schemas.admit_producer(_STRING) == _V0
+    assert await scene.schemas.admit_producer(_STRING) == _V0
+    assert await TopicSchemas(TopicName.parse("t-partition-3"), scene.access).admit_producer(_STRING) == _V0
+    with pytest.raises(BrokerError) as raised:
+        await scene.schemas.admit_producer(_LONG)
+    assert raised.value.code == ErrorCode.INCOMPATIBLE_SCHEMA
+
+
+async def test_registry_is_not_used_without_a_schema() -> None:
+    scene = _Scene()
+    for schema in _WITHOUT:
+        assert await scene.schemas.admit_producer(schema) == b""
+        await scene.consume(schema)
+    assert not scene.registry.calls
+
+
+async def test_enforced_validation_refuses_producers_without_a_schema() -> None:
+    """(SCH-2) In effect for the next producer. Topics without a schema, and consumers, are not affected."""
+    scene = _Scene()
+    await scene.schemas.admit_producer(_WITHOUT[0])
+    scene.rules = replace(scene.rules, validation_enforced=True)
+    assert await scene.schemas.admit_producer(_WITHOUT[0]) == b""
+    await scene.schemas.admit_producer(_STRING)
+    for schema in _WITHOUT:
+        with pytest.raises(BrokerError, match="schema_validation_enforced") as raised:
+            await scene.schemas.admit_producer(schema)
+        assert raised.value.code == ErrorCode.INCOMPATIBLE_SCHEMA
+        await scene.consume(schema)
+
+
+async def test_consumer_adds_the_first_schema_of_an_unused_topic_only() -> None:
+    """(SCH-2)"""
+    scene = _Scene()
+    with pytest.raises(BrokerError, match="has no schema") as raised:
+        await scene.consume(_STRING)
+    assert raised.value.code == ErrorCode.INCOMPATIBLE_SCHEMA
+    await scene.consume(_STRING, unused=True)
+    assert scene.registry.schemas[_NAME] == [_STRING]
+    await scene.consume(_STRING)
+    with pytest.raises(BrokerError, match="differs"):
+        await scene.consume(_LONG, unused=True)
+    assert scene.registry.schemas[_NAME] == [_STRING]
+
+
+async def test_consumer_adds_no_schema_where_versions_are_added_by_administrators() -> None:
+    """(SCH-2)"""
+    scene = _Scene()
+    scene.rules = replace(scene.rules, allow_auto_update=False)
+    with pytest.raises(BrokerError, match="administrators"):
+        await scene.consume(_STRING, unused=True)
+
+
+async def test_consumer_adds_no_schema_to_a_system_topic() -> None:
+    scene = _Scene()
+    system = TopicSchemas(TopicName.parse("__change_events"), scene.access)
+    with pytest.raises(BrokerError, match="has no schema"):
+        await system.admit_consumer(_STRING, lambda: True)
+
+
+async def test_silent_registry_fails_the_opening_in_bounded_time() -> None:
+    """(SCH-1) With an error that clients retry."""
+    scene = _Scene(timeout_s=0.01)
+    scene.registry.gate.clear()
+    for work in (scene.schemas.admit_producer(_STRING), scene.consume(_STRING), scene.access.read(_NAME, b"")):
+        with pytest.raises(BrokerError, match="retry") as raised:
+            await within(work, "the refusal")
+        assert raised.value.code == ErrorCode.SERVICE_NOT_READY
+    assert await scene.schemas.admit_producer(_WITHOUT[0]) == b""
+
+
+async def test_unreadable_policies_do_not_affect_producers_without_a_schema() -> None:
+    scene = _Scene()
+    scene.policies_fail = True
+    with pytest.raises(BrokerError, match="away"):
+        await scene.schemas.admit_producer(_WITHOUT[0])
+    scene.policies_fail = False
+    await scene.schemas.admit_producer(_WITHOUT[0])
+    scene.policies_fail = True
+    assert await scene.schemas.admit_producer(_WITHOUT[0]) == b""
+    with pytest.raises(BrokerError, match="away"):
+        await scene.schemas.admit_producer(_STRING)
+
+
+async def test_versions_are_read_by_number_or_the_latest() -> None:
+    """(SCH-1)"""
+    scene = _Scene()
+    newer = Schema(type=SchemaType.STRING, definition=b"newer")
+    for schema in (_STRING, newer):
+        await scene.schemas.admit_producer(schema)
+    assert await scene.access.read(_NAME, b"") == (encode_schema_version(1), newer)
+    assert await scene.access.read(_NAME, _V0) == (_V0, _STRING)
+    for version, name, code in (
+        (encode_schema_version(2), "t", ErrorCode.NOT_FOUND),
+        (encode_schema_version(2**63 - 1), "t", ErrorCode.NOT_FOUND),
+        (b"\xff" * 8, "t", ErrorCode.INVALID_ARGUMENT),
+        (b"1", "t", ErrorCode.INVALID_ARGUMENT),
+        (b"", "other", ErrorCode.NOT_FOUND),
+    ):
+        with pytest.raises(BrokerError) as raised:
+            await scene.access.read(TopicName.parse(name), version)
+        assert raised.value.code == code
+
+
+async def test_cancelled_opening_is_not_reported_as_slow() -> None:
+    scene = _Scene()
+    scene.registry.gate.clear()
+    opening = asyncio.create_task(scene.schemas.admit_producer(_STRING))
+    await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
