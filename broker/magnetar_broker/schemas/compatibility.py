@@ -68,7 +68,7 @@ def check_compatible(schema: Schema, earlier: Sequence[tuple[int, Schema]], stra
     if strategy == SchemaCompatibility.ALWAYS_COMPATIBLE or not earlier:
         return
     if strategy in _TRANSITIVE:
-        _Comparison(strategy, schema).check_all(earlier)
+        _Comparison(strategy, schema, is_transitive=True).check_all(earlier)
     elif not _is_same(schema, earlier[-1][1]):
         _Comparison(strategy, schema).check_all(earlier[-1:])
 
@@ -84,7 +84,7 @@ def check_readable(schema: Schema, earlier: Sequence[tuple[int, Schema]], strate
     if not earlier:
         raise _incompatible("the topic has no schema that its messages could be read with")
     if strategy in (SchemaCompatibility.BACKWARD_TRANSITIVE, SchemaCompatibility.FULL_TRANSITIVE):
-        _Comparison(strategy, schema, is_consumer=True).check_all(earlier)
+        _Comparison(strategy, schema, is_consumer=True, is_transitive=True).check_all(earlier)
     elif strategy == SchemaCompatibility.ALWAYS_INCOMPATIBLE:
         raise _incompatible("consumers can't use a schema while the strategy is ALWAYS_INCOMPATIBLE")
     elif not _is_same(schema, earlier[-1][1]):
@@ -114,6 +114,7 @@ class _Comparison:
         is_consumer: bool = False,
         backward: bool | None = None,
         forward: bool | None = None,
+        is_transitive: bool = False,
     ) -> None:
         """`backward`, `forward`: as by the strategy."""
         self._strategy = strategy
@@ -121,6 +122,7 @@ class _Comparison:
         self._is_consumer = is_consumer
         self._backward = strategy in _BACKWARD if backward is None else backward
         self._forward = strategy in _FORWARD if forward is None else forward
+        self._is_transitive = is_transitive
         self._budget = WorkBudget()
         self._version = 0
 
@@ -174,7 +176,7 @@ class _Comparison:
     ) -> None:
         """Compare definitions of which one is a JSON schema: as in Pulsar, only two of them with different ids are
         incompatible, and transitive strategies can't compare them."""
-        if self._strategy in _TRANSITIVE:
+        if self._is_transitive:
             raise self._refuse(part, "a JSON schema instead of an Avro schema can't be compared with all versions")
         if new_type is None and old_type is None and read_schema_id(new) != read_schema_id(old):
             raise self._refuse(part, "the JSON schemas have different ids")

@@ -16,7 +16,14 @@ from magnetar_broker.schemas.key_value_definitions import split_schema
 from magnetar_broker.schemas.protobuf_definitions import find_root_message
 from magnetar_protos.schema_pb2 import Schema, SchemaType
 
-__all__ = ["check_definition", "fingerprint", "parse_avro_schema", "read_schema_id", "takes_long"]
+__all__ = [
+    "MAX_PROPERTIES_LENGTH",
+    "check_definition",
+    "fingerprint",
+    "parse_avro_schema",
+    "read_schema_id",
+    "takes_long",
+]
 
 AVRO_TYPES: Final = frozenset((SchemaType.AVRO, SchemaType.JSON, SchemaType.PROTOBUF))
 # Types that a JSON schema can have.
@@ -26,6 +33,7 @@ _JSON_SCHEMA_TYPES: Final = frozenset(
 # What clients send as the definition of STRING, which has none.
 _NO_STRING_DEFINITIONS: Final = (b"", b"null")
 _LONG_BYTES: Final = 32 * 1024
+MAX_PROPERTIES_LENGTH: Final = 64 * 1024
 
 
 def takes_long(*schemas: Schema) -> bool:
@@ -35,6 +43,7 @@ def takes_long(*schemas: Schema) -> bool:
 
 def check_definition(schema: Schema) -> None:
     """Raise `BrokerError` INVALID_ARGUMENT, about "schema", for a definition that is not one of its type."""
+    _check_properties(schema)
     if schema.type in AVRO_TYPES:
         parse_avro_schema(schema)
     elif schema.type == SchemaType.PROTOBUF_NATIVE:
@@ -49,6 +58,14 @@ def check_definition(schema: Schema) -> None:
     elif schema.definition and schema.type != SchemaType.BYTES:
         raise InvalidDefinition(
             f"{SchemaType.Name(schema.type)} schemas have no definition, but there are {len(schema.definition)} bytes"
+        )
+
+
+def _check_properties(schema: Schema) -> None:
+    size = len(schema.name) + sum(len(key) + len(value) for key, value in schema.properties.items())
+    if size > MAX_PROPERTIES_LENGTH:
+        raise InvalidDefinition(
+            f"name and properties of the schema have {size} characters, and {MAX_PROPERTIES_LENGTH} are allowed"
         )
 
 
@@ -76,7 +93,10 @@ def parse_avro_schema(schema: Schema) -> AvroType | None:
 
 
 def _is_json_schema(document: JsonValue) -> bool:
-    return isinstance(document, dict) and document.get("type") in _JSON_SCHEMA_TYPES
+    if not isinstance(document, dict):
+        return False
+    kind = document.get("type")
+    return isinstance(kind, str) and kind in _JSON_SCHEMA_TYPES and isinstance(document.get("properties", {}), dict)
 
 
 def read_schema_id(schema: Schema) -> JsonValue:

@@ -1,0 +1,54 @@
+"""What differs from Pulsar in verdicts on schemas, and why: patterns of names, as `test_schema_verdicts.py` makes them.
+
+A row that no difference needs any more fails the test.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["DIFFERENCES"]
+
+_DEFAULT: Final = (
+    "a default of a wrong type is refused: Pulsar accepts it from the first producer, and then fails for each one "
+    "after it, even with the same schema"
+)
+_JSON: Final = "it is not JSON that all clients can parse"
+_JSON_SCHEMA: Final = (
+    "Pulsar fails for each schema after a JSON schema: it parses both as Avro schemas, before it compares them by "
+    "its rule"
+)
+_KEY_VALUE: Final = (
+    "a KEY_VALUE schema with other types is another one: Pulsar compares the definitions alone, which are equal, so a "
+    "consumer would decode messages with the wrong types"
+)
+_ENCODING: Final = (
+    "another encoding is another version, so that consumers know where the key is: Pulsar compares the definitions"
+)
+
+DIFFERENCES: Final[dict[str, str]] = {
+    "definitions: *default of wrong type": _DEFAULT,
+    "definitions: default 1.0 of int": _DEFAULT,
+    "definitions: default null of int": _DEFAULT,
+    "definitions: default of no branch": _DEFAULT,
+    "definitions: default out of range": _DEFAULT,
+    "definitions: default true of int": _DEFAULT,
+    "definitions: incomplete default of record": _DEFAULT,
+    "definitions: wrong default of *": _DEFAULT,
+    "definitions: comment": _JSON,
+    "definitions: invalid UTF-8": _JSON,
+    "definitions: key twice": "parsers don't agree on which of two values counts",
+    "definitions: key value: long": "bytes behind the definition have no meaning",
+    "definitions: key value: unknown encoding": "no client can decode it",
+    "definitions: surrogate": _JSON,
+    "evolutions: history: json schema: *": _JSON_SCHEMA,
+    "evolutions: history: key value of another type before: producer: FORWARD": _KEY_VALUE,
+    "evolutions: key value: avro to json: *": _KEY_VALUE,
+    "evolutions: key value: encoding: producer: ALWAYS_INCOMPATIBLE": _ENCODING,
+    "evolutions: key value: primitive types: *": _KEY_VALUE,
+    "evolutions: key value: type of key: *": _KEY_VALUE,
+    "evolutions: types: *json schema*: producer: *": _JSON_SCHEMA,
+    "pairs: avro: default of second branch": "a default may be of any branch, as in Avro 1.12: stock clients send it",
+    "pairs: key value: encoding": _ENCODING,
+    "pairs: key value: primitive types": _KEY_VALUE,
+}
