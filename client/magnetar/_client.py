@@ -25,6 +25,7 @@ from magnetar._enums import (
     CompressionType,
     ConsumerCryptoFailureAction,
     ConsumerType,
+    DecodeFailureAction,
     HashingScheme,
     InitialPosition,
     PartitionsRoutingMode,
@@ -47,7 +48,8 @@ from magnetar._producer import Producer
 from magnetar._public_object import Unpicklable
 from magnetar._reader import Reader
 from magnetar._table_view import TableView
-from magnetar._topic_producer import open_producer
+from magnetar._topic_producer import TopicProducer, open_producer
+from magnetar._typed_producer import TypedProducer
 from magnetar._unsupported import (
     Authentication,
     ConsumerDeadLetterPolicy,
@@ -56,7 +58,7 @@ from magnetar._unsupported import (
     ServiceInfo,
 )
 from magnetar.exceptions import AlreadyClosed, Timeout
-from magnetar.schema import Schema
+from magnetar.schema._schema import Schema, T
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.transport import Transport
 
@@ -118,7 +120,7 @@ class Client(Unpicklable):
         self,
         topic: str,
         producer_name: str | None = None,
-        schema: Schema | None = None,
+        schema: type[T] | Schema[T] | None = None,
         initial_sequence_id: int | None = None,
         send_timeout_millis: int = 30_000,
         compression_type: CompressionType = CompressionType.NONE,
@@ -142,11 +144,14 @@ class Client(Unpicklable):
         hashing_scheme: HashingScheme = HashingScheme.JavaStringHash,
         max_pending_bytes: int = 64 * 1024 * 1024,
         auto_update_partitions_interval_seconds: float = 60,
-    ) -> Producer:
+    ) -> Producer[T]:
         """Create a producer of a topic. The topic is created if the broker's configuration allows it.
 
         Returns when the broker has opened the producer.
 
+        - `schema`: a dataclass or a pydantic model, whose instances are sent in Avro's format, or a schema, such as
+          `JsonSchema(Reading)`. Without one, messages are bytes. If it is not compatible with that of the topic, this
+          raises IncompatibleSchema.
         - `producer_name` is unique on the topic. Without one, the broker chooses it.
         - `initial_sequence_id`: the first message gets the next sequence id.
         - `send_timeout_millis`: a message that is not known to be persisted after this time fails. 0: no limit.
@@ -159,7 +164,12 @@ class Client(Unpicklable):
         """
         options = producer_options(locals())
         core = self._get_core()
-        return self._create(core, open_producer(core, topic, options), Producer)
+        value_schema: Schema[T] | None = options.value_schema
+
+        def make_producer(opened: TopicProducer) -> Producer[T]:
+            return Producer(opened) if value_schema is None else TypedProducer(opened, value_schema)
+
+        return self._create(core, open_producer(core, topic, options), make_producer)
 
     @suggest_keywords
     def subscribe(
@@ -167,8 +177,8 @@ class Client(Unpicklable):
         topic: str | Sequence[str],
         subscription_name: str,
         consumer_type: ConsumerType = ConsumerType.Exclusive,
-        schema: Schema | None = None,
-        message_listener: Callable[[Consumer, Message], object] | None = None,
+        schema: type[T] | Schema[T] | None = None,
+        message_listener: Callable[[Consumer[T], Message[T]], object] | None = None,
         receiver_queue_size: int = 1_000,
         max_total_receiver_queue_size_across_partitions: int = 50_000,
         consumer_name: str | None = None,
@@ -201,10 +211,13 @@ class Client(Unpicklable):
         negative_ack_redelivery_backoff: RedeliveryBackoff | None = None,
         subscription_properties: Mapping[str, str] | None = None,
         auto_update_partitions_interval_seconds: float = 60,
+        decode_failure_action: DecodeFailureAction = DecodeFailureAction.RAISE,
         consumer_event_listener: ConsumerEventListener | None = None,
-    ) -> Consumer:
+    ) -> Consumer[T]:
         """Create a consumer of a topic, or of each topic in a list. The subscription is created if it does not exist.
 
+        - `schema`: see `create_producer`. Messages that were encoded with another version of the topic's schema are
+          decoded by Avro's rules of evolution. `decode_failure_action` decides what happens to those that can't be.
         - `consumer_type` decides how the subscription's consumers share its messages, `initial_position` where a new
           subscription begins.
         - `message_listener` is called with the consumer and each message, on a thread of its own.
@@ -224,8 +237,8 @@ class Client(Unpicklable):
         check_event_listener(consumer_event_listener)
         core = self._get_core()
 
-        def make_consumer(opened: MultiTopicConsumer) -> Consumer:
-            consumer = Consumer(opened, background.run, message_listener)
+        def make_consumer(opened: MultiTopicConsumer) -> Consumer[T]:
+            consumer: Consumer[T] = Consumer(opened, background.run, message_listener)
             notify_event_listener(opened, consumer, consumer_event_listener, core.callbacks.call_later)
             return consumer
 
@@ -236,8 +249,8 @@ class Client(Unpicklable):
         self,
         topic: str,
         start_message_id: MessageId | int,
-        schema: Schema | None = None,
-        reader_listener: Callable[[Reader, Message], object] | None = None,
+        schema: type[T] | Schema[T] | None = None,
+        reader_listener: Callable[[Reader[T], Message[T]], object] | None = None,
         receiver_queue_size: int = 1_000,
         reader_name: str | None = None,
         subscription_role_prefix: str | None = None,
@@ -250,11 +263,12 @@ class Client(Unpicklable):
         receiver_queue_bytes: int = 64 * 1024 * 1024,
         properties: Mapping[str, str] | None = None,
         auto_update_partitions_interval_seconds: float = 60,
-    ) -> Reader:
+        decode_failure_action: DecodeFailureAction = DecodeFailureAction.RAISE,
+    ) -> Reader[T]:
         """Create a reader of a topic. It begins after `start_message_id`, or at it with `start_message_id_inclusive`.
 
         `start_message_id` is the id of a message, `MessageId.earliest`, `MessageId.latest`, or a time in milliseconds
-        since 1970.
+        since 1970. `schema` and `decode_failure_action`: as of `subscribe`.
         """
         options = check_options(ReaderOptions, locals())
         check_listener("reader_listener", reader_listener)
@@ -267,10 +281,10 @@ class Client(Unpicklable):
         self,
         topic: str,
         subscription_name: str | None = None,
-        schema: Schema | None = None,
+        schema: type[T] | Schema[T] | None = None,
         *,
         auto_update_partitions_interval_seconds: float = 60,
-    ) -> TableView:
+    ) -> TableView[T]:
         """Create a view of the latest value of each key of a topic.
 
         Returns when everything that was published before this call is in the view. It reads all partitions from the
@@ -282,7 +296,7 @@ class Client(Unpicklable):
         core = self._get_core()
         reader_options, name = options.to_reader_options(), options.subscription_name
         opening = open_reader(core, topic, MessageId.earliest, reader_options, name)
-        view = self._create(core, opening, lambda opened: TableView(opened, background.run))
+        view = self._create(core, opening, lambda opened: TableView[T](opened, background.run))
         try:
             view.refresh()
         except BaseException:

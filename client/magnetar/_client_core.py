@@ -1,7 +1,7 @@
 """What all producers, consumers and readers of one client share, on the client's event loop.
 
-It has the connections, the lookup, the callback thread, and the client's members: every producer, consumer and
-reader that is open. The synchronous client and the asyncio client have one each.
+It has the connections, the lookup, the definitions of schemas, the callback thread, and the client's members: every
+producer, consumer and reader that is open. The synchronous client and the asyncio client have one each.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from magnetar._endpoint_check import EndpointCheck
 from magnetar._lookup import Lookup
 from magnetar._operations import Operations
 from magnetar._options import ClientOptions, parse_topic_name
+from magnetar._schema_cache import SchemaCache
 from magnetar._service_url import parse_service_url
 from magnetar.exceptions import AlreadyClosed, MagnetarException
 from magnetar_wire.clock import Clock, SystemClock
@@ -75,6 +76,7 @@ class ClientCore:
             connection_timeout_s=options.connection_timeout_ms / 1000,
             listener_name=options.listener_name or "",
         )
+        self.schemas = SchemaCache(self.lookup)
         # In the order in which they were created.
         self._members: dict[Member, None] = {}
         # Members that were ended, and whose tasks may still run.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self
 
 from magnetar._acknowledgments import AckTarget
 from magnetar._message import Message
@@ -22,15 +22,15 @@ from magnetar.exceptions import (
     InvalidConfiguration,
     OperationNotSupported,
 )
+from magnetar.schema._schema import T
 from magnetar_wire.message_id import MessageId
 
 __all__ = ["Acknowledgeable", "BaseConsumer", "Consumer", "Run", "get_single_id", "refuse_receive"]
 
-T = TypeVar("T")
 # Runs a coroutine on the client's loop, and waits for it.
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 # A message, its id, or several of either.
-Acknowledgeable = Message | MessageId | Iterable[Message | MessageId]
+Acknowledgeable = Message[Any] | MessageId | Iterable[Message[Any] | MessageId]
 
 
 class BaseConsumer(Unpicklable):
@@ -71,7 +71,7 @@ class BaseConsumer(Unpicklable):
     def __repr__(self) -> str:
         return repr_of(self, "topic", "subscription_name", "consumer_name", "is_connected")
 
-    def _negative_acknowledge(self, message: Message | MessageId) -> None:
+    def _negative_acknowledge(self, message: Message[Any] | MessageId) -> None:
         self._core.check_open()
         self._core.nacks.add(self._core.find_target(message))
 
@@ -81,7 +81,7 @@ class BaseConsumer(Unpicklable):
             return [self._core.find_target(what)]
         return [self._core.find_target(one) for one in what]
 
-    def _find_cumulative_targets(self, what: Message | MessageId) -> list[AckTarget]:
+    def _find_cumulative_targets(self, what: Message[Any] | MessageId) -> list[AckTarget]:
         self._core.check_open()
         if not self._core.delivers_in_order:
             raise CumulativeAcknowledgementNotAllowedError(
@@ -98,14 +98,14 @@ class BaseConsumer(Unpicklable):
         return self._core.options.ack_receipt_enabled if receipt is None else receipt
 
 
-class Consumer(BaseConsumer):
+class Consumer(BaseConsumer, Generic[T]):
     """A subscription's consumer: `Client.subscribe` creates it.
 
     `for` iterates over its messages until it is closed.
     """
 
     def __init__(
-        self, core: MultiTopicConsumer, run: Run, listener: Callable[[Consumer, Message], object] | None = None
+        self, core: MultiTopicConsumer, run: Run, listener: Callable[[Consumer[T], Message[T]], object] | None = None
     ) -> None:
         super().__init__(core)
         self._run = run
@@ -116,7 +116,7 @@ class Consumer(BaseConsumer):
             self._popping = iter(refuse_receive, None)
             self._listener = ThreadListener(self, listener, self._receiver, self.topic())
 
-    def receive(self, timeout_millis: int | None = None) -> Message:
+    def receive(self, timeout_millis: int | None = None) -> Message[T]:
         """Return the next message; wait until there is one. Raise Timeout if there is none within `timeout_millis`."""
         try:
             for message in self._popping:  # Ctrl-C can't come between the pop and the return: see _receiver_queue.py
@@ -125,7 +125,7 @@ class Consumer(BaseConsumer):
             pass
         return self._receiver.receive(timeout_millis)
 
-    def batch_receive(self) -> list[Message]:
+    def batch_receive(self) -> list[Message[T]]:
         """Return as many messages as `batch_receive_policy` allows; an empty list, if there are none in its time."""
         if self._listener is not None:
             refuse_receive()
@@ -143,7 +143,7 @@ class Consumer(BaseConsumer):
         else:
             self._acknowledge_soon(targets)
 
-    def acknowledge_cumulative(self, message: Message | MessageId, *, receipt: bool | None = None) -> None:
+    def acknowledge_cumulative(self, message: Message[Any] | MessageId, *, receipt: bool | None = None) -> None:
         """Acknowledge all messages up to and including this one. Not on a Shared subscription.
 
         On a topic with partitions: all those of the message's own partition.
@@ -154,7 +154,7 @@ class Consumer(BaseConsumer):
         else:
             self._acknowledge_soon(targets)
 
-    def negative_acknowledge(self, message: Message | MessageId) -> None:
+    def negative_acknowledge(self, message: Message[Any] | MessageId) -> None:
         """Have a message that was not processed redelivered after `negative_ack_redelivery_delay_ms`, or its backoff.
 
         Returns at once. Exclusive and Failover redeliver everything from the first message that is not acknowledged,
@@ -208,7 +208,7 @@ class Consumer(BaseConsumer):
         """Iterate over the messages, including those still to come, until the consumer is closed."""
         return self
 
-    def __next__(self) -> Message:
+    def __next__(self) -> Message[T]:
         try:
             return self.receive()
         except AlreadyClosed:

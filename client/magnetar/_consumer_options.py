@@ -13,9 +13,15 @@ from typing import Any, Final
 
 from pydantic import Field, field_validator
 
-from magnetar._enums import ConsumerCryptoFailureAction, ConsumerType, InitialPosition, RegexSubscriptionMode
+from magnetar._enums import (
+    ConsumerCryptoFailureAction,
+    ConsumerType,
+    DecodeFailureAction,
+    InitialPosition,
+    RegexSubscriptionMode,
+)
 from magnetar._negative_acks import FixedDelay, RedeliveryBackoff
-from magnetar._options import NO_ENCRYPTION, NO_SCHEMA, check_options, unsupported
+from magnetar._options import NO_ENCRYPTION, ValueSchema, check_options, unsupported
 from magnetar.exceptions import InvalidConfiguration, InvalidTopicName, OperationNotSupported
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.errors import InvalidTopicName as InvalidName
@@ -61,7 +67,7 @@ class ConsumerOptions(Configuration):
 
     subscription_name: str = Field(min_length=1)
     consumer_type: ConsumerType = ConsumerType.Exclusive
-    value_schema: Any = unsupported(instead=NO_SCHEMA, alias="schema")
+    value_schema: ValueSchema = Field(default=None, alias="schema")
     # The maximum number of messages in the receiver queue; 0: one at a time, when the application waits for it.
     receiver_queue_size: int = Field(default=1_000, ge=0, lt=2**31)
     max_total_receiver_queue_size_across_partitions: int = Field(default=50_000, gt=0, lt=2**31)
@@ -117,6 +123,8 @@ class ConsumerOptions(Configuration):
     subscription_properties: Mapping[str, str] = Field(default_factory=dict)
     # How often new partitions of the topics are looked for; 0: never.
     auto_update_partitions_interval_seconds: float = Field(default=60.0, ge=0)
+    # What happens to a message whose payload can't be decoded.
+    decode_failure_action: DecodeFailureAction = DecodeFailureAction.RAISE
 
     @field_validator("negative_ack_redelivery_backoff")
     @classmethod
@@ -138,7 +146,7 @@ class ConsumerOptions(Configuration):
 
 
 class ReaderOptions(Configuration):
-    value_schema: Any = unsupported(instead=NO_SCHEMA, alias="schema")
+    value_schema: ValueSchema = Field(default=None, alias="schema")
     receiver_queue_size: int = Field(default=1_000, ge=0, lt=2**31)
     # None: a random name.
     reader_name: str | None = Field(default=None, min_length=1)
@@ -154,24 +162,30 @@ class ReaderOptions(Configuration):
     receiver_queue_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
     properties: Mapping[str, str] = Field(default_factory=dict)
     auto_update_partitions_interval_seconds: float = Field(default=60.0, ge=0)
+    # What happens to a message whose payload can't be decoded.
+    decode_failure_action: DecodeFailureAction = DecodeFailureAction.RAISE
 
     def to_consumer_options(self, subscription_name: str) -> ConsumerOptions:
         """Return the options of the reader's consumer."""
         own = {"value_schema", "reader_name", "subscription_role_prefix"}
         shared = {name: getattr(self, name) for name in ReaderOptions.model_fields if name not in own}
-        return ConsumerOptions(subscription_name=subscription_name, consumer_name=self.reader_name, **shared)
+        renamed: dict[str, Any] = {"schema": self.value_schema, "consumer_name": self.reader_name}
+        return ConsumerOptions(subscription_name=subscription_name, **renamed, **shared)
 
 
 class TableViewOptions(Configuration):
     # None: a random name.
     subscription_name: str | None = Field(default=None, min_length=1)
-    value_schema: Any = unsupported(instead=NO_SCHEMA, alias="schema")
+    value_schema: ValueSchema = Field(default=None, alias="schema")
     # As in ConsumerOptions.
     auto_update_partitions_interval_seconds: float = Field(default=60.0, ge=0)
 
     def to_reader_options(self) -> ReaderOptions:
         """Return the options of the view's reader."""
-        return ReaderOptions(auto_update_partitions_interval_seconds=self.auto_update_partitions_interval_seconds)
+        own: dict[str, Any] = {"schema": self.value_schema}
+        return ReaderOptions(
+            auto_update_partitions_interval_seconds=self.auto_update_partitions_interval_seconds, **own
+        )
 
 
 def consumer_options(arguments: Mapping[str, Any]) -> ConsumerOptions:

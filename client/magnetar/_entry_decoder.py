@@ -13,6 +13,11 @@ that is never acknowledged blocks a Shared subscription in the end. An intact en
 (encrypted, a chunk of a larger message, an unknown compression) is logged too, and stays in the subscription for a
 consumer that can.
 
+**With a schema**, an entry waits until the schema version is known by which it was encoded, and those behind it wait as
+well (`_value_decoder.py`). A payload that can't be decoded is a matter of `Message.value`. With
+DecodeFailureAction.SKIP all payloads are decoded here, and such a message is logged and acknowledged instead of handed
+out. A message whose schema version can't be read at present may be decoded later, so it is never skipped.
+
 Each entry takes as many permits as its batch has messages, however many are handed out.
 """
 
@@ -34,6 +39,8 @@ from magnetar._pending_acks import PendingAcks
 from magnetar._permits import Permits
 from magnetar._read_position import ReadPosition
 from magnetar._receiver_queue import PartitionQueue, ReceiverQueue
+from magnetar._value_decoder import PayloadDecoder, VersionDecoders
+from magnetar.exceptions import DecodeError, SchemaUnavailable
 from magnetar_protos.broker_pb2 import Delivery
 from magnetar_wire.entry import Entry, decode_entry
 from magnetar_wire.errors import MalformedFrame, UnsupportedEntry, WireError
@@ -70,7 +77,10 @@ class EntryDecoder:
         position: ReadPosition,
         *,
         durable: bool,
+        versions: VersionDecoders | None = None,
+        skips_undecodable: bool = False,
     ) -> None:
+        """`versions`: None: values are payloads."""
         self._topic = topic
         self._queue = queue
         self._partition_queue = partition_queue
@@ -78,7 +88,11 @@ class EntryDecoder:
         self._acks = acks
         self._position = position
         self._durable = durable
+        self._versions = versions
+        self._skips_undecodable = skips_undecodable
         self._pending: deque[_PendingEntry] = deque()
+        # The first pending entry waits until its schema version is known.
+        self.waits_for_schema = False
 
     def add_delivery(self, epoch: DeliveryEpoch, delivery: Delivery, entries: Sequence[bytes]) -> None:
         """Add delivered entries. Raises MalformedFrame if the broker has delivered them without permits."""
@@ -114,16 +128,24 @@ class EntryDecoder:
             partition_queue.report_at = 1 if self._pending else half
             partition_queue.segment_size = min(half, _SEGMENT_SIZE)
             self._queue.add_entries(partition_queue, decoded)
-            if not self._pending or self._queue.has_uncounted_of(partition_queue):
+            if not self._pending or self.waits_for_schema or self._queue.has_uncounted_of(partition_queue):
                 return
 
     def _decode_while_capacity(self) -> list[DeliveredEntry]:
         decoded: list[DeliveredEntry] = []
         size = self._partition_queue.size_bytes
+        versions, decoder = self._versions, None
+        self.waits_for_schema = False
         while self._pending:
-            if size and size + get_uncompressed_bytes(self._pending[0].entry) > self._permits.max_bytes:
+            first = self._pending[0].entry
+            if size and size + get_uncompressed_bytes(first) > self._permits.max_bytes:
                 break
-            entry = self._decode(self._pending.popleft())
+            if versions is not None and not first.is_marker:
+                decoder = versions.find(first.metadata.schema_version)
+                if decoder is None:
+                    self.waits_for_schema = True
+                    break
+            entry = self._decode(self._pending.popleft(), decoder)
             if entry is not None:
                 decoded.append(entry)
                 size += entry.size_bytes
@@ -132,6 +154,7 @@ class EntryDecoder:
     def clear(self) -> None:
         """Drop all entries."""
         self._pending.clear()
+        self.waits_for_schema = False
         self._position.forget_delivered()
 
     def drop_entries(self, positions: Container[tuple[int, int]]) -> None:
@@ -144,11 +167,11 @@ class EntryDecoder:
                 retained.append(pending)
         self._pending = retained
 
-    def _decode(self, pending: _PendingEntry) -> DeliveredEntry | None:
+    def _decode(self, pending: _PendingEntry, decoder: PayloadDecoder | None) -> DeliveredEntry | None:
         """Return the decoded entry; None: it has no messages to hand out."""
         epoch, ledger_id, entry_id, redelivery_count, acknowledged, stored, count = pending
         try:
-            entry = decode_delivered_entry(epoch, ledger_id, entry_id, redelivery_count, stored)
+            entry = decode_delivered_entry(epoch, ledger_id, entry_id, redelivery_count, stored, decoder)
         except WireError as error:
             self._permits.count_handed_out(count)
             self._skip_undecodable(epoch, ledger_id, entry_id, error)
@@ -159,6 +182,8 @@ class EntryDecoder:
             self._acks.add_entry(epoch, ledger_id, entry_id)
         if self._position.first_wanted is not None:
             self._skip_before_start(entry)
+        if self._skips_undecodable and decoder is not None and entry.remaining:
+            self._skip_undecodable_values(entry, decoder)
         if len(entry.remaining) != count:
             self._permits.count_handed_out(count - len(entry.remaining))
         return entry if entry.remaining else None
@@ -166,10 +191,31 @@ class EntryDecoder:
     def _skip_before_start(self, entry: DeliveredEntry) -> None:
         unwanted = self._position.find_unwanted_rows(entry)
         if unwanted:
-            skipped = set(unwanted)
-            entry.remaining = [row for row in entry.remaining if row not in skipped]
-            if self._durable:  # so that the entry is acknowledged as soon as the other rows are
-                self._acks.add_rows(entry, unwanted)
+            self._skip_rows(entry, unwanted)
+
+    def _skip_rows(self, entry: DeliveredEntry, rows: list[int]) -> None:
+        skipped = set(rows)
+        entry.remaining = [row for row in entry.remaining if row not in skipped]
+        if self._durable:  # so that the entry is acknowledged as soon as the other rows are
+            self._acks.add_rows(entry, rows)
+
+    def _skip_undecodable_values(self, entry: DeliveredEntry, decoder: PayloadDecoder) -> None:
+        rows, error = list(entry.remaining), None
+        try:
+            values = entry.decode_values()
+        except SchemaUnavailable:
+            return
+        except DecodeError as of_all:
+            is_logged, decoder.is_logged = decoder.is_logged, True  # once for the version, not for each of its entries
+            error = None if is_logged else of_all
+        else:
+            rows = [row for row in rows if isinstance(values[row], DecodeError)]
+            error = values[rows[0]] if rows else None
+        if error is not None:
+            text = "%d messages of entry %s:%s of %s can't be decoded, and are skipped: %s"
+            log.error(text, len(rows), entry.ledger_id, entry.entry_id, self._topic, error)
+        if rows:
+            self._skip_rows(entry, rows)
 
     def _skip_undecodable(self, epoch: DeliveryEpoch, ledger_id: int, entry_id: int, error: WireError) -> None:
         if isinstance(error, UnsupportedEntry):

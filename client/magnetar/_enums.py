@@ -11,6 +11,7 @@ __all__ = [
     "CompressionType",
     "ConsumerCryptoFailureAction",
     "ConsumerType",
+    "DecodeFailureAction",
     "HashingScheme",
     "InitialPosition",
     "KeySharedMode",
@@ -49,6 +50,15 @@ class ConsumerCryptoFailureAction(enum.Enum):
     FAIL = 0
     DISCARD = 1
     CONSUME = 2
+
+
+class DecodeFailureAction(enum.Enum):
+    """What a consumer or reader with a schema does with a message whose payload it can't decode."""
+
+    # It is handed out, and its `value()` raises DecodeError.
+    RAISE = 0
+    # It is logged, acknowledged and not handed out.
+    SKIP = 1
 
 
 class KeySharedMode(enum.Enum):

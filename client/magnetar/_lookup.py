@@ -1,4 +1,4 @@
-"""Lookup: which broker owns a topic, and how many partitions it has.
+"""Lookup: which broker owns a topic, how many partitions it has, and what a version of its schema is.
 
     find_owner ──► retry ──► any broker of the service URL ──► LookupRequest ──► the owner's address
         ▲                          │ silent: the next one as well
@@ -32,6 +32,8 @@ from magnetar_protos.broker_pb2 import (
     LookupRequest,
     PartitionsAnswer,
     PartitionsRequest,
+    SchemaAnswer,
+    SchemaRequest,
 )
 from magnetar_wire.clock import Clock, Timer
 
@@ -93,6 +95,16 @@ class Lookup:
             timeout_s = self._attempt_timeout(deadline)
             address = await self._find_owner(topic, timeout_s)
             return await self._pool.call(address, "last_message", request, LastMessageAnswer.FromString, timeout_s)
+
+        return await self._operations.retry(ask)
+
+    async def schema(self, topic: str, version: bytes) -> SchemaAnswer:
+        """Return a version of the topic's schema. Raises NotFound if there is none."""
+        request = SchemaRequest(topic=topic, schema_version=version).SerializeToString()
+        deadline = self._operations.deadline()
+
+        async def ask() -> SchemaAnswer:
+            return await self._ask_any("schema", request, SchemaAnswer.FromString, deadline)
 
         return await self._operations.retry(ask)
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol
 
 from magnetar._public_object import shorten
+from magnetar.exceptions import DecodeError
+from magnetar.schema._schema import T
 from magnetar_protos.entry_pb2 import BrokerEntryMetadata, MessageMetadata
 from magnetar_wire.batch import decode_messages
 from magnetar_wire.entry import Entry
@@ -25,6 +27,7 @@ __all__ = [
     "Message",
     "MessageOrigin",
     "PickledOrigin",
+    "ValueDecoder",
     "decode_delivered_entry",
     "get_batch_size",
     "get_uncompressed_bytes",
@@ -35,8 +38,8 @@ __all__ = [
 _SHOWN_BYTES: Final = 64
 
 
-class Message:
-    """A message that a consumer or a reader received."""
+class Message(Generic[T]):
+    """A message that a consumer or a reader received. `T` is the type of its value: bytes, if there is no schema."""
 
     __slots__ = ("_entry", "_row")
 
@@ -49,11 +52,15 @@ class Message:
         payload = self._entry.columns.payloads[self._row]
         return b"" if payload is None else payload
 
-    def value(self) -> Any:
-        """Return the payload, decoded with the topic's schema; None if the message has no value."""
-        payload = self._entry.columns.payloads[self._row]
-        decode = self._entry.epoch.origin.decode_value
-        return payload if payload is None or decode is None else decode(payload)
+    def value(self) -> T:
+        """Return the payload, decoded with the schema; without a schema, the payload. None: the message has no value.
+
+        Raises DecodeError if this payload can't be decoded, and SchemaUnavailable (a DecodeError) if no broker returns
+        its schema version at present: then a later call may succeed.
+        """
+        values = self._entry.values
+        value: T = self._entry.read_value(self._row) if values is None else values[self._row]
+        return value
 
     def has_null_value(self) -> bool:
         """Return whether the message has no value. An empty payload is a value."""
@@ -79,14 +86,7 @@ class Message:
         return self._key() is not None
 
     def _key(self) -> str | bytes | None:
-        column = self._entry.columns.keys
-        if column is not None:
-            return column[self._row]
-        metadata = self._entry.metadata
-        # All messages of a batch that was made by key share the entry's key.
-        if self._entry.batch_size and metadata.HasField("partition_key"):
-            return metadata.partition_key
-        return None
+        return self._entry.find_key(self._row)
 
     def ordering_key(self) -> str:
         """Return the key that Key_Shared uses instead of the partition key; empty if there is none.
@@ -165,7 +165,7 @@ class Message:
             text += f", redelivery_count={self.redelivery_count()}"
         return text + ")"
 
-    def __reduce__(self) -> tuple[Callable[..., Message], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., Message[T]], tuple[Any, ...]]:
         """Pickle the message without its consumer and its batch."""
         entry, row = self._entry, self._row
         origin, columns = entry.epoch.origin, entry.columns
@@ -174,7 +174,7 @@ class Message:
             return None if column is None else [column[row]]
 
         return _restore_message, (
-            (origin.topic, origin.partition, origin.decode_value),
+            (origin.topic, origin.partition),
             (entry.ledger_id, entry.entry_id, entry.redelivery_count),
             entry.metadata.SerializeToString(),
             None if entry.broker is None else entry.broker.SerializeToString(),
@@ -188,16 +188,18 @@ class Message:
                 "null_keys": own(columns.null_keys),
                 "batch_indexes": [entry.batch_index(row)] if entry.batch_size else None,
             },
+            entry.decoder,
         )
 
 
 def _restore_message(
-    origin: tuple[str, int, Any],
+    origin: tuple[str, int],
     delivery: tuple[int, int, int],
     metadata: bytes,
     broker: bytes | None,
     columns: dict[str, Any],
-) -> Message:
+    decoder: ValueDecoder | None,
+) -> Message[Any]:
     """Unpickle a message."""
     entry = DeliveredEntry(
         DeliveryEpoch(PickledOrigin(*origin), 0, 0),
@@ -206,6 +208,7 @@ def _restore_message(
         None if broker is None else BrokerEntryMetadata.FromString(broker),
         Messages(**columns),
         len(columns["payloads"][0] or b""),
+        decoder,
     )
     return Message(entry, 0)
 
@@ -214,10 +217,12 @@ class DeliveredEntry:
     """An entry, decoded, from its delivery until the application releases its last message."""
 
     __slots__ = (
+        "_decoded",
         "acknowledged",
         "batch_size",
         "broker",
         "columns",
+        "decoder",
         "entry_id",
         "epoch",
         "ledger_id",
@@ -226,6 +231,7 @@ class DeliveredEntry:
         "redelivery_count",
         "remaining",
         "size_bytes",
+        "values",
     )
 
     def __init__(
@@ -238,6 +244,7 @@ class DeliveredEntry:
         broker: BrokerEntryMetadata | None,
         columns: Messages,
         size_bytes: int,
+        decoder: ValueDecoder | None = None,
     ) -> None:
         self.epoch = epoch
         self.ledger_id = ledger_id
@@ -246,6 +253,12 @@ class DeliveredEntry:
         self.metadata = metadata
         self.broker = broker
         self.columns = columns
+        # None: the values are the payloads.
+        self.decoder = decoder
+        # By row. None: they are not decoded yet, or some can't be.
+        self.values: Sequence[Any] | None = columns.payloads if decoder is None else None
+        # The same, with the DecodeError of each that can't be decoded.
+        self._decoded: Sequence[Any] | None = None
         # The size of the payloads, about.
         self.size_bytes = size_bytes
         # 0: the entry is not a batch.
@@ -263,6 +276,46 @@ class DeliveredEntry:
             return -1
         indexes = self.columns.batch_indexes
         return row if indexes is None else indexes[row]
+
+    def find_key(self, row: int) -> str | bytes | None:
+        column = self.columns.keys
+        if column is not None:
+            return column[row]
+        # All messages of a batch that was made by key share the entry's key.
+        if self.batch_size and self.metadata.HasField("partition_key"):
+            return self.metadata.partition_key
+        return None
+
+    def read_value(self, row: int) -> Any:
+        """Return a value that may not be decoded yet. Raises its DecodeError."""
+        value = self.decode_values()[row]
+        if isinstance(value, DecodeError):
+            raise type(value)(
+                *value.args
+            ) from value.__cause__  # a new one, since its traceback grows when it is raised
+        return value
+
+    def decode_values(self) -> Sequence[Any]:
+        """Return all values, and the DecodeError of each that can't be decoded. Raises DecodeError if none can be
+        decoded (at present).
+
+        Several threads may do this at the same time. Then their values are equal, and nearly always the same.
+        """
+        if self._decoded is not None:
+            return self._decoded
+        decoder = self.decoder
+        assert decoder is not None
+        keys = None
+        if decoder.uses_key:
+            keys = [
+                key.encode() if isinstance(key, str) else key for key in map(self.find_key, range(len(self.columns)))
+            ]
+        values = decoder.decode(self.columns.payloads, keys)
+        if self._decoded is None:
+            self._decoded = values
+            if not any(isinstance(value, DecodeError) for value in values):
+                self.values = values
+        return self._decoded
 
     @property
     def is_marker(self) -> bool:
@@ -306,27 +359,41 @@ class MessageOrigin(Protocol):
     # The full name, for a partition with its suffix, and the partition's number; -1: the topic has no partitions.
     topic: str
     partition: int
-    # Converts a payload of this topic to a value; None: the payload is the value.
-    decode_value: Any
+
+
+class ValueDecoder(Protocol):
+    """Decodes payloads to values: see _value_decoder.py, which this module must not import."""
+
+    @property
+    def uses_key(self) -> bool:
+        """Whether `decode` gets the keys of the messages."""
+
+    def decode(
+        self, payloads: Sequence[bytes | None], keys: Sequence[bytes | None] | None, /
+    ) -> Sequence[Any | DecodeError]: ...
 
 
 class PickledOrigin:
     """The part of the origin that goes with a pickled message, possibly into another process."""
 
-    def __init__(self, topic: str, partition: int, decode_value: Any) -> None:
+    def __init__(self, topic: str, partition: int) -> None:
         self.topic = topic
         self.partition = partition
-        self.decode_value = decode_value
 
 
 def decode_delivered_entry(
-    epoch: DeliveryEpoch, ledger_id: int, entry_id: int, redelivery_count: int, entry: Entry
+    epoch: DeliveryEpoch,
+    ledger_id: int,
+    entry_id: int,
+    redelivery_count: int,
+    entry: Entry,
+    decoder: ValueDecoder | None = None,
 ) -> DeliveredEntry:
     """Decode an entry's messages. A server's marker has none to hand out. Raises WireError."""
     columns = Messages([]) if entry.is_marker else decode_messages(entry)
     size = get_uncompressed_bytes(entry)
     delivered = DeliveredEntry(
-        epoch, ledger_id, entry_id, redelivery_count, entry.metadata, entry.broker, columns, size
+        epoch, ledger_id, entry_id, redelivery_count, entry.metadata, entry.broker, columns, size, decoder
     )
     removed = columns.compacted_out
     if removed is not None:

@@ -118,7 +118,7 @@ class MultiTopicConsumer:
         # Of a reader: reports which messages are handed out, while there are others.
         self._report_timer: Timer | None = None
         self._report_interval_s = _MIN_REPORT_INTERVAL_S
-        self._reported: list[Message | None] = []
+        self._reported: list[Message[Any] | None] = []
         self._client = client
         self._start = start
         # The number of partitions of each topic, as far as is known; 0: it has none.
@@ -468,10 +468,10 @@ class MultiTopicConsumer:
 
     async def wait_ended(self) -> None:
         """Return when the tasks of an ended consumer have ended."""
-        reopening = [partition.reopening for partition in self.partitions]
-        tasks = [*self._tasks, *(task for task in reopening if task is not None)]
-        if tasks:
-            await asyncio.wait(tasks)
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+        for partition in self.partitions:
+            await partition.wait_ended()
 
     def _fail(self, partition: PartitionConsumer, error: MagnetarException) -> None:
         log.error("the consumer of %s has failed, and is closed: %s", partition.topic, error)

@@ -19,15 +19,15 @@ import enum
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar, cast
+from typing import Annotated, Any, Final, TypeVar, cast
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
+from magnetar import schema
 from magnetar._enums import BatchingType, CompressionType, HashingScheme, PartitionsRoutingMode, ProducerAccessMode
 from magnetar._loggers import log_to
 from magnetar.exceptions import InvalidConfiguration, InvalidTopicName, OperationNotSupported, UnknownOption
-from magnetar.schema import BytesSchema
 from magnetar_wire import errors
 from magnetar_wire.configuration import Configuration, suggest_nearest
 from magnetar_wire.topic_name import TopicName
@@ -35,9 +35,9 @@ from magnetar_wire.topic_name import TopicName
 __all__ = [
     "KEEP_ALIVE_INTERVAL_S",
     "NO_ENCRYPTION",
-    "NO_SCHEMA",
     "ClientOptions",
     "ProducerOptions",
+    "ValueSchema",
     "check_options",
     "client_options",
     "option_fields",
@@ -52,7 +52,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 KEEP_ALIVE_INTERVAL_S: Final = 4.0
 _NO_TLS: Final = "there is no TLS, so leave it out, and run brokers on a trusted network"
-NO_SCHEMA: Final = "encode values to bytes yourself, or leave it out"
 NO_ENCRYPTION: Final = "encrypt payloads yourself, or leave it out"
 
 
@@ -68,6 +67,21 @@ def unsupported(
         alias=alias,
         json_schema_extra={"instead": instead, "accepts_false": accepts_zero or not default},
     )
+
+
+def _to_schema(value: Any) -> Any:
+    """Return the schema of the application's `schema`. None: values are bytes."""
+    if value is None or value is bytes:
+        return None
+    if isinstance(value, schema.Schema):
+        return None if isinstance(value, schema.BytesSchema) else value
+    if isinstance(value, type):
+        return schema.AvroSchema(value)  # fastavro is imported only for this
+    raise ValueError("use a schema, such as JsonSchema(Reading), or a dataclass or pydantic model")
+
+
+# Of a producer, consumer or reader: a Schema, or None if values are bytes.
+ValueSchema = Annotated[Any, AfterValidator(_to_schema)]
 
 
 class ClientOptions(Configuration):
@@ -102,7 +116,7 @@ class ClientOptions(Configuration):
 class ProducerOptions(Configuration):
     # None: the broker chooses one.
     producer_name: str | None = Field(default=None, min_length=1)
-    value_schema: Any = unsupported(instead=NO_SCHEMA, alias="schema")  # pydantic's models have a method `schema`
+    value_schema: ValueSchema = Field(default=None, alias="schema")  # pydantic's models have a method `schema`
     # The first message gets the next one. None: the next one after the last stored message of this producer's name.
     initial_sequence_id: int | None = Field(default=None, ge=-1, lt=2**63 - 1)
     # 0: pending messages never time out.
@@ -188,8 +202,6 @@ def check_options(kind: type[C], arguments: Mapping[str, Any]) -> C:
 
 def _check_supported(name: str, value: Any, default: Any, *, instead: Any, accepts_false: Any) -> None:
     if value == default or (accepts_false and not value):
-        return
-    if name == "schema" and isinstance(value, BytesSchema):
         return
     raise OperationNotSupported(f"{name} = {value!r} is not supported yet: {instead}")
 

@@ -24,6 +24,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from magnetar._acknowledgments import AckGroupingTracker
 from magnetar._client_core import ClientCore, client_version
@@ -31,7 +32,7 @@ from magnetar._consume_stream import ConsumeStream, RequestBuilder
 from magnetar._consumer_options import ConsumerOptions
 from magnetar._consumer_requests import OutboundRequests, PendingRequests
 from magnetar._entry_decoder import EntryDecoder
-from magnetar._enums import ConsumerType
+from magnetar._enums import ConsumerType, DecodeFailureAction
 from magnetar._errors import from_problem, from_transport, may_reopen_consumer
 from magnetar._message import DeliveryEpoch, Message
 from magnetar._negative_acks import NegativeAcksTracker
@@ -40,6 +41,8 @@ from magnetar._pending_acks import EpochTracker, PendingAcks
 from magnetar._permits import Permits
 from magnetar._read_position import ReadPosition, get_position
 from magnetar._receiver_queue import PartitionQueue, ReceiverQueue
+from magnetar._value_decoder import VersionDecoders
+from magnetar._value_encoder import to_wire
 from magnetar.exceptions import (
     AlreadyClosed,
     ConnectError,
@@ -98,7 +101,6 @@ class PartitionConsumer:
     def __init__(self, name: TopicName, context: ConsumerContext, start: StartAt) -> None:
         self.topic = str(name)
         self.partition = name.partition_index
-        self.decode_value = None
         self.is_connected = False
         # The topic is terminated, and everything in it is acknowledged.
         self.has_reached_end = False
@@ -126,6 +128,10 @@ class PartitionConsumer:
         self._client = context.client
         self._clock = context.client.clock
         self._queue = context.queue
+        schema = options.value_schema
+        self._versions = (
+            None if schema is None else VersionDecoders(schema, self.topic, context.client, self._take_delivered)
+        )
         self._decoder = EntryDecoder(
             self.topic,
             self._queue,
@@ -134,6 +140,8 @@ class PartitionConsumer:
             self.acks,
             self.position,
             durable=context.durable,
+            versions=self._versions,
+            skips_undecodable=options.decode_failure_action is DecodeFailureAction.SKIP,
         )
         # The target of a seek that is not answered.
         self._sought: StartAt | None = None
@@ -200,6 +208,7 @@ class PartitionConsumer:
             properties=dict(options.properties),
             subscription_properties=dict(options.subscription_properties),
             client_version=client_version(),
+            schema=to_wire(options.value_schema),
         )
 
     def opened(self, answer: ConsumerOpened) -> None:
@@ -208,6 +217,8 @@ class PartitionConsumer:
         if self._incarnation and answer.incarnation != self._incarnation:
             self._forget_incarnation()
         self._incarnation = answer.incarnation
+        if self._versions is not None:
+            self._versions.set_incarnation(answer.incarnation)
         self.is_connected = True
         self._opened_at = self._clock.monotonic()
         self.epochs.start_opening(answer.epoch, answer.moves)
@@ -313,6 +324,10 @@ class PartitionConsumer:
             return
         self._backoff.reset()
         self._decoder.add_delivery(self.epoch, delivery, entries)
+        self._take_delivered()
+
+    def _take_delivered(self) -> None:
+        """Entries were delivered, or the schema version is known for which they waited."""
         self._decode_pending()
         if self._context.on_delivered is not None:
             self._context.on_delivered()
@@ -327,9 +342,10 @@ class PartitionConsumer:
         self.grant_permits()
 
     def _has_queued(self) -> bool:
-        """Whether a message can be handed out. Otherwise all that was delivered is handed out or skipped."""
+        """Whether a message can be handed out, or will be when its schema version is known. Otherwise all that was
+        delivered is handed out or skipped."""
         self._decoder.decode_pending()
-        return self._queue.has_messages_of(self.partition_queue)
+        return self._decoder.waits_for_schema or self._queue.has_messages_of(self.partition_queue)
 
     def _fetch_debt(self) -> None:
         if debt := self._queue.fetch_debt(self.partition_queue):
@@ -376,7 +392,7 @@ class PartitionConsumer:
         if self.is_connected and reached.epoch == self.epoch.number:
             self.has_reached_end = True
 
-    def acknowledge_handed_out(self) -> Message | None:
+    def acknowledge_handed_out(self) -> Message[Any] | None:
         """Have the broker know which messages a reader has handed out: it reports the end of a terminated topic when it
         knows of all. Return the last of them that is known."""
         if not self.has_reached_end:
@@ -489,6 +505,8 @@ class PartitionConsumer:
     def end(self, error: MagnetarException) -> None:
         """Close the consumer at once, without waiting for the broker."""
         self.is_closed = True
+        if self._versions is not None:
+            self._versions.end()
         if self.reopening is not None:
             self.reopening.cancel()
         self._abandon()
@@ -496,3 +514,10 @@ class PartitionConsumer:
         self.position.wake(error)
         self._pending.fail(error)
         self.acks.fail(error)
+
+    async def wait_ended(self) -> None:
+        """Return when an ended consumer's tasks have ended."""
+        if self.reopening is not None:
+            await asyncio.wait([self.reopening])
+        if self._versions is not None:
+            await self._versions.wait_ended()

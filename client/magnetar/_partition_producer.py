@@ -11,8 +11,12 @@ not open they wait. With each opening all of them are resent, in order, with a h
 **When an opening ends**, the producer is reopened, unless the error is not retryable. If the topic was deleted, pending
 messages belonged to it and fail with `IncarnationChanged`. The producer goes on with the topic of the same name that
 exists now or is created at its request. If there is none and none may be created, it ends with `TopicNotFound`. If
-another producer has taken its name in the meantime, it retries until the name is free. If the topic was terminated, it
-ends: whether messages are stored that were sent before is unknown.
+another producer has taken its name in the meantime, it retries until the name is free. If the topic was terminated, or
+the producer's schema is not compatible with the topic's any more, it ends: whether messages are stored that were sent
+before is unknown.
+
+**The schema** is sent with each opening. The broker's answer has its version, with which entries are stamped when they
+are encoded: those that were encoded before keep theirs.
 
 When a batch is passed to the stream, it is encoded and numbered, and stays in `InFlight` until it is answered.
 
@@ -35,6 +39,7 @@ from magnetar._options import ProducerOptions
 from magnetar._produce_stream import ProduceStream
 from magnetar._send_queue import SendLimits, SendQueue
 from magnetar._send_queue_rules import Batch, InFlight, StoredAt
+from magnetar._value_encoder import to_wire
 from magnetar.exceptions import AlreadyClosed, MagnetarException
 from magnetar_protos.broker_pb2 import EntryRefused, OpenProducer, Problem, ProducerOpened, Receipt
 from magnetar_protos.entry_pb2 import MessageMetadata
@@ -196,7 +201,9 @@ class PartitionProducer:
 
     def _fail_pending(self, error: MagnetarException) -> None:
         for batch in self._in_flight.remove_all():
-            is_unknown = batch.may_be_stored and isinstance(error, exceptions.TopicTerminated)
+            is_unknown = batch.may_be_stored and isinstance(
+                error, exceptions.TopicTerminated | exceptions.IncompatibleSchema
+            )
             self._complete(batch, _unknown(error) if is_unknown else error)
 
     def _fail_expired(self, batches: list[Batch], timeout_s: float) -> None:
@@ -246,6 +253,7 @@ class PartitionProducer:
             properties=dict(self._options.properties),
             client_version=client_version(),
             partial=True,
+            schema=to_wire(self._options.value_schema),
         )
         try:
             self._stream = client.pool.stream(address, ProduceStream)
@@ -264,6 +272,10 @@ class PartitionProducer:
         if not self.was_opened:
             self._apply_first_opening(answer)
         self._incarnation = answer.incarnation
+        if answer.schema_version:
+            self._shared.schema_version = answer.schema_version
+        else:
+            self._shared.ClearField("schema_version")
         self._open, self._paused, self._last_error = True, False, None
         self._opened_at, self._made_progress = self._clock.monotonic(), False
         self._answer.set_result(None)
@@ -429,7 +441,7 @@ class PartitionProducer:
 
 
 def _unknown(error: MagnetarException) -> MagnetarException:
-    """Return the error of a message that may have been stored before the topic was terminated."""
+    """Return the error of a message that may have been stored before the error that ended the producer."""
     return exceptions.ConnectError(
         f"whether the message is stored is not known: the connection was lost before its result, and now {error}"
     )

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping
 from datetime import timedelta
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Generic, Self
 
 from magnetar._event_loop import background
 from magnetar._outgoing_message import HEAD_BYTES, OutgoingMessage, make_message
@@ -23,14 +23,17 @@ from magnetar._send_queue import SendLimits, SendQueue
 from magnetar._send_queue_rules import Callback, Waiter
 from magnetar._topic_producer import TopicProducer
 from magnetar.exceptions import MagnetarException
+from magnetar.schema._schema import T
 from magnetar_wire.interruptible_wait import acquire_lock
 from magnetar_wire.message_id import MessageId
 
 __all__ = ["Producer"]
 
 
-class Producer(Unpicklable):
-    """Publishes messages to a topic. `Client.create_producer` creates it. Any number of threads may use it.
+class Producer(Unpicklable, Generic[T]):
+    """Publishes messages to a topic: values of type `T`, which are bytes without a schema.
+
+    `Client.create_producer` creates it. Any number of threads may use it.
 
     A producer that was created before the process forked is closed in the child: create another one there.
     """
@@ -61,7 +64,7 @@ class Producer(Unpicklable):
 
     def send(
         self,
-        content: bytes | None,
+        content: T | None,
         properties: Mapping[str, str] | None = None,
         partition_key: str | bytes | None = None,
         ordering_key: str | bytes | None = None,
@@ -74,7 +77,8 @@ class Producer(Unpicklable):
     ) -> MessageId:
         """Publish a message, and return its id when it is persisted. The open batch is sent at once.
 
-        `content` None is a null value. Raises the error with which it failed. After `Timeout`, which means that there
+        `content` None is a null value. Raises EncodeError if the schema can't encode the value, and the error with
+        which the message failed. After `Timeout`, which means that there
         was no result in time, the message may have been stored or not.
         """
         result = _SendResult()
@@ -97,7 +101,7 @@ class Producer(Unpicklable):
 
     def send_async(
         self,
-        content: bytes | None,
+        content: T | None,
         callback: Callback | None = None,
         properties: Mapping[str, str] | None = None,
         partition_key: str | bytes | None = None,

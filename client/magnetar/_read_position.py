@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from magnetar._client_core import ClientCore
 from magnetar._message import DeliveredEntry, Message
@@ -206,7 +206,7 @@ def make_start(where: MessageId | int, *, inclusive: bool) -> StartAt:
     return _start_at_position(where.ledger_id(), where.entry_id(), where.batch_index(), inclusive=inclusive)
 
 
-def get_position(message: Message) -> BatchPosition:
+def get_position(message: Message[Any]) -> BatchPosition:
     """Return the position up to which everything was read when this message was."""
     entry = message._entry
     index = entry.batch_index(message._row)

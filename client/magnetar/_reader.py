@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Generic, Self
 
 from magnetar._consumer import Run, refuse_receive
 from magnetar._message import Message
@@ -13,6 +13,7 @@ from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar._public_object import Unpicklable, repr_of
 from magnetar._receiver import ThreadReceiver
 from magnetar.exceptions import AlreadyClosed
+from magnetar.schema._schema import T
 from magnetar_wire.message_id import MessageId
 
 __all__ = ["BaseReader", "Reader"]
@@ -41,7 +42,7 @@ class BaseReader(Unpicklable):
         return repr_of(self, "topic", "is_connected")
 
 
-class Reader(BaseReader):
+class Reader(BaseReader, Generic[T]):
     """Reads a topic from a position on, without a subscription that outlives it: `Client.create_reader` creates it.
 
     It needs no acknowledgements. While its broker can't be reached it returns the messages that it has prefetched. Then
@@ -49,7 +50,7 @@ class Reader(BaseReader):
     """
 
     def __init__(
-        self, core: MultiTopicConsumer, run: Run, listener: Callable[[Reader, Message], object] | None = None
+        self, core: MultiTopicConsumer, run: Run, listener: Callable[[Reader[T], Message[T]], object] | None = None
     ) -> None:
         super().__init__(core)
         self._run = run
@@ -60,7 +61,7 @@ class Reader(BaseReader):
             self._popping = iter(refuse_receive, None)
             self._listener = ThreadListener(self, listener, self._receiver, self.topic())
 
-    def read_next(self, timeout_millis: int | None = None) -> Message:
+    def read_next(self, timeout_millis: int | None = None) -> Message[T]:
         """Return the next message; wait until there is one. Raise Timeout if there is none within `timeout_millis`."""
         try:
             for message in self._popping:  # Ctrl-C can't come between the pop and the return: see _receiver_queue.py
@@ -90,7 +91,7 @@ class Reader(BaseReader):
         """Iterate over the messages, including those still to come, until the reader is closed."""
         return self
 
-    def __next__(self) -> Message:
+    def __next__(self) -> Message[T]:
         try:
             return self.read_next()
         except AlreadyClosed:

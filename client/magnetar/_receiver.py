@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from magnetar._consumer_options import ConsumerBatchReceivePolicy
 from magnetar._message import Message
@@ -57,7 +57,7 @@ class _Receiver:
         limits, queue = self._limits, self._queue
         return queue.is_full or queue.has_batch(limits.complete_at, limits.max_bytes)
 
-    def _take_complete_batch(self, batch: list[Message], *, is_late: bool) -> bool:
+    def _take_complete_batch(self, batch: list[Message[Any]], *, is_late: bool) -> bool:
         """With the lock: take a batch if it is complete, or if it is late. Return whether it was taken."""
         self._check_open()
         if is_late or self._has_batch():
@@ -74,10 +74,10 @@ class ThreadReceiver(_Receiver):
         self._waiters: deque[_WaitingThread] = deque()
         self._queue.wake = self._wake
 
-    def receive(self, timeout_millis: float | None) -> Message:
+    def receive(self, timeout_millis: float | None) -> Message[Any]:
         timeout_s = _to_seconds(timeout_millis)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        message: Message | None = None
+        message: Message[Any] | None = None
         try:
             while True:
                 left = None if deadline is None else deadline - time.monotonic()
@@ -94,8 +94,8 @@ class ThreadReceiver(_Receiver):
                 self._queue.put_back((message,))
             raise
 
-    def receive_batch(self) -> list[Message]:
-        batch: list[Message] = []
+    def receive_batch(self) -> list[Message[Any]]:
+        batch: list[Message[Any]] = []
         try:
             self._take_batch(batch)
             return batch
@@ -104,7 +104,7 @@ class ThreadReceiver(_Receiver):
                 self._queue.put_back(batch)
             raise
 
-    def _take_batch(self, batch: list[Message]) -> None:
+    def _take_batch(self, batch: list[Message[Any]]) -> None:
         timeout_s = self._limits.timeout_s
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         is_counted = False
@@ -185,7 +185,7 @@ class TaskReceiver(_Receiver):
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._queue.wake = self._wake
 
-    async def receive(self, timeout_millis: float | None) -> Message:
+    async def receive(self, timeout_millis: float | None) -> Message[Any]:
         timeout_s = _to_seconds(timeout_millis)
         deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
         while True:
@@ -199,10 +199,10 @@ class TaskReceiver(_Receiver):
                 raise self._timeout(timeout_s)
             await self._wait(left, request_more=self._has_no_queue)
 
-    async def receive_batch(self) -> list[Message]:
+    async def receive_batch(self) -> list[Message[Any]]:
         timeout_s = self._limits.timeout_s
         deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
-        batch: list[Message] = []
+        batch: list[Message[Any]] = []
         self._queue.batches_waiting += 1
         try:
             while True:

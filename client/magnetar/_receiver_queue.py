@@ -29,11 +29,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import islice, repeat
-from typing import Final
+from typing import Any, Final
 
 from magnetar._message import DeliveredEntry, Message
 
 __all__ = ["PartitionQueue", "ReceiverQueue"]
+
+# Without the type of its value, which the consumer knows.
+_new_message: Final[Callable[[DeliveredEntry, int], Message[Any]]] = Message
 
 
 class PartitionQueue:
@@ -69,9 +72,9 @@ class PartitionQueue:
         # New entries are dropped, because they will be redelivered.
         self.is_closed = False
         # The last message that was made. All before it are handed out, or in `ready`.
-        self.last: Message | None = None
+        self.last: Message[Any] | None = None
         # The last message that is known to be handed out, with all before it.
-        self.last_handed_out: Message | None = None
+        self.last_handed_out: Message[Any] | None = None
 
 
 class ReceiverQueue:
@@ -79,9 +82,9 @@ class ReceiverQueue:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.ready: Final[deque[Message]] = deque()
+        self.ready: Final[deque[Message[Any]]] = deque()
         # Pops the next message of `ready`: `for message in queue.popping: …`. Raises IndexError.
-        self.popping: Final[Iterator[Message]] = iter(self.ready.popleft, None)
+        self.popping: Final[Iterator[Message[Any]]] = iter(self.ready.popleft, None)
         # Why there will be no more messages.
         self.error: Exception | None = None
         # How many threads or tasks wait for messages, and how many of them for a batch.
@@ -125,13 +128,13 @@ class ReceiverQueue:
             if self.waiting:
                 self.wake(count)
 
-    def clear(self, partition: PartitionQueue) -> Message | None:
+    def clear(self, partition: PartitionQueue) -> Message[Any] | None:
         """Drop the partition's messages and its debt. Return the first message that was not handed out."""
         with self.lock:
             return self._clear(partition)
 
-    def _clear(self, partition: PartitionQueue) -> Message | None:
-        first: Message | None = None
+    def _clear(self, partition: PartitionQueue) -> Message[Any] | None:
+        first: Message[Any] | None = None
         if partition.entries:
             first = Message(partition.entries[0], partition.entries[0].remaining[0])
             self._uncount_entries(partition, partition.entries)
@@ -146,10 +149,10 @@ class ReceiverQueue:
         self.is_full = False
         return first
 
-    def _clear_ready(self, partition: PartitionQueue) -> Message | None:
+    def _clear_ready(self, partition: PartitionQueue) -> Message[Any] | None:
         """Return the first message that was dropped."""
-        first: Message | None = None
-        others: list[Message] = []
+        first: Message[Any] | None = None
+        others: list[Message[Any]] = []
         while self.ready:
             try:
                 message = self.ready.pop()
@@ -180,7 +183,7 @@ class ReceiverQueue:
             return count
 
     def _drop_ready(self, partition: PartitionQueue, positions: Container[tuple[int, int]]) -> int:
-        popped: list[Message] = []
+        popped: list[Message[Any]] = []
         while self.ready:
             try:
                 popped.append(self.ready.pop())
@@ -274,7 +277,7 @@ class ReceiverQueue:
     def __len__(self) -> int:
         return self._messages + len(self.ready)
 
-    def take_message_locked(self) -> Message | None:
+    def take_message_locked(self) -> Message[Any] | None:
         """Take the next message, if there is one."""
         while True:
             try:
@@ -286,7 +289,7 @@ class ReceiverQueue:
             if not self._start_segment():
                 return None
 
-    def put_back(self, messages: Sequence[Message]) -> None:
+    def put_back(self, messages: Sequence[Message[Any]]) -> None:
         """Return messages that could not be handed out. They are the next to be taken."""
         with self.lock:
             self._is_mixed = True
@@ -309,7 +312,7 @@ class ReceiverQueue:
                 size += sum(len(payloads[row] or b"") for row in entry.remaining)
         return size
 
-    def take_batch_locked(self, batch: list[Message], max_messages: int, max_bytes: int) -> None:
+    def take_batch_locked(self, batch: list[Message[Any]], max_messages: int, max_bytes: int) -> None:
         """Append as many messages as there are and as a batch may have: at least one message, if there is one.
 
         If this is interrupted, every message that was taken is in the batch.
@@ -417,30 +420,30 @@ class ReceiverQueue:
             self._ring.popleft()
 
 
-def _make_messages(entry: DeliveredEntry, count: int) -> tuple[list[Message], Sequence[int]]:
+def _make_messages(entry: DeliveredEntry, count: int) -> tuple[list[Message[Any]], Sequence[int]]:
     """Make the entry's next messages, `count` at most. Return them, and the rows that remain. Change nothing."""
     rows = entry.remaining
     if len(rows) <= count:
-        return list(map(Message, repeat(entry), rows)), []
-    return list(map(Message, repeat(entry), rows[:count])), rows[count:]
+        return list(map(_new_message, repeat(entry), rows)), []
+    return list(map(_new_message, repeat(entry), rows[:count])), rows[count:]
 
 
 def _make_segment(
     entries: Iterable[DeliveredEntry], count: int
-) -> tuple[list[Message], list[DeliveredEntry], DeliveredEntry | None, Sequence[int]]:
+) -> tuple[list[Message[Any]], list[DeliveredEntry], DeliveredEntry | None, Sequence[int]]:
     """Make the next messages of entries, `count` at most. Change nothing.
 
     Return the messages, the entries of which no row remains, and the entry that is split, if any, with its remaining
     rows.
     """
-    messages: list[Message] = []
+    messages: list[Message[Any]] = []
     consumed: list[DeliveredEntry] = []
     for entry in entries:
         rows = entry.remaining
         if len(rows) > count:
-            messages.extend(map(Message, repeat(entry), rows[:count]))
+            messages.extend(map(_new_message, repeat(entry), rows[:count]))
             return messages, consumed, entry, rows[count:]
-        messages.extend(map(Message, repeat(entry), rows))
+        messages.extend(map(_new_message, repeat(entry), rows))
         consumed.append(entry)
         count -= len(rows)
         if not count:
@@ -448,7 +451,7 @@ def _make_segment(
     return messages, consumed, None, ()
 
 
-def _payload_bytes(message: Message) -> int:
+def _payload_bytes(message: Message[Any]) -> int:
     return len(message._entry.columns.payloads[message._row] or b"")
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from magnetar._message import Message
 from magnetar._multi_topic_consumer import MultiTopicConsumer
@@ -60,7 +60,7 @@ class TableContents(Generic[V]):
         self.applied: dict[PartitionConsumer, BatchPosition] = {}
         self.is_applying = False
 
-    def apply_message(self, message: Message) -> Change[V] | None:
+    def apply_message(self, message: Message[Any]) -> Change[V] | None:
         """Store or remove the message's value. Return the change; None: the message has no key, or no value that can be
         decoded."""
         if not message.has_key():
@@ -81,7 +81,7 @@ class TableContents(Generic[V]):
             self.values[key] = value
         return key, value
 
-    def count_applied(self, messages: Sequence[Message]) -> None:
+    def count_applied(self, messages: Sequence[Message[Any]]) -> None:
         """On the loop."""
         last = {message._entry.epoch.origin: message for message in messages}
         for origin, message in last.items():
@@ -90,7 +90,7 @@ class TableContents(Generic[V]):
             partition.position.wake()
 
 
-async def follow_table(contents: TableContents[V], apply: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
+async def follow_table(contents: TableContents[V], apply: Callable[[Sequence[Message[Any]]], Awaitable[None]]) -> None:
     """Have all messages applied, in order, until the reader ends."""
     receiver = TaskReceiver(contents.reader)
     queue = contents.reader.queue

@@ -171,7 +171,7 @@ class TableView(BaseTableView[T]):
 
     # On the view's thread.
 
-    def _apply(self, messages: Sequence[Message]) -> None:
+    def _apply(self, messages: Sequence[Message[T]]) -> None:
         for message in messages:
             change = self._contents.apply_message(message)
             if change is not None:

@@ -40,7 +40,7 @@ def test_receiver_queue_matches_lists_and_counts_consumed_messages(
     """CON-1, CON-2"""
     queue = ReceiverQueue()
     partitions = [PartitionQueue(lambda: None) for _ in range(3)]
-    epochs = [DeliveryEpoch(PickledOrigin("t", partition, None), 1, 1) for partition in range(len(partitions))]
+    epochs = [DeliveryEpoch(PickledOrigin("t", partition), 1, 1) for partition in range(len(partitions))]
     waiting: list[list[tuple[int, int]]] = [[], [], []]
     handed: list[int] = [0, 0, 0]
     debt: list[int] = [0, 0, 0]

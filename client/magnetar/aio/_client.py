@@ -22,6 +22,7 @@ from magnetar._enums import (
     CompressionType,
     ConsumerCryptoFailureAction,
     ConsumerType,
+    DecodeFailureAction,
     HashingScheme,
     InitialPosition,
     PartitionsRoutingMode,
@@ -53,7 +54,7 @@ from magnetar.aio._producer import Producer
 from magnetar.aio._reader import Reader
 from magnetar.aio._table_view import TableView
 from magnetar.exceptions import AlreadyClosed
-from magnetar.schema import Schema
+from magnetar.schema._schema import Schema, T
 from magnetar_wire.clock import Clock
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.randomness import Randomness
@@ -113,7 +114,7 @@ class Client(Unpicklable):
         self,
         topic: str,
         producer_name: str | None = None,
-        schema: Schema | None = None,
+        schema: type[T] | Schema[T] | None = None,
         initial_sequence_id: int | None = None,
         send_timeout_millis: int = 30_000,
         compression_type: CompressionType = CompressionType.NONE,
@@ -137,11 +138,14 @@ class Client(Unpicklable):
         hashing_scheme: HashingScheme = HashingScheme.JavaStringHash,
         max_pending_bytes: int = 64 * 1024 * 1024,
         auto_update_partitions_interval_seconds: float = 60,
-    ) -> Producer:
+    ) -> Producer[T]:
         """Create a producer of a topic. The topic is created if the broker's configuration allows it.
 
         Returns when the broker has opened the producer.
 
+        - `schema`: a dataclass or a pydantic model, whose instances are sent in Avro's format, or a schema, such as
+          `JsonSchema(Reading)`. Without one, messages are bytes. If it is not compatible with that of the topic, this
+          raises IncompatibleSchema.
         - `producer_name` is unique on the topic. Without one, the broker chooses it.
         - `initial_sequence_id`: the first message gets the next sequence id.
         - `send_timeout_millis`: a message that is not known to be persisted after this time fails. 0: no limit.
@@ -161,8 +165,8 @@ class Client(Unpicklable):
         topic: str | Sequence[str],
         subscription_name: str,
         consumer_type: ConsumerType = ConsumerType.Exclusive,
-        schema: Schema | None = None,
-        message_listener: Callable[[Consumer, Message], object] | None = None,
+        schema: type[T] | Schema[T] | None = None,
+        message_listener: Callable[[Consumer[T], Message[T]], object] | None = None,
         receiver_queue_size: int = 1_000,
         max_total_receiver_queue_size_across_partitions: int = 50_000,
         consumer_name: str | None = None,
@@ -195,10 +199,13 @@ class Client(Unpicklable):
         negative_ack_redelivery_backoff: RedeliveryBackoff | None = None,
         subscription_properties: Mapping[str, str] | None = None,
         auto_update_partitions_interval_seconds: float = 60,
+        decode_failure_action: DecodeFailureAction = DecodeFailureAction.RAISE,
         consumer_event_listener: ConsumerEventListener | None = None,
-    ) -> Consumer:
+    ) -> Consumer[T]:
         """Create a consumer of a topic, or of each topic in a list. The subscription is created if it does not exist.
 
+        - `schema`: see `create_producer`. Messages that were encoded with another version of the topic's schema are
+          decoded by Avro's rules of evolution. `decode_failure_action` decides what happens to those that can't be.
         - `consumer_type` decides how the subscription's consumers share its messages, `initial_position` where a new
           subscription begins.
         - `message_listener`, a function or a coroutine function, is called with the consumer and each message,
@@ -227,8 +234,8 @@ class Client(Unpicklable):
         self,
         topic: str,
         start_message_id: MessageId | int,
-        schema: Schema | None = None,
-        reader_listener: Callable[[Reader, Message], object] | None = None,
+        schema: type[T] | Schema[T] | None = None,
+        reader_listener: Callable[[Reader[T], Message[T]], object] | None = None,
         receiver_queue_size: int = 1_000,
         reader_name: str | None = None,
         subscription_role_prefix: str | None = None,
@@ -241,11 +248,12 @@ class Client(Unpicklable):
         receiver_queue_bytes: int = 64 * 1024 * 1024,
         properties: Mapping[str, str] | None = None,
         auto_update_partitions_interval_seconds: float = 60,
-    ) -> Reader:
+        decode_failure_action: DecodeFailureAction = DecodeFailureAction.RAISE,
+    ) -> Reader[T]:
         """Create a reader of a topic. It begins after `start_message_id`, or at it with `start_message_id_inclusive`.
 
         `start_message_id` is the id of a message, `MessageId.earliest`, `MessageId.latest`, or a time in milliseconds
-        since 1970.
+        since 1970. `schema` and `decode_failure_action`: as of `subscribe`.
         """
         options = check_options(ReaderOptions, locals())
         check_listener("reader_listener", reader_listener, awaited=True)
@@ -256,10 +264,10 @@ class Client(Unpicklable):
         self,
         topic: str,
         subscription_name: str | None = None,
-        schema: Schema | None = None,
+        schema: type[T] | Schema[T] | None = None,
         *,
         auto_update_partitions_interval_seconds: float = 60,
-    ) -> TableView:
+    ) -> TableView[T]:
         """Create a view of the latest value of each key of a topic.
 
         Returns when everything that was published before this call is in the view. It reads all partitions from the
@@ -270,7 +278,7 @@ class Client(Unpicklable):
         options = check_options(TableViewOptions, locals())
         reader_options, name = options.to_reader_options(), options.subscription_name
         core = self._get_core()
-        view: TableView = TableView(await open_reader(core, topic, MessageId.earliest, reader_options, name))
+        view: TableView[T] = TableView(await open_reader(core, topic, MessageId.earliest, reader_options, name))
         try:
             await view.refresh()
         except BaseException:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Generic, Self
 
 from magnetar._consumer import Acknowledgeable, BaseConsumer, get_single_id, refuse_receive
 from magnetar._message import Message
@@ -15,27 +15,30 @@ from magnetar._message_listener import TaskListener
 from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar._receiver import TaskReceiver
 from magnetar.exceptions import AlreadyClosed
+from magnetar.schema._schema import T
 from magnetar_wire.message_id import MessageId
 
 __all__ = ["Consumer"]
 
 
-class Consumer(BaseConsumer):
+class Consumer(BaseConsumer, Generic[T]):
     """A subscription's consumer: `Client.subscribe` creates it.
 
     `async for` iterates over its messages until it is closed.
     """
 
-    def __init__(self, core: MultiTopicConsumer, listener: Callable[[Consumer, Message], object] | None = None) -> None:
+    def __init__(
+        self, core: MultiTopicConsumer, listener: Callable[[Consumer[T], Message[T]], object] | None = None
+    ) -> None:
         super().__init__(core)
         self._receiver = TaskReceiver(core)
-        self._pop: Callable[[], Message] = core.queue.ready.popleft
+        self._pop: Callable[[], Message[T]] = core.queue.ready.popleft
         self._listener: TaskListener | None = None
         if listener is not None:
             self._pop = refuse_receive
             self._listener = TaskListener(self, listener, self._receiver, self.topic())
 
-    async def receive(self, timeout_millis: int | None = None) -> Message:
+    async def receive(self, timeout_millis: int | None = None) -> Message[T]:
         """Return the next message; wait until there is one. Raise Timeout if there is none within `timeout_millis`.
 
         A cancellation loses no message.
@@ -45,7 +48,7 @@ class Consumer(BaseConsumer):
         except IndexError:
             return await self._receiver.receive(timeout_millis)
 
-    async def batch_receive(self) -> list[Message]:
+    async def batch_receive(self) -> list[Message[T]]:
         """Return as many messages as `batch_receive_policy` allows; an empty list, if there are none in its time.
 
         A cancellation loses no message.
@@ -66,7 +69,7 @@ class Consumer(BaseConsumer):
         else:
             self._acknowledge_soon(targets)
 
-    async def acknowledge_cumulative(self, message: Message | MessageId, *, receipt: bool | None = None) -> None:
+    async def acknowledge_cumulative(self, message: Message[Any] | MessageId, *, receipt: bool | None = None) -> None:
         """Acknowledge all messages up to and including this one. Not on a Shared subscription.
 
         On a topic with partitions: all those of the message's own partition.
@@ -77,7 +80,7 @@ class Consumer(BaseConsumer):
         else:
             self._acknowledge_soon(targets)
 
-    async def negative_acknowledge(self, message: Message | MessageId) -> None:
+    async def negative_acknowledge(self, message: Message[Any] | MessageId) -> None:
         """Have a message that was not processed redelivered after `negative_ack_redelivery_delay_ms`, or its backoff.
 
         Returns at once. Exclusive and Failover redeliver everything from the first message that is not acknowledged,
@@ -129,7 +132,7 @@ class Consumer(BaseConsumer):
         """Iterate over the messages, including those still to come, until the consumer is closed."""
         return self
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> Message[T]:
         try:
             return await self.receive()
         except AlreadyClosed:

@@ -18,23 +18,29 @@ from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Generic, NoReturn, Self
 
 from magnetar._outgoing_message import OutgoingMessage, make_message
 from magnetar._partition_producer import PartitionProducer
 from magnetar._public_object import Unpicklable, repr_of
 from magnetar._topic_producer import TopicProducer
+from magnetar._value_encoder import encode_value
 from magnetar.exceptions import MagnetarException, OperationNotSupported, ProducerQueueIsFull
+from magnetar.schema._schema import T
 from magnetar_wire.message_id import MessageId
 
 __all__ = ["Producer"]
 
 
-class Producer(Unpicklable):
-    """Publishes messages to a topic. `await client.create_producer(…)` creates it."""
+class Producer(Unpicklable, Generic[T]):
+    """Publishes messages to a topic: values of type `T`, which are bytes without a schema.
+
+    `await client.create_producer(…)` creates it.
+    """
 
     def __init__(self, core: TopicProducer) -> None:
         self._core = core
+        self._schema = core.options.value_schema
         # For partitions that a send has ever waited for.
         self._waiting: dict[PartitionProducer, _WaitingSends] = {}
 
@@ -56,7 +62,7 @@ class Producer(Unpicklable):
 
     async def send(
         self,
-        content: bytes | None,
+        content: T | None,
         properties: Mapping[str, str] | None = None,
         partition_key: str | bytes | None = None,
         ordering_key: str | bytes | None = None,
@@ -74,8 +80,11 @@ class Producer(Unpicklable):
         order of the calls. Cancelling a send that waits for capacity withdraws it; after that, the message is sent all
         the same.
         """
+        payload: object = content
+        if self._schema is not None:
+            payload, partition_key = encode_value(self._schema, content, partition_key)
         message = make_message(
-            content,
+            payload,
             properties,
             partition_key,
             ordering_key,

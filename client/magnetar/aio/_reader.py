@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Generic, Self
 
 from magnetar._consumer import refuse_receive
 from magnetar._message import Message
@@ -16,28 +16,31 @@ from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar._reader import BaseReader
 from magnetar._receiver import TaskReceiver
 from magnetar.exceptions import AlreadyClosed
+from magnetar.schema._schema import T
 from magnetar_wire.message_id import MessageId
 
 __all__ = ["Reader"]
 
 
-class Reader(BaseReader):
+class Reader(BaseReader, Generic[T]):
     """Reads a topic from a position on, without a subscription that outlives it: `Client.create_reader` creates it.
 
     It needs no acknowledgements. While its broker can't be reached it returns the messages that it has prefetched. Then
     it waits, and continues behind them.
     """
 
-    def __init__(self, core: MultiTopicConsumer, listener: Callable[[Reader, Message], object] | None = None) -> None:
+    def __init__(
+        self, core: MultiTopicConsumer, listener: Callable[[Reader[T], Message[T]], object] | None = None
+    ) -> None:
         super().__init__(core)
         self._receiver = TaskReceiver(core)
-        self._pop: Callable[[], Message] = core.queue.ready.popleft
+        self._pop: Callable[[], Message[T]] = core.queue.ready.popleft
         self._listener: TaskListener | None = None
         if listener is not None:
             self._pop = refuse_receive
             self._listener = TaskListener(self, listener, self._receiver, self.topic())
 
-    async def read_next(self, timeout_millis: int | None = None) -> Message:
+    async def read_next(self, timeout_millis: int | None = None) -> Message[T]:
         """Return the next message; wait until there is one. Raise Timeout if there is none within `timeout_millis`.
 
         A cancellation loses no message.
@@ -66,7 +69,7 @@ class Reader(BaseReader):
         """Iterate over the messages, including those still to come, until the reader is closed."""
         return self
 
-    async def __anext__(self) -> Message:
+    async def __anext__(self) -> Message[T]:
         try:
             return await self.read_next()
         except AlreadyClosed:

@@ -101,7 +101,7 @@ class TableView(BaseTableView[T]):
             finally:
                 self._holder = None
 
-    async def _apply(self, messages: Sequence[Message]) -> None:
+    async def _apply(self, messages: Sequence[Message[T]]) -> None:
         for message in messages:
             change = self._contents.apply_message(message)
             if change is not None:

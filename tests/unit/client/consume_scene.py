@@ -60,9 +60,18 @@ class MemoryTopic:
     async def subscribe(self, opened: OpenConsumer, sink: ConsumerSink) -> BrokerConsumer:
         return await self.subscriptions.subscribe(opened, sink)
 
-    def publish(self, *payloads: bytes | None, batch: bool = False, time_ms: int = 0, **columns: Any) -> Position:
+    def publish(
+        self,
+        *payloads: bytes | None,
+        batch: bool = False,
+        time_ms: int = 0,
+        schema_version: bytes | None = None,
+        **columns: Any,
+    ) -> Position:
         """One entry."""
         shared = MessageMetadata(producer_name="p", sequence_id=len(self.log.order), publish_time=1)
+        if schema_version is not None:
+            shared.schema_version = schema_version
         messages = Messages(list(payloads), **columns)
         batch = batch or len(payloads) > 1
         entry = encode_batch(messages, shared) if batch else encode_message(messages, shared)
@@ -101,6 +110,7 @@ class MemoryBroker(LookupBroker):
 
     async def delete(self, name: str) -> None:
         topic = self.topics.pop(str(TopicName.parse(name)))
+        self.schemas.pop(str(topic.name), None)
         await topic.subscriptions.close(BrokerError(ErrorCode.SERVICE_NOT_READY, "deleted by the test"))
 
     def answer_call(self, method: str, request: bytes) -> bytes:
@@ -164,11 +174,11 @@ async def client_of(
     await broker.stop()
 
 
-async def receive(consumer: Consumer, count: int) -> list[Message]:
+async def receive(consumer: Consumer[Any], count: int) -> list[Message[Any]]:
     return [await consumer.receive(60_000) for _ in range(count)]
 
 
-async def receive_all(consumer: Consumer) -> list[Message]:
+async def receive_all(consumer: Consumer[Any]) -> list[Message[Any]]:
     """Receive all messages that are available."""
     messages = []
     while consumer._core.queue or (await consumer._core.has_message_available()):
@@ -176,5 +186,5 @@ async def receive_all(consumer: Consumer) -> list[Message]:
     return messages
 
 
-def payloads(messages: Sequence[Message]) -> list[bytes]:
+def payloads(messages: Sequence[Message[Any]]) -> list[bytes]:
     return [message.data() for message in messages]

@@ -97,6 +97,7 @@ class FakeBroker(LookupBroker):
         """Delete a topic, and close its producers."""
         topic = self.topic(name)
         del self.topics[topic.name]
+        self.schemas.pop(topic.name, None)
         self.end_producers(topic, ErrorCode.SERVICE_NOT_READY)
 
     def end_producers(self, topic: Topic, code: ErrorCode) -> None:
@@ -218,6 +219,8 @@ class ProduceSession:
         opened = ProducerOpened(
             producer_id=producer.id, producer_name=name, incarnation=topic.incarnation, last_sequence_id=last
         )
+        if opening.HasField("schema"):
+            opened.schema_version = broker.add_schema(opening.topic, opening.schema)
         self._answers.put_nowait(ProduceAnswer(opened=[opened]))
 
     def _store(self, producer: _Producer, run: DecodedRun, answer: ProduceAnswer) -> None:

@@ -12,8 +12,12 @@ from magnetar_protos.broker_pb2 import (
     PartitionsAnswer,
     PartitionsRequest,
     Problem,
+    SchemaAnswer,
+    SchemaRequest,
 )
+from magnetar_protos.schema_pb2 import Schema
 from magnetar_wire.in_process_transport import InProcessTransport
+from magnetar_wire.schemas import decode_schema_version, encode_schema_version
 from magnetar_wire.transport import Code, Peer, Refusal, Stream
 
 __all__ = ["ADDRESS", "LookupBroker"]
@@ -33,6 +37,11 @@ class LookupBroker:
         self.partitioned: dict[str, int] = {}
         # The errors of topics that can't be opened or looked up.
         self.problems: dict[str, ErrorCode] = {}
+        # The versions of topics' schemas.
+        self.schemas: dict[str, list[Schema]] = {}
+        # Cleared: schemas can't be read.
+        self.has_registry = asyncio.Event()
+        self.has_registry.set()
         # The methods that were called.
         self.calls: list[str] = []
         # The listener that each lookup named.
@@ -75,7 +84,27 @@ class LookupBroker:
             topic = PartitionsRequest.FromString(request).topic
             count = self.partitioned.get(topic, 0)
             return PartitionsAnswer(problem=self.problem(topic), partitions=count).SerializeToString()
+        if method == "schema":
+            if not self.has_registry.is_set():
+                problem = Problem(code=ErrorCode.METADATA_ERROR, text="the registry is away")
+                return SchemaAnswer(problem=problem).SerializeToString()
+            return self._find_schema(SchemaRequest.FromString(request)).SerializeToString()
         return self.answer_call(method, request)
+
+    def _find_schema(self, request: SchemaRequest) -> SchemaAnswer:
+        versions = self.schemas.get(request.topic, [])
+        version = decode_schema_version(request.schema_version)
+        if version >= len(versions):
+            problem = Problem(code=ErrorCode.NOT_FOUND, text=f"no version {version}")
+            return SchemaAnswer(problem=problem)
+        return SchemaAnswer(schema=versions[version], schema_version=request.schema_version)
+
+    def add_schema(self, topic: str, schema: Schema) -> bytes:
+        """Return the version of a schema, after adding it if it is none yet."""
+        versions = self.schemas.setdefault(topic, [])
+        if schema not in versions:
+            versions.append(schema)
+        return encode_schema_version(versions.index(schema))
 
     def answer_call(self, method: str, request: bytes) -> bytes:
         """Answer a call other than `lookup` and `partitions`."""

@@ -110,10 +110,10 @@ def test_pulsar_client_names_exist_and_unsupported_ones_raise() -> None:
         if name != "Unsupported":
             with pytest.raises(exceptions.OperationNotSupported, match=name):
                 getattr(magnetar, name)("something", other="thing")
-    with pytest.raises(exceptions.OperationNotSupported, match="schema"):
-        producer_options({"schema": magnetar.schema.Schema()})
-    producer_options({"schema": magnetar.schema.BytesSchema()})
-    consumer_options({"subscription_name": "s", "schema": magnetar.BytesSchema()})
+    with pytest.raises(exceptions.InvalidConfiguration, match=r"schema = 'x': use a schema, such as JsonSchema"):
+        producer_options({"schema": "x"})
+    assert producer_options({"schema": magnetar.schema.BytesSchema()}).value_schema is None
+    assert consumer_options({"subscription_name": "s", "schema": bytes}).value_schema is None
     message_id = magnetar.MessageId(1, 2, 3, 4)
     assert magnetar.MessageId.wrap(message_id) is message_id
 

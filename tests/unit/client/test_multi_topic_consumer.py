@@ -177,7 +177,6 @@ async def test_unsupported_and_invalid_options_are_refused() -> None:
             "unacked_messages_timeout_ms": 10_000,
             "dead_letter_policy": object(),
             "key_shared_policy": object(),
-            "schema": object(),
             "crypto_key_reader": object(),
             "replicate_subscription_state_enabled": True,
         }
