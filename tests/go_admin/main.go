@@ -59,6 +59,7 @@ func main() {
 	check("subscriptions.list", subscriptions, err)
 
 	messages(url, plain.String(), parts.String())
+	schemas(url, admin, namespace)
 
 	stats, err := admin.Topics().GetStats(*plain)
 	check("topics.stats", stats.Subscriptions["s"].MsgBacklog, err)

@@ -29,13 +29,20 @@ _VALUES: Final[dict[str, Any]] = {
     "client.partitions": 3,
     "client.received.plain": 3,
     "client.received.parts": 3,
+    "schemas.value.avro": {"x": 7, "name": "ü"},
+    "schemas.value.json": {"x": 7, "name": "ü"},
+    "schemas.value.string": "ü",
+    "schemas.value.int64": 7,
+    **{f"schemas.version.{kind}": 0 for kind in ("avro", "json", "string", "int64")},
+    "schemas.refused": True,
+    "schemas.type": "AVRO",
     "topics.stats": 3,
     "subscriptions.peek": 1,
     "topics.stats.cleared": 0,
     "topics.lookup": True,
     "tenants.deleted": True,
 }
-_CHECKS: Final = 27
+_CHECKS: Final = 41
 
 
 def test_the_go_clients_work_over_http(tmp_path: Path) -> None:

@@ -39,7 +39,6 @@ _PUBLISHING: Final = (
     "inChunks",
     "nothingThatIsTooLarge",
     "valuesOfPlainSchemas",
-    "ofWhateverSchemaThereIs",
 )
 _CONSUMING: Final = (
     "alone",
@@ -89,7 +88,16 @@ _FINDING: Final = (
     "withATokenThatNobodyAsksFor",
     "aBrokerThatAnswersAsLongAsNothingIsSaid",
 )
-_REFUSALS: Final = ("ofAccessModes", "ofKeyShared", "ofSchemasThatNeedARegistry", "ofDelays", "ofTransactions")
+_REFUSALS: Final = ("ofAccessModes", "ofKeyShared", "ofDelays", "ofTransactions")
+_SCHEMAS: Final = (
+    "ofRecords",
+    "ofProtobuf",
+    "ofKeysAndValues",
+    "ofVersionsThatFollow",
+    "ofTheTopicForBytes",
+    "ofSeveralKindsByOneProducer",
+    "notOfAnotherKind",
+)
 _MOVING: Final = ("onWhileTopicsAreUnloaded", "withOneOfPython")
 _RECOVERING: Final = ("fromKill9",)
 _ALL: Final = {
@@ -99,6 +107,7 @@ _ALL: Final = {
     "Redelivery": _REDELIVERY,
     "Reading": _READING,
     "Finding": _FINDING,
+    "Schemas": _SCHEMAS,
     "Refusals": _REFUSALS,
     "Moving": _MOVING,
     "Recovering": _RECOVERING,
@@ -214,6 +223,12 @@ def test_reading(problems: dict[str, str], check: str) -> None:
 def test_finding(problems: dict[str, str], check: str) -> None:
     """WIRE-1"""
     assert problems[f"Finding.{check}"] == ""
+
+
+@pytest.mark.parametrize("check", _SCHEMAS)
+def test_schemas(problems: dict[str, str], check: str) -> None:
+    """WIRE-1"""
+    assert problems[f"Schemas.{check}"] == ""
 
 
 @pytest.mark.parametrize("check", _REFUSALS)

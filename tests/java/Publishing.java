@@ -18,7 +18,6 @@ import org.apache.pulsar.client.api.Producer;
 import org.apache.pulsar.client.api.PulsarClientException;
 import org.apache.pulsar.client.api.Schema;
 import org.apache.pulsar.client.api.TopicMetadata;
-import org.apache.pulsar.client.api.schema.GenericRecord;
 
 final class Publishing {
     @Check
@@ -278,16 +277,5 @@ final class Publishing {
             producer.send(value);
             Scene.equal(value, Scene.receive(consumer).getValue());
         }
-    }
-
-    @Check
-    static void ofWhateverSchemaThereIs(Scene scene) throws Exception {
-        String topic = scene.topic();
-        Consumer<GenericRecord> consumer = scene.client.newConsumer(Schema.AUTO_CONSUME()).topic(topic).subscriptionName("s")
-                .subscribe();
-        scene.client.newProducer(Schema.AUTO_PRODUCE_BYTES()).topic(topic).create().send(Scene.bytes("any"));
-        Scene.equal("any", Scene.text(Scene.receive(consumer)));
-        scene.client.newProducer(Schema.STRING).topic(topic).create().newMessage(Schema.INT32).value(7).send();
-        Scene.equal(new byte[] {0, 0, 0, 7}, Scene.receive(consumer).getData());
     }
 }

@@ -7,16 +7,10 @@ import org.apache.pulsar.client.api.ProducerAccessMode;
 import org.apache.pulsar.client.api.PulsarClient;
 import org.apache.pulsar.client.api.PulsarClientException;
 import org.apache.pulsar.client.api.Range;
-import org.apache.pulsar.client.api.Schema;
 import org.apache.pulsar.client.api.SubscriptionType;
 
 /** What is not there yet is said to be so, at once; who asked goes on with the same connection. */
 final class Refusals {
-    public static final class Point {
-        public int x;
-        public int y;
-    }
-
     private static void worksYet(Producer<byte[]> producer) throws Exception {
         producer.send(Scene.bytes("0"));
         Scene.equal(0L, producer.getLastDisconnectedTimestamp());
@@ -42,18 +36,6 @@ final class Refusals {
                 KeySharedPolicy.stickyHashRange().ranges(Range.of(0, 65535)))) {
             Scene.refused(PulsarClientException.NotAllowedException.class, () -> scene.subscribing(topic, "s")
                     .subscriptionType(SubscriptionType.Key_Shared).keySharedPolicy(policy).subscribe());
-        }
-        worksYet(producer);
-    }
-
-    @Check
-    static void ofSchemasThatNeedARegistry(Scene scene) throws Exception {
-        String topic = scene.topic();
-        Producer<byte[]> producer = scene.singly(topic).create();
-        for (Schema<Point> schema : List.of(Schema.JSON(Point.class), Schema.AVRO(Point.class))) {
-            Scene.refused(PulsarClientException.class, () -> scene.client.newProducer(schema).topic(topic).create());
-            Scene.refused(PulsarClientException.class,
-                    () -> scene.client.newConsumer(schema).topic(topic).subscriptionName("s").subscribe());
         }
         worksYet(producer);
     }
