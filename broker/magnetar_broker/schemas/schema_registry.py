@@ -166,7 +166,7 @@ class SchemaRegistry:
         if known is not None:
             return known.version
         async with self._changing.hold(topic):
-            with _convert_errors(topic):
+            with _convert_errors(topic, is_change=True):
                 return await self._add(topic, schema, fingerprint, rules, explicit)
 
     async def _add(
@@ -239,7 +239,7 @@ class SchemaRegistry:
         """
         topic = topic.base
         async with self._changing.hold(topic):
-            with _convert_errors(topic):
+            with _convert_errors(topic, is_change=True):
                 for _ in range(_ATTEMPTS):
                     try:
                         return await self._delete(topic, force)
@@ -399,13 +399,13 @@ def _changed_too_often(topic: TopicName) -> BrokerError:
 
 
 @contextmanager
-def _convert_errors(topic: TopicName) -> Iterator[None]:
+def _convert_errors(topic: TopicName, *, is_change: bool = False) -> Iterator[None]:
     """Convert errors of the metadata store and of ledgers to `BrokerError`."""
     try:
         yield
     except OutcomeUnknown as error:
-        text = f"unknown whether the schema of {topic} was changed: try again, which changes it at most once: {error}"
-        raise BrokerError(ErrorCode.METADATA_ERROR, text) from error
+        outcome = "may be changed or not: try again, it is changed at most once" if is_change else "can't be read now"
+        raise BrokerError(ErrorCode.METADATA_ERROR, f"the schema of {topic} {outcome}: {error}") from error
     except SessionLost as error:
         raise BrokerError(ErrorCode.SERVICE_NOT_READY, f"this broker has lost its metadata session: {error}") from error
     except ForeignValue as error:

@@ -1,0 +1,219 @@
+"""Registrations and reads of schemas while brokers are killed, answers are lost, and bookies or the store are away."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from magnetar_bookie.read.striping import Striping
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.schemas import compatibility
+from magnetar_broker.schemas.definition_ledgers import DefinitionDeleted, DefinitionLedgers
+from magnetar_broker.schemas.schema_registry import SchemaRegistry
+from magnetar_broker.schemas.schema_rules import SchemaRules
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import SchemaCompatibility
+from magnetar_protos.schema_pb2 import StoredSchema
+from magnetar_testing.metadata.server import Fault
+from tests.unit.broker.admin.catalog_scene import code_of
+from tests.unit.broker.schemas.registry_scene import FULL, TOPIC, RegistryScene, running_registry_scene, schema
+
+LONG_S = 100_000.0
+
+
+async def _check_versions(scene: RegistryScene, registry: SchemaRegistry, *fields: str) -> None:
+    """Check that these are the versions, and that their ledgers are the only ones with an owner."""
+    found = await registry.list_versions(TOPIC)
+    assert [(one.version, one.schema) for one in found] == [(at, schema(field)) for at, field in enumerate(fields)]
+    assert await scene.ledgers() == {one.ledger_id for one in await registry.describe(TOPIC)}
+
+
+@pytest.mark.parametrize("made", [False, True], ids=["before", "after"])
+async def test_a_killed_registration_is_repeated_at_another_broker(made: bool) -> None:
+    """SCH-1: the version is there once, completely or not at all."""
+
+    async def killed_after(changes: int) -> bool:
+        async with running_registry_scene() as scene:
+            registry = await scene.start_broker()
+            await registry.register(TOPIC, schema("a"), FULL)
+            store = scene.killed_after(changes, made=made)
+            refused = await code_of((await scene.start_broker(store=store)).register(TOPIC, schema("b"), FULL))
+            assert refused == (ErrorCode.SERVICE_NOT_READY if store.died else None)
+            is_there = await registry.find_version(TOPIC, schema("b"))
+            assert is_there in (None, 1)
+            assert await registry.register(TOPIC, schema("b"), FULL) == 1
+            await _check_versions(scene, registry, "a", "b")
+            return store.died
+
+    changes = 0
+    while await killed_after(changes):
+        changes += 1
+    assert changes == 4
+
+
+async def test_a_registration_without_an_answer_is_never_done_twice() -> None:
+    """SCH-1: whichever answer of the store is lost."""
+
+    async def lost_at(request: int) -> bool:
+        async with running_registry_scene() as scene:
+            store = scene.cluster.server.connect(LONG_S)
+            registry = await scene.start_broker(store=store)
+            scene.cluster.server.queue_faults(store, *[None] * request, Fault.LOSE_ANSWER)
+            adding = asyncio.ensure_future(code_of(registry.register(TOPIC, schema("a"), FULL)))
+            while not adding.done() and store.session.state.name == "CONNECTED":
+                await asyncio.sleep(0)
+            was_lost = store.session.state.name != "CONNECTED"
+            if was_lost:
+                scene.cluster.server.resume(store)
+            else:
+                await asyncio.wait([adding])
+                link = scene.cluster.server.find_session(store)
+                assert link is not None
+                link.faults.clear()
+            assert await adding in (None, ErrorCode.METADATA_ERROR)
+            other = await scene.start_broker()
+            assert await other.register(TOPIC, schema("a"), FULL) == 0
+            assert await registry.register(TOPIC, schema("a"), FULL) == 0
+            await _check_versions(scene, other, "a")
+            return was_lost
+
+    request = 0
+    while await lost_at(request):
+        request += 1
+    assert request >= 8
+
+
+async def test_nothing_is_half_done_while_bookies_are_away() -> None:
+    """SCH-1: a known schema needs no bookie, and what was read once is cached."""
+
+    async with running_registry_scene() as scene:
+        registry, other = await scene.start_broker(), await scene.start_broker()
+        await registry.register(TOPIC, schema("a"), FULL)
+        for bookie in scene.cluster.bookies.values():
+            bookie.failing.update(("add", "read"))
+        for attempt in (
+            other.register(TOPIC, schema("b"), FULL),
+            registry.register(TOPIC, schema("b"), FULL),
+            other.get(TOPIC, 0),
+        ):
+            assert await code_of(attempt) == ErrorCode.PERSISTENCE_ERROR
+        assert await other.register(TOPIC, schema("a"), FULL) == 0
+        assert (await registry.get(TOPIC, 0)).schema == schema("a")
+        for bookie in scene.cluster.bookies.values():
+            bookie.failing.clear()
+        assert await other.register(TOPIC, schema("b"), FULL) == 1
+        await _check_versions(scene, registry, "a", "b")
+
+
+async def test_nothing_is_half_done_while_the_store_is_away() -> None:
+    async with running_registry_scene() as scene:
+        store = scene.cluster.server.connect(LONG_S)
+        registry = await scene.start_broker(store=store)
+        await registry.register(TOPIC, schema("a"), FULL)
+        scene.cluster.server.suspend(store)
+        for attempt in (
+            registry.register(TOPIC, schema("b"), FULL),
+            registry.get(TOPIC, 0),
+            registry.has_schema(TOPIC),
+            registry.delete(TOPIC),
+        ):
+            assert await code_of(attempt) == ErrorCode.METADATA_ERROR
+        scene.cluster.server.resume(store)
+        assert await registry.register(TOPIC, schema("b"), FULL) == 1
+        await _check_versions(scene, registry, "a", "b")
+
+
+async def test_a_lost_definition_affects_its_version_only() -> None:
+    """SCH-1: producers of known versions go on. What would have to be compared with it is refused."""
+
+    async with running_registry_scene() as scene:
+        registry = await scene.start_broker()
+        for field in ("a", "b"):
+            await registry.register(TOPIC, schema(field), FULL)
+        for bookie in scene.cluster.bookies.values():
+            bookie.ledger((await registry.describe(TOPIC))[1].ledger_id).records.clear()
+        other = await scene.start_broker()
+        assert (await other.get(TOPIC, 0)).schema == schema("a")
+        with pytest.raises(BrokerError, match="version 1 of the schema of persistent://public/default/orders is lost"):
+            await other.get(TOPIC, 1)
+        for field, version in (("a", 0), ("b", 1)):
+            assert await other.register(TOPIC, schema(field), FULL) == version
+        assert await code_of(other.register(TOPIC, schema("c"), FULL)) == ErrorCode.CHECKSUM_ERROR
+        always = SchemaRules(SchemaCompatibility.ALWAYS_COMPATIBLE, allow_auto_update=True, validation_enforced=False)
+        assert await other.register(TOPIC, schema("c"), always) == 2
+        assert await other.register(TOPIC, schema("d"), FULL) == 3  # compared with the last one
+        transitive = SchemaRules(SchemaCompatibility.FULL_TRANSITIVE, allow_auto_update=True, validation_enforced=False)
+        assert await code_of(other.register(TOPIC, schema("e"), transitive)) == ErrorCode.CHECKSUM_ERROR
+        await other.delete(TOPIC)
+        assert await other.register(TOPIC, schema("e"), transitive) == 5
+
+
+async def test_a_definition_whose_ledger_an_operator_has_deleted_is_lost() -> None:
+    async with running_registry_scene() as scene:
+        registry = await scene.start_broker()
+        await registry.register(TOPIC, schema(), FULL)
+        await scene.cluster.client.delete((await registry.describe(TOPIC))[0].ledger_id)
+        assert await code_of((await scene.start_broker()).get(TOPIC, 0)) == ErrorCode.CHECKSUM_ERROR
+
+
+async def test_concurrent_calls_share_reads_of_node_and_definition() -> None:
+    """SCH-1: brokers cache definitions. Each call sees what was written before it."""
+
+    async with running_registry_scene() as scene:
+        await (await scene.start_broker()).register(TOPIC, schema("a"), FULL)
+        store = scene.cluster.server.connect(LONG_S)
+        registry = await scene.start_broker(store=store)
+        ledger_id = (await registry.describe(TOPIC))[0].ledger_id
+
+        def reads() -> int:
+            held = (bookie.reads() for bookie in scene.cluster.bookies.values())
+            return sum(request.ledger_id == ledger_id for requests in held for request in requests)
+
+        found = await asyncio.gather(*(registry.get(TOPIC, 0) for _ in range(50)))
+        assert {one.version for one in found} == {0}
+        assert reads() == 1
+        scene.cluster.server.delay_answers(store, 1.0)
+        early = asyncio.ensure_future(registry.find_version(TOPIC, schema("b")))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert await (await scene.start_broker()).register(TOPIC, schema("b"), FULL) == 1
+        late = [asyncio.ensure_future(registry.find_version(TOPIC, schema("b"))) for _ in range(20)]
+        assert await asyncio.gather(*late) == [1] * 20
+        await early
+
+
+async def test_cached_definitions_are_bounded() -> None:
+    """Those that were used last stay; a larger one than the bound is not cached."""
+
+    async with running_registry_scene() as scene:
+        ledgers = DefinitionLedgers(await scene.client(), Striping(1, 1, 1), cache_bytes=5_000)
+        for ledger_id in (1, 2, 3):
+            ledgers.remember(ledger_id, StoredSchema(schema=schema(padding=800)))
+        ledgers.remember(4, StoredSchema(schema=schema(padding=5_000)))
+        for ledger_id, is_cached in ((1, False), (2, True), (3, True), (4, False)):
+            if is_cached:
+                assert (await ledgers.read(ledger_id, "it")).schema == schema(padding=800)
+            else:
+                with pytest.raises(DefinitionDeleted):
+                    await ledgers.read(ledger_id, "it")
+
+
+async def test_large_definitions_are_compared_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the broker goes on serving others. Errors are those of a small one."""
+    threads = set()
+    check = compatibility.check_compatible
+
+    def noted(*arguments: Any) -> None:
+        threads.add(threading.current_thread().name)
+        check(*arguments)
+
+    monkeypatch.setattr(compatibility, "check_compatible", noted)
+    async with running_registry_scene() as scene:
+        registry = await scene.start_broker()
+        long = "x" * 40_000
+        await registry.register(TOPIC, schema(long), FULL)
+        assert await code_of(registry.register(TOPIC, schema("unfit"), FULL)) == ErrorCode.INCOMPATIBLE_SCHEMA
+        assert threads == {"schemas_0"}
