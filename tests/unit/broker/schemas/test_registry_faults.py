@@ -14,6 +14,7 @@ from magnetar_broker.schemas import compatibility
 from magnetar_broker.schemas.definition_ledgers import DefinitionDeleted, DefinitionLedgers
 from magnetar_broker.schemas.schema_registry import SchemaRegistry
 from magnetar_broker.schemas.schema_rules import SchemaRules
+from magnetar_broker.schemas.shared_reads import SharedReads
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import SchemaCompatibility
 from magnetar_protos.schema_pb2 import StoredSchema
@@ -160,12 +161,11 @@ async def test_a_definition_whose_ledger_an_operator_has_deleted_is_lost() -> No
 
 
 async def test_concurrent_calls_share_reads_of_node_and_definition() -> None:
-    """SCH-1: brokers cache definitions. Each call sees what was written before it."""
+    """SCH-1: brokers cache definitions."""
 
     async with running_registry_scene() as scene:
         await (await scene.start_broker()).register(TOPIC, schema("a"), FULL)
-        store = scene.cluster.server.connect(LONG_S)
-        registry = await scene.start_broker(store=store)
+        registry = await scene.start_broker()
         ledger_id = (await registry.describe(TOPIC))[0].ledger_id
 
         def reads() -> int:
@@ -175,14 +175,36 @@ async def test_concurrent_calls_share_reads_of_node_and_definition() -> None:
         found = await asyncio.gather(*(registry.get(TOPIC, 0) for _ in range(50)))
         assert {one.version for one in found} == {0}
         assert reads() == 1
-        scene.cluster.server.delay_answers(store, 1.0)
-        early = asyncio.ensure_future(registry.find_version(TOPIC, schema("b")))
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert await (await scene.start_broker()).register(TOPIC, schema("b"), FULL) == 1
-        late = [asyncio.ensure_future(registry.find_version(TOPIC, schema("b"))) for _ in range(20)]
-        assert await asyncio.gather(*late) == [1] * 20
-        await early
+
+
+async def _idle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_a_call_joins_no_read_that_was_in_flight_before_it() -> None:
+    """SCH-1: so each call sees what was written before it."""
+    ends: list[asyncio.Future[int]] = []
+
+    async def read(_: str) -> int:
+        ends.append(asyncio.get_running_loop().create_future())
+        return await ends[-1]
+
+    shared = SharedReads[str, int](read)
+    early = asyncio.ensure_future(shared.read("topic"))
+    await _idle()
+    late = [asyncio.ensure_future(shared.read("topic")) for _ in range(3)]
+    await _idle()
+    ends[0].set_result(1)
+    await _idle()
+    assert await early == 1
+    assert len(ends) == 2
+    ends[1].set_result(2)
+    assert await asyncio.gather(*late) == [2, 2, 2]
+    closed = asyncio.ensure_future(shared.read("topic"))
+    await _idle()
+    await shared.close()
+    assert await code_of(closed) == ErrorCode.SERVICE_NOT_READY
 
 
 async def test_cached_definitions_are_bounded() -> None:
