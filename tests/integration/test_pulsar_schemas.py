@@ -59,9 +59,8 @@ def _receive(consumer: pulsar.Consumer) -> pulsar.Message:
 
 
 def _version(message: pulsar.Message) -> int | None:
-    version = message._message.schema_version()
-    encoded = version.encode("latin-1") if isinstance(version, str) else bytes(version)
-    return int.from_bytes(encoded, "big") if encoded else None
+    encoded = message.schema_version()
+    return int.from_bytes(encoded.encode("latin-1"), "big") if encoded else None
 
 
 def _stored(server: StockServer, name: str) -> Any:
