@@ -44,12 +44,16 @@ from magnetar.schema._record import (
 from magnetar.schema._schema import Schema, SchemaInfo, SchemaType
 
 if TYPE_CHECKING:
+    from magnetar.schema._auto import AutoConsumeSchema, AutoProduceBytesSchema
     from magnetar.schema._avro import AvroSchema
     from magnetar.schema._json import JsonSchema
-    from magnetar.schema._protobuf import ProtobufNativeSchema
+    from magnetar.schema._key_value import KeyValue, KeyValueEncodingType, KeyValueSchema
+    from magnetar.schema._protobuf import ProtobufNativeSchema, ProtobufSchema
 
 __all__ = [
     "Array",
+    "AutoConsumeSchema",
+    "AutoProduceBytesSchema",
     "AvroSchema",
     "Boolean",
     "BooleanSchema",
@@ -69,6 +73,9 @@ __all__ = [
     "Int64Schema",
     "Integer",
     "JsonSchema",
+    "KeyValue",
+    "KeyValueEncodingType",
+    "KeyValueSchema",
     "LocalDateSchema",
     "LocalDateTimeSchema",
     "LocalTimeSchema",
@@ -76,6 +83,7 @@ __all__ = [
     "Map",
     "Null",
     "ProtobufNativeSchema",
+    "ProtobufSchema",
     "Record",
     "Schema",
     "SchemaInfo",
@@ -87,7 +95,17 @@ __all__ = [
 ]
 
 # Imported when they are used: most applications need one of them, and fastavro takes a while to import.
-_LAZY = {"AvroSchema": "_avro", "JsonSchema": "_json", "ProtobufNativeSchema": "_protobuf"}
+_LAZY = {
+    "AutoConsumeSchema": "_auto",
+    "AutoProduceBytesSchema": "_auto",
+    "AvroSchema": "_avro",
+    "JsonSchema": "_json",
+    "KeyValue": "_key_value",
+    "KeyValueEncodingType": "_key_value",
+    "KeyValueSchema": "_key_value",
+    "ProtobufNativeSchema": "_protobuf",
+    "ProtobufSchema": "_protobuf",
+}
 
 
 def __getattr__(name: str) -> Any:

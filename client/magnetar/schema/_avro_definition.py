@@ -18,10 +18,20 @@ from pydantic_core import from_json
 from magnetar.exceptions import DecodeError
 from magnetar_wire.schemas import MAX_DEFINITION_BYTES
 
-__all__ = ["NAMED", "PRIMITIVES", "AvroDefinition", "dump_definition", "logical_key", "parse_definition"]
+__all__ = [
+    "MAX_CACHED_BYTES",
+    "NAMED",
+    "PRIMITIVES",
+    "AvroDefinition",
+    "dump_definition",
+    "logical_key",
+    "parse_definition",
+]
 
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 NAMED: Final = frozenset({"record", "enum", "fixed"})
+# Larger definitions would make the caches large.
+MAX_CACHED_BYTES: Final = 64 * 1024
 _MAX_DEPTH: Final = 100
 # Of the values that a record holds without a byte in its payload: nulls, and records inside of it.
 _MAX_FREE_VALUES: Final = 1000
@@ -126,10 +136,14 @@ def parse_definition(definition: bytes) -> AvroDefinition:
     """Return the parsed definition, cached. Raises DecodeError."""
     if len(definition) > MAX_DEFINITION_BYTES:
         raise DecodeError(f"an Avro definition of {len(definition)} bytes: at most {MAX_DEFINITION_BYTES} are allowed")
-    return _parse(definition)
+    return _parse(definition) if len(definition) > MAX_CACHED_BYTES else _parse_cached(definition)
 
 
 @lru_cache(maxsize=128)
+def _parse_cached(definition: bytes) -> AvroDefinition:
+    return _parse(definition)
+
+
 def _parse(definition: bytes) -> AvroDefinition:
     try:
         plain = from_json(definition)

@@ -22,6 +22,7 @@ class RecordSchema(Schema[T]):
         if record_cls is None and schema_definition is None:
             raise AssertionError("record_cls and schema_definition are both None: one of them is needed")
         self._model: Model[T] | None = None if record_cls is None else make_model(record_cls)
+        self._arguments = (record_cls, schema_definition)
         definition = schema_definition if self._model is None else self._model.definition
         encoded = dump_definition(definition)
         self._info = SchemaInfo(self.schema_type, self.schema_type.name, encoded)
@@ -47,6 +48,9 @@ class RecordSchema(Schema[T]):
         if not isinstance(obj, model.value_class):
             raise TypeError(f"Invalid record obj of type {type(obj)} - expected type is {model.value_class}")
         return obj if model.to_plain is None else model.to_plain(obj)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._arguments
 
     def _identity(self) -> tuple[Any, ...]:
         return (*super()._identity(), None if self._model is None else self._model.value_class)

@@ -17,8 +17,9 @@ __all__ = ["Decoder", "Schema", "SchemaInfo", "SchemaType", "T"]
 # The type of the values. Without a schema they are bytes.
 T = TypeVar("T", default=bytes)
 
-# Decodes the payloads of one version, some at a time. The second argument is the keys of the messages, if the schema
-# `uses_key`, else None. The result has an exception for each payload that can't be decoded.
+# Decodes the payloads of one version, some at a time. If the schema `uses_key`, the second argument is the keys of the
+# messages, and the payload of a message without a value is None; else the second argument is None. The result has an
+# exception for each payload that can't be decoded.
 Decoder = Callable[[Sequence[bytes], Sequence[bytes | None] | None], "list[T | DecodeError]"]
 
 
@@ -87,8 +88,8 @@ class Schema(Generic[T]):
         """Return the payload of a value. Raises EncodeError, or TypeError for a value of another type."""
         raise NotImplementedError
 
-    def encode_with_key(self, obj: T) -> tuple[bytes | None, bytes]:
-        """Return the message's key, None if the schema sets none, and its payload."""
+    def encode_with_key(self, obj: T) -> tuple[bytes | None, bytes | None]:
+        """Return the message's key, None if the schema sets none, and its payload; None: a message without a value."""
         return None, self.encode(obj)
 
     def decode(self, data: bytes) -> T:
@@ -111,6 +112,9 @@ class Schema(Generic[T]):
 
     def __hash__(self) -> int:
         return hash(type(self))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_own_decoder"}
 
     def _identity(self) -> tuple[Any, ...]:
         return (type(self), self.schema_info())

@@ -67,10 +67,9 @@ class _Checks:
             return self._of_union(node)
         if kind == "record":
             return self._of_record(node)
-        if kind == "array":
-            return _array_check(self.of(node["items"]))
-        if kind == "map":
-            return _map_check(self.of(node["values"]))
+        if kind in ("array", "map"):
+            make = _array_check if kind == "array" else _map_check
+            return self._lenient(make(self.of(node["items" if kind == "array" else "values"])))
         check = self._of_leaf(kind, node)
         prepare = LOGICAL_WRITERS.get(logical_key(node) or "")
         return check if prepare is None or self._form == "read" else _logical_check(prepare, node, check)
@@ -84,8 +83,13 @@ class _Checks:
             return _read_float_check(_LEAVES[kind])
         if kind in ("bytes", "fixed"):
             size = node["size"] if kind == "fixed" else None
-            return {"avro": _bytes_check, "json": _text_of_bytes_check, "read": _bytes_of_text_check}[self._form](size)
+            make = {"avro": _bytes_check, "json": _text_of_bytes_check, "read": _bytes_of_text_check}[self._form]
+            return self._lenient(make(size))
         return _LEAVES[kind]
+
+    def _lenient(self, check: Check) -> Check:
+        """Go's client writes an empty list, map or bytes as null, and Pulsar's Python client accepts it."""
+        return _optional_check(check) if self._form == "read" else check
 
     def _of_record(self, node: Any) -> Check:
         name = node["name"]
