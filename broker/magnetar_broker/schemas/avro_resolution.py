@@ -41,8 +41,8 @@ from magnetar_protos.broker_pb2 import ErrorCode
 
 __all__ = ["MAX_STEPS", "ReadProblem", "Rule", "WorkBudget", "find_read_problem"]
 
-# Pairs of types. Two schemas of a hundred fields take a hundred steps, and a million steps about a second.
-MAX_STEPS: Final = 1_000_000
+# Pairs of types. Two schemas of a hundred fields take some hundred steps, and a million steps a second or two.
+MAX_STEPS: Final = 4_000_000
 # Records in unions of records in unions, which only differ in name.
 _MAX_TRIALS: Final = 50
 # What a type can be read as. The order does not matter: the reader's union decides it.
@@ -329,11 +329,11 @@ class _Resolution:
         while waiting:
             one, other = waiting.pop()
             key = (id(one), id(other))
-            if key in self.different or not self._look_equal(one, other):
-                self.different.add((id(writer), id(reader)))
-                return False
             if key in seen or key in self.equal:
                 continue
+            if key in self.different or not self._look_equal(one, other):
+                self.different |= {key, (id(writer), id(reader))}
+                return False
             seen.add(key)
             ours, others = _children(one), _children(other)
             self.budget.spend(1 + len(ours))

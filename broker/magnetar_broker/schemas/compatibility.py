@@ -57,6 +57,9 @@ _TRANSITIVE: Final = frozenset(
     )
 )
 
+# To parse a definition takes as long as that many comparisons of types.
+_BYTES_PER_STEP: Final = 8
+
 
 def check_compatible(schema: Schema, earlier: Sequence[tuple[int, Schema]], strategy: SchemaCompatibility) -> None:
     """Raise `BrokerError` INCOMPATIBLE_SCHEMA, with field and rule, unless the schema may become the next version.
@@ -125,6 +128,8 @@ class _Comparison:
         self._is_transitive = is_transitive
         self._budget = WorkBudget()
         self._version = 0
+        # Parts of the new schema.
+        self._parsed: dict[bytes, AvroType | None] = {}
 
     def check_all(self, earlier: Sequence[tuple[int, Schema]]) -> None:
         """Begin with the last version."""
@@ -157,7 +162,7 @@ class _Comparison:
             raise self._refuse(part, f"the message type changed from {was!r:.200} to {is_now!r:.200}")
 
     def _check_avro(self, new: Schema, old: Schema, part: str) -> None:
-        new_type, old_type = parse_avro_schema(new), parse_avro_schema(old)
+        new_type, old_type = self._parse(new, is_new=True), self._parse(old)
         if new_type is None or old_type is None:
             self._check_json_schemas(new, old, new_type, old_type, part)
             return
@@ -170,6 +175,16 @@ class _Comparison:
             if problem is not None:
                 consequence = f", so readers with version {self._version} can't read newer messages"
                 raise self._refuse(part, _explain(problem, backward=False) + consequence)
+
+    def _parse(self, schema: Schema, *, is_new: bool = False) -> AvroType | None:
+        """Parse a definition, the new one only once. This counts as work, too, since there may be many versions."""
+        if is_new and schema.definition in self._parsed:
+            return self._parsed[schema.definition]
+        self._budget.spend(len(schema.definition) // _BYTES_PER_STEP)
+        parsed = parse_avro_schema(schema)
+        if is_new:
+            self._parsed[schema.definition] = parsed
+        return parsed
 
     def _check_json_schemas(
         self, new: Schema, old: Schema, new_type: AvroType | None, old_type: AvroType | None, part: str

@@ -32,7 +32,7 @@ _JSON_SCHEMA_TYPES: Final = frozenset(
 )
 # What clients send as the definition of STRING, which has none.
 _NO_STRING_DEFINITIONS: Final = (b"", b"null")
-_LONG_BYTES: Final = 32 * 1024
+_LONG_BYTES: Final = 16 * 1024
 MAX_PROPERTIES_LENGTH: Final = 64 * 1024
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterator
 
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
@@ -49,22 +50,27 @@ def _build_file(files: dict[str, FileDescriptorProto], root: str) -> FileDescrip
     """Build the file and its imports, each after those that it imports."""
     pool = DescriptorPool()
     built: set[str] = set()
-    # Files whose imports are being built, to find circles.
-    begun: list[str] = [root]
+    # Files whose imports are being built, each with the imports that are left.
+    begun: dict[str, Iterator[str]] = {root: _list_imports(files, root)}
     while begun:
-        name = begun[-1]
-        if name not in files:
-            raise InvalidDefinition(f"file {name!r:.200} is not in the definition")
-        missing = next((each for each in files[name].dependency if each not in built), None)
+        name, imports = next(reversed(begun.items()))
+        missing = next((each for each in imports if each not in built), None)
         if missing is None:
             _add_file(pool, files[name])
-            built.add(begun.pop())
+            built.add(name)
+            del begun[name]
         elif missing in begun:
             raise InvalidDefinition(f"file {missing!r:.200} imports itself")
         else:
-            begun.append(missing)
+            begun[missing] = _list_imports(files, missing)
     found: FileDescriptor = pool.FindFileByName(root)
     return found
+
+
+def _list_imports(files: dict[str, FileDescriptorProto], name: str) -> Iterator[str]:
+    if name not in files:
+        raise InvalidDefinition(f"file {name!r:.200} is not in the definition")
+    return iter(files[name].dependency)
 
 
 def _add_file(pool: DescriptorPool, proto: FileDescriptorProto) -> None:
