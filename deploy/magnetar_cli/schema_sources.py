@@ -24,7 +24,7 @@ __all__ = ["SchemaSource", "SchemaTypeName", "load_schema"]
 SchemaSource = Annotated[
     str,
     typer.Argument(
-        metavar="[FILE]",
+        metavar="FILE",
         help="File with the schema: an Avro definition (.avsc), or Pulsar's {type, schema, properties}. Or "
         "module:Class, a Python class. Nothing for --type string and other types without a definition.",
         show_default=False,
@@ -86,13 +86,14 @@ def _read_file(source: str, wanted: str) -> SchemaInfo:
     if len(content) > _MAX_BYTES:
         raise typer.BadParameter(f"{source} has more than {_MAX_BYTES:,} bytes", param_hint="FILE")
     try:
-        value = json.loads(content)
+        text = content.decode("utf-8-sig")
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise typer.BadParameter(f"{source} is not JSON: {error}", param_hint="FILE") from None
+        raise typer.BadParameter(f"{source} is not JSON in UTF-8: {error}", param_hint="FILE") from None
     if isinstance(value, dict) and isinstance(value.get("schema"), str):
         return _read_upload(source, value, wanted)
     name = value.get("name") if isinstance(value, dict) else None
-    return SchemaInfo(SchemaType[wanted or "AVRO"], name if isinstance(name, str) else "", content.strip())
+    return SchemaInfo(SchemaType[wanted or "AVRO"], name if isinstance(name, str) else "", text.strip().encode())
 
 
 def _read_upload(source: str, value: dict[str, Any], wanted: str) -> SchemaInfo:
