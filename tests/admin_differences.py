@@ -69,6 +69,8 @@ _CURSORS: Final = (
     "a cursor only counts and saves: it has no reads of its own, no times and counters of them, and is not saved at "
     "each acknowledgement"
 )
+_CHECKED: Final = "whether a schema is compatible: Pulsar answers 500 if it is not"
+_NO_SCHEMA: Final = "a schema that is not valid is refused by all paths; Pulsar answers 500, or that it is not found"
 _READ_POSITION: Final = "the entries after the mark-delete position; Pulsar adds the position that is read next"
 
 DIFFERENCES: Final[dict[str, str]] = {
@@ -99,6 +101,12 @@ DIFFERENCES: Final[dict[str, str]] = {
     "parts.expire: *": _NO_BACKLOG,
     "parts.expire all: *": _NO_BACKLOG,
     "parts.reset.id: *": "earliest is no message of one partition, so it is done on all: Pulsar needs the name of one",
+    "schemas.*.check.*: *": _CHECKED,
+    "schemas.check.incompatible: *": _CHECKED,
+    "schemas.metadata.after force: value": "numbers of versions are not used again: the last one is kept, as deleted",
+    "schemas.missing.delete: *": "404 for a topic that does not exist: Pulsar marks its schema as deleted",
+    "schemas.type.BYTES.*: *": "the schema is found; Pulsar stores it as one without a type, and does not find it",
+    "schemas.wrong.*: *": _NO_SCHEMA,
     "statistics.p*internal*cursors.s.cursorLedger": _CURSORS,
     "statistics.p*internal*cursors.s.cursorLedgerLastEntry": _CURSORS,
     "statistics.p*internal*cursors.s.lastLedgerSwitchTimestamp": _CURSORS,

@@ -37,6 +37,7 @@ final class AdminSteps {
         admin.namespaces().createNamespace(steps.namespace("topics"));
         TopicSteps.run(steps);
         TopicPolicySteps.run(steps);
+        SchemaSteps.run(steps);
         SubscriptionSteps.run(steps);
         StatisticsSteps.run(steps);
         BrokerSteps.run(steps);

@@ -83,6 +83,8 @@ class SchemaCalls:
     async def upload_schema(self, request: pb.SchemaDefinitionRequest) -> pb.SchemaVersionAnswer:
         name = _parse(request.topic)
         check_not_system_topic(name)
+        # Raises an error before the topic is created, if the schema is not valid.
+        await self._schemas.find_version(name, request.schema)
         await self._create_topic(parse_persistent_name(request.topic))
         rules = await self._find_rules(name)
         version = await self._schemas.register(name, request.schema, rules, explicit=True)

@@ -272,7 +272,7 @@ async def test_bad_bodies_are_refused() -> None:
             for path in ("schema", "compatibility", "version"):
                 answer = await scene.ask("POST", f"{PATH}/rooms/{path}", body)
                 assert answer.status == status, (path, str(body)[:100], answer)
-        assert await scene.get(f"{PATH}/rooms/schemas") == {"getSchemaResponses": []}
+        assert await scene.get("persistent/public/default") == []
 
 
 async def test_a_definition_of_the_maximum_size_is_accepted() -> None:
