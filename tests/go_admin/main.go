@@ -54,6 +54,17 @@ func main() {
 	metadata, err := admin.Topics().GetMetadata(*parts)
 	check("topics.partitions", metadata.Partitions, err)
 	check("topics.update", nil, admin.Topics().Update(*parts, 3))
+	definition := `{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}`
+	payload := utils.PostSchemaPayload{SchemaType: "AVRO", Schema: definition, Properties: map[string]string{"k": "v"}}
+	name := plain.String()
+	check("schemas.create", nil, admin.Schemas().CreateSchemaByPayload(name, payload))
+	schema, err := admin.Schemas().GetSchemaInfoWithVersion(name)
+	check("schemas.get", []any{schema.Version, schema.SchemaInfo.Type, string(schema.SchemaInfo.Schema), schema.SchemaInfo.Properties}, err)
+	schemaOfVersion, err := admin.Schemas().GetSchemaInfoByVersion(name, 0)
+	check("schemas.get.version", string(schemaOfVersion.Schema), err)
+	_, err = admin.Schemas().GetSchemaInfoByVersion(name, 1)
+	check("schemas.get.missing", err != nil, nil)
+	check("schemas.delete", nil, admin.Schemas().DeleteSchema(name))
 	check("subscriptions.create", nil, admin.Subscriptions().Create(*plain, "s", utils.Earliest))
 	subscriptions, err := admin.Subscriptions().List(*plain)
 	check("subscriptions.list", subscriptions, err)

@@ -13,11 +13,15 @@ import pytest
 
 from magnetar import MessageId, exceptions
 from magnetar.admin import Admin, AutoTopicCreation, NamespacePolicies, Persistence, TenantSettings, TopicPolicies
+from magnetar.schema import SchemaInfo, SchemaType
 from magnetar_testing.standalone_process import StandaloneProcess
+from magnetar_wire.schemas import join_key_value
 from tests.command_line import CommandLine
 from tests.peers import PULSAR_HTTP_URL, PeerUnavailable, running
 
 pytestmark = pytest.mark.slow
+# Of the properties of a KEY_VALUE schema.
+_UNNAMED = {"name": "", "properties": "{}"}
 
 
 @pytest.fixture(scope="module", params=["magnetar", pytest.param("pulsar", marks=pytest.mark.soak)])
@@ -194,6 +198,50 @@ def test_subscriptions_and_stats(admin: Admin, tenant: str) -> None:
             missing()
     admin.subscriptions.delete(topic, "billing")
     assert admin.subscriptions.list(topic) == []
+
+
+def test_schemas(admin: Admin, tenant: str) -> None:
+    """SCH-1, SCH-2."""
+    admin.namespaces.create(f"{tenant}/n")
+    topic = f"{tenant}/n/rooms"
+    admin.topics.create(topic)
+    first = '{"type":"record","name":"Reading","fields":[{"name":"celsius","type":"double"}]}'
+    other = first.replace("celsius", "kelvin")
+    properties = {"key.schema.type": "STRING", "value.schema.type": "AVRO", "kv.encoding.type": "INLINE"}
+    properties |= {f"{part}.schema.{name}": value for part in ("key", "value") for name, value in _UNNAMED.items()}
+    pair = SchemaInfo(SchemaType.KEY_VALUE, "pair", join_key_value(b"", first.encode()), properties)
+    with pytest.raises(exceptions.NotFound):
+        admin.schemas.get(topic)
+    assert (admin.schemas.list(topic), admin.schemas.metadata(topic)) == ([], [])
+    assert admin.schemas.find_version(topic, _avro(first)) is None
+    assert admin.schemas.upload(topic, _avro(first)) == admin.schemas.upload(topic, _avro(first)) == 0
+    with pytest.raises(exceptions.IncompatibleSchema):
+        admin.schemas.upload(topic, _avro(other))
+    with pytest.raises(exceptions.InvalidArgument):
+        admin.schemas.upload(topic, _avro("nothing"))
+    refused = admin.schemas.check(topic, _avro(other))
+    assert (refused.is_compatible, refused.strategy, "kelvin" in refused.reason) == (False, "FULL", True)
+    assert admin.schemas.check(topic, _avro(first)).is_compatible
+    with pytest.raises(exceptions.InvalidArgument):
+        admin.schemas.check(topic, _avro("nothing"))
+    admin.namespaces.change_policies(f"{tenant}/n", NamespacePolicies(schema_compatibility="ALWAYS_COMPATIBLE"))
+    assert admin.schemas.upload(topic, _avro(other)) == 1
+    assert admin.schemas.upload(topic, pair) == 2
+    assert [one.version for one in admin.schemas.list(topic)] == [0, 1, 2]
+    assert admin.schemas.get(topic, 0).schema.definition == first.encode()
+    latest = admin.schemas.get(topic).schema
+    assert (latest.type, latest.definition, dict(latest.properties)) == (pair.type, pair.definition, properties)
+    assert admin.schemas.find_version(topic, pair) == 2
+    assert [one.version for one in admin.schemas.metadata(topic)] == [0, 1, 2]
+    with pytest.raises(exceptions.NotFound):
+        admin.schemas.get(topic, 3)
+    assert admin.schemas.delete(topic) == 3
+    assert admin.schemas.list(topic) == []
+    assert admin.schemas.delete(topic, force=True) is None
+
+
+def _avro(definition: str) -> SchemaInfo:
+    return SchemaInfo(SchemaType.AVRO, "Reading", definition.encode())
 
 
 def test_brokers(admin: Admin) -> None:

@@ -20,11 +20,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_grou
 _SOURCES: Final = Path(__file__).parents[1] / "go_admin"
 _BUILDING_S: Final = 700.0
 _RUNNING_S: Final = 120.0
+_DEFINITION: Final = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
 # What each check returns; those that are not listed return nothing.
 _VALUES: Final[dict[str, Any]] = {
     "tenants.get": ["standalone"],
     "namespaces.retention.get": {"retentionTimeInMinutes": 10, "retentionSizeInMB": 5},
     "topics.partitions": 2,
+    "schemas.get": [0, "AVRO", _DEFINITION, {"k": "v"}],
+    "schemas.get.version": _DEFINITION,
+    "schemas.get.missing": True,
     "subscriptions.list": ["s"],
     "client.partitions": 3,
     "client.received.plain": 3,
@@ -42,7 +46,7 @@ _VALUES: Final[dict[str, Any]] = {
     "topics.lookup": True,
     "tenants.deleted": True,
 }
-_CHECKS: Final = 41
+_CHECKS: Final = 46
 
 
 def test_the_go_clients_work_over_http(tmp_path: Path) -> None:
