@@ -81,7 +81,7 @@ class SchemaCalls:
         return answer
 
     async def upload_schema(self, request: pb.SchemaDefinitionRequest) -> pb.SchemaVersionAnswer:
-        name = _parse(request.topic)
+        name = _parse_with_schema(request)
         check_not_system_topic(name)
         # Raises an error before the topic is created, if the schema is not valid.
         await self._schemas.find_version(name, request.schema)
@@ -91,7 +91,7 @@ class SchemaCalls:
         return pb.SchemaVersionAnswer(version=version)
 
     async def check_schema(self, request: pb.SchemaDefinitionRequest) -> pb.SchemaCheckAnswer:
-        name = _parse(request.topic)
+        name = _parse_with_schema(request)
         rules = await self._find_rules(name)
         try:
             await self._schemas.check_compatible(name, request.schema, rules)
@@ -102,7 +102,7 @@ class SchemaCalls:
         return pb.SchemaCheckAnswer(is_compatible=True, strategy=rules.compatibility)
 
     async def find_schema_version(self, request: pb.SchemaDefinitionRequest) -> pb.SchemaVersionAnswer:
-        name = _parse(request.topic)
+        name = _parse_with_schema(request)
         version = await self._schemas.find_version(name, request.schema)
         return pb.SchemaVersionAnswer(version=version)
 
@@ -144,6 +144,12 @@ class SchemaCalls:
 def _parse(text: str) -> TopicName:
     """Return the name of the topic; of a partition, its topic's. Raises `BrokerError`."""
     return parse_persistent_name(text).base
+
+
+def _parse_with_schema(request: pb.SchemaDefinitionRequest) -> TopicName:
+    if not request.HasField("schema"):
+        raise BrokerError(ErrorCode.INVALID_ARGUMENT, "the schema is missing", "schema")
+    return _parse(request.topic)
 
 
 def _list_live(versions: Sequence[SchemaVersion]) -> list[int]:

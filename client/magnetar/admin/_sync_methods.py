@@ -409,7 +409,7 @@ class Schemas(SyncGroup[AsyncSchemas]):
         """List all versions of a topic's schema that are not deleted, oldest first; none: it has no schema."""
         return self._run(self._group.list(topic))
 
-    def upload(self, topic: str, schema: SchemaInfo | Schema[Any]) -> int:
+    def upload(self, topic: str, schema: SchemaInfo | Schema[Any] | type[Any]) -> int:
         """Add a version to a topic's schema, unless it has one with this definition. Return its number.
 
         The schema has to be compatible with the earlier versions, by the topic's policies; else IncompatibleSchema is
@@ -418,11 +418,11 @@ class Schemas(SyncGroup[AsyncSchemas]):
         """
         return self._run(self._group.upload(topic, schema))
 
-    def check(self, topic: str, schema: SchemaInfo | Schema[Any]) -> SchemaCheck:
+    def check(self, topic: str, schema: SchemaInfo | Schema[Any] | type[Any]) -> SchemaCheck:
         """Check whether a schema could become the topic's next version, without adding it."""
         return self._run(self._group.check(topic, schema))
 
-    def find_version(self, topic: str, schema: SchemaInfo | Schema[Any]) -> int | None:
+    def find_version(self, topic: str, schema: SchemaInfo | Schema[Any] | type[Any]) -> int | None:
         """Return the version of the topic's schema that has this definition; None: there is none."""
         return self._run(self._group.find_version(topic, schema))
 

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, cast
 
 from google.protobuf.message import Message
 
+from magnetar import schema as schemas
 from magnetar.admin._policy_values import policies_message, policies_value
 from magnetar.admin.models import (
     ActiveBroker,
@@ -80,7 +81,8 @@ def _to_field(field: Any, value: Any) -> Any:
     if isinstance(value, Message):
         return value
     convert = _TO_MESSAGE.get(kind.full_name) if kind is not None else None
-    if convert is None or (value is None and convert is not _start_at):  # no start is the caller's mistake
+    # No start and no schema are the caller's mistake.
+    if convert is None or (value is None and convert not in (_start_at, _schema_message)):
         return value
     return convert(value)
 
@@ -136,9 +138,16 @@ def _position_message(position: MessagePosition) -> reading.MessagePosition:
 
 
 def _schema_message(schema: Any) -> SchemaMessage:
-    info = schema.schema_info() if isinstance(schema, Schema) else schema
+    """Return the schema of a `SchemaInfo`, a schema, or a class. Raises `InvalidArgument`."""
+    try:
+        made = schemas.AvroSchema(schema) if isinstance(schema, type) else schema  # fastavro is imported only for this
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"no schema can be made of {schema!r:.100}: {error}") from error
+    info = made.schema_info() if isinstance(made, Schema) else made
     if not isinstance(info, SchemaInfo):
-        raise InvalidArgument(f"{schema!r:.100} is no schema: use a SchemaInfo, or a schema of magnetar.schema")
+        raise InvalidArgument(
+            f"{schema!r:.100} is no schema: use a SchemaInfo, a schema of magnetar.schema, or a class"
+        )
     return info.to_message()
 
 

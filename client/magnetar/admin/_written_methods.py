@@ -343,7 +343,7 @@ class WrittenSchemas(AsyncGroup):
             if not answer.more or not answer.schemas:
                 return found
 
-    async def upload(self, topic: str, schema: SchemaInfo | Schema[Any]) -> int:
+    async def upload(self, topic: str, schema: SchemaInfo | Schema[Any] | type[Any]) -> int:
         """Add a version to a topic's schema, unless it has one with this definition. Return its number.
 
         The schema has to be compatible with the earlier versions, by the topic's policies; else IncompatibleSchema is
@@ -352,12 +352,12 @@ class WrittenSchemas(AsyncGroup):
         """
         return int((await self._calls.call("upload_schema", topic=topic, schema=schema)).version)
 
-    async def check(self, topic: str, schema: SchemaInfo | Schema[Any]) -> SchemaCheck:
+    async def check(self, topic: str, schema: SchemaInfo | Schema[Any] | type[Any]) -> SchemaCheck:
         """Check whether a schema could become the topic's next version, without adding it."""
         answer = await self._calls.call("check_schema", topic=topic, schema=schema)
         return SchemaCheck(answer.is_compatible, answer.reason, SchemaCompatibility.Name(answer.strategy))
 
-    async def find_version(self, topic: str, schema: SchemaInfo | Schema[Any]) -> int | None:
+    async def find_version(self, topic: str, schema: SchemaInfo | Schema[Any] | type[Any]) -> int | None:
         """Return the version of the topic's schema that has this definition; None: there is none."""
         return _read_version(await self._calls.call("find_schema_version", topic=topic, schema=schema))
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from magnetar_cli.command import app
 from magnetar_wire.schemas import join_key_value

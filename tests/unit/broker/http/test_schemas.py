@@ -9,8 +9,9 @@ import pytest
 
 from magnetar import exceptions
 from magnetar.admin import NamespacePolicies, SchemaCheck, TopicPolicies
-from magnetar.schema import BytesSchema, SchemaInfo, SchemaType
+from magnetar.schema import AvroSchema, Double, Record, SchemaInfo, SchemaType, StringSchema
 from magnetar_broker.errors import BrokerError
+from magnetar_protos.admin_pb2 import SchemaDefinitionRequest
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.json.schemas import MAX_SCHEMA_BODY_BYTES
 from magnetar_wire.schemas import MAX_DEFINITION_BYTES, join_key_value
@@ -308,7 +309,20 @@ async def test_an_upload_with_an_unknown_outcome_is_not_reported_as_refused(monk
         assert (answer.status, answer.headers["x-magnetar-error"]) == (500, "METADATA_ERROR")
 
 
-async def test_a_schema_object_is_uploaded() -> None:
+class Reading(Record):
+    celsius = Double(required=True)
+
+
+async def test_a_schema_object_or_a_class_is_uploaded() -> None:
+    """SCH-1"""
     async with running_http() as scene:
-        checked = await scene.admin.schemas.check("rooms", BytesSchema())
-        assert checked.strategy == "FULL"
+        schemas = scene.admin.schemas
+        assert await schemas.upload("rooms", Reading) == await schemas.upload("rooms", AvroSchema(Reading)) == 0
+        assert (await schemas.get("rooms")).schema.type is SchemaType.AVRO
+        assert await schemas.upload("words", StringSchema()) == 0
+        with pytest.raises(exceptions.InvalidArgument, match="no schema can be made"):
+            await schemas.upload("rooms", object)
+        with pytest.raises(exceptions.InvalidArgument, match="is no schema"):
+            await schemas.upload("rooms", None)  # type: ignore[arg-type]
+        answer = await scene.broker.broker_session.admin.call("upload_schema", SchemaDefinitionRequest(topic="rooms"))
+        assert answer.problem.code == ErrorCode.INVALID_ARGUMENT
