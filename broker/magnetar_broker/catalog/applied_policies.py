@@ -15,6 +15,7 @@ from magnetar_protos.catalog_pb2 import (
     Persistence,
     Policies,
     Retention,
+    SchemaCompatibility,
     SubscribeRate,
     SubscriptionTypes,
 )
@@ -25,11 +26,15 @@ __all__ = ["default_policies", "override_policies"]
 
 def override_policies(policies: Policies, *others: Policies) -> Policies:
     """Return the policies of topics, of which those of later arguments override those of earlier ones."""
-    result = Policies()
+    result, compatibility = Policies(), SchemaCompatibility.UNDEFINED
     for one in (policies, *others):
         for field, _ in one.ListFields():
             result.ClearField(field.name)
         result.MergeFrom(one)
+        if one.schema_compatibility:
+            compatibility = one.schema_compatibility
+    if compatibility:  # UNDEFINED counts as not set
+        result.schema_compatibility = compatibility
     for field, _ in result.ListFields():
         if POLICY_OF[field.name].path(Level.TOPIC) is None:
             result.ClearField(field.name)

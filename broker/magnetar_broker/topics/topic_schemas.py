@@ -7,8 +7,9 @@ topic's rules allow it. A producer without a schema is refused only if validatio
 first version.
 
 **Without a schema** are producers and consumers of bytes, and those that use the schema that the topic has
-(AUTO_CONSUME, AUTO_PUBLISH). For them the registry is not read, unless validation is enforced. If policies can't be
-read now, they are admitted by those that were known last.
+(AUTO_CONSUME, AUTO_PUBLISH). For them the registry is not read, unless validation is enforced, and the topic's policies
+once a second at most, with what its opening has read. If policies can't be read now, they are admitted by those that
+were known last.
 
 **Time.** The registry is on bookies and in the metadata store. Each request has a maximum time, after which it fails
 with an error that clients retry. A registration may have been done then: the next request finds it.
@@ -38,7 +39,8 @@ _log = logging.getLogger(__name__)
 # Types that stand for no schema, or for the topic's own.
 _WITHOUT_SCHEMA: Final = (SchemaType.BYTES, SchemaType.AUTO_CONSUME)
 _TIMEOUT_S: Final = 20.0
-# How long a producer without a schema waits for policies.
+# For producers without a schema: how long policies count that were read, and how long they wait for newer ones.
+_POLICIES_AGE_S: Final = 1.0
 _POLICIES_TIMEOUT_S: Final = 2.0
 
 
@@ -55,8 +57,10 @@ class SchemaAccess:
         registry: SchemaRegistry,
         find_rules: Callable[[TopicName], Awaitable[SchemaRules]],
         timeout_s: float = _TIMEOUT_S,
+        policies_age_s: float = _POLICIES_AGE_S,
     ) -> None:
         """`find_rules` returns the rules by policies that are at most a few seconds old, or raises `BrokerError`."""
+        self.policies_age_s = policies_age_s
         self.registry = registry
         self.find_rules = find_rules
         self._timeout_s = timeout_s
@@ -97,13 +101,15 @@ class SchemaAccess:
 class TopicSchemas:
     """The schemas of one topic."""
 
-    __slots__ = ("_access", "_known_rules", "_name")
+    __slots__ = ("_access", "_known_rules", "_name", "_read_at")
 
-    def __init__(self, name: TopicName, access: SchemaAccess) -> None:
+    def __init__(self, name: TopicName, access: SchemaAccess, rules: SchemaRules | None = None) -> None:
+        """`rules`: those that were read a moment ago."""
         self._name = name
         self._access = access
-        # As they were read last.
-        self._known_rules: SchemaRules | None = None
+        # As they were read last, and when that was.
+        self._known_rules = rules
+        self._read_at = asyncio.get_running_loop().time()
 
     async def admit_producer(self, schema: Schema) -> bytes:
         """Return the encoded version of a producer's schema; empty: it has none. Raises `BrokerError`."""
@@ -150,10 +156,14 @@ class TopicSchemas:
 
     async def _find_rules(self) -> SchemaRules:
         self._known_rules = await self._access.find_rules(self._name)
+        self._read_at = asyncio.get_running_loop().time()
         return self._known_rules
 
     async def _find_recent_rules(self) -> SchemaRules:
         """Return the rules, or those known last if they can't be read now. Nothing else must fail for that."""
+        age_s = asyncio.get_running_loop().time() - self._read_at
+        if self._known_rules is not None and age_s < self._access.policies_age_s:
+            return self._known_rules
         try:
             async with asyncio.timeout(None if self._known_rules is None else _POLICIES_TIMEOUT_S):
                 return await self._find_rules()

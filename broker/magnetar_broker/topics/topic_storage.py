@@ -26,6 +26,7 @@ from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.prefetched_topic import PrefetchedTopic, prefetch_topic
 from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
+from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.settings.dynamic import change_fields
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topics.subscriptions import Subscriptions
@@ -90,10 +91,13 @@ class LedgerTopicStorage:
         client, clock, randomness = self._client, self._clock, self._randomness
         settings = self._settings_with(policies)
 
+        own = Policies()
+
         async def find_settings() -> BrokerServiceSettings:
-            nonlocal settings
+            nonlocal settings, own
             if own_policies is not None:
-                settings = self._settings_with(override_policies(policies, await own_policies))
+                own = await own_policies
+                settings = self._settings_with(override_policies(policies, own))
             return settings
 
         async def read_settings() -> BrokerServiceSettings:
@@ -139,7 +143,7 @@ class LedgerTopicStorage:
             clock,
             randomness,
             self._counters,
-            TopicSchemas(name, self._schemas),
+            TopicSchemas(name, self._schemas, SchemaRules.of(self._settings, policies, own)),
         )
         try:
             log_opened(topic)

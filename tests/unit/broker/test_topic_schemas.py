@@ -25,14 +25,16 @@ _V0 = encode_schema_version(0)
 
 
 class _Scene:
-    def __init__(self, timeout_s: float = 60.0) -> None:
+    def __init__(self, timeout_s: float = 60.0, policies_age_s: float = 0.0) -> None:
         self.registry = FakeSchemaRegistry()
         self.rules = SchemaRules(SchemaCompatibility.FULL, allow_auto_update=True, validation_enforced=False)
         self.policies_fail = False
-        self.access = SchemaAccess(self.registry, self._find_rules, timeout_s)
+        self.policies_read = 0
+        self.access = SchemaAccess(self.registry, self._find_rules, timeout_s, policies_age_s)
         self.schemas = TopicSchemas(_NAME, self.access)
 
     async def _find_rules(self, name: TopicName) -> SchemaRules:
+        self.policies_read += 1
         if self.policies_fail:
             raise BrokerError(ErrorCode.METADATA_ERROR, "the store is away")
         return self.rules
@@ -125,6 +127,20 @@ async def test_unreadable_policies_do_not_affect_producers_without_a_schema() ->
     assert await scene.schemas.admit_producer(_WITHOUT[0]) == b""
     with pytest.raises(BrokerError, match="away"):
         await scene.schemas.admit_producer(_STRING)
+
+
+async def test_many_producers_without_a_schema_read_policies_once() -> None:
+    """None, if they were read when the topic was opened."""
+    scene = _Scene(policies_age_s=3600.0)
+    for _ in range(3):
+        await scene.schemas.admit_producer(_WITHOUT[0])
+    assert scene.policies_read == 1
+    opened = TopicSchemas(_NAME, scene.access, replace(scene.rules, validation_enforced=True))
+    await scene.schemas.admit_producer(_STRING)
+    read = scene.policies_read
+    with pytest.raises(BrokerError, match="schema_validation_enforced"):
+        await opened.admit_producer(_WITHOUT[0])
+    assert scene.policies_read == read
 
 
 async def test_versions_are_read_by_number_or_the_latest() -> None:

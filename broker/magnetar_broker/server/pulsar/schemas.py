@@ -103,6 +103,12 @@ async def _read_schema(session: ClientSession, request: CommandGetSchema, respon
                     ErrorCode.TOO_MANY_REQUESTS,
                     f"the client has not read {waiting_bytes:,} bytes of answers: read them first",
                 )
+            if schema.ByteSize() > (maximum := server.settings.max_message_size):
+                raise BrokerError(
+                    ErrorCode.NOT_ALLOWED,
+                    f"the schema has {schema.ByteSize():,} bytes, more than max_message_size = {maximum:,}, above "
+                    "which clients accept no frame",
+                )
             response.schema.CopyFrom(_to_pulsar(topic, schema))
             response.schema_version = version
 

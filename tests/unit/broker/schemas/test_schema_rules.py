@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from magnetar_broker.catalog.applied_policies import override_policies
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.settings.schemas import SchemaSettings
 from magnetar_protos.catalog_pb2 import Policies, SchemaCompatibility
@@ -55,6 +56,14 @@ def test_namespace_overrides_whether_versions_may_be_added() -> None:
     assert not _of(is_allow_auto_update_schema_enabled=False).allow_auto_update
     assert _of(Policies(allow_schema_auto_update=True), is_allow_auto_update_schema_enabled=False).allow_auto_update
     assert not _of(Policies(allow_schema_auto_update=False)).allow_auto_update
+
+
+def test_undefined_policy_does_not_override_another() -> None:
+    """TOP-4"""
+    undefined = Policies(schema_compatibility=SchemaCompatibility.UNDEFINED)
+    applied = override_policies(Policies(schema_compatibility=_BACKWARD), Policies(), undefined)
+    assert applied.schema_compatibility == _BACKWARD
+    assert override_policies(applied, Policies(schema_compatibility=_FORWARD)).schema_compatibility == _FORWARD
 
 
 def test_topic_overrides_enforcement_of_its_namespace_but_not_of_the_brokers() -> None:
