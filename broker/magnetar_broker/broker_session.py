@@ -104,7 +104,7 @@ class BrokerSession:
         self.client = LedgerClient(store, bookie_transport, clock, randomness, client_settings)
         self.cache = EntryCache(settings.cache_bytes, settings.managed_ledger_read_ahead_readers)
         self.catalog = Catalog(store, clock, randomness, settings, settings.cluster_name, settings.max_message_size)
-        self.schemas = SchemaRegistry(self.client, clock, randomness, settings)
+        self.schemas = SchemaRegistry(self.client, clock, randomness, settings, self._find_policies)
         self._dynamic = DynamicConfiguration(store, self.catalog.nodes, clock, dynamic_settings)
         self.schema_access = SchemaAccess(self.schemas, self.find_schema_rules)
         storage = LedgerTopicStorage(

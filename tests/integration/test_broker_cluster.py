@@ -11,6 +11,7 @@ import pytest
 
 import magnetar
 from magnetar.admin import Admin
+from magnetar.schema import AvroSchema
 from magnetar_bookie.errors import LedgerError
 from magnetar_cli.cluster import LocalCluster
 from tests.running import run, until
@@ -136,6 +137,28 @@ def test_all_brokers_killed_at_once(cluster: LocalCluster) -> None:
         cluster.up()
         going.send(20)
         going.whole()
+
+
+def test_schemas_survive_kills_of_all_processes(cluster: LocalCluster) -> None:
+    """SCH-1: versions and definitions are there again, and go with their topic."""
+    first = AvroSchema(None, {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]})
+    new_field = {"name": "note", "type": "string", "default": ""}
+    second = AvroSchema(
+        None, {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, new_field]}
+    )
+    with Admin(cluster.service_url) as admin:
+        admin.topics.create("typed")
+        assert admin.schemas.upload("typed", first) == 0
+        assert admin.schemas.upload("typed", second) == 1
+        for name in ("zookeeper", *cluster.names(), *cluster.broker_names()):
+            cluster.kill(name)
+        cluster.up()
+        assert [found.version for found in admin.schemas.list("typed")] == [0, 1]
+        assert admin.schemas.upload("typed", first) == 0
+        admin.topics.delete("typed")
+        admin.topics.create("typed")
+        assert admin.schemas.list("typed") == []
+        assert admin.schemas.upload("typed", second) == 0
 
 
 def test_zookeeper_is_killed_and_started(cluster: LocalCluster) -> None:

@@ -33,18 +33,17 @@ class DefinitionDeleted(Exception):
 
 
 class DefinitionLedgers:
-    def __init__(self, client: LedgerClient, striping: Striping, cache_bytes: int = _CACHE_BYTES) -> None:
+    def __init__(self, client: LedgerClient, cache_bytes: int = _CACHE_BYTES) -> None:
         self._client = client
-        self._striping = striping
         self._cache_bytes = cache_bytes
         # By ledger, the one that was used last at the end.
         self._cache: OrderedDict[int, StoredSchema] = OrderedDict()
         self._cached_bytes = 0
         self._reads = SingleFlight[int, StoredSchema]()
 
-    async def write(self, stored: StoredSchema, purpose: str) -> NewLedger:
+    async def write(self, stored: StoredSchema, striping: Striping, purpose: str) -> NewLedger:
         """Write a ledger and close it. It is deleted unless it is claimed in time. Raises `LedgerError`."""
-        new_ledger, writer = await self._client.create(self._striping, purpose, explicit_lac=False)
+        new_ledger, writer = await self._client.create(striping, purpose, explicit_lac=False)
         try:
             await writer.add(stored.SerializeToString(deterministic=True))
             await writer.close()

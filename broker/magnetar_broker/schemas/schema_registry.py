@@ -41,7 +41,7 @@ from magnetar_broker.schemas.shared_reads import SharedReads
 from magnetar_metadata.errors import ForeignValue, MetadataError, OutcomeUnknown, SessionLost
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_protos.catalog_pb2 import SchemaCompatibility
+from magnetar_protos.catalog_pb2 import Policies, SchemaCompatibility
 from magnetar_protos.schema_pb2 import Schema, SchemaNode, SchemaVersion, StoredSchema
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
@@ -89,13 +89,23 @@ class RegisteredSchema:
 class SchemaRegistry:
     """All methods raise `BrokerError`, and take a partition for its topic. What they return must not be altered."""
 
-    def __init__(self, client: LedgerClient, clock: Clock, randomness: Randomness, settings: RegistrySettings) -> None:
+    def __init__(
+        self,
+        client: LedgerClient,
+        clock: Clock,
+        randomness: Randomness,
+        settings: RegistrySettings,
+        find_policies: Callable[[TopicName], Awaitable[Policies]],
+    ) -> None:
+        """`find_policies` returns the policies of a topic, its own and its namespace's, at most a few seconds old, or
+        raises `BrokerError`."""
+        self._find_policies = find_policies
         self._client = client
         self._store = client.ledgers.store
         self._clock = clock
         self._randomness = randomness
         self._settings = settings
-        self._ledgers = DefinitionLedgers(client, settings.striping)
+        self._ledgers = DefinitionLedgers(client)
         self._nodes = SchemaNodes(client, clock, randomness)
         self._reads = SharedReads[TopicName, FoundSchema](self._nodes.read)
         # Large definitions are parsed and compared in it, one after the other.
@@ -185,7 +195,9 @@ class SchemaRegistry:
             self._check_limits(topic, found, stored)
             try:
                 await self._check_addable(topic, found, schema, rules)
-                new_ledger = new_ledger or await self._ledgers.write(stored, f"schema of {topic}")
+                if new_ledger is None:
+                    striping = await self._find_striping(topic)
+                    new_ledger = await self._ledgers.write(stored, striping, f"schema of {topic}")
                 version = SchemaVersion(
                     version=found.next_version,
                     ledger_id=new_ledger.ledger_id,
@@ -282,6 +294,13 @@ class SchemaRegistry:
             await self._nodes.replace(topic, found, node)
         except (SchemaChanged, LedgerError, MetadataError) as error:
             _log.info("Not all removed versions of the schema of %s can be deleted now: %s", topic, error)
+
+    async def _find_striping(self, topic: TopicName) -> Striping:
+        policies = await self._find_policies(topic)
+        if not policies.HasField("persistence"):
+            return self._settings.striping
+        chosen = policies.persistence
+        return Striping(chosen.ensemble_size, chosen.write_quorum, chosen.ack_quorum)
 
     def _check_limits(self, topic: TopicName, found: FoundSchema, stored: StoredSchema) -> None:
         versions = sum(1 for version in found.node.versions if version.ledger_id)

@@ -22,7 +22,7 @@ from magnetar_metadata import compare_and_set
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import Change, ChangeResult, MetadataStore, Node, Stat
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_protos.catalog_pb2 import SchemaCompatibility
+from magnetar_protos.catalog_pb2 import Policies, SchemaCompatibility
 from magnetar_protos.schema_pb2 import Schema, SchemaNode, SchemaType
 from magnetar_testing.metadata import MemoryStore
 from magnetar_testing.randomness import SeededRandomness
@@ -97,6 +97,7 @@ class RegistryScene:
     def __init__(self, cluster: SmallCluster) -> None:
         self.cluster = cluster
         self.clock = cluster.clock
+        self.policies = Policies()
         self._brokers = 0
         self._registries: list[SchemaRegistry] = []
 
@@ -105,9 +106,13 @@ class RegistryScene:
     ) -> SchemaRegistry:
         """Return the registry of one more broker."""
         client = await self.client(store)
-        registry = SchemaRegistry(client, self.clock, self._randomness(), settings or BrokerServiceSettings())
+        settings, randomness = settings or BrokerServiceSettings(), self._randomness()
+        registry = SchemaRegistry(client, self.clock, randomness, settings, self._find_policies)
         self._registries.append(registry)
         return registry
+
+    async def _find_policies(self, _: TopicName) -> Policies:
+        return self.policies
 
     def killed_after(self, changes: int, *, made: bool) -> KilledStore:
         """Return the store of a broker that dies before, or right after, one of its changes."""
@@ -123,7 +128,7 @@ class RegistryScene:
                 return
         except MetadataError as error:
             raise BrokerError(ErrorCode.METADATA_ERROR, str(error)) from error
-        registry = SchemaRegistry(client, self.clock, randomness, BrokerServiceSettings())
+        registry = SchemaRegistry(client, self.clock, randomness, BrokerServiceSettings(), self._find_policies)
         self._registries.append(registry)
         catalog = Catalog(client.ledgers.store, self.clock, randomness)
         await catalog.partitioned.delete(name, _no_partitions, registry.prepare_topic_deletion)

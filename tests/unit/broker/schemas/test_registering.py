@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
+from magnetar_bookie.read.striping import Striping
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_protos.catalog_pb2 import SchemaCompatibility
+from magnetar_protos.catalog_pb2 import Persistence, Policies, SchemaCompatibility
 from magnetar_wire.schemas import MAX_DEFINITION_BYTES
 from tests.unit.broker.schemas.registry_scene import FULL, PARTITIONED, TOPIC, running_registry_scene, schema
 
@@ -113,6 +114,17 @@ async def test_consumers_are_checked_against_what_there_is() -> None:
         await registry.check_readable(TOPIC, schema("other"), FULL)
         with pytest.raises(BrokerError, match="version 0"):
             await registry.check_readable(TOPIC, schema("unfit"), FULL)
+
+
+async def test_a_definition_is_stored_by_the_policies_of_the_topic() -> None:
+    """SCH-1: `persistence`, as the topic's own ledgers."""
+
+    async with running_registry_scene() as scene:
+        registry = await scene.start_broker()
+        scene.policies = Policies(persistence=Persistence(ensemble_size=2, write_quorum=2, ack_quorum=1))
+        await registry.register(TOPIC, schema(), FULL)
+        (version,) = await registry.describe(TOPIC)
+        assert (await scene.cluster.metadata(version.ledger_id)).striping == Striping(2, 2, 1)
 
 
 async def test_a_topic_that_does_not_exist_gets_no_schema() -> None:

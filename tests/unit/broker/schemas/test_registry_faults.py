@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from magnetar_bookie.read.striping import Striping
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.schemas import compatibility
 from magnetar_broker.schemas.definition_ledgers import DefinitionDeleted, DefinitionLedgers
@@ -211,7 +210,7 @@ async def test_cached_definitions_are_bounded() -> None:
     """Those that were used last stay; a larger one than the bound is not cached."""
 
     async with running_registry_scene() as scene:
-        ledgers = DefinitionLedgers(await scene.client(), Striping(1, 1, 1), cache_bytes=5_000)
+        ledgers = DefinitionLedgers(await scene.client(), cache_bytes=5_000)
         for ledger_id in (1, 2, 3):
             ledgers.remember(ledger_id, StoredSchema(schema=schema(padding=800)))
         ledgers.remember(4, StoredSchema(schema=schema(padding=5_000)))
