@@ -192,6 +192,7 @@ class SchemaRegistry:
                 return known.version
             if not (explicit or rules.allow_auto_update):
                 raise _no_auto_update(topic)
+            found = await self._delete_removed(topic, found)
             self._check_limits(topic, found, stored)
             try:
                 await self._check_addable(topic, found, schema, rules)
@@ -209,14 +210,13 @@ class SchemaRegistry:
                 node = SchemaNode()
                 node.CopyFrom(found.node)
                 node.versions.append(version)
-                changed = await self._nodes.replace(topic, found, node, checks, new_ledger)
+                await self._nodes.replace(topic, found, node, checks, new_ledger)
             except LedgerNotClaimed:
                 new_ledger = None
                 continue
             except SchemaChanged:
                 continue
             self._ledgers.remember(new_ledger.ledger_id, stored)
-            await self._delete_removed(topic, changed)
             return version.version
         raise _changed_too_often(topic)
 
@@ -282,18 +282,20 @@ class SchemaRegistry:
         with _convert_errors(topic):
             return await prepare_schema_deletion(topic, client, clock, randomness, is_being_deleted, create=True)
 
-    async def _delete_removed(self, topic: TopicName, found: FoundSchema) -> None:
-        """Delete the ledgers of removed versions. What can't be deleted now is deleted after a later change."""
+    async def _delete_removed(self, topic: TopicName, found: FoundSchema) -> FoundSchema:
+        """Delete the ledgers of removed versions, and return the node without them. What can't be deleted now is left
+        to the next change."""
         if not found.node.deleting:
-            return
+            return found
         try:
             deleted = frozenset(await self._ledgers.delete(list(found.node.deleting)))
             node = SchemaNode()
             node.CopyFrom(found.node)
             node.deleting[:] = [ledger_id for ledger_id in node.deleting if ledger_id not in deleted]
-            await self._nodes.replace(topic, found, node)
+            return await self._nodes.replace(topic, found, node)
         except (SchemaChanged, LedgerError, MetadataError) as error:
             _log.info("Not all removed versions of the schema of %s can be deleted now: %s", topic, error)
+            return found
 
     async def _find_striping(self, topic: TopicName) -> Striping:
         policies = await self._find_policies(topic)
@@ -303,7 +305,7 @@ class SchemaRegistry:
         return Striping(chosen.ensemble_size, chosen.write_quorum, chosen.ack_quorum)
 
     def _check_limits(self, topic: TopicName, found: FoundSchema, stored: StoredSchema) -> None:
-        versions = sum(1 for version in found.node.versions if version.ledger_id)
+        versions = sum(1 for version in found.node.versions if version.ledger_id) + len(found.node.deleting)
         size = stored.ByteSize() + sum(version.stored_bytes for version in found.node.versions)
         max_versions = self._settings.max_schema_versions_per_topic
         max_bytes = self._settings.max_schema_bytes_per_topic
