@@ -17,7 +17,6 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "long": 1,
     "float": 0.5,
     "double": 1,
-    "bytes": "x",
     "string": "",
 }
 
@@ -141,7 +140,8 @@ def _records(schema: Any) -> Iterator[dict[str, Any]]:
 
 
 def _add_field(random: Random, record: dict[str, Any]) -> None:
-    kind = random.choice(_PRIMITIVES)
+    # fastavro returns the default of bytes as text.
+    kind = random.choice([each for each in _PRIMITIVES if each != "bytes"])
     added = {"name": f"added{len(record['fields'])}", "type": kind, "default": _DEFAULTS[kind]}
     if random.random() < 0.2:
         del added["default"]
