@@ -18,6 +18,7 @@ not transitive need the last one.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -55,6 +56,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 # How often a change is tried. Each other broker that is faster makes one fail, and each change of the topic's node.
 _ATTEMPTS: Final = 20
+_MAX_FINGERPRINTS: Final = 1000
 
 # The strategies by which all versions count, for a new version and for a consumer. By others only the last one does.
 _ALL_COUNT: Final = frozenset(
@@ -108,6 +110,8 @@ class SchemaRegistry:
         self._ledgers = DefinitionLedgers(client)
         self._nodes = SchemaNodes(client, clock, randomness)
         self._reads = SharedReads[TopicName, FoundSchema](self._nodes.read)
+        # Of valid schemas, by a hash; the one that was used last is at the end.
+        self._fingerprints: dict[bytes, bytes] = {}
         # Large definitions are parsed and compared in it, one after the other.
         self._thread = ThreadPoolExecutor(1, "schemas")
         # Held while this broker changes a topic's schema.
@@ -348,11 +352,15 @@ class SchemaRegistry:
                 "schema",
             )
 
-        def examine() -> bytes:
-            definitions.check_definition(schema)
-            return definitions.fingerprint(schema)
-
-        return await self._apply(examine, schema)
+        # Producers that come again after a break have the same few schemas, and parsing one takes a fifth of a ms.
+        key = hashlib.sha256(schema.SerializeToString(deterministic=True)).digest()
+        fingerprint = self._fingerprints.pop(key, None)
+        if fingerprint is None:
+            fingerprint = await self._apply(partial(_check_and_fingerprint, schema), schema)
+        self._fingerprints[key] = fingerprint
+        if len(self._fingerprints) > _MAX_FINGERPRINTS:
+            del self._fingerprints[next(iter(self._fingerprints))]
+        return fingerprint
 
     async def _apply(self, rule: Callable[[], T], *schemas: Schema) -> T:
         """Return the result of a rule on these schemas. One that takes long is applied in a thread."""
@@ -387,6 +395,11 @@ class SchemaRegistry:
                 raise definition_lost(str(error), description) from error
             raise SchemaChanged from error
         return RegisteredSchema(version.version, stored.schema, stored.created_ms)
+
+
+def _check_and_fingerprint(schema: Schema) -> bytes:
+    definitions.check_definition(schema)
+    return definitions.fingerprint(schema)
 
 
 def _mark_deleted(found: FoundSchema, now_ms: int, force: bool) -> SchemaNode:

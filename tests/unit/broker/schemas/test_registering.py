@@ -8,11 +8,14 @@ import pytest
 
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.schemas import definitions
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Persistence, Policies, SchemaCompatibility
+from magnetar_protos.schema_pb2 import Schema, SchemaType
 from magnetar_wire.schemas import MAX_DEFINITION_BYTES
+from tests.unit.broker.admin.catalog_scene import code_of
 from tests.unit.broker.schemas.registry_scene import FULL, PARTITIONED, TOPIC, running_registry_scene, schema
 
 
@@ -70,6 +73,40 @@ async def test_brokers_that_register_at_the_same_time_get_the_same_versions() ->
         for version, definition in zip(found, wanted, strict=True):
             assert (await brokers[0].get(TOPIC, version)).schema == schema(definition)
         assert len(await scene.ledgers()) == 4
+
+
+async def test_of_two_schemas_that_do_not_fit_each_other_one_is_added() -> None:
+    """SCH-2: though two brokers register them at the same time."""
+
+    async with running_registry_scene() as scene:
+        registering = [
+            (await scene.start_broker()).register(TOPIC, schema(f"unfit_{number}"), FULL) for number in range(2)
+        ]
+        found = await asyncio.gather(*registering, return_exceptions=True)
+        assert 0 in found
+        (refused,) = (one for one in found if isinstance(one, BrokerError))
+        assert refused.code == ErrorCode.INCOMPATIBLE_SCHEMA
+        assert len(await scene.ledgers()) == 1
+
+
+async def test_a_schema_is_parsed_once_for_many_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[Schema] = []
+    fingerprint = definitions.fingerprint
+
+    def noted(one: Schema) -> bytes:
+        parsed.append(one)
+        return fingerprint(one)
+
+    monkeypatch.setattr(definitions, "fingerprint", noted)
+    async with running_registry_scene() as scene:
+        registry = await scene.start_broker()
+        for _ in range(5):
+            assert await registry.register(TOPIC, schema("a"), FULL) == 0
+        assert parsed == [schema("a")]
+        for _ in range(2):
+            assert await code_of(registry.register(TOPIC, Schema(type=SchemaType.AVRO), FULL)) == (
+                ErrorCode.INVALID_ARGUMENT
+            )
 
 
 async def test_a_schema_that_does_not_fit_is_not_added() -> None:

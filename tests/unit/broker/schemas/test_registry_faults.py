@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from magnetar_bookie import paths as bookie_paths
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.schemas import compatibility
 from magnetar_broker.schemas.definition_ledgers import DefinitionDeleted, DefinitionLedgers
@@ -19,7 +20,14 @@ from magnetar_protos.catalog_pb2 import SchemaCompatibility
 from magnetar_protos.schema_pb2 import StoredSchema
 from magnetar_testing.metadata.server import Fault
 from tests.unit.broker.admin.catalog_scene import code_of
-from tests.unit.broker.schemas.registry_scene import FULL, TOPIC, RegistryScene, running_registry_scene, schema
+from tests.unit.broker.schemas.registry_scene import (
+    FULL,
+    TOPIC,
+    PausedStore,
+    RegistryScene,
+    running_registry_scene,
+    schema,
+)
 
 LONG_S = 100_000.0
 
@@ -84,6 +92,25 @@ async def test_a_registration_without_an_answer_is_never_done_twice() -> None:
     while await lost_at(request):
         request += 1
     assert request >= 8
+
+
+async def test_a_registration_that_was_too_slow_writes_another_ledger() -> None:
+    """SCH-1: its first one was deleted as a ledger without an owner."""
+
+    async with running_registry_scene() as scene:
+        # Before the transaction that adds the version. Those before create and close the ledger.
+        slow = PausedStore(scene.cluster.server.connect(LONG_S), requests=1, changes=3)
+        registry = await scene.start_broker(store=slow)
+        registering = asyncio.ensure_future(registry.register(TOPIC, schema("a"), FULL))
+        await slow.wait_until_paused(registering)
+        client = scene.cluster.client
+        (ledger_id,) = await client.ledgers.list_ledger_ids(bookie_paths.INTENTS)
+        await client.delete(ledger_id)
+        await client.ledgers.store.delete(bookie_paths.intent(ledger_id), 0)
+        slow.continues.set()
+        assert await registering == 0
+        await _check_versions(scene, registry, "a")
+        assert (await registry.describe(TOPIC))[0].ledger_id != ledger_id
 
 
 async def test_nothing_is_half_done_while_bookies_are_away() -> None:
