@@ -291,6 +291,7 @@ class Client(Unpicklable):
         earliest message on.
 
         - `subscription_name`: the name of the reader's subscription, which is not durable. Default: a random name.
+        - `schema`: see `create_producer`.
         """
         options = check_options(TableViewOptions, locals())
         core = self._get_core()

@@ -17,7 +17,8 @@ two when the loop looks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from magnetar._message import Message
@@ -25,7 +26,7 @@ from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar._partition_consumer import PartitionConsumer
 from magnetar._read_position import BatchPosition, get_position
 from magnetar._receiver import TaskReceiver
-from magnetar.exceptions import MagnetarException
+from magnetar.exceptions import MagnetarException, SchemaUnavailable
 
 __all__ = ["Change", "TableCallback", "TableContents", "follow_table", "refresh_table"]
 
@@ -34,6 +35,8 @@ log = logging.getLogger("magnetar")
 # The most that is applied at a time.
 _MAX_BATCH_MESSAGES: Final = 1_000
 _MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
+# After this time a message whose schema version is not available is decoded again.
+_SCHEMA_PAUSE_S: Final = 1.0
 
 V = TypeVar("V")
 C = TypeVar("C", contravariant=True)
@@ -62,7 +65,7 @@ class TableContents(Generic[V]):
 
     def apply_message(self, message: Message[Any]) -> Change[V] | None:
         """Store or remove the message's value. Return the change; None: the message has no key, or no value that can be
-        decoded."""
+        decoded. Raises SchemaUnavailable if a later call may succeed."""
         if not message.has_key():
             return None
         key = message.partition_key()
@@ -70,6 +73,8 @@ class TableContents(Generic[V]):
         if message.data():  # an empty payload removes the key, as in Pulsar
             try:
                 value = message.value()
+            except SchemaUnavailable:
+                raise
             except Exception:  # a schema of the application may raise any
                 log.exception(
                     "the table view keeps its former value of %r, since this can't be decoded: %r", key, message
@@ -81,7 +86,7 @@ class TableContents(Generic[V]):
             self.values[key] = value
         return key, value
 
-    def count_applied(self, messages: Sequence[Message[Any]]) -> None:
+    def count_applied(self, messages: Iterable[Message[Any]]) -> None:
         """On the loop."""
         last = {message._entry.epoch.origin: message for message in messages}
         for origin, message in last.items():
@@ -90,8 +95,12 @@ class TableContents(Generic[V]):
             partition.position.wake()
 
 
-async def follow_table(contents: TableContents[V], apply: Callable[[Sequence[Message[Any]]], Awaitable[None]]) -> None:
-    """Have all messages applied, in order, until the reader ends."""
+async def follow_table(contents: TableContents[V], apply: Callable[[deque[Message[Any]]], Awaitable[None]]) -> None:
+    """Have all messages applied, in order, until the reader ends.
+
+    `apply` removes the messages that it has applied. It leaves those whose schema version is not available: they are
+    applied later.
+    """
     receiver = TaskReceiver(contents.reader)
     queue = contents.reader.queue
     while True:
@@ -103,10 +112,26 @@ async def follow_table(contents: TableContents[V], apply: Callable[[Sequence[Mes
             queue.take_batch_locked(batch, _MAX_BATCH_MESSAGES, _MAX_BATCH_BYTES)
         contents.is_applying = True
         try:
-            await apply(batch)
+            await _apply_all(contents, batch, apply)
         finally:
             contents.is_applying = False
         contents.count_applied(batch)
+
+
+async def _apply_all(
+    contents: TableContents[V], batch: list[Message[Any]], apply: Callable[[deque[Message[Any]]], Awaitable[None]]
+) -> None:
+    left = deque(batch)
+    count = len(left) + 1
+    while True:
+        await apply(left)
+        if not left:
+            return
+        if len(left) < count:  # else this was logged before
+            count = len(left)
+            log.warning("a table view waits for the schema version of %r", left[0])
+            contents.count_applied(batch[:-count])
+        await contents.reader.clock.sleep(_SCHEMA_PAUSE_S)
 
 
 async def refresh_table(contents: TableContents[V]) -> None:

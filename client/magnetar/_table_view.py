@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, ItemsView, Iterator, KeysView, Sequence, ValuesView
+from collections import deque
+from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
 from functools import partial
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
@@ -16,7 +17,7 @@ from magnetar._message_listener import check_listener
 from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar._public_object import Unpicklable, repr_of
 from magnetar._table_contents import TableCallback, TableContents, follow_table, refresh_table
-from magnetar.exceptions import OperationNotSupported
+from magnetar.exceptions import OperationNotSupported, SchemaUnavailable
 from magnetar.schema._schema import T
 
 __all__ = ["NO_REFRESH_IN_CALLBACK", "BaseTableView", "TableView"]
@@ -171,9 +172,13 @@ class TableView(BaseTableView[T]):
 
     # On the view's thread.
 
-    def _apply(self, messages: Sequence[Message[T]]) -> None:
-        for message in messages:
-            change = self._contents.apply_message(message)
+    def _apply(self, messages: deque[Message[T]]) -> None:
+        while messages:
+            try:
+                change = self._contents.apply_message(messages[0])
+            except SchemaUnavailable:
+                break
+            messages.popleft()
             if change is not None:
                 for callback in self._contents.callbacks:
                     self._call(callback, *change)

@@ -274,6 +274,7 @@ class Client(Unpicklable):
         earliest message on.
 
         - `subscription_name`: the name of the reader's subscription, which is not durable. Default: a random name.
+        - `schema`: see `create_producer`.
         """
         options = check_options(TableViewOptions, locals())
         reader_options, name = options.to_reader_options(), options.subscription_name

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -19,7 +20,7 @@ from magnetar._message_listener import check_listener
 from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar._table_contents import TableCallback, follow_table, refresh_table
 from magnetar._table_view import NO_REFRESH_IN_CALLBACK, BaseTableView
-from magnetar.exceptions import OperationNotSupported
+from magnetar.exceptions import OperationNotSupported, SchemaUnavailable
 from magnetar.schema._schema import T
 
 __all__ = ["TableView"]
@@ -101,9 +102,13 @@ class TableView(BaseTableView[T]):
             finally:
                 self._holder = None
 
-    async def _apply(self, messages: Sequence[Message[T]]) -> None:
-        for message in messages:
-            change = self._contents.apply_message(message)
+    async def _apply(self, messages: deque[Message[T]]) -> None:
+        while messages:
+            try:
+                change = self._contents.apply_message(messages[0])
+            except SchemaUnavailable:
+                break
+            messages.popleft()
             if change is not None:
                 for callback in self._contents.callbacks:
                     await self._call(callback, *change)

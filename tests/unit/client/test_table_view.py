@@ -11,10 +11,12 @@ import pytest
 
 from magnetar.exceptions import AlreadyClosed, ConsumerBusy, InvalidConfiguration, OperationNotSupported, Timeout
 from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_testing.clock import ManualClock
 from magnetar_wire.entry import encode_entry
 from tests.running import GENEROUS_S, until
 from tests.unit.client.consume_scene import MemoryBroker, MemoryTopic, client_of
 from tests.unit.client.sync_consume_scene import SyncConsumeScene, sync_consume_scene, wait_until
+from tests.unit.client.tagged_schema import TaggedSchema
 
 P = "persistent://public/default/"
 
@@ -137,6 +139,54 @@ async def test_a_refresh_times_out_while_no_broker_answers() -> None:
         broker.answering.set()
         await view.refresh()
         assert view.get("k") == b"1"
+
+
+async def test_values_are_decoded_by_the_schema(caplog: pytest.LogCaptureFixture) -> None:
+    """(SCH-3) By the version with which they were written. One that can't be decoded leaves the former value."""
+    async with client_of() as (broker, client):
+        topic = broker.topic("t")
+        first, second = (
+            broker.add_schema(P + "t", TaggedSchema(name).schema_info().to_message()) for name in ("first", "second")
+        )
+        topic.publish(b"1", b"", keys=["a", "b"], schema_version=first)
+        view = await client.create_table_view("t", schema=TaggedSchema())
+        changes: list[tuple[str, str | None]] = []
+        await view.for_each_and_listen(lambda key, value: changes.append((key, value)))
+        topic.publish(b"2", b"bad", b"3", b"bad", keys=["a", "a", "b", "c"], schema_version=second)
+        topic.publish(b"4", keys=["d"], schema_version=b"wrong")
+        topic.publish(None, keys=["b"], schema_version=second)
+        await view.refresh()
+        assert dict(view.items()) == {"a": "second:2"}
+        assert changes == [("a", "first:1"), ("a", "second:2"), ("b", "second:3"), ("b", None)]
+        logged = [record.getMessage() for record in caplog.records if "keeps its former value" in record.getMessage()]
+        assert [text.partition(",")[0].rpartition(" ")[2] for text in logged] == ["'a'", "'c'", "'d'"]
+
+
+async def test_a_view_waits_for_a_schema_version_that_is_not_available() -> None:
+    """(SCH-3) Nothing is skipped or reordered."""
+    clock = ManualClock()
+    async with client_of(_clock=clock, operation_timeout_seconds=3) as (broker, client):
+        topic = broker.topic("t")
+        view = await client.create_table_view("t", schema=TaggedSchema())
+        version = broker.add_schema(P + "t", TaggedSchema("first").schema_info().to_message())
+        broker.has_registry.clear()
+        topic.publish(b"1", keys=["k"], schema_version=version)
+        topic.publish(b"2", keys=["k"], schema_version=version)
+        refreshing = asyncio.create_task(view.refresh())
+
+        def time_passes() -> bool:
+            clock.advance(0.2)
+            return refreshing.done()
+
+        await until(time_passes, "the refresh has ended")
+        with pytest.raises(Timeout):
+            await refreshing
+        assert len(view) == 0
+        broker.has_registry.set()
+        refreshing = asyncio.create_task(view.refresh())
+        await until(time_passes, "the refresh has ended")
+        await refreshing
+        assert dict(view.items()) == {"k": "first:2"}
 
 
 async def test_callbacks_of_an_asyncio_view_may_be_coroutine_functions(caplog: pytest.LogCaptureFixture) -> None:
