@@ -26,6 +26,7 @@ __all__ = [
     "AsJson",
     "AsRaw",
     "Compression",
+    "Decode",
     "Force",
     "ListenerName",
     "Start",
@@ -67,6 +68,10 @@ Topics = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 AsHex = Annotated[bool, typer.Option("--hex", help="Print values in hex.")]
 AsRaw = Annotated[bool, typer.Option("--raw", help="Print only the values, unchanged, each with a newline.")]
+Decode = Annotated[
+    bool,
+    typer.Option("--decode/--no-decode", help="Print values by their schema, as JSON. --raw and --hex print payloads."),
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Force = Annotated[bool, typer.Option("--force", help="Delete it even if it is in use or not empty.")]
 

@@ -15,10 +15,12 @@ import termios
 import time
 from array import array
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from magnetar.admin import Admin, MessagePosition
+from magnetar.schema import AvroSchema
 from magnetar_cli import service
 from magnetar_cli.exit_codes import ExitCode
 from magnetar_testing.standalone_process import StandaloneProcess
@@ -63,6 +65,46 @@ def test_arguments_are_published_and_received(magnetar_of: CommandLine, topic: s
     again = magnetar_of.run("consume", topic, "-s", "s", "-n", "1", "--timeout", "0.2")
     assert again.exit_code == ExitCode.TOO_FEW
     assert "0 of 1 messages received" in again.stderr
+
+
+def test_values_are_encoded_and_printed_by_the_topic_s_schema(
+    server: StandaloneProcess, magnetar_of: CommandLine, topic: str, tmp_path: Path
+) -> None:
+    """(SCH-3) Each by the version that it was written with; one that can't be decoded is printed as its payload."""
+    first, second = tmp_path / "first.avsc", tmp_path / "second.avsc"
+    fields = [{"name": "sensor", "type": "string"}]
+    first.write_text(json.dumps({"type": "record", "name": "Reading", "fields": fields}))
+    fields.append({"name": "celsius", "type": "double", "default": 0.5})  # type: ignore[dict-item]
+    second.write_text(json.dumps({"type": "record", "name": "Reading", "fields": fields}))
+    magnetar_of.output_of("produce", topic, '{"sensor": "hall"}', "--schema", str(first), "-k", "k")
+    magnetar_of.output_of("produce", topic, '{"sensor": "attic", "celsius": 21.5}', "--schema", str(second))
+    wrong = magnetar_of.run("produce", topic, '{"sensor": "x"}', '{"sensor": 7}', "--schema", "topic")
+    assert (wrong.exit_code, wrong.stdout) == (ExitCode.FAILED, "")
+    assert (
+        "message 2: '{\"sensor\": 7}': field 'sensor': 7 is not a string. No further message was sent" in wrong.stderr
+    )
+    magnetar_of.output_of("produce", topic, '{"sensor": "cellar"}', "null", "--schema", "topic")
+    expected = [{"sensor": "hall"}, {"sensor": "attic", "celsius": 21.5}, {"sensor": "cellar", "celsius": 0.5}, None]
+    received = magnetar_of.json_of("consume", topic, "-s", "s", "--start", "earliest", "-n", "4")
+    assert [one["value"] for one in received] == expected
+    assert [one.get("schema_version") for one in received] == [0, 1, 1, None]
+    tailed = magnetar_of.output_of("tail", topic, "--from", "earliest", "--no-follow")
+    assert [line.split("  ")[-1] for line in tailed.splitlines()][:2] == ['{"sensor": "hall"}', json.dumps(expected[1])]
+    payloads = magnetar_of.output_of("tail", topic, "--last", "4", "--no-follow", "--no-decode", "--json")
+    assert json.loads(payloads.splitlines()[0])["value"] == "\x08hall"
+    assert magnetar_of.output_of("topics", "peek", topic, "--count", "1", "--raw") == "\x08hall\n"
+
+    class Encoded(AvroSchema[Any]):
+        def encode(self, obj: Any) -> bytes:
+            return bytes(obj)
+
+    with server.client() as client:
+        client.create_producer(topic, schema=Encoded(None, json.loads(second.read_text()))).send(b"\xff\xff")
+    damaged = magnetar_of.run("consume", topic, "-s", "s", "-n", "1", "--json")
+    assert (damaged.exit_code, json.loads(damaged.stdout)["value_base64"]) == (ExitCode.FAILED, "//8=")
+    assert "can't be decoded: " in damaged.stderr
+    assert magnetar_of.json_of("subscriptions", "stats", topic)[0]["backlog_messages"] == 0
+    assert magnetar_of.run("topics", "peek", topic).exit_code == ExitCode.FAILED
 
 
 def test_produce_accepts_json_written_by_tail(magnetar_of: CommandLine, topic: str) -> None:

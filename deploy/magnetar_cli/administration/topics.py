@@ -23,6 +23,7 @@ from magnetar_cli.options import (
     AsHex,
     AsJson,
     AsRaw,
+    Decode,
     Force,
     ListenerName,
     Topic,
@@ -361,17 +362,20 @@ def peek(
     as_json: AsJson = False,
     as_hex: AsHex = False,
     as_raw: AsRaw = False,
+    decode: Decode = True,
 ) -> None:
     """Show messages that a topic stores, acknowledged ones, too. It changes nothing."""
     output_format = choose_format(as_json=as_json, as_hex=as_hex, as_raw=as_raw)
     with exit_on_error():
         from magnetar.admin import Admin
-        from magnetar_cli.messages.message_output import MessageWriter
+        from magnetar_cli.messages.message_output import MessageWriter, choose_schema
         from magnetar_cli.messages.topic_tail import Tail, show_messages
 
-        tail = Tail(0, parse_position(start), follow=False, count=count)
+        schema = choose_schema(output_format, decode=decode)
+        tail = Tail(0, parse_position(start), follow=False, count=count, schema=schema)
         with Admin(url, OPERATION_TIMEOUT_S) as admin, connect_client(url, listener_name) as client:
-            show_messages(client, admin, [topic], tail, MessageWriter(output_format))
+            code = show_messages(client, admin, [topic], tail, MessageWriter(output_format))
+    raise typer.Exit(code)
 
 
 def _get_internal_stats(admin: Admin, topic: str) -> list[tuple[str, InternalStats]]:

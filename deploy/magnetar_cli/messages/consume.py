@@ -10,6 +10,7 @@ from magnetar_cli.options import (
     AsHex,
     AsJson,
     AsRaw,
+    Decode,
     ListenerName,
     Start,
     SubscriptionType,
@@ -46,19 +47,22 @@ def consume(
     as_json: AsJson = False,
     as_hex: AsHex = False,
     as_raw: AsRaw = False,
+    decode: Decode = True,
     url: Url = DEFAULT_URL,
     listener_name: ListenerName = "",
 ) -> None:
     """Receive messages from a subscription, print them, and acknowledge them.
 
-    With --json, each line is an object, with `value_base64` instead of `value` if the value is not text;
-    `produce --json` reads them. Exit status 0: done; 3: unknown whether the last messages are acknowledged; 4: no
-    broker answers; 5: fewer than --count messages before --timeout.
+    A value is printed by the schema version that its message was written with, if it has one. With --json, each line is
+    an object, with `value_base64` instead of `value` if the value is not text; `produce --json` reads them.
+
+    Exit status 0: done; 1: some values could not be decoded, and were printed as payloads; 3: unknown whether the last
+    messages are acknowledged; 4: no broker answers; 5: fewer than --count messages before --timeout.
     """
     output_format = choose_format(as_json=as_json, as_hex=as_hex, as_raw=as_raw)
     with exit_on_error():
         from magnetar import ConsumerType, InitialPosition
-        from magnetar_cli.messages.message_output import MessageWriter
+        from magnetar_cli.messages.message_output import MessageWriter, choose_schema
         from magnetar_cli.messages.receiver import Acknowledgement, StopCondition, receive_messages
 
         if nack and not ack:
@@ -69,6 +73,7 @@ def consume(
                 topics if len(topics) > 1 else topics[0],
                 subscription,
                 ConsumerType[subscription_type.capitalize()],
+                schema=choose_schema(output_format, decode=decode),
                 receiver_queue_size=min(count, 1000) or 1000,
                 consumer_name=consumer_name,
                 initial_position=InitialPosition[start.capitalize()],

@@ -20,11 +20,15 @@ from magnetar_wire.interruptible_wait import SIGNAL_CHECK_S
 
 __all__ = [
     "MAX_MESSAGE_BYTES",
+    "Encode",
     "InputFormat",
     "InputMessage",
     "InvalidInput",
+    "InvalidValue",
     "Parser",
+    "make_json_parser",
     "make_keyed_line_parser",
+    "make_line_parser",
     "parse_json_message",
     "read_pieces",
     "read_whole_message",
@@ -37,12 +41,42 @@ _READ_BYTES: Final = 64 * 1024
 _FIELDS: Final = ("value", "value_base64", "key", "key_base64", "properties", "event_time")
 # Further fields of `consume --json`, which a published message gets from the service.
 _IGNORED_FIELDS: Final = frozenset(
-    {"topic", "message_id", "publish_time", "producer_name", "sequence_id", "index", "redelivery_count"}
+    {
+        "topic",
+        "message_id",
+        "publish_time",
+        "producer_name",
+        "sequence_id",
+        "index",
+        "redelivery_count",
+        "schema_version",
+        "decode_error",
+    }
 )
 
 
 class InvalidInput(Exception):
     """The input is not a valid message. The error shows the beginning of the input, and the reason."""
+
+    # How many messages before it were not sent either.
+    unsent_before = 0
+
+
+class InvalidValue(Exception):
+    """JSON that is no value of the schema. The error names the field."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self._problem = problem
+        self._path: list[str] = []
+
+    def add_field(self, name: str) -> None:
+        """Name a field, `.name`, or an item, `[3]`, that contains the value."""
+        self._path.insert(0, name)
+
+    def __str__(self) -> str:
+        path = "".join(self._path).removeprefix(".")
+        return f"field {path!r}: {self._problem}" if path else self._problem
 
 
 class InputFormat(enum.StrEnum):
@@ -63,6 +97,9 @@ class InputMessage:
 
 # Parses the bytes between two separators.
 Parser = Callable[[bytes], InputMessage]
+# Encodes a JSON value by a schema. Returns the key that the value has, if any, and the payload, if any.
+# Raises InvalidValue.
+Encode = Callable[[Any], tuple[bytes | None, bytes | None]]
 
 
 def read_pieces(descriptor: int, stop: int) -> Iterator[bytes]:
@@ -117,24 +154,55 @@ def read_whole_message(pieces: Iterable[bytes]) -> bytes:
     return b"".join(found)
 
 
-def make_keyed_line_parser(separator: bytes) -> Parser:
-    """Return a parser of lines with a key, the separator and a value."""
+def make_line_parser(encode: Encode) -> Parser:
+    """Return a parser of lines that are values in JSON. null: the message has no value."""
+
+    def parse(line: bytes) -> InputMessage:
+        key, payload = _encode(encode, _parse_json(line), line)
+        return InputMessage(payload, key)
+
+    return parse
+
+
+def make_keyed_line_parser(separator: bytes, encode: Encode | None = None) -> Parser:
+    """Return a parser of lines with a key, the separator and a value: in JSON, if there is a schema."""
 
     def parse(line: bytes) -> InputMessage:
         key, found, value = line.partition(separator)
         if not found:
             raise InvalidInput(f"{_abbreviate(line)} has no {separator.decode()!r} between key and value")
-        return InputMessage(value, _decode_if_text(key))
+        own_key, payload = (None, value) if encode is None else _encode(encode, _parse_json(value), line)
+        return InputMessage(payload, _decode_if_text(key) if own_key is None else own_key)
+
+    return parse
+
+
+def make_json_parser(encode: Encode) -> Parser:
+    """Return a parser of objects as `consume --json` prints them, whose values a schema encodes."""
+
+    def parse(line: bytes) -> InputMessage:
+        fields = _parse_fields(line)
+        if fields.get("value_base64") is not None:
+            raise InvalidInput(f"{_abbreviate(line)}: value_base64 is a payload already: use value, or no --schema")
+        key, payload = _encode(encode, fields.get("value"), line)
+        return _make_message(fields, line, payload, key)
 
     return parse
 
 
 def parse_json_message(line: bytes) -> InputMessage:
     """Parse a JSON object as `consume --json` prints it."""
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{_abbreviate(line)} is not JSON: {error}") from None
+    fields = _parse_fields(line)
+    if fields.get("schema_version") is not None:
+        raise InvalidInput(
+            f"{_abbreviate(line)}: a schema has decoded this value: use --schema to encode it, or print messages with "
+            "--no-decode"
+        )
+    return _make_message(fields, line, _get_bytes(fields, "value", line))
+
+
+def _parse_fields(line: bytes) -> dict[str, Any]:
+    fields = _parse_json(line)
     if not isinstance(fields, dict):
         raise InvalidInput(f'{_abbreviate(line)} is not a JSON object: use {{"value": …}}')
     for name in fields:
@@ -144,12 +212,35 @@ def parse_json_message(line: bytes) -> InputMessage:
         raise InvalidInput(
             f"{_abbreviate(line)} has neither value nor value_base64: use null for a message without a value"
         )
-    key = _get_bytes(fields, "key", line)
+    return fields
+
+
+def _parse_json(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{_abbreviate(line)} is not JSON: {error}") from None
+
+
+def _encode(encode: Encode, value: Any, line: bytes) -> tuple[str | bytes | None, bytes | None]:
+    if value is None:
+        return None, None
+    try:
+        key, payload = encode(value)
+    except InvalidValue as error:
+        raise InvalidInput(f"{_abbreviate(line)}: {error}") from None
+    return None if key is None else _decode_if_text(key), payload
+
+
+def _make_message(
+    fields: dict[str, Any], line: bytes, payload: bytes | None, own_key: str | bytes | None = None
+) -> InputMessage:
+    """`own_key`: the one that a schema has encoded."""
+    key = own_key
+    if key is None and (given := _get_bytes(fields, "key", line)) is not None:
+        key = _decode_if_text(given)
     return InputMessage(
-        _get_bytes(fields, "value", line),
-        None if key is None else _decode_if_text(key),
-        _check_properties(fields.get("properties"), line),
-        _parse_event_ms(fields.get("event_time"), line),
+        payload, key, _check_properties(fields.get("properties"), line), _parse_event_ms(fields.get("event_time"), line)
     )
 
 

@@ -3,6 +3,10 @@
 A message may contain any bytes. In lines for people, characters that a terminal would interpret are escaped, and each
 message is one line. In JSON, a value or key that is UTF-8 is text; any other is base64 in a field of another name
 (`value_base64`). `magnetar produce --json` reads the same lines.
+
+A consumer with a schema has decoded the values of messages with a schema version: they are printed as JSON
+(`json_values.py`). One that can't be decoded is printed as its payload, and
+the reason goes to standard error.
 """
 
 from __future__ import annotations
@@ -23,17 +27,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
+from magnetar.exceptions import DecodeError
+from magnetar_cli.messages.json_values import value_to_json
 from magnetar_cli.messages.positions import format_message_id, format_time, partition_of_topic
 from magnetar_cli.output import escape_unprintable
+from magnetar_cli.service import print_message
+from magnetar_wire.schemas import InvalidSchema, decode_schema_version
 
 if TYPE_CHECKING:
     from magnetar import Message
     from magnetar.admin import PeekedMessage
+    from magnetar.schema import Schema
 
 __all__ = [
+    "DecodedValue",
     "DisplayedMessage",
     "Format",
     "MessageWriter",
+    "choose_schema",
     "display_message",
     "display_peeked_message",
     "message_to_json",
@@ -54,6 +65,13 @@ class Format(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class DecodedValue:
+    """A value of a schema, as the types of the `json` module."""
+
+    json: Any
+
+
+@dataclass(frozen=True, slots=True)
 class DisplayedMessage:
     """The parts of a received or peeked message that are printed."""
 
@@ -71,9 +89,15 @@ class DisplayedMessage:
     index: int | None = None
     sequence_id: int | None = None
     redelivery_count: int = 0
+    # None: the message has no schema version, or its consumer has no schema.
+    decoded: DecodedValue | None = None
+    schema_version: int | None = None
+    # Why the value can't be decoded.
+    decode_error: str = ""
 
 
-def display_message(message: Message) -> DisplayedMessage:
+def display_message(message: Message[Any]) -> DisplayedMessage:
+    decoded, decode_error = _decode_value(message)
     return DisplayedMessage(
         topic=message.topic_name(),
         message_id=format_message_id(message.message_id(), partition_of_topic(message.topic_name())),
@@ -86,7 +110,30 @@ def display_message(message: Message) -> DisplayedMessage:
         index=message.index(),
         sequence_id=message.sequence_id(),
         redelivery_count=message.redelivery_count(),
+        decoded=decoded,
+        schema_version=_get_schema_version(message),
+        decode_error=decode_error,
     )
+
+
+def _decode_value(message: Message[Any]) -> tuple[DecodedValue | None, str]:
+    """Return the value, if a schema has decoded it, and the reason why it can't be decoded."""
+    if message.schema_version() is None or message.has_null_value():
+        return None, ""
+    try:
+        value = message.value()
+        return (None if isinstance(value, bytes) else DecodedValue(value_to_json(value))), ""
+    except DecodeError as error:
+        return None, str(error) or type(error).__name__
+    except RecursionError:
+        return None, "the value is too deep"
+
+
+def _get_schema_version(message: Message[Any]) -> int | None:
+    try:
+        return decode_schema_version(message.schema_version() or b"")
+    except InvalidSchema:  # there is none, or it is another server's
+        return None
 
 
 def display_peeked_message(topic: str, message: PeekedMessage) -> DisplayedMessage:
@@ -102,6 +149,15 @@ def display_peeked_message(topic: str, message: PeekedMessage) -> DisplayedMessa
     )
 
 
+def choose_schema(output_format: Format, *, decode: bool) -> Schema[Any] | None:
+    """Return the schema of the consumer whose messages are printed. None: their payloads are printed."""
+    if not decode or output_format in (Format.RAW, Format.HEX):
+        return None
+    from magnetar.schema import AutoConsumeSchema
+
+    return AutoConsumeSchema()
+
+
 class MessageWriter:
     """Writes messages to standard output.
 
@@ -113,6 +169,8 @@ class MessageWriter:
     def __init__(self, output_format: Format, *, with_topics: bool = False) -> None:
         if sys.stdout is None:  # the parent process has closed it
             raise BrokenPipeError
+        # How many messages could not be decoded.
+        self.undecodable = 0
         self._out = sys.stdout.buffer
         self._pipe = _Pipe.of(self._out)
         coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
@@ -123,16 +181,23 @@ class MessageWriter:
                 _format_line(message, format_value, with_topics, coloured).encode("utf-8", "backslashreplace") + b"\n"
             )
 
-        self._encode = {Format.JSON: _encode_json, Format.RAW: lambda one: (one.value or b"") + b"\n"}.get(
-            output_format, text_line
-        )
+        self._encode: Callable[[DisplayedMessage], bytes] = {
+            Format.JSON: _encode_json,
+            Format.RAW: lambda one: (one.value or b"") + b"\n",
+        }.get(output_format, text_line)
 
     def write(self, messages: Iterable[DisplayedMessage]) -> None:
         """Write and flush messages. Raise BrokenPipeError if the reader has closed the pipe."""
-        self._out.write(b"".join(map(self._encode, messages)))
+        lines = []
+        for message in messages:
+            lines.append(self._encode(message))
+            if message.decode_error:
+                self.undecodable += 1
+                print_message(f"message {message.message_id} can't be decoded: {message.decode_error}")
+        self._out.write(b"".join(lines))
         self._out.flush()
 
-    def write_each(self, messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    def write_each(self, messages: Sequence[Message[Any]]) -> Iterator[Sequence[Message[Any]]]:
         """Write messages, and yield those that were shown, in order, as soon as they were.
 
         Raise BrokenPipeError if the reader has closed the pipe: messages that were not yielded were not shown.
@@ -182,7 +247,7 @@ class _Pipe:
 def message_to_json(message: DisplayedMessage) -> dict[str, Any]:
     """Return the message as an object for JSON."""
     fields: dict[str, Any] = {"topic": message.topic, "message_id": message.message_id}
-    fields.update(_json_bytes("value", message.value))
+    fields.update(_json_bytes("value", message.value) if message.decoded is None else {"value": message.decoded.json})
     if message.key is not None:
         fields.update(_json_bytes("key", message.key))
     if message.properties:
@@ -197,6 +262,10 @@ def message_to_json(message: DisplayedMessage) -> dict[str, Any]:
         fields["index"] = message.index
     if message.redelivery_count:
         fields["redelivery_count"] = message.redelivery_count
+    if message.decoded is not None and message.schema_version is not None:
+        fields["schema_version"] = message.schema_version
+    if message.decode_error:
+        fields["decode_error"] = message.decode_error
     return fields
 
 
@@ -226,8 +295,15 @@ def _format_line(
     if coloured:
         head = f"{_DIM}{head}{_OFF}"
         attributes = f"{_KEY}{attributes}{_OFF}" if attributes else ""
-    value = "(no value)" if message.value is None else format_value(message.value)
+    value = _format_decoded(message.decoded) if message.decoded is not None else None
+    if value is None:
+        value = "(no value)" if message.value is None else format_value(message.value)
     return "  ".join(part for part in (head, attributes, value) if part)
+
+
+def _format_decoded(decoded: DecodedValue) -> str:
+    value = decoded.json
+    return escape_unprintable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def _format_text(value: bytes) -> str:

@@ -9,10 +9,13 @@ from typing import Annotated, Final
 import typer
 
 from magnetar_cli.messages.message_input import (
+    Encode,
     InputFormat,
     InputMessage,
     Parser,
+    make_json_parser,
     make_keyed_line_parser,
+    make_line_parser,
     parse_json_message,
 )
 from magnetar_cli.messages.positions import parse_time_ms
@@ -46,6 +49,22 @@ def produce(
     key_separator: Annotated[
         str | None, typer.Option(help="Separator between key and value in each line.", show_default=False)
     ] = None,
+    schema: Annotated[
+        str,
+        typer.Option(
+            "--schema",
+            metavar="SOURCE",
+            help="Schema that encodes the values, which are JSON then: `topic` for the topic's last version, a file as "
+            "of `schemas upload`, or a Python class, module:Class.",
+            show_default=False,
+        ),
+    ] = "",
+    schema_type: Annotated[
+        str,
+        typer.Option(
+            "--schema-type", metavar="TYPE", help="Type of the schema: avro, json, string, …", show_default=False
+        ),
+    ] = "",
     properties: Annotated[
         list[str] | None,
         typer.Option("--property", "-p", metavar="NAME=VALUE", help="Property of all messages. Repeatable."),
@@ -69,12 +88,14 @@ def produce(
 ) -> None:
     """Publish messages: arguments, the content of files, or lines of standard input.
 
+    With a schema, each value is JSON, and the payload is what the schema makes of it.
+
     At the end, it waits for messages in flight, and prints how many are persisted. Exit status 0: all are persisted; 1:
     some were refused, or the input is invalid; 3: unknown whether some are persisted; 4: no broker answers; 130:
     Ctrl-C, and all messages sent before are persisted.
     """
     input_format = input_format or (InputFormat.JSON if as_json else InputFormat.LINES)
-    parse = _choose_parser(input_format, key_separator)
+    key_separator_bytes = None if key_separator is None else _parse_key_separator(input_format, key_separator)
     arguments = [one.encode("utf-8", "surrogateescape") for one in messages or ()]
     if arguments and files:
         raise typer.BadParameter("messages are given both as arguments and in files: use one of them", param_hint="-f")
@@ -84,11 +105,16 @@ def produce(
     with exit_on_error(changes=False):
         from magnetar_cli.messages.publisher import Plan, publish_messages
 
+        encoder = None
+        if schema or schema_type:
+            from magnetar_cli.messages.value_encoder import find_encoder
+
+            encoder = find_encoder(url, topic, schema, schema_type)
         plan = Plan(
             messages=arguments,
             files=files or (),
             input_format=input_format,
-            parse=parse,
+            parse=_choose_parser(input_format, key_separator_bytes, None if encoder is None else encoder.encode),
             separator=separator_bytes,
             repeat=repeat,
             rate=rate,
@@ -100,6 +126,7 @@ def produce(
             producer = client.create_producer(
                 topic,
                 producer_name=producer_name,
+                schema=None if encoder is None else encoder.schema,
                 compression_type=to_compression_type(compression),
                 batching_enabled=batching,
                 batching_max_messages=batch_messages,
@@ -112,11 +139,17 @@ def produce(
     raise typer.Exit(code)
 
 
-def _choose_parser(input_format: InputFormat, key_separator: str | None) -> Parser:
+def _parse_key_separator(input_format: InputFormat, text: str) -> bytes:
+    if input_format is not InputFormat.LINES or not text:
+        raise typer.BadParameter("it needs --in lines, and at least one character", param_hint="--key-separator")
+    return _parse_separator(text)
+
+
+def _choose_parser(input_format: InputFormat, key_separator: bytes | None, encode: Encode | None) -> Parser:
     if key_separator is not None:
-        if input_format is not InputFormat.LINES or not key_separator:
-            raise typer.BadParameter("it needs --in lines, and at least one character", param_hint="--key-separator")
-        return make_keyed_line_parser(_parse_separator(key_separator))
+        return make_keyed_line_parser(key_separator, encode)
+    if encode is not None:
+        return make_json_parser(encode) if input_format is InputFormat.JSON else make_line_parser(encode)
     return parse_json_message if input_format is InputFormat.JSON else InputMessage
 
 

@@ -155,7 +155,8 @@ def _send_until_interrupted(
             print_message("waiting for messages in flight; press Ctrl-C again to stop waiting")
         return interrupts.code
     except InvalidInput as error:
-        print_message(f"message {results.sent + 1:,}: {error}. No further message was sent")
+        number = results.sent + error.unsent_before + 1
+        print_message(f"message {number:,}: {error}. No further message was sent")
         return ExitCode.FAILED
     except MagnetarException as error:
         if results.has_failures:  # the producer was closed; the error is in the results of earlier messages
@@ -204,7 +205,7 @@ def _wait_due(due: float, stop: _StopEvent) -> bool:
 
 def _read_groups(plan: Plan, stop: int) -> Iterator[list[InputMessage]]:
     if plan.messages:
-        messages = [plan.parse(message) for message in plan.messages]
+        messages = _parse_arguments(plan)
         total, at = len(messages) * plan.repeat, 0
         while at < total:
             group = [messages[number % len(messages)] for number in range(at, min(at + _GROUP, total))]
@@ -216,6 +217,18 @@ def _read_groups(plan: Plan, stop: int) -> Iterator[list[InputMessage]]:
                 yield from _read_file(path, plan, stop)
     else:
         yield from _read_descriptor(_open_standard_input(), plan, stop)
+
+
+def _parse_arguments(plan: Plan) -> list[InputMessage]:
+    """Parse all before the first is sent."""
+    messages: list[InputMessage] = []
+    for argument in plan.messages:
+        try:
+            messages.append(plan.parse(argument))
+        except InvalidInput as error:
+            error.unsent_before = len(messages)
+            raise
+    return messages
 
 
 def _read_file(path: Path, plan: Plan, stop: int) -> Iterator[list[InputMessage]]:

@@ -12,7 +12,7 @@ import contextlib
 import enum
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.exceptions import MagnetarException, Timeout
 from magnetar_cli.exit_codes import ExitCode
@@ -46,7 +46,7 @@ class StopCondition:
 
 
 def receive_messages(
-    consumer: magnetar.Consumer, writer: MessageWriter, acknowledgement: Acknowledgement, stop: StopCondition
+    consumer: magnetar.Consumer[Any], writer: MessageWriter, acknowledgement: Acknowledgement, stop: StopCondition
 ) -> ExitCode:
     """Receive until the stop condition is met or a signal arrives, and return the exit status."""
     with Interrupts() as interrupts:
@@ -54,14 +54,14 @@ def receive_messages(
 
 
 def _receive(
-    consumer: magnetar.Consumer,
+    consumer: magnetar.Consumer[Any],
     writer: MessageWriter,
     acknowledgement: Acknowledgement,
     stop: StopCondition,
     interrupts: Interrupts,
 ) -> ExitCode:
     shown = 0
-    unacknowledged: list[magnetar.Message] = []
+    unacknowledged: list[magnetar.Message[Any]] = []
     code = ExitCode.DONE
     try:
         with interrupts.interruptible():
@@ -90,14 +90,19 @@ def _receive(
         code = interrupts.code
     try:
         with interrupts.interruptible():
-            return _acknowledge_last(consumer, unacknowledged, code, shown, stop)
+            code = _acknowledge_last(consumer, unacknowledged, code, shown, stop)
+            return ExitCode.FAILED if code is ExitCode.DONE and writer.undecodable else code
     except KeyboardInterrupt:
         print_message(f"not waiting for the result of {len(unacknowledged):,} acknowledgements")
         return ExitCode.UNKNOWN
 
 
 def _acknowledge_last(
-    consumer: magnetar.Consumer, messages: list[magnetar.Message], code: ExitCode, shown: int, stop: StopCondition
+    consumer: magnetar.Consumer[Any],
+    messages: list[magnetar.Message[Any]],
+    code: ExitCode,
+    shown: int,
+    stop: StopCondition,
 ) -> ExitCode:
     """Acknowledge the last messages, wait until that is durable, and return the exit status."""
     if messages:
@@ -114,9 +119,11 @@ def _acknowledge_last(
     return code
 
 
-def _receive_available(consumer: magnetar.Consumer, limit: int, quiet_s: float | None) -> list[magnetar.Message]:
+def _receive_available(
+    consumer: magnetar.Consumer[Any], limit: int, quiet_s: float | None
+) -> list[magnetar.Message[Any]]:
     """Wait for a message, and return it with those that are available then. Return none after the timeout."""
-    messages: list[magnetar.Message] = []
+    messages: list[magnetar.Message[Any]] = []
     deadline = None if quiet_s is None else time.monotonic() + quiet_s
     while not messages:
         left_s = _NO_TIMEOUT_S if deadline is None else deadline - time.monotonic()

@@ -16,7 +16,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from magnetar import MessageId
 from magnetar.exceptions import AlreadyClosed, MagnetarException, Timeout
@@ -27,6 +27,7 @@ from magnetar_wire.interruptible_wait import SIGNAL_CHECK_S
 if TYPE_CHECKING:
     import magnetar
     from magnetar.admin import Admin, InternalStats
+    from magnetar.schema import Schema
 
 __all__ = ["Tail", "show_messages"]
 
@@ -52,28 +53,33 @@ class Tail:
     follow: bool
     # Maximum number of messages. 0: no limit.
     count: int
+    # Decodes the values. None: payloads are shown.
+    schema: Schema[Any] | None = None
 
 
 def show_messages(
     client: magnetar.Client, admin: Admin, topics: Sequence[str], tail: Tail, writer: MessageWriter
 ) -> ExitCode:
-    """Show messages until there are no more, or the maximum number was shown."""
+    """Show messages until there are no more, or the maximum number was shown. Return the exit status: whether all
+    values could be decoded."""
     output = _LimitedOutput(writer, tail.count)
     if tail.last:
         # One reader for each partition, since each has its own end.
         partitions = [owner.topic for topic in topics for owner in admin.topics.owners(topic)]
-        found = [_read_last(client, admin, partition, tail.last) for partition in partitions]
+        found = [_read_last(client, admin, partition, tail) for partition in partitions]
         readers = [reader for reader, _ in found]
         stored = sorted((message for _, last in found for message in last), key=lambda one: one.publish_ms)
         output.write(stored[-tail.last :])
     else:
         start = MessageId.latest if tail.start is None else tail.start
         readers = [
-            _create_reader(client, name, start) for topic in topics for name in _choose_topics(admin, topic, start)
+            _create_reader(client, name, start, tail.schema)
+            for topic in topics
+            for name in _choose_topics(admin, topic, start)
         ]
-    if output.is_full or (tail.last and not tail.follow):
-        return ExitCode.DONE
-    return _show_from_readers(readers, output, tail)
+    if not output.is_full and (tail.follow or not tail.last):
+        _show_from_readers(readers, output, tail)
+    return ExitCode.FAILED if writer.undecodable else ExitCode.DONE
 
 
 class _LimitedOutput:
@@ -108,22 +114,24 @@ def _choose_topics(admin: Admin, topic: str, start: MessageId | int) -> list[str
     return [topic]
 
 
-def _create_reader(client: magnetar.Client, topic: str, start: MessageId | int) -> magnetar.Reader:
+def _create_reader(
+    client: magnetar.Client, topic: str, start: MessageId | int, schema: Schema[Any] | None
+) -> magnetar.Reader[Any]:
     # An inclusive start at the latest message would return the last stored message.
-    return client.create_reader(topic, start, start_message_id_inclusive=start != MessageId.latest)
+    return client.create_reader(topic, start, schema, start_message_id_inclusive=start != MessageId.latest)
 
 
 def _read_last(
-    client: magnetar.Client, admin: Admin, partition: str, count: int
-) -> tuple[magnetar.Reader, list[DisplayedMessage]]:
+    client: magnetar.Client, admin: Admin, partition: str, tail: Tail
+) -> tuple[magnetar.Reader[Any], list[DisplayedMessage]]:
     """Return the last messages, and a reader that continues after them."""
     stats = admin.topics.internal_stats(partition)
-    start = _find_start(stats, count)
+    start = _find_start(stats, tail.last)
     if start is None:
         # Messages may have been published since, so don't start at the latest one.
-        return _create_reader(client, partition, MessageId.earliest), []
-    reader = _create_reader(client, partition, start)
-    found: deque[magnetar.Message] = deque(maxlen=count)
+        return _create_reader(client, partition, MessageId.earliest, tail.schema), []
+    reader = _create_reader(client, partition, start, tail.schema)
+    found: deque[magnetar.Message[Any]] = deque(maxlen=tail.last)
     while reader.has_message_available():
         try:
             messages = _read_available(reader, _STORED_MESSAGE_TIMEOUT_MS)
@@ -152,7 +160,7 @@ def _find_start(stats: InternalStats, count: int) -> MessageId | None:
     return start
 
 
-def _show_from_readers(readers: Sequence[magnetar.Reader], output: _LimitedOutput, tail: Tail) -> ExitCode:
+def _show_from_readers(readers: Sequence[magnetar.Reader[Any]], output: _LimitedOutput, tail: Tail) -> None:
     """Show messages until the output is full, or all readers have reached their end."""
     batches: _BatchQueue = queue.Queue(_MAX_QUEUED_BATCHES)
     stopped = threading.Event()
@@ -175,7 +183,6 @@ def _show_from_readers(readers: Sequence[magnetar.Reader], output: _LimitedOutpu
             output.write(batch)
     finally:
         stopped.set()
-    return ExitCode.DONE
 
 
 def _next_batch(batches: _BatchQueue) -> tuple[list[DisplayedMessage], int]:
@@ -197,7 +204,7 @@ def _next_batch(batches: _BatchQueue) -> tuple[list[DisplayedMessage], int]:
     return batch, ended
 
 
-def _read_batches(reader: magnetar.Reader, batches: _BatchQueue, stopped: threading.Event, follow: bool) -> None:
+def _read_batches(reader: magnetar.Reader[Any], batches: _BatchQueue, stopped: threading.Event, follow: bool) -> None:
     """Put batches of messages into the queue. Runs on a thread of its own."""
 
     def put(one: list[DisplayedMessage] | MagnetarException | None) -> None:
@@ -216,7 +223,7 @@ def _read_batches(reader: magnetar.Reader, batches: _BatchQueue, stopped: thread
         put(error)
 
 
-def _read_available(reader: magnetar.Reader, timeout_ms: int | None) -> list[magnetar.Message]:
+def _read_available(reader: magnetar.Reader[Any], timeout_ms: int | None) -> list[magnetar.Message[Any]]:
     """Wait for a message, and return it with those that are available then. Raise Timeout."""
     messages = [reader.read_next(timeout_ms)]
     with contextlib.suppress(Timeout):
