@@ -70,6 +70,7 @@ final class NamespacePolicySteps {
         steps.policy("ns.schema compatibility", () -> all.getSchemaCompatibilityStrategy(n), () -> all.setSchemaCompatibilityStrategy(n, SchemaCompatibilityStrategy.FULL), null);
         steps.policy("ns.schema auto update", () -> all.getSchemaAutoUpdateCompatibilityStrategy(n), () -> all.setSchemaAutoUpdateCompatibilityStrategy(n, SchemaAutoUpdateCompatibilityStrategy.Backward), null);
         steps.policy("ns.schema validation", () -> all.getSchemaValidationEnforced(n), () -> all.setSchemaValidationEnforced(n, true), () -> all.setSchemaValidationEnforced(n, false));
+        steps.get("ns.schema validation.applied", () -> all.getSchemaValidationEnforced(n, true));
         steps.policy("ns.allow schema update", () -> all.getIsAllowAutoUpdateSchema(n), () -> all.setIsAllowAutoUpdateSchema(n, false), () -> all.setIsAllowAutoUpdateSchema(n, true));
         steps.policy("ns.ack state", () -> all.getDispatcherPauseOnAckStatePersistent(n), () -> all.setDispatcherPauseOnAckStatePersistent(n), () -> all.removeDispatcherPauseOnAckStatePersistent(n));
         steps.policy("ns.property", () -> all.getProperty(n, "key"), () -> all.setProperty(n, "key", "value"), () -> all.removeProperty(n, "key"));

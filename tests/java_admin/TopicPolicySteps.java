@@ -67,6 +67,8 @@ final class TopicPolicySteps {
         steps.policy("topic.subscription types", () -> all.getSubscriptionTypesEnabled(t), () -> all.setSubscriptionTypesEnabled(t, Set.of(SubscriptionType.Shared)), () -> all.removeSubscriptionTypesEnabled(t));
         steps.policy("topic.entry filters", () -> all.getEntryFiltersPerTopic(t, false), () -> all.setEntryFiltersPerTopic(t, new EntryFilters("filter")), () -> all.removeEntryFiltersPerTopic(t));
         steps.policy("topic.schema compatibility", () -> all.getSchemaCompatibilityStrategy(t, false), () -> all.setSchemaCompatibilityStrategy(t, SchemaCompatibilityStrategy.FULL), () -> all.removeSchemaCompatibilityStrategy(t));
+        steps.policy("topic.schema validation", () -> steps.admin.topics().getSchemaValidationEnforced(t, false), () -> steps.admin.topics().setSchemaValidationEnforced(t, true), () -> steps.admin.topics().setSchemaValidationEnforced(t, false));
+        steps.get("topic.schema validation.applied", () -> steps.admin.topics().getSchemaValidationEnforced(t, true));
         steps.policy("topic.auto subscription creation", () -> all.getAutoSubscriptionCreation(t, false), () -> all.setAutoSubscriptionCreation(t, AutoSubscriptionCreationOverride.builder().allowAutoSubscriptionCreation(true).build()), () -> all.removeAutoSubscriptionCreation(t));
         steps.policy("topic.replication clusters", () -> all.getReplicationClusters(t, false), () -> all.setReplicationClusters(t, List.of(steps.cluster)).get(), () -> all.removeReplicationClusters(t));
         steps.policy("topic.backlog quota", () -> all.getBacklogQuotaMap(t), () -> all.setBacklogQuota(t, NamespacePolicySteps.QUOTA), () -> all.removeBacklogQuota(t));

@@ -83,11 +83,15 @@ class SchemaCalls:
     async def upload_schema(self, request: pb.SchemaDefinitionRequest) -> pb.SchemaVersionAnswer:
         name = _parse_with_schema(request)
         check_not_system_topic(name)
-        # Raises an error before the topic is created, if the schema is not valid.
-        await self._schemas.find_version(name, request.schema)
-        await self._create_topic(parse_persistent_name(request.topic))
         rules = await self._find_rules(name)
-        version = await self._schemas.register(name, request.schema, rules, explicit=True)
+        try:
+            version = await self._schemas.register(name, request.schema, rules, explicit=True)
+        except BrokerError as error:
+            if error.code != ErrorCode.TOPIC_NOT_FOUND:
+                raise
+            # The schema is valid: otherwise the topic would not be created.
+            await self._create_topic(parse_persistent_name(request.topic))
+            version = await self._schemas.register(name, request.schema, rules, explicit=True)
         return pb.SchemaVersionAnswer(version=version)
 
     async def check_schema(self, request: pb.SchemaDefinitionRequest) -> pb.SchemaCheckAnswer:

@@ -68,6 +68,8 @@ _NON_PERSISTENT: Final = "non-persistent"
 _WRONG_TYPE: Final = 415
 # A stored message above this size is decompressed in a thread.
 _MAX_BYTES_IN_LOOP: Final = 256 * 1024
+# Of a body. One of the usual maximum size has fewer.
+_MAX_VALUES: Final = 150_000
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]+")
 _REFUSALS: Final = {Code.UNAVAILABLE: 503, Code.RESOURCE_EXHAUSTED: 429, Code.INVALID_ARGUMENT: 400}
 # The codes of problems that have a status, but come from no call.
@@ -166,7 +168,7 @@ class AdminApi:
             query = scope["query_string"].decode("ascii", "replace")
             if route.body is not None and body:
                 _check_content(scope, route)
-            value = None if route.body is None else parse_json(body)
+            value = None if route.body is None else parse_json(body, _MAX_VALUES)
             route.make_request(message, match.values, query, value, Headers(scope=scope) if route.headers else None)
         except InvalidJson as error:
             return refuse(route.out_of_range_status if isinstance(error, OutOfRange) else error.status, str(error))

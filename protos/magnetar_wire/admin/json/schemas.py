@@ -52,7 +52,9 @@ _OF_CLIENTS: Final = ("AUTO", "AUTO_CONSUME", "AUTO_PUBLISH")
 # How Pulsar's internal errors begin.
 _UNEXPECTED: Final = "--- An unexpected error occurred in the server --- Message: "
 _EMPTY: Final = '""'
-_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+# Of the definition of a KEY_VALUE schema.
+_MAX_VALUES: Final = 150_000
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _STRINGS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
 _VERSION: Final = {"type": "integer", "minimum": -1, "maximum": 2**63 - 1}
 
@@ -77,14 +79,16 @@ def parse_definition(schema_type: int, text: str, where: str = "schema") -> byte
     if schema_type != SchemaType.KEY_VALUE:
         return text.encode()
     try:
-        parts = parse_json(text.encode())
+        parts = parse_json(text.encode(), _MAX_VALUES)
         if not isinstance(parts, dict) or "key" not in parts or "value" not in parts:
             raise UnprocessableValue(f"{where}: the definition of KEY_VALUE is an object with key and value")
         return join_key_value(_parse_part(parts["key"]), _parse_part(parts["value"]))
-    except RecursionError:
-        raise UnprocessableValue(f"{where}: the definition is nested too deeply") from None
     except InvalidJson as error:
         raise UnprocessableValue(f"{where}: {str(error).replace('the body', 'the definition')}") from None
+    except RecursionError:
+        raise UnprocessableValue(f"{where}: the definition is nested too deeply") from None
+    except ValueError:
+        raise UnprocessableValue(f"{where}: the definition has a number that is too large") from None
 
 
 def _parse_part(value: Any) -> bytes:

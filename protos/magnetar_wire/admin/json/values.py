@@ -25,6 +25,9 @@ __all__ = [
 ]
 
 _SURROGATE: Final = re.compile(rb"\\u[dD]")
+# A string, also one without an end. It always matches at the first try, or the time would grow with the square.
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_SHOWN_CHARACTERS: Final = 100
 
 
 class InvalidJson(ValueError):
@@ -56,10 +59,13 @@ class UnsupportedValue(InvalidJson):
     status = 405
 
 
-def parse_json(body: bytes) -> Any:
-    """Return the value; None if there is none. Raises InvalidJson."""
+def parse_json(body: bytes, max_values: int = 0) -> Any:
+    """Return the value; None if there is none. Raises InvalidJson, also if it consists of more than `max_values` values
+    (0: any number): each takes fifty bytes or more, and `[[],[],…` has a hundred thousand of them in 300 kB."""
     if not body.strip():
         return None
+    if max_values and len(body) > max_values and _has_more_values(body, max_values):
+        raise InvalidJson(f"the body has more than {max_values:,} values")
     try:
         value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
         if _SURROGATE.search(body):
@@ -74,6 +80,14 @@ def parse_json(body: bytes) -> Any:
         raise InvalidJson(f"the body is not JSON in UTF-8: {shorten(str(error))}") from None
     except ValueError:  # Python converts no number that is as long
         raise InvalidJson("the body has a number with too many digits") from None
+
+
+def _has_more_values(body: bytes, maximum: int) -> bool:
+    """Return whether the JSON text has more values, about: strings, names, objects, arrays and what ends with a comma.
+
+    Counting ends at the maximum. So it takes no longer than parsing what is allowed."""
+    others, strings = _STRING.subn(b"", body, maximum)
+    return strings == maximum or others.count(b",") + others.count(b"[") + others.count(b"{") > maximum
 
 
 class _NoNumber(ValueError):
@@ -123,11 +137,19 @@ def format_value(value: Any) -> str:
     """Return the value as errors show it: as JSON, shortened."""
     if isinstance(value, float) and not math.isfinite(value):
         return "a number that is too large"
+    if isinstance(value, str):
+        value = value[: _SHOWN_CHARACTERS + 1]
+    text = ""
     try:
-        return shorten(json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode())
+        # Not all of a large value.
+        for part in json.JSONEncoder(ensure_ascii=False).iterencode(value):
+            text += part[: _SHOWN_CHARACTERS + 1]
+            if len(text) > _SHOWN_CHARACTERS:
+                break
     except RecursionError:  # JSON that could just be parsed
         return "a value that is nested too deeply"
+    return shorten(text.encode("utf-8", "backslashreplace").decode())
 
 
 def shorten(text: str) -> str:
-    return text if len(text) <= 100 else text[:100] + "…"
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"

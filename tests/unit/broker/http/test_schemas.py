@@ -183,7 +183,7 @@ async def test_partitions_share_the_schema_of_their_topic() -> None:
         assert await _upload(scene, "rooms", _post(SECOND)) == 1
         for name in ("rooms", "rooms-partition-0", "rooms-partition-1"):
             assert (await scene.get(f"{PATH}/{name}/schema"))["version"] == 1
-        answer = await scene.ask("POST", f"{PATH}/rooms-partition-2/schema", _post(FIRST))
+        answer = await scene.ask("POST", f"{PATH}/halls-partition-0/schema", _post(FIRST))
         assert answer.status == 404
 
 
@@ -274,6 +274,21 @@ async def test_bad_bodies_are_refused() -> None:
                 answer = await scene.ask("POST", f"{PATH}/rooms/{path}", body)
                 assert answer.status == status, (path, str(body)[:100], answer)
         assert await scene.get("persistent/public/default") == []
+
+
+async def test_large_bodies_have_a_limited_number_of_values() -> None:
+    """SCH-1: each takes fifty times its size in memory."""
+    many = "[" + "[]," * 200_000 + "[]]"
+    names = "{" + ",".join(f'"{number}":""' for number in range(200_000)) + "}"
+    async with running_http() as scene:
+        for body in (many, names, '"' * 400_000):
+            answer = await scene.ask("POST", f"{PATH}/rooms/schema", raw=body.encode())
+            assert (answer.status, "150,000 values" in answer.reason) == (400, True)
+            pair = _post(f'{{"key":{body},"value":""}}', "KEY_VALUE")
+            answer = await scene.ask("POST", f"{PATH}/rooms/schema", pair)
+            assert (answer.status, "150,000 values" in answer.reason) == (422, True)
+        infinite = _post('{"key":1e999,"value":""}', "KEY_VALUE")
+        assert (await scene.ask("POST", f"{PATH}/rooms/schema", infinite)).status == 422
 
 
 async def test_a_definition_of_the_maximum_size_is_accepted() -> None:
