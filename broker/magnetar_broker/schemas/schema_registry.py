@@ -57,6 +57,7 @@ _log = logging.getLogger(__name__)
 # How often a change is tried. Each other broker that is faster makes one fail, and each change of the topic's node.
 _ATTEMPTS: Final = 20
 _MAX_FINGERPRINTS: Final = 1000
+_READ_AT_A_TIME: Final = 16
 
 # The strategies by which all versions count, for a new version and for a consumer. By others only the last one does.
 _ALL_COUNT: Final = frozenset(
@@ -120,7 +121,7 @@ class SchemaRegistry:
     async def close(self) -> None:
         await self._reads.close()
         await self._ledgers.close()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.shutdown(wait=False)
 
     async def has_schema(self, topic: TopicName) -> bool:
         """Return whether the topic has a schema that is not deleted. One read of the metadata store, no bookie."""
@@ -153,7 +154,7 @@ class SchemaRegistry:
         topic = topic.base
 
         async def read(found: FoundSchema) -> list[RegisteredSchema]:
-            return [await self._read_version(topic, version) for version in found.node.versions]
+            return await self._read_versions(topic, found.node.versions)
 
         return await self._read_until_unchanged(topic, read)
 
@@ -338,7 +339,7 @@ class SchemaRegistry:
         if strategy == SchemaCompatibility.ALWAYS_COMPATIBLE:
             return []
         live = found.list_live()
-        earlier = [await self._read_version(topic, version) for version in (live if all_count else live[-1:])]
+        earlier = await self._read_versions(topic, live if all_count else live[-1:])
         return [(one.version, one.schema) for one in earlier if one.schema is not None]
 
     async def _examine(self, schema: Schema) -> bytes:
@@ -382,6 +383,19 @@ class SchemaRegistry:
             except SchemaChanged:
                 continue
         raise _changed_too_often(topic)
+
+    async def _read_versions(self, topic: TopicName, versions: Sequence[SchemaVersion]) -> list[RegisteredSchema]:
+        found: list[RegisteredSchema] = []
+        for at in range(0, len(versions), _READ_AT_A_TIME):
+            group = versions[at : at + _READ_AT_A_TIME]
+            results = await asyncio.gather(
+                *(self._read_version(topic, version) for version in group), return_exceptions=True
+            )
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+                found.append(result)
+        return found
 
     async def _read_version(self, topic: TopicName, version: SchemaVersion) -> RegisteredSchema:
         if not version.ledger_id:
