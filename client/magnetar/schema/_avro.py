@@ -60,8 +60,11 @@ def make_avro_reader(
 ) -> Callable[[bytes], T]:
     """Return a function that reads payloads. It raises DecodeError, or any exception of the libraries' for a payload
     that is not valid. `finish` gets each value."""
-    convert, has_pairs = make_conversion(writer, reader)
-    scan = make_scan(writer) if writer.must_scan else None
+    try:
+        convert, has_pairs = make_conversion(writer, reader)
+        scan = make_scan(writer) if writer.must_scan else None
+    except RecursionError as error:
+        raise DecodeError("types of the writer's Avro definition refer to one another in a chain too long") from error
     root = writer.root
 
     def read(payload: bytes) -> Any:

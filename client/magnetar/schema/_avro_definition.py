@@ -1,8 +1,8 @@
 """Avro definitions: parsed once, and checked before any payload is read with them.
 
 A writer's definition comes from the network. fastavro reads payloads in C: it neither limits the depth of recursion nor
-the number of values that take no bytes. So a definition is refused if a payload of a few bytes could stand for a value
-without end, and `must_scan` marks those whose payloads have to be scanned before they are read (`_avro_scan.py`).
+the number of *free* values, which take no bytes: nulls, and records that consist of them. So a definition whose values
+have no end is refused, and `must_scan` marks those whose payloads are scanned before they are read (`_avro_scan.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from magnetar_wire.schemas import MAX_DEFINITION_BYTES
 
 __all__ = [
     "MAX_CACHED_BYTES",
+    "MAX_VALUE_DEPTH",
     "NAMED",
     "PRIMITIVES",
     "AvroDefinition",
@@ -33,8 +34,11 @@ NAMED: Final = frozenset({"record", "enum", "fixed"})
 # Larger definitions would make the caches large.
 MAX_CACHED_BYTES: Final = 64 * 1024
 _MAX_DEPTH: Final = 100
-# Of the values that a record holds without a byte in its payload: nulls, and records inside of it.
-_MAX_FREE_VALUES: Final = 1000
+# How deep values may be. fastavro's stack grows by about a kilobyte for each level.
+MAX_VALUE_DEPTH: Final = 400
+_MAX_FIXED_BYTES: Final = 2**31 - 9
+# Free values that a record has without a scan of its payload.
+_MAX_FREE_VALUES: Final = 16
 # Keys by which fastavro marks what it has parsed: it would trust them.
 _MARKS: Final = frozenset({"__fastavro_parsed", "__named_schemas"})
 
@@ -52,14 +56,16 @@ class AvroDefinition:
             raise
         except Exception as error:
             raise DecodeError(f"not an Avro definition: {type(error).__name__}: {error!s:.500}") from error
-        self._free: dict[str, int] = {}
+        # By the names of records: how many free values one consists of, None if it takes bytes; and how many there
+        # are in it and in the records inside of it.
+        self._free: dict[str, int | None] = {}
+        self._free_inside: dict[str, int] = {}
         for name in self.names:
-            if self._free_values(name, ()) > _MAX_FREE_VALUES:
-                raise DecodeError(
-                    f"the Avro definition of {name} has more than {_MAX_FREE_VALUES} values that take no bytes"
-                )
-        self.must_scan = self._is_recursive() or any(
-            isinstance(node, dict) and node["type"] == "array" and self._is_free(node["items"]) for node in self.nodes()
+            self._count_free(name, ())
+        self.must_scan = (
+            max(self._free_inside.values(), default=0) > _MAX_FREE_VALUES
+            or any(self._is_free_array(node) for node in self.nodes())
+            or self._has_deep_values()
         )
 
     def resolve(self, node: Any) -> tuple[str, Any]:
@@ -80,45 +86,65 @@ class AvroDefinition:
             yield node
             waiting.extend(_children(node))
 
-    def _free_values(self, node: Any, inside: tuple[str, ...]) -> int:
-        """Count the values that are read without a byte. Raises DecodeError for a record that contains itself."""
+    def count_free(self, node: Any) -> int | None:
+        """Return how many free values there are in a value of this type; None: it takes bytes."""
         kind, definition = self.resolve(node)
-        if kind != "record":
-            return int(_is_free_leaf(kind, definition))
+        if kind == "record":
+            return self._free[definition["name"]]
+        return 1 if kind == "null" or (kind == "fixed" and definition["size"] == 0) else None
+
+    def _count_free(self, node: Any, inside: tuple[str, ...]) -> None:
+        """Count those of a record. Raises DecodeError for one that contains itself."""
+        kind, definition = self.resolve(node)
+        if kind != "record" or definition["name"] in self._free:
+            return
         name = definition["name"]
         if name in inside:
             raise DecodeError(f"record {name} of the Avro definition contains itself")
-        if name not in self._free:
-            if len(inside) == _MAX_DEPTH:
-                raise DecodeError(f"the Avro definition is deeper than {_MAX_DEPTH} levels")
-            within = (*inside, name)
-            self._free[name] = 1 + sum(self._free_values(field["type"], within) for field in definition["fields"])
-        return self._free[name]
+        if len(inside) == _MAX_DEPTH:
+            raise DecodeError(f"the Avro definition is deeper than {_MAX_DEPTH} levels")
+        kinds = [field["type"] for field in definition["fields"]]
+        for kind in kinds:
+            self._count_free(kind, (*inside, name))
+        counts = [self.count_free(kind) for kind in kinds]
+        self._free[name] = None if None in counts else 1 + sum(filter(None, counts))
+        inner = (self.resolve(kind) for kind, count in zip(kinds, counts, strict=True) if count is None)
+        self._free_inside[name] = sum(filter(None, counts)) + sum(
+            self._free_inside[record["name"]] for kind, record in inner if kind == "record"
+        )
 
-    def _is_free(self, node: Any) -> bool:
-        """Return whether every value of this type has an empty encoding."""
-        kind, definition = self.resolve(node)
-        if kind == "record":
-            return all(self._is_free(field["type"]) for field in definition["fields"])
-        return _is_free_leaf(kind, definition)
+    def _is_free_array(self, node: Any) -> bool:
+        return isinstance(node, dict) and node["type"] == "array" and self.count_free(node["items"]) is not None
 
-    def _is_recursive(self) -> bool:
-        """Return whether a named type refers to itself: remove those that refer to no other, until none is left."""
+    def _has_deep_values(self) -> bool:
+        """Return whether a named type refers to itself, or to others in a long chain.
+
+        Types that refer to no other are removed until none is left; each is removed after those that it refers to.
+        """
+        depths: dict[str, int] = {}
         references = {name: self._named_inside(name) for name in self.names}
         waiting = [name for name, inside in references.items() if not inside]
         referring: dict[str, list[str]] = {name: [] for name in self.names}
         for name, inside in references.items():
             for other in inside:
                 referring[other].append(name)
-        removed = 0
         while waiting:
-            removed += 1
             name = waiting.pop()
+            depths[name] = self._depth(_children(self.names[name]), depths)
             for other in referring[name]:
                 references[other].remove(name)
                 if not references[other]:
                     waiting.append(other)
-        return removed < len(references)
+        return len(depths) < len(references) or max(depths.values(), default=0) > MAX_VALUE_DEPTH
+
+    def _depth(self, nodes: list[Any], depths: dict[str, int]) -> int:
+        """Return how deep values of a type are. `nodes`: what it consists of."""
+        deepest = 0
+        for node in nodes:
+            named = node if isinstance(node, str) else node.get("name") if isinstance(node, dict) else None
+            depth = depths[named] if named in depths else self._depth(_children(node), depths)
+            deepest = max(deepest, depth)
+        return deepest + 1
 
     def _named_inside(self, name: str) -> set[str]:
         found, waiting = set(), _children(self.names[name])
@@ -164,10 +190,6 @@ def dump_definition(plain: Any) -> bytes:
     return json.dumps(plain, indent=True).encode()
 
 
-def _is_free_leaf(kind: str, definition: Any) -> bool:
-    return kind == "null" or (kind == "fixed" and definition["size"] == 0)
-
-
 def _children(node: Any) -> list[Any]:
     if isinstance(node, list):
         return list(node)
@@ -182,7 +204,7 @@ def _children(node: Any) -> list[Any]:
 def _check_depth(plain: Any) -> None:
     """Raise DecodeError for a definition that is too deep for recursion."""
     level = [plain]
-    for _ in range(_MAX_DEPTH):
+    for _ in range(_MAX_DEPTH + 1):
         if not level:
             return
         level = [child for node in level for child in _plain_children(node)]
@@ -215,8 +237,8 @@ def _normalize(node: Any) -> Any:
         copied["items"] = _normalize(_part(node, "items", object))
     elif kind == "map":
         copied["values"] = _normalize(_part(node, "values", object))
-    elif kind == "fixed" and not 0 <= _part(node, "size", int) <= MAX_DEFINITION_BYTES:
-        raise DecodeError(f"a fixed type of {node['size']} bytes: at most {MAX_DEFINITION_BYTES} are allowed")
+    elif kind == "fixed" and not 0 <= _part(node, "size", int) <= _MAX_FIXED_BYTES:
+        raise DecodeError(f"a fixed type of {node['size']} bytes: at most {_MAX_FIXED_BYTES} are allowed")
     elif kind == "enum" and not all(isinstance(symbol, str) for symbol in _part(node, "symbols", (list, tuple))):
         raise DecodeError("an Avro enumeration has symbols that are no strings")
     return copied

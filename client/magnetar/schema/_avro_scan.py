@@ -1,7 +1,7 @@
 """Scans a payload before fastavro reads it, for definitions of which a short payload could exhaust stack or memory.
 
-A scan visits the payload's values without keeping them. It refuses deep values of recursive definitions, and long
-arrays of values that take no bytes.
+A scan visits the payload's values without keeping them. It refuses values that are too deep, and too many free ones
+(`_avro_definition.py`), which it does not visit.
 """
 
 from __future__ import annotations
@@ -10,18 +10,54 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from magnetar.exceptions import DecodeError
-from magnetar.schema._avro_definition import AvroDefinition
+from magnetar.schema._avro_definition import MAX_VALUE_DEPTH, AvroDefinition
 
 __all__ = ["make_scan"]
 
-# fastavro's stack grows by about a kilobyte for each level.
-_MAX_DEPTH: Final = 400
-# Items of all blocks of an array that take no bytes.
-_MAX_FREE_ITEMS: Final = 1000
+# How many free values a payload may have, and how many more for each of its bytes.
+_FREE_VALUES: Final = 256
+_FREE_VALUES_PER_BYTE: Final = 16
 _MAX_VARINT_BYTES: Final = 10
 
-# Gets the payload, a position, and the depth. Returns the position behind the value.
-_Skip = Callable[[bytes, int, int], int]
+
+class _Payload:
+    """A payload that is being scanned."""
+
+    __slots__ = ("data", "free")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        # How many more free values it may have.
+        self.free = _FREE_VALUES + _FREE_VALUES_PER_BYTE * len(data)
+
+    def count_free(self, number: int) -> None:
+        self.free -= number
+        if self.free < 0:
+            raise DecodeError(f"too many values that take no bytes, for a payload of {len(self.data)} bytes")
+
+    def read_number(self, at: int) -> tuple[int, int]:
+        """Return a number and the position behind it."""
+        number = shift = 0
+        for byte in self.data[at : at + _MAX_VARINT_BYTES]:
+            at += 1
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (number >> 1) ^ -(number & 1), at
+            shift += 7
+        raise DecodeError("a payload that ends inside of a number, or a number of more than 64 bits")
+
+    def skip_sized(self, at: int) -> int:
+        size, at = self.read_number(at)
+        return self.skip(at, size)
+
+    def skip(self, at: int, size: int) -> int:
+        if not 0 <= size <= len(self.data) - at:
+            raise DecodeError(f"a value of {size} bytes with {len(self.data) - at} left")
+        return at + size
+
+
+# Gets the position of a value, and its depth. Returns the position behind it.
+_Skip = Callable[[_Payload, int, int], int]
 
 
 def make_scan(definition: AvroDefinition) -> Callable[[bytes], None]:
@@ -30,7 +66,7 @@ def make_scan(definition: AvroDefinition) -> Callable[[bytes], None]:
 
     def scan(payload: bytes) -> None:
         try:
-            skip(payload, 0, 0)
+            skip(_Payload(payload), 0, 0)
         except RecursionError as error:
             raise DecodeError("a value is too deep for the stack of this thread") from error
 
@@ -46,97 +82,90 @@ class _Skips:
 
     def of(self, node: Any) -> _Skip:
         kind, node = self._definition.resolve(node)
+        free = self._definition.count_free(node)
+        if free is not None:
+            return _skip_free(free)
         if kind == "record":
             return self._of_record(node)
         if kind == "union":
             return _skip_union([self.of(branch) for branch in node])
-        if kind in ("array", "map"):
-            item = self.of(node["items" if kind == "array" else "values"])
-            return _skip_blocks(item, has_keys=kind == "map")
+        if kind == "array":
+            free = self._definition.count_free(node["items"])
+            return _skip_blocks(self.of(node["items"]), free=free, has_keys=False)
+        if kind == "map":
+            return _skip_blocks(self.of(node["values"]), free=None, has_keys=True)
         if kind in ("bytes", "string"):
-            return lambda data, at, depth: _skip_sized(data, at)
-        size = {"null": 0, "boolean": 1, "float": 4, "double": 8}.get(kind)
-        if kind == "fixed":
-            size = node["size"]
+            return lambda payload, at, depth: payload.skip_sized(at)
+        size = node["size"] if kind == "fixed" else {"boolean": 1, "float": 4, "double": 8}.get(kind)
         if size is None:  # int, long, enum
-            return lambda data, at, depth: _read_varint(data, at)[1]
-        fixed = size
-        return lambda data, at, depth: at + fixed
+            return lambda payload, at, depth: payload.read_number(at)[1]
+        return lambda payload, at, depth: payload.skip(at, size)
 
     def _of_record(self, node: Any) -> _Skip:
         name = node["name"]
         if name in self._named:
-            return lambda data, at, depth: self._named[name](data, at, depth)
+            return lambda payload, at, depth: self._named[name](payload, at, depth)
         fields: list[_Skip] = []
+        counts = [self._definition.count_free(field["type"]) for field in node["fields"]]
+        free = sum(filter(None, counts))
 
-        def skip(data: bytes, at: int, depth: int) -> int:
+        def skip(payload: _Payload, at: int, depth: int) -> int:
             _check_depth(depth)
+            payload.count_free(free)
             for field in fields:
-                at = field(data, at, depth + 1)
+                at = field(payload, at, depth + 1)
             return at
 
         self._named[name] = skip
-        fields.extend(self.of(field["type"]) for field in node["fields"])
+        fields.extend(
+            self.of(field["type"]) for field, count in zip(node["fields"], counts, strict=True) if count is None
+        )
         return skip
 
 
-def _skip_union(branches: list[_Skip]) -> _Skip:
-    def skip(data: bytes, at: int, depth: int) -> int:
-        _check_depth(depth)
-        index, at = _read_varint(data, at)
-        if not 0 <= index < len(branches):
-            raise DecodeError(f"branch {index} of a union with {len(branches)} branches")
-        return branches[index](data, at, depth + 1)
+def _skip_free(free: int) -> _Skip:
+    def skip(payload: _Payload, at: int, depth: int) -> int:
+        payload.count_free(free)
+        return at
 
     return skip
 
 
-def _skip_blocks(item: _Skip, *, has_keys: bool) -> _Skip:
-    def skip(data: bytes, at: int, depth: int) -> int:
+def _skip_union(branches: list[_Skip]) -> _Skip:
+    def skip(payload: _Payload, at: int, depth: int) -> int:
         _check_depth(depth)
-        free = 0
+        index, at = payload.read_number(at)
+        if not 0 <= index < len(branches):
+            raise DecodeError(f"branch {index} of a union with {len(branches)} branches")
+        return branches[index](payload, at, depth + 1)
+
+    return skip
+
+
+def _skip_blocks(item: _Skip, *, free: int | None, has_keys: bool) -> _Skip:
+    """`free`: the free values of an item; None: it takes bytes."""
+
+    def skip(payload: _Payload, at: int, depth: int) -> int:
+        _check_depth(depth)
         while True:
-            count, at = _read_varint(data, at)
+            count, at = payload.read_number(at)
             if count == 0:
                 return at
             if count < 0:
                 count = -count
-                _, at = _read_varint(data, at)  # the size of the block
+                _, at = payload.read_number(at)  # the size of the block
+            if free is not None:
+                payload.count_free(free * count)
+                continue
             while count:
                 count -= 1
-                before = at
                 if has_keys:
-                    at = _skip_sized(data, at)
-                at = item(data, at, depth + 1)
-                if at == before:
-                    free += 1
-                    if free > _MAX_FREE_ITEMS:
-                        raise DecodeError(f"an array with more than {_MAX_FREE_ITEMS} items that take no bytes")
-                elif at > len(data):
-                    raise DecodeError("a payload that ends inside of an array or map")
+                    at = payload.skip_sized(at)
+                at = item(payload, at, depth + 1)
 
     return skip
 
 
-def _skip_sized(data: bytes, at: int) -> int:
-    size, at = _read_varint(data, at)
-    if not 0 <= size <= len(data) - at:
-        raise DecodeError(f"a value of {size} bytes with {len(data) - at} left")
-    return at + size
-
-
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number and the position behind it."""
-    number = shift = 0
-    for byte in data[at : at + _MAX_VARINT_BYTES]:
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (number >> 1) ^ -(number & 1), at
-        shift += 7
-    raise DecodeError("a payload that ends inside of a number, or a number of more than 64 bits")
-
-
 def _check_depth(depth: int) -> None:
-    if depth > _MAX_DEPTH:
-        raise DecodeError(f"a value that is deeper than {_MAX_DEPTH} levels")
+    if depth > MAX_VALUE_DEPTH:
+        raise DecodeError(f"a value that is deeper than {MAX_VALUE_DEPTH} levels")

@@ -1,0 +1,287 @@
+"""Payloads and definitions that would exhaust memory or the stack, or that match no schema (SCH-3).
+
+A payload that can't be decoded gets a DecodeError, and the others of its batch are decoded.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import pytest
+
+from magnetar import schema as schemas
+from magnetar.exceptions import DecodeError
+from magnetar.schema import AutoConsumeSchema, AvroSchema, JsonSchema, Schema, SchemaInfo, SchemaType
+from magnetar_wire.schemas import MAX_DEFINITION_BYTES
+
+
+def _avro(definition: Any) -> SchemaInfo:
+    return SchemaInfo(SchemaType.AVRO, "", json.dumps(definition).encode())
+
+
+def _record(name: str = "R", **fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": name, "type": kind} for name, kind in fields.items()]}
+
+
+def _zigzag(number: int) -> bytes:
+    number = (number << 1) ^ (number >> 63)
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*encoded, number))
+
+
+def _doubling(leaf: Any, depth: int) -> Any:
+    """A definition of a few lines with 2 ** depth values."""
+    definition = _record("R0", a=leaf, b=leaf)
+    for level in range(1, depth):
+        definition = _record(f"R{level}", a=definition, b=f"R{level - 1}")
+    return definition
+
+
+_NULLS = {f"f{number}": "null" for number in range(100)}
+_HUGE = _zigzag(2**60)
+_LIST = _record("Node", next=["null", "Node"])
+_TREE = _record("Node", children={"type": "array", "items": "Node"})
+_MAP_TREE = _record("Node", children={"type": "map", "values": "Node"})
+
+
+@pytest.mark.parametrize(
+    ("definition", "payload"),
+    [
+        (_record(a="string"), b"\x0aabc"),
+        (_record(a="string"), _HUGE + b"abc"),
+        (_record(a="string"), b"\x05abc"),
+        (_record(a="string"), b"\x02\xff"),
+        (_record(a="bytes"), _HUGE + b"abc"),
+        (_record(a="bytes"), b"\x01abc"),
+        (_record(a="int"), b""),
+        (_record(a="int"), b"\xff" * 5),
+        (_record(a="int"), b"\x02\x02"),
+        (_record(a="boolean"), b""),
+        (_record(a="float"), b"\0\0\0"),
+        (_record(a="double"), b"\0" * 7),
+        (_record(a={"type": "fixed", "name": "F", "size": 4}), b"\0\0\0"),
+        (_record(a={"type": "fixed", "name": "F", "size": MAX_DEFINITION_BYTES}), b"\0\0\0"),
+        (_record(a={"type": "enum", "name": "E", "symbols": ["A"]}), b"\x04"),
+        (_record(a={"type": "enum", "name": "E", "symbols": ["A"]}), _HUGE),
+        (_record(a=["null", "int"]), b"\x04"),
+        (_record(a=["null", "int"]), _HUGE),
+        (_record(a={"type": "array", "items": "int"}), _HUGE + b"\x02"),
+        (_record(a={"type": "array", "items": "null"}), _HUGE),
+        (_record(a={"type": "array", "items": "null"}), _zigzag(-(2**60)) + b"\x00"),
+        (_record(a={"type": "array", "items": "null"}), _zigzag(500) * 1000),
+        (_record(a={"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}), _HUGE),
+        (_record(a={"type": "array", "items": _record("Empty", b="null")}), _HUGE),
+        (_record(a={"type": "map", "values": "null"}), _HUGE + b"\x02a"),
+        (_record(a={"type": "int", "logicalType": "date"}), _zigzag(2**31 - 1)),
+        (_record(a={"type": "long", "logicalType": "timestamp-millis"}), _zigzag(2**62)),
+        (_record(a={"type": "string", "logicalType": "uuid"}), b"\x02a"),
+        (_doubling("null", 30), b""),
+        (_record(a="int", b=_doubling("null", 30)), b"\x02"),
+        (_record(**{f"f{number}": "null" for number in range(2000)}), b""),
+        (_record(a={"type": "array", "items": _record("Wide", b="boolean", **_NULLS)}), _zigzag(1000) + b"\1" * 1000),
+        (_record(a={"type": "map", "values": _record("Wide", **_NULLS)}), _zigzag(1000) + b"\0" * 1000),
+        (_LIST, b"\x02" * 1_000_000 + b"\0"),
+        (_LIST, b"\x02" * 1000),
+        (_LIST, b"\x04"),
+        (_TREE, b"\x02" * 1_000_000 + b"\0"),
+        (_TREE, _HUGE),
+        (_TREE, b"\xff" * 20),
+        (_MAP_TREE, b"\x02\x02a" * 1_000_000 + b"\0"),
+    ],
+)
+def test_hostile_avro_payloads_are_decode_errors(definition: Any, payload: bytes) -> None:
+    for schema in (AutoConsumeSchema(), AvroSchema(None, definition)):
+        (value,) = schema.make_decoder(_avro(definition))([payload], None)
+        assert type(value) is DecodeError
+
+
+@pytest.mark.parametrize(
+    ("definition", "payload", "value"),
+    [
+        (_LIST, b"\x02\x02\x00", {"next": {"next": {"next": None}}}),
+        (_TREE, b"\x04\x00\x00\x00", {"children": [{"children": []}, {"children": []}]}),
+        (_MAP_TREE, b"\x02\x02a\x00\x00", {"children": {"a": {"children": {}}}}),
+        (_record(a={"type": "array", "items": "null"}), b"\x06\x00", {"a": [None] * 3}),
+        (_record(x="int", **_NULLS), b"\x02", {"x": 1, **dict.fromkeys(_NULLS)}),
+        (_record(a={"type": "array", "items": "int"}), b"\x03\x04\x02\x04\x00", {"a": [1, 2]}),
+    ],
+)
+def test_scanned_payloads_are_decoded(definition: Any, payload: bytes, value: Any) -> None:
+    assert AutoConsumeSchema().make_decoder(_avro(definition))([payload], None) == [value]
+
+
+def test_payloads_of_a_batch_do_not_affect_one_another() -> None:
+    """A payload that is too short does not read on in the next one, and one that is too long does not shift it."""
+
+    class Text(schemas.Record):
+        text = schemas.String(required=True)
+
+    for schema, good, bad in (
+        (AvroSchema(Text), b"\x02a", [b"\x04a", b"\x02ab", b"", b"\x02\xff"]),
+        (JsonSchema(Text), b'{"text":"a"}', [b'{"text":"a"', b'{"text":"a"}}', b"", b'{"text":"\xff"}', b"null"]),
+    ):
+        for broken in bad:
+            decoded: list[Any] = schema.make_decoder(None)([good, broken, good], None)
+            assert [type(value) for value in decoded] == [Text, DecodeError, Text]
+
+
+def _nested(levels: int) -> Any:
+    definition: Any = "int"
+    for _ in range(levels):
+        definition = {"type": "array", "items": definition}
+    return definition
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        b"",
+        b"{",
+        b"5",
+        b"null",
+        b"[]x",
+        b'"record"',
+        b'"unknown"',
+        b"[" * 100_000,
+        b"\xff",
+        b" " * (MAX_DEFINITION_BYTES + 1),
+        *(
+            json.dumps(plain).encode()
+            for plain in (
+                {},
+                {"type": 5},
+                {"type": "record", "name": "R"},
+                {"type": "record", "name": 5, "fields": []},
+                {"type": "record", "name": "R", "fields": [5]},
+                {"type": "record", "name": "R", "fields": [{"name": "a"}]},
+                {"type": "record", "name": "R", "fields": {"a": "int"}},
+                {"type": "enum", "name": "E", "symbols": "AB"},
+                {"type": "enum", "name": "E", "symbols": [1]},
+                {"type": "fixed", "name": "F", "size": -1},
+                {"type": "fixed", "name": "F", "size": 2**40},
+                {"type": "fixed", "name": "F", "size": "4"},
+                {"type": "array"},
+                {"type": "map", "values": None},
+                [["null"], "int"],
+                {"type": "record", "name": "R", "fields": [{"name": "a", "type": "Missing"}]},
+                {"type": "record", "name": "R", "fields": [{"name": "a", "type": "R"}]},
+                _record("A", b=_record("B", a="A")),
+                _nested(200),
+            )
+        ),
+    ],
+    ids=lambda definition: definition[:30],
+)
+def test_hostile_avro_definitions_are_decode_errors(definition: bytes) -> None:
+    writer = SchemaInfo(SchemaType.AVRO, "", definition)
+    for schema in (AutoConsumeSchema(), AvroSchema(None, _record(a="int"))):
+        with pytest.raises(DecodeError):
+            schema.make_decoder(writer)
+
+
+def test_many_values_that_take_bytes_are_allowed() -> None:
+    """The payload of a large definition is as large as its values."""
+    (value,) = AutoConsumeSchema().make_decoder(_avro(_doubling("int", 30)))([b"\x02" * 1000], None)
+    assert type(value) is DecodeError
+    (value,) = AutoConsumeSchema().make_decoder(_avro(_doubling("int", 2)))([b"\x02" * 4], None)
+    assert value == {"a": {"a": 1, "b": 1}, "b": {"a": 1, "b": 1}}
+
+
+def test_marks_of_the_library_are_not_trusted() -> None:
+    """fastavro does not parse a definition that has its marks."""
+    definition = {"__fastavro_parsed": True, "__named_schemas": {}, **_record(a="Missing")}
+    with pytest.raises(DecodeError, match="Missing"):
+        AutoConsumeSchema().make_decoder(_avro(definition))
+    definition["fields"][0]["type"] = {"type": "int", "__fastavro_parsed": True}
+    assert AutoConsumeSchema().make_decoder(_avro(definition))([b"\x02"], None) == [{"a": 1}]
+
+
+def test_a_definition_may_repeat_the_word_type() -> None:
+    """Java's parser takes it, fastavro does not."""
+    definition = _record(a={"type": {"type": "string", "avro.java.string": "String"}})
+    assert AutoConsumeSchema().make_decoder(_avro(definition))([b"\x02x"], None) == [{"a": "x"}]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"[]",
+        b"5",
+        b"{",
+        b'{"a": 1.5}',
+        b'{"a": "1"}',
+        b'{"a": 3000000000}',
+        b'{"a": 1' + b"0" * 10_000 + b"}",
+        b'{"a": NaN}',
+        b'{"text": 5}',
+        b'{"text": "\\ud800"}',
+        b'{"color": "PURPLE"}',
+        b'{"color": [1]}',
+        b'{"color": {"a": 1}}',
+        b'{"list": {"a": 1}}',
+        b'{"list": ["a"]}',
+        b'{"required": null}',
+        b"[" * 1_000_000,
+        b'{"list": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"unknown": ' * 10_000 + b"1" + b"}" * 10_000,
+    ],
+    ids=lambda payload: payload[:20],
+)
+def test_hostile_json_payloads_are_decode_errors(payload: bytes) -> None:
+    from tests.unit.client.schema.declarations import Color
+
+    class Everything(schemas.Record):
+        a = schemas.Integer()
+        text = schemas.String()
+        color = Color
+        list = schemas.Array(schemas.Integer())
+        required = schemas.Integer(required=True)
+
+    (value,) = JsonSchema(Everything).make_decoder(None)([payload], None)
+    assert type(value) is DecodeError
+
+
+def test_json_payloads_are_lenient_about_absent_and_unknown_fields() -> None:
+    class Some(schemas.Record):
+        a = schemas.Integer(default=5)
+        b = schemas.Double(required=True)
+        c = schemas.Array(schemas.String(), required=True)
+
+    schema = JsonSchema(Some)
+    assert schema.decode(b"{}") == Some()
+    value = schema.decode(b'{"b": 1, "c": null, "unknown": {"x": []}}')
+    assert (value.a, value.b, value.c) == (5, 1.0, None)
+    assert type(value.b) is float
+    assert str(schema.decode(b'{"b": "NaN"}').b) == str(schema.decode(b'{"b": NaN}').b) == "nan"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        schemas.StringSchema(),
+        schemas.Int32Schema(),
+        AvroSchema(None, _record(a="int")),
+        JsonSchema(None, _record(a="int")),
+        schemas.KeyValueSchema(schemas.StringSchema(), schemas.Int32Schema()),
+    ],
+)
+def test_a_writer_of_another_type_is_refused(schema: Schema[Any]) -> None:
+    with pytest.raises(DecodeError, match="schema of type LOCAL_DATE"):
+        schema.make_decoder(SchemaInfo(SchemaType.LOCAL_DATE, "LocalDate"))
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"\0", struct.pack(">i", 2**31 - 1), struct.pack(">ii", 0, 5), struct.pack(">ii", 0, 0) + b"x"],
+)
+def test_hostile_key_value_payloads_are_decode_errors(payload: bytes) -> None:
+    pairs = schemas.KeyValueSchema(schemas.BytesSchema(), schemas.BytesSchema())
+    (value, good) = pairs.make_decoder(None)([payload, struct.pack(">ii", 0, -1)], [None, None])
+    assert type(value) is DecodeError
+    assert good == schemas.KeyValue(b"", None)
