@@ -77,7 +77,7 @@ class PayloadDecoder:
             raise type(error)(*error.args) from error.__cause__
         if self._decode is None:
             self._decode = self._make_decoder()
-        if None not in payloads:
+        if self.uses_key or None not in payloads:  # a key without a value is a value
             return self._decode_all(payloads, keys)  # type: ignore[arg-type]  # none is None
         rows = [row for row, payload in enumerate(payloads) if payload is not None]
         values: list[Any] = [None] * len(payloads)

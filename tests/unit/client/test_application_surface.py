@@ -62,6 +62,16 @@ def test_every_name_of_the_stock_package_is_there() -> None:
     assert missing - _NOT_THEIR_OWN == _LEFT_OUT
 
 
+def test_every_name_of_the_stock_package_of_schemas_is_there() -> None:
+    stock_schemas = pytest.importorskip("pulsar.schema")
+    modules = {"definition", "schema", "schema_avro", "schema_protobuf"}
+    assert public(stock_schemas) - modules - set(magnetar.schema.__all__) == set()
+    for name in magnetar.schema.__all__:
+        assert getattr(magnetar.schema, name).__name__ == name
+    with pytest.raises(AttributeError, match="AvroSchemas"):
+        magnetar.schema.AvroSchemas  # noqa: B018
+
+
 async def test_unsupported_method_error_names_an_alternative() -> None:
     expected = r"ServiceInfo .*: name every broker in the service URL"
     with magnetar.Client(URL) as client, pytest.raises(OperationNotSupported, match=expected):

@@ -1,0 +1,166 @@
+"""Values of random Avro definitions, through AVRO and JSON schemas, and beside fastavro's own validation."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+from fastavro import parse_schema, schemaless_reader
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from magnetar.exceptions import DecodeError
+from magnetar.schema import AutoConsumeSchema, AvroSchema, JsonSchema, SchemaInfo, SchemaType
+
+_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "null": st.none(),
+    "boolean": st.booleans(),
+    "int": st.integers(-(2**31), 2**31 - 1),
+    "long": st.integers(-(2**63), 2**63 - 1),
+    "float": st.floats(width=32, allow_nan=False),
+    "double": st.floats(allow_nan=False),
+    "bytes": st.binary(max_size=8),
+    "string": st.text(max_size=8),
+}
+_PROMOTIONS = {
+    "int": ("long", "float", "double"),
+    "long": ("float", "double"),
+    "float": ("double",),
+    "string": ("bytes",),
+}
+
+
+@st.composite
+def definitions(draw: st.DrawFn, path: str = "") -> tuple[Any, st.SearchStrategy[Any]]:
+    """A type, and a strategy of its values. Named types have names by their position."""
+    depth = len(path)
+    kinds = [*_VALUES, "enum", "fixed"]
+    if depth < 3:
+        kinds += ["array", "map", "optional", "record", "record"]
+    kind = draw(st.sampled_from(kinds)) if depth else "record"
+    name = f"{kind.capitalize()}{path}"
+    if kind in _VALUES:
+        return kind, _VALUES[kind]
+    if kind == "enum":
+        symbols = ["A", "B", "C"][: draw(st.integers(1, 3))]
+        return {"type": "enum", "name": name, "symbols": symbols}, st.sampled_from(symbols)
+    if kind == "fixed":
+        size = draw(st.integers(0, 4))
+        return {"type": "fixed", "name": name, "size": size}, st.binary(min_size=size, max_size=size)
+    if kind == "record":
+        fields = [draw(definitions(f"{path}{number}")) for number in range(draw(st.integers(0, 3)))]
+        definition = {
+            "type": "record",
+            "name": name,
+            "fields": [{"name": f"f{number}", "type": field} for number, (field, _) in enumerate(fields)],
+        }
+        return definition, st.fixed_dictionaries({f"f{number}": values for number, (_, values) in enumerate(fields)})
+    inner, values = draw(definitions(f"{path}i"))
+    if kind == "array":
+        return {"type": "array", "items": inner}, st.lists(values, max_size=3)
+    if kind == "map":
+        return {"type": "map", "values": inner}, st.dictionaries(st.text(max_size=3), values, max_size=3)
+    assume(inner != "null" and not isinstance(inner, list))
+    return ["null", inner], st.none() | values
+
+
+@st.composite
+def typed_values(draw: st.DrawFn) -> tuple[Any, Any]:
+    definition, values = draw(definitions())
+    return definition, draw(values)
+
+
+@given(typed_values())
+def test_avro_values_round_trip_as_in_fastavro(typed: tuple[Any, Any]) -> None:
+    definition, value = typed
+    schema = AvroSchema(None, definition)
+    payload = schema.encode(value)
+    assert schemaless_reader(io.BytesIO(payload), parse_schema(definition), None) == value
+    assert schema.decode(payload) == value
+    assert AutoConsumeSchema().make_decoder(schema.schema_info())([payload], None) == [value]
+
+
+@given(typed_values())
+def test_json_values_round_trip(typed: tuple[Any, Any]) -> None:
+    definition, value = typed
+    schema = JsonSchema(None, definition)
+    text = json.dumps(definition)
+    assume('"bytes"' not in text and '"fixed"' not in text)  # JSON has no bytes
+    assert schema.decode(schema.encode(value)) == value
+
+
+@given(typed_values(), st.binary(max_size=40))
+def test_any_payload_is_a_value_or_a_decode_error(typed: tuple[Any, Any], payload: bytes) -> None:
+    definition, value = typed
+    schema = AvroSchema(None, definition)
+    good = schema.encode(value)
+    decoded = schema.make_decoder(None)([good, payload, good, good[:-1], good + b"\0"], None)
+    assert decoded[0] == decoded[2] == value
+    assert isinstance(decoded[1], (dict, DecodeError))
+    assert isinstance(decoded[4], DecodeError)
+    if good:
+        assert isinstance(decoded[3], DecodeError)
+
+
+def _widen(node: Any) -> Any:
+    """Return a reader's definition for a writer's: each number is widened, and each record has one more field."""
+    if isinstance(node, list):
+        return [_widen(branch) for branch in node]
+    if isinstance(node, str):
+        return _PROMOTIONS.get(node, (node,))[-1] if node != "string" else node
+    if node["type"] == "record":
+        fields = [{**field, "type": _widen(field["type"])} for field in reversed(node["fields"])]
+        more = {"name": "more", "type": ["null", "int"], "default": None}
+        return {"type": "record", "name": "R" + node["name"], "fields": [more, *fields]}
+    if node["type"] in ("array", "map"):
+        part = "items" if node["type"] == "array" else "values"
+        return {"type": node["type"], part: _widen(node[part])}
+    return node
+
+
+def _widened(node: Any, value: Any) -> Any:
+    if isinstance(node, list):
+        return None if value is None else _widened(node[1], value)
+    kind = node if isinstance(node, str) else node["type"]
+    if kind in ("int", "long"):
+        return float(value)
+    if kind == "record":
+        return {"more": None, **{f["name"]: _widened(f["type"], value[f["name"]]) for f in node["fields"]}}
+    if kind == "array":
+        return [_widened(node["items"], item) for item in value]
+    if kind == "map":
+        return {key: _widened(node["values"], item) for key, item in value.items()}
+    return value
+
+
+@given(typed_values())
+def test_values_are_resolved_into_a_wider_definition(typed: tuple[Any, Any]) -> None:
+    definition, value = typed
+    writer = AvroSchema(None, definition)
+    reader = AvroSchema(None, _widen(definition))
+    assert reader.make_decoder(writer.schema_info())([writer.encode(value)], None) == [_widened(definition, value)]
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(["record", "enum", "int", "R"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "name", "fields", "items", "values", "symbols", "size", "default", "logicalType"]),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(_JSON, st.binary(max_size=20))
+def test_any_definition_is_understood_or_refused(definition: Any, payload: bytes) -> None:
+    writer = SchemaInfo(SchemaType.AVRO, "", json.dumps(definition).encode())
+    try:
+        decode = AutoConsumeSchema().make_decoder(writer)
+    except DecodeError:
+        return
+    decode([payload], None)
