@@ -49,6 +49,7 @@ _ON_A_STANDALONE = [
     "client/README.md",
     "client/pulsar_clients.md",
     "client/administration.md",
+    "client/schemas.md",
     "metadata/README.md",
     "protos/README.md",
     "deploy/README.md",

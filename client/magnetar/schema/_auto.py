@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 from magnetar.exceptions import DecodeError, EncodeError
 from magnetar.schema import _primitives as primitives
 from magnetar.schema._decoding import decode_each
-from magnetar.schema._key_value import KeyValueEncodingType, make_key_value_decoder
+from magnetar.schema._key_value import KeyValueEncodingType, decode_present, make_key_value_decoder
 from magnetar.schema._schema import Decoder, Schema, SchemaInfo, SchemaType
 
 __all__ = ["AutoConsumeSchema", "AutoProduceBytesSchema", "make_any_decoder"]
@@ -53,7 +53,10 @@ class AutoConsumeSchema(Schema[Any]):
         raise EncodeError("AutoConsumeSchema only decodes: give the producer a schema of its own")
 
     def make_decoder(self, writer: SchemaInfo | None) -> Decoder[Any]:
-        return make_any_decoder(writer)
+        decode = make_any_decoder(writer)
+        if writer is not None and writer.type is SchemaType.KEY_VALUE:
+            return decode
+        return lambda payloads, keys: decode_present(decode, payloads)
 
     def __repr__(self) -> str:
         return "AutoConsumeSchema()"

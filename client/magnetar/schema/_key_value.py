@@ -21,7 +21,7 @@ from magnetar.schema._decoding import check_writer
 from magnetar.schema._schema import Decoder, Schema, SchemaInfo, SchemaType
 from magnetar_wire.schemas import InvalidSchema, join_key_value, split_key_value
 
-__all__ = ["KeyValue", "KeyValueEncodingType", "KeyValueSchema", "make_key_value_decoder"]
+__all__ = ["KeyValue", "KeyValueEncodingType", "KeyValueSchema", "decode_present", "make_key_value_decoder"]
 
 K = TypeVar("K", default=Any)
 V = TypeVar("V", default=Any)
@@ -120,8 +120,8 @@ def make_key_value_decoder(
 
     def decode(payloads: Sequence[bytes], keys: Sequence[bytes | None] | None) -> list[Any]:
         parts = [split(payload, key) for payload, key in zip(payloads, keys or [None] * len(payloads), strict=True)]
-        found_keys = _decode_present(decode_keys, [key for key, _ in parts])
-        found_values = _decode_present(decode_values, [value for _, value in parts])
+        found_keys = decode_present(decode_keys, [key for key, _ in parts])
+        found_values = decode_present(decode_values, [value for _, value in parts])
         return [_pair(key, value) for key, value in zip(found_keys, found_values, strict=True)]
 
     return decode
@@ -135,14 +135,16 @@ def _split_separated(payload: bytes | None, key: bytes | None) -> _Parts:
     return key, payload
 
 
-def _split_inline(payload: bytes, key: bytes | None) -> _Parts:
+def _split_inline(payload: bytes | None, key: bytes | None) -> _Parts:
+    if payload is None:
+        return None, None
     try:
         return split_key_value(payload)
     except InvalidSchema as error:
         return DecodeError(str(error)), None
 
 
-def _decode_present(decode: Decoder[Any], parts: Sequence[bytes | DecodeError | None]) -> list[Any]:
+def decode_present(decode: Decoder[Any], parts: Sequence[bytes | DecodeError | None]) -> list[Any]:
     """Decode those parts that are bytes."""
     values = iter(decode([part for part in parts if isinstance(part, bytes)], None))
     return [next(values) if isinstance(part, bytes) else part for part in parts]

@@ -71,8 +71,14 @@ class _PrimitiveSchema(Schema[T]):
         """Raises any exception for an invalid payload."""
         raise NotImplementedError
 
+    # Whether values of time are ints.
+    _nanoseconds: bool = False
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (*super()._identity(), self._nanoseconds)
+
     def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+        return f"{type(self).__name__}({'nanoseconds=True' if self._nanoseconds else ''})"
 
 
 class BytesSchema(_PrimitiveSchema[bytes]):
