@@ -109,6 +109,7 @@ class TableView(BaseTableView[T]):
         """Return when everything that was published before this call is in the view."""
         if self._thread.is_current:
             raise OperationNotSupported(NO_REFRESH_IN_CALLBACK)
+        self._core.check_open()
         self._run(refresh_table(self._contents))
 
     def for_each(self, callback: TableCallback[T]) -> None:

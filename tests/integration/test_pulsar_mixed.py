@@ -11,9 +11,9 @@ import pulsar
 import pytest
 
 import magnetar
-from magnetar import HashingScheme, MessageId
+from magnetar import HashingScheme, MessageId, schema
 from magnetar.admin import Admin
-from magnetar.exceptions import Timeout
+from magnetar.exceptions import IncompatibleSchema, Timeout
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running_spark import read, spark_session
@@ -418,3 +418,33 @@ def test_table_views_of_both_clients_hold_the_same(native: magnetar.Client, stoc
     assert found == expected
     for view in views:
         view.close()
+
+
+def test_table_views_of_both_clients_decode_the_same_values(
+    native: magnetar.Client, stock: pulsar.Client, topic: str
+) -> None:
+    """(SCH-3) Records that the stock client has written. A view with another schema is refused."""
+
+    class Reading(pulsar.schema.Record):  # type: ignore[misc,name-defined]
+        celsius = pulsar.schema.Double(required=True)
+
+    class OurReading(schema.Record):
+        celsius = schema.Double(required=True)
+
+    OurReading.__name__ = "Reading"
+    theirs = stock.create_producer(topic, schema=pulsar.schema.AvroSchema(Reading))
+    theirs.send(Reading(celsius=20.5), partition_key="hall")
+    theirs.send(Reading(celsius=1.5), partition_key="cellar")
+    our_schema = schema.AvroSchema(OurReading)
+    ours = native.create_producer(topic, schema=our_schema)
+    ours.send(OurReading(celsius=21.5), partition_key="hall")
+    ours.send(None, partition_key="cellar")
+    view = native.create_table_view(topic, schema=our_schema)
+    assert {key: value.celsius for key, value in view.items()} == {"hall": 21.5}
+    other = stock.create_table_view(topic, schema=pulsar.schema.AvroSchema(Reading))
+    until(lambda: len(other) == 1, "the stock client's view has caught up")
+    assert other.get("hall").celsius == 21.5
+    with pytest.raises(IncompatibleSchema):
+        native.create_table_view(topic, schema=schema.StringSchema())
+    view.close()
+    other.close()

@@ -308,6 +308,8 @@ def test_callbacks_of_a_synchronous_view(scene: SyncConsumeScene, caplog: pytest
                 refused.append(error)
             view.for_each_and_listen(lambda *change: nested.append(change))
             raise SystemExit
+        if key == "last":
+            view.close()
 
     view.for_each_and_listen(listen)
     put_in(scene, "a", None)
@@ -326,6 +328,8 @@ def test_callbacks_of_a_synchronous_view(scene: SyncConsumeScene, caplog: pytest
 
     with pytest.raises(InvalidConfiguration, match=r"callback = .* coroutine function, .* magnetar.aio"):
         view.for_each_and_listen(listen_async)
+    put_in(scene, "last", b"3")
+    wait_until(lambda: "is_connected=False" in repr(view), "the callback has closed the view")
 
 
 def test_threads_read_a_synchronous_view_while_it_changes(scene: SyncConsumeScene) -> None:
