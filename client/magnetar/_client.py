@@ -164,9 +164,9 @@ class Client(Unpicklable):
         """
         options = producer_options(locals())
         core = self._get_core()
-        value_schema: Schema[T] | None = options.value_schema
 
         def make_producer(opened: TopicProducer) -> Producer[T]:
+            value_schema: Schema[T] | None = opened.options.value_schema
             return Producer(opened) if value_schema is None else TypedProducer(opened, value_schema)
 
         return self._create(core, open_producer(core, topic, options), make_producer)

@@ -99,7 +99,7 @@ class Lookup:
         return await self._operations.retry(ask)
 
     async def schema(self, topic: str, version: bytes) -> SchemaAnswer:
-        """Return a version of the topic's schema. Raises NotFound if there is none."""
+        """Return a version of the topic's schema; empty: the latest one. Raises NotFound if there is none."""
         request = SchemaRequest(topic=topic, schema_version=version).SerializeToString()
         deadline = self._operations.deadline()
 

@@ -1,7 +1,7 @@
 """The read position of a consumer of one topic or partition: how far its messages were delivered.
 
-It says where the next opening of the consumer begins, which rows of a batch lie before the start, and whether there are
-more messages to read (`has_more`).
+It knows where the next opening of the consumer begins, which rows of a batch lie before the start, and whether there is
+more to read (`has_more`).
 
 If the subscription is not Shared, the broker says with each epoch behind which position its deliveries begin. Later
 deliveries are counted here. `has_more` asks the broker for the topic's last message. If that was not delivered yet, it
@@ -40,7 +40,7 @@ class ReadPosition:
         has_queued: Callable[[], bool],
         request_more: Callable[[], object],
     ) -> None:
-        """`has_queued` says whether a message can be handed out. `request_more` grants the broker all permits."""
+        """`has_queued` returns whether a message can be handed out. `request_more` grants the broker all permits."""
         self._topic = topic
         self._client = client
         self._queue = queue

@@ -8,6 +8,7 @@ time the client checks whether the topic has more partitions, and opens new ones
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 
 from magnetar._client_core import ClientCore
@@ -16,7 +17,8 @@ from magnetar._outgoing_message import OutgoingMessage
 from magnetar._partition_producer import PartitionProducer
 from magnetar._routing import Router
 from magnetar._send_queue import SendLimits
-from magnetar.exceptions import AlreadyClosed, MagnetarException
+from magnetar.exceptions import AlreadyClosed, MagnetarException, NotFound
+from magnetar.schema._schema import SchemaInfo
 from magnetar_wire.limits import MAX_MESSAGE_BYTES
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.topic_name import TopicName
@@ -31,10 +33,26 @@ _LEAST_PENDING_BYTES = 1024 * 1024
 async def open_producer(client: ClientCore, topic: str, options: ProducerOptions) -> TopicProducer:
     """Return a producer, opened, which the client closes when it is closed itself."""
     client.check_open()
-    producer = TopicProducer(client, parse_topic_name(topic), options)
+    name = parse_topic_name(topic)
+    producer = TopicProducer(client, name, await _bind_schema(client, name, options))
     await producer.open()
     client.add_member(producer)
     return producer
+
+
+async def _bind_schema(client: ClientCore, topic: TopicName, options: ProducerOptions) -> ProducerOptions:
+    """Give a schema that takes the topic's (`AutoProduceBytesSchema`) the latest version: a copy, for this producer."""
+    schema = options.value_schema
+    if not hasattr(schema, "set_topic_schema"):
+        return options
+    try:
+        answer = await client.lookup.schema(str(topic), b"")
+        latest = SchemaInfo.from_message(answer.schema)
+    except NotFound:
+        latest = None
+    bound = copy.copy(schema)
+    bound.set_topic_schema(latest)
+    return options.model_copy(update={"value_schema": bound})
 
 
 class TopicProducer:

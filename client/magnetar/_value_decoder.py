@@ -86,7 +86,18 @@ class PayloadDecoder:
         )
         for row, value in zip(rows, found, strict=True):
             values[row] = value
+        if keys is not None:
+            self._decode_null_values(payloads, keys, values)
         return values
+
+    def _decode_null_values(
+        self, payloads: Sequence[bytes | None], keys: Sequence[bytes | None], values: list[Any]
+    ) -> None:
+        """Of a pair whose key is the message's, the key is left if the message has no value."""
+        for row, payload in enumerate(payloads):
+            if payload is None and keys[row] is not None:
+                value = self._decode_one(None, keys[row])
+                values[row] = None if isinstance(value, DecodeError) else value
 
     def _make_decoder(self) -> Decoder[Any]:
         try:
@@ -108,12 +119,12 @@ class PayloadDecoder:
             log.debug("%r decodes payloads one by one: %s", self._schema, error)
         return [self._decode_one(payload, None if keys is None else keys[row]) for row, payload in enumerate(payloads)]
 
-    def _decode_one(self, payload: bytes, key: bytes | None) -> Any:
-        assert self._decode is not None
+    def _decode_one(self, payload: bytes | None, key: bytes | None) -> Any:
+        decode: Any = self._decode
         try:
-            (value,) = self._decode([payload], [key] if self.uses_key else None)
+            (value,) = decode([payload], [key] if self.uses_key else None)
         except Exception as error:  # noqa: BLE001 (the message's value raises it)
-            failed = DecodeError(f"{self._schema!r} could not decode a payload of {len(payload)} bytes: {error}")
+            failed = DecodeError(f"{self._schema!r} could not decode a payload of {len(payload or b'')} bytes: {error}")
             failed.__cause__ = error
             return failed
         return value

@@ -1,6 +1,7 @@
 """Schemas: how values become payloads, and payloads values.
 
-The names of Pulsar's Python client, and those of its Java client that have no counterpart there.
+The names of Pulsar's Python client, and those of its Java client that have no counterpart there. `Int32` and `Float32`
+are hints for the fields of dataclasses and models.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from magnetar.schema._avro_hints import Float32, Int32
 from magnetar.schema._primitives import (
     BooleanSchema,
     BytesSchema,
@@ -65,10 +67,12 @@ __all__ = [
     "DoubleSchema",
     "Field",
     "Float",
+    "Float32",
     "FloatSchema",
     "InstantSchema",
     "Int8Schema",
     "Int16Schema",
+    "Int32",
     "Int32Schema",
     "Int64Schema",
     "Integer",

@@ -15,7 +15,6 @@ from magnetar.schema._avro_scan import make_scan
 from magnetar.schema._decoding import check_writer, decode_each
 from magnetar.schema._record_schema import RecordSchema
 from magnetar.schema._schema import Decoder, SchemaInfo, SchemaType, T
-from magnetar.schema._value_checks import Misfit
 
 __all__ = ["AvroSchema", "make_avro_reader"]
 
@@ -39,20 +38,24 @@ class AvroSchema(RecordSchema[T]):
         super().__init__(record_cls, schema_definition)
 
     def encode(self, obj: T) -> bytes:
-        plain = self._plain(obj)
+        model = self._model
+        fields = None if model is None else model.find_fields(obj)
+        if fields is None:
+            fields = self._checked(obj)
         buffer = io.BytesIO()
         try:
-            schemaless_writer(buffer, self._definition.root, self._check(plain))
-        except Misfit as misfit:
-            raise EncodeError(str(misfit)) from None
+            schemaless_writer(buffer, self._definition.root, fields)
         except Exception as error:
+            self._checked(obj)  # its error names the field
             raise EncodeError(f"{type(error).__name__}: {error!s:.500}") from error
         return buffer.getvalue()
 
     def make_decoder(self, writer: SchemaInfo | None) -> Decoder[T]:
         check_writer(writer, SchemaType.AVRO)
         written = self._definition if writer is None else parse_definition(writer.definition)
-        return decode_each(make_avro_reader(written, self._definition, self._from_plain), "AVRO")
+        model = self._model
+        read = make_avro_reader(written, self._definition, None)
+        return decode_each(read, "AVRO", None if model is None else model.make_all)
 
 
 def make_avro_reader(

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from magnetar.exceptions import DecodeError
-from magnetar.schema._schema import Decoder, SchemaInfo, SchemaType, T
+from magnetar.schema._schema import Decoder, SchemaInfo, SchemaType
 
 __all__ = ["check_writer", "decode_each"]
 
 
-def decode_each(decode: Callable[[bytes], T], type_name: str) -> Decoder[T]:
-    """Return a decoder of payloads, one after the other."""
+def decode_each(
+    read: Callable[[bytes], Any],
+    type_name: str,
+    make_all: Callable[[list[Any]], list[Any]] | None = None,
+) -> Decoder[Any]:
+    """Return a decoder that reads payloads one after the other. `make_all` then makes the values of all that could be
+    read; None: what was read are the values."""
 
-    def decode_payloads(payloads: Sequence[bytes], keys: Sequence[bytes | None] | None) -> list[T | DecodeError]:
-        values: list[T | DecodeError] = []
-        for payload in payloads:
+    def decode_payloads(payloads: Sequence[bytes], keys: Sequence[bytes | None] | None) -> list[Any]:
+        values: list[Any] = []
+        failed: list[tuple[int, DecodeError]] = []
+        for row, payload in enumerate(payloads):
             try:
-                values.append(decode(payload))
+                values.append(read(payload))
             except DecodeError as error:
-                values.append(error)
+                failed.append((row, error))
             except Exception as error:  # noqa: BLE001 (it comes from a library, and the payload caused it)
-                values.append(_decode_error(payload, type_name, error))
+                failed.append((row, _decode_error(payload, type_name, error)))
+        if make_all is not None:
+            values = make_all(values)
+        for row, failure in failed:
+            values.insert(row, failure)
         return values
 
     return decode_payloads

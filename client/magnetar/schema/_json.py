@@ -15,7 +15,7 @@ from magnetar.exceptions import EncodeError
 from magnetar.schema._decoding import check_writer, decode_each
 from magnetar.schema._record_schema import RecordSchema
 from magnetar.schema._schema import Decoder, SchemaInfo, SchemaType, T
-from magnetar.schema._value_checks import Misfit, make_json_check
+from magnetar.schema._value_checks import make_json_check
 
 __all__ = ["JsonSchema"]
 
@@ -38,20 +38,25 @@ class JsonSchema(RecordSchema[T]):
         super().__init__(record_cls, schema_definition)
 
     def encode(self, obj: T) -> bytes:
-        plain = self._plain(obj)
         try:
-            return to_json(self._check(plain), inf_nan_mode="constants")
-        except Misfit as misfit:
-            raise EncodeError(str(misfit)) from None
+            written = None if self._model is None else self._model.write_json(obj)
+            if written is not None:
+                return written
+        except ValueError:
+            pass  # the check names the field
+        checked = self._checked(obj)
+        try:
+            return to_json(checked, inf_nan_mode="constants")
         except (RecursionError, ValueError) as error:
             raise EncodeError(f"{type(error).__name__}: {error!s:.500}") from error
 
     def make_decoder(self, writer: SchemaInfo | None) -> Decoder[T]:
         check_writer(writer, SchemaType.JSON)
-        check, from_plain = make_json_check(self._definition), self._from_plain
+        model, check = self._model, make_json_check(self._definition)
+        if model is not None and model.read_json is not None:
+            return decode_each(model.read_json, "JSON")
 
-        def decode(payload: bytes) -> Any:
-            plain = check(from_json(payload))
-            return plain if from_plain is None else from_plain(plain)
+        def read(payload: bytes) -> Any:
+            return check(from_json(payload))
 
-        return decode_each(decode, "JSON")
+        return decode_each(read, "JSON", None if model is None else model.make_all)

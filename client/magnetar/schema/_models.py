@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic
+from typing import Any, Generic, Literal
 
+from magnetar.exceptions import DecodeError
 from magnetar.schema._record import Record
 from magnetar.schema._schema import T
 
@@ -31,9 +32,46 @@ class Model(Generic[T]):
         self.from_plain = from_plain
         self.to_plain = to_plain
 
+    # Faster ways, if the class has them.
 
-def make_model(value_class: type[T]) -> Model[T]:
+    def find_fields(self, value: T) -> dict[str, Any] | None:
+        """Return the fields of a value that needs no check. None: it does."""
+        return None
+
+    def note_valid(self, value: T) -> None:
+        """A value has passed the check."""
+
+    def write_json(self, value: T) -> bytes | None:
+        """Return the JSON of a value that needs no check. None: it does."""
+        return None
+
+    @property
+    def read_json(self) -> Callable[[bytes], T] | None:
+        """What makes a value of JSON, and raises DecodeError; None: `from_plain` does, of what was read."""
+        return None
+
+    def make_all(self, plains: list[Any]) -> list[T | DecodeError]:
+        """Make the values of an entry. Each that is not valid becomes its error."""
+        return [make_or_fail(self.from_plain, plain) for plain in plains]
+
+
+def make_or_fail(make: Callable[[Any], T], plain: Any) -> T | DecodeError:
+    try:
+        return make(plain)
+    except DecodeError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 (the payload caused it)
+        failed = DecodeError(f"a payload is no valid value: {type(error).__name__}: {error!s:.500}")
+        failed.__cause__ = error
+        return failed
+
+
+def make_model(value_class: type[T], form: Literal["avro", "json"]) -> Model[T]:
     """Raises TypeError for a class that can't be a record."""
     if isinstance(value_class, type) and issubclass(value_class, Record):
         return Model(value_class, value_class.schema(), value_class.convert)
-    raise TypeError(f"{value_class!r} is not a subclass of magnetar.schema.Record")
+    if not isinstance(value_class, type):
+        raise TypeError(f"{value_class!r} is not a class: use a dataclass, a pydantic model or a Record")
+    from magnetar.schema._data_model import DataModel  # pydantic is imported only for these
+
+    return DataModel(value_class, form)

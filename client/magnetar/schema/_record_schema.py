@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from magnetar.exceptions import DecodeError
+from magnetar.exceptions import DecodeError, EncodeError
 from magnetar.schema._avro_definition import dump_definition, parse_definition
 from magnetar.schema._models import Model, make_model
 from magnetar.schema._schema import Schema, SchemaInfo, SchemaType, T
-from magnetar.schema._value_checks import make_value_check
+from magnetar.schema._value_checks import Misfit, make_value_check
 
 __all__ = ["RecordSchema"]
 
@@ -21,7 +21,7 @@ class RecordSchema(Schema[T]):
     def __init__(self, record_cls: Any, schema_definition: Any = None) -> None:
         if record_cls is None and schema_definition is None:
             raise AssertionError("record_cls and schema_definition are both None: one of them is needed")
-        self._model: Model[T] | None = None if record_cls is None else make_model(record_cls)
+        self._model: Model[T] | None = None if record_cls is None else make_model(record_cls, self.form)
         self._arguments = (record_cls, schema_definition)
         definition = schema_definition if self._model is None else self._model.definition
         encoded = dump_definition(definition)
@@ -32,7 +32,6 @@ class RecordSchema(Schema[T]):
             raise ValueError(str(error)) from error
         self._check = make_value_check(self._definition, self.form)
         self._is_record = self._definition.resolve(self._definition.root)[0] == "record"
-        self._from_plain: Callable[[Any], T] | None = None if self._model is None else self._model.from_plain
 
     def schema_info(self) -> SchemaInfo:
         return self._info
@@ -47,7 +46,21 @@ class RecordSchema(Schema[T]):
             return obj
         if not isinstance(obj, model.value_class):
             raise TypeError(f"Invalid record obj of type {type(obj)} - expected type is {model.value_class}")
-        return obj if model.to_plain is None else model.to_plain(obj)
+        return obj
+
+    def _checked(self, obj: T) -> Any:
+        """Return what is written of a value. Raises EncodeError, which names the field, and what `_plain` raises."""
+        model, plain = self._model, self._plain(obj)
+        try:
+            if model is None:
+                return self._check(plain)
+            checked = self._check(plain if model.to_plain is None else model.to_plain(obj))
+        except Misfit as misfit:
+            raise EncodeError(str(misfit)) from None
+        except Exception as error:
+            raise EncodeError(f"{type(error).__name__}: {error!s:.500}") from error
+        model.note_valid(obj)
+        return checked
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._arguments

@@ -161,7 +161,7 @@ class Scene(SmallCluster):
         raise AssertionError(f"{_LONGEST_S} s have passed in vain")
 
     async def idle(self) -> None:
-        """Long enough for whatever happens without time passing."""
+        """Long enough for all that happens without time passing."""
         for _ in range(_TURNS):
             await asyncio.sleep(0)
 

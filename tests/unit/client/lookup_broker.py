@@ -93,7 +93,8 @@ class LookupBroker:
 
     def _find_schema(self, request: SchemaRequest) -> SchemaAnswer:
         versions = self.schemas.get(request.topic, [])
-        version = decode_schema_version(request.schema_version)
+        latest = len(versions) - 1
+        version = decode_schema_version(request.schema_version) if request.schema_version else max(latest, 0)
         if version >= len(versions):
             problem = Problem(code=ErrorCode.NOT_FOUND, text=f"no version {version}")
             return SchemaAnswer(problem=problem)

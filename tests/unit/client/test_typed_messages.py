@@ -19,7 +19,15 @@ from magnetar.exceptions import (
     InvalidMessage,
     SchemaUnavailable,
 )
-from magnetar.schema import SchemaInfo
+from magnetar.schema import (
+    AutoProduceBytesSchema,
+    Int64Schema,
+    KeyValue,
+    KeyValueEncodingType,
+    KeyValueSchema,
+    SchemaInfo,
+    StringSchema,
+)
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.entry import decode_entry
@@ -102,6 +110,21 @@ async def test_a_schema_may_set_the_key() -> None:
         keys = [messages.keys for messages in broker.topic("t").messages()]
         assert keys == [[b"k"], ["other"]]
         assert broker.topic("t").payloads() == [b"v", b"v"]
+
+
+async def test_payloads_that_were_encoded_elsewhere_are_checked_against_the_topic_s_schema() -> None:
+    """AutoProduceBytesSchema: each producer gets the latest version of its topic."""
+    async with scene() as (broker, client):
+        broker.add_schema(P + "t", Int64Schema().schema_info().to_message())
+        schema = AutoProduceBytesSchema()
+        producer = await client.create_producer("t", schema=schema)
+        free = await client.create_producer("without", schema=schema)
+        await producer.send(bytes(8))
+        with pytest.raises(EncodeError, match="does not match the topic's schema"):
+            await producer.send(b"x")
+        await free.send(b"x")
+        assert message_version(broker.topic("t").entries[0]) == encode_schema_version(0)
+        assert message_version(broker.topic("without").entries[0]) == b""
 
 
 async def test_resent_entries_keep_their_version_and_later_ones_get_the_new_one() -> None:
@@ -242,6 +265,10 @@ async def test_the_key_belongs_to_the_value_if_the_schema_uses_it() -> None:
         broker.topic("t").publish(b"1", b"2", keys=["a", b"b"])
         consumer = await client.subscribe("t", "s", schema=TaggedSchema(uses_key=True), **EARLIEST)
         assert values(await receive(consumer, 2)) == ["own:a=1", "own:b=2"]
+        pairs = KeyValueSchema(StringSchema(), StringSchema(), KeyValueEncodingType.SEPARATED)
+        broker.topic("pairs").publish(b"1", None, keys=["a", "b"])
+        of_pairs = await client.subscribe("pairs", "s", schema=pairs, **EARLIEST)
+        assert values(await receive(of_pairs, 2)) == [KeyValue("a", "1"), KeyValue("b", None)]
 
 
 async def test_with_skip_undecodable_messages_are_acknowledged_and_the_next_ones_handed_out(

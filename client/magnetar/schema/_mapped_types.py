@@ -1,0 +1,378 @@
+"""Types of Avro, and how values of Python become values of theirs, and back.
+
+A value that is to be encoded is converted here to what `_value_checks.py` checks and fastavro writes, and one that was
+read to what pydantic validates.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+from fastavro.write import LOGICAL_WRITERS
+from pydantic import TypeAdapter, ValidationError
+
+from magnetar.schema._model_fields import MISSING
+from magnetar.schema._value_checks import Misfit
+
+__all__ = [
+    "ArrayType",
+    "EnumType",
+    "LogicalType",
+    "MapType",
+    "Mapped",
+    "NullType",
+    "PrimitiveType",
+    "RecordType",
+    "ReferenceType",
+    "TextType",
+    "UnionType",
+    "describe",
+    "find_plain_classes",
+    "record_of",
+]
+
+
+class Mapped:
+    """A type hint, as a type of Avro."""
+
+    # The class whose values need no conversion, if there is one.
+    plain_class: type | None = None
+
+    def __init__(self, definition: Any) -> None:
+        self.definition = definition
+
+    def accepts(self, value: Any) -> bool:
+        """Whether a value may be of this branch of a union."""
+        return False
+
+    def may_be(self, plain: Any) -> bool:
+        """Whether `from_plain` of this branch of a union is meant for the value."""
+        return False
+
+    def to_plain(self, value: Any) -> Any:
+        """Return what the check of values accepts (`_value_checks.py`). Raises Misfit."""
+        return value
+
+    def from_plain(self, plain: Any) -> Any:
+        """Return what pydantic accepts."""
+        return plain
+
+    def to_default(self, value: Any) -> Any:
+        """Return a default of the definition, as JSON. Raises Misfit."""
+        raise NotImplementedError
+
+
+class PrimitiveType(Mapped):
+    plain_class: type
+
+    def __init__(self, definition: str, value_class: type) -> None:
+        super().__init__(definition)
+        self.plain_class = value_class
+
+    def accepts(self, value: Any) -> bool:
+        if isinstance(value, bool):
+            return self.plain_class is bool
+        return isinstance(value, (float, int) if self.plain_class is float else self.plain_class)
+
+    def to_default(self, value: Any) -> Any:
+        if not self.accepts(value) or (isinstance(value, float) and not math.isfinite(value)):
+            raise Misfit(f"{value!r:.100} is no default of type {self.definition}")
+        return value.decode("latin-1") if isinstance(value, bytes) else value
+
+
+class NullType(Mapped):
+    plain_class = type(None)
+
+    def __init__(self) -> None:
+        super().__init__("null")
+
+    def accepts(self, value: Any) -> bool:
+        return value is None
+
+    def to_default(self, value: Any) -> Any:
+        if value is not None:
+            raise Misfit(f"{value!r:.100} is not None")
+
+
+class LogicalType(Mapped):
+    """A value that fastavro converts."""
+
+    def __init__(self, definition: Any, value_class: type, has_zone: bool | None = None) -> None:
+        super().__init__(definition)
+        self._class = value_class
+        # Of a datetime: whether it has a time zone.
+        self._has_zone = has_zone
+
+    def accepts(self, value: Any) -> bool:
+        return isinstance(value, self._class) and (self._class is not date or not isinstance(value, datetime))
+
+    def to_plain(self, value: Any) -> Any:
+        if not self.accepts(value):
+            raise Misfit(f"{value!r:.100} (a {type(value).__name__}) is not a {self._class.__name__}")
+        if self._has_zone is not None and (value.utcoffset() is not None) is not self._has_zone:
+            raise Misfit(
+                f"{value!r} has {'no' if self._has_zone else 'a'} time zone: a datetime has one, a NaiveDatetime none"
+            )
+        return value
+
+    def to_default(self, value: Any) -> Any:
+        raw = LOGICAL_WRITERS[f"{self.definition['type']}-{self.definition['logicalType']}"](
+            self.to_plain(value), self.definition
+        )
+        return raw.decode("latin-1") if isinstance(raw, bytes) else raw
+
+
+class TextType(LogicalType):
+    """In JSON: a value that pydantic makes a string of."""
+
+    def __init__(self, hint: Any, value_class: type, has_zone: bool | None = None) -> None:
+        super().__init__("string", value_class, has_zone)
+        self._serializer = TypeAdapter(hint).serializer
+
+    def to_plain(self, value: Any) -> Any:
+        return self._serializer.to_python(super().to_plain(value), mode="json")
+
+    def to_default(self, value: Any) -> Any:
+        return self.to_plain(value)
+
+
+class EnumType(Mapped):
+    def __init__(self, definition: Any, cls: type[enum.Enum]) -> None:
+        super().__init__(definition)
+        self._cls = cls
+        self._members: Mapping[str, enum.Enum] = cls.__members__
+
+    def accepts(self, value: Any) -> bool:
+        return isinstance(value, self._cls)
+
+    def may_be(self, plain: Any) -> bool:
+        return isinstance(plain, str) and plain in self._members
+
+    def to_plain(self, value: Any) -> Any:
+        if not isinstance(value, self._cls):
+            raise Misfit(f"{value!r:.100} is no member of {self._cls.__name__}")
+        return value.name
+
+    def from_plain(self, plain: Any) -> Any:
+        # Pulsar's Python client writes values into JSON: pydantic understands them.
+        return self._members.get(plain, plain) if isinstance(plain, str) else plain
+
+    def to_default(self, value: Any) -> Any:
+        return self.to_plain(value)
+
+
+class ArrayType(Mapped):
+    def __init__(self, items: Mapped) -> None:
+        super().__init__({"type": "array", "items": items.definition})
+        self._items = items
+
+    def accepts(self, value: Any) -> bool:
+        return isinstance(value, (list, tuple, set, frozenset))
+
+    def may_be(self, plain: Any) -> bool:
+        return isinstance(plain, list)
+
+    def to_plain(self, value: Any) -> Any:
+        if not self.accepts(value):
+            raise Misfit(f"{value!r:.100} (a {type(value).__name__}) is not a list")
+        return _convert_each(self._items.to_plain, list(value))
+
+    def from_plain(self, plain: Any) -> Any:
+        return list(map(self._items.from_plain, plain)) if isinstance(plain, list) else plain
+
+    def to_default(self, value: Any) -> Any:
+        if not self.accepts(value):
+            raise Misfit(f"{value!r:.100} is not a list")
+        return _convert_each(self._items.to_default, list(value))
+
+
+class MapType(Mapped):
+    def __init__(self, values: Mapped) -> None:
+        super().__init__({"type": "map", "values": values.definition})
+        self._values = values
+
+    def accepts(self, value: Any) -> bool:
+        return isinstance(value, Mapping)
+
+    def may_be(self, plain: Any) -> bool:
+        return isinstance(plain, dict)
+
+    def to_plain(self, value: Any) -> Any:
+        return self._convert(value, self._values.to_plain)
+
+    def from_plain(self, plain: Any) -> Any:
+        from_plain = self._values.from_plain
+        return {key: from_plain(item) for key, item in plain.items()} if isinstance(plain, dict) else plain
+
+    def to_default(self, value: Any) -> Any:
+        return self._convert(value, self._values.to_default)
+
+    def _convert(self, value: Any, convert: Callable[[Any], Any]) -> Any:
+        if not isinstance(value, Mapping):
+            raise Misfit(f"{value!r:.100} (a {type(value).__name__}) is not a dict")
+        converted = {}
+        for key, item in value.items():
+            try:
+                converted[key] = convert(item)
+            except Misfit as misfit:
+                misfit.path.insert(0, f"[{key!r:.100}]")
+                raise
+        return converted
+
+
+class UnionType(Mapped):
+    def __init__(self, branches: Sequence[Mapped]) -> None:
+        super().__init__([branch.definition for branch in branches])
+        self._branches = branches
+        self._is_optional = len(branches) == 2 and any(isinstance(branch, NullType) for branch in branches)
+
+    @property
+    def branches(self) -> Sequence[Mapped]:
+        return self._branches
+
+    def accepts(self, value: Any) -> bool:
+        return any(branch.accepts(value) for branch in self._branches)
+
+    def may_be(self, plain: Any) -> bool:
+        return any(branch.may_be(plain) for branch in self._branches)
+
+    def to_plain(self, value: Any) -> Any:
+        branch = self._find(value)
+        if branch is None:
+            raise Misfit(f"{value!r:.100} (a {type(value).__name__}) is of no type of the union")
+        plain, record = branch.to_plain(value), record_of(branch)
+        # A pair is chosen by its name. Without it, records would be chosen by their fields.
+        return plain if record is None or self._is_optional else (record.name, plain)
+
+    def from_plain(self, plain: Any) -> Any:
+        found = [branch for branch in self._branches if branch.may_be(plain)]
+        if len(found) > 1:  # records, and their fields decide
+            found.sort(key=lambda branch: _count_other_fields(branch, plain))
+        return found[0].from_plain(plain) if found else plain
+
+    def to_default(self, value: Any) -> Any:
+        branch = self._find(value)
+        if branch is None:
+            raise Misfit(f"{value!r:.100} is of no type of the union")
+        return branch.to_default(value)
+
+    def put_first(self, value: Any) -> None:
+        """Put the branch of a default in front, as Avro requires."""
+        first = self._find(value)
+        self._branches = sorted(self._branches, key=lambda branch: branch is not first)
+        self.definition = [branch.definition for branch in self._branches]
+
+    def _find(self, value: Any) -> Mapped | None:
+        found = [branch for branch in self._branches if branch.accepts(value)]
+        exact = [branch for branch in found if branch.plain_class is type(value)]
+        return next(iter(exact or found), None)
+
+
+class RecordType(Mapped):
+    """A dataclass or pydantic model, as a record."""
+
+    def __init__(self, cls: type, name: str) -> None:
+        # Completed when its fields are known: they may contain itself.
+        super().__init__({"type": "record", "name": name})
+        self.name = name
+        self.cls = cls
+        # Its name in the class, its name in payloads, and its type.
+        self.fields: list[tuple[str, str, Mapped]] = []
+        # Validates an instance again before it is sent; None: it can't have become invalid in a way that only pydantic
+        # notices, or pydantic can't validate what it has made itself.
+        self.validate: Callable[[Any], Any] | None = None
+
+    def accepts(self, value: Any) -> bool:
+        return isinstance(value, self.cls)
+
+    def may_be(self, plain: Any) -> bool:
+        return isinstance(plain, dict)
+
+    def to_plain(self, value: Any) -> Any:
+        if not isinstance(value, self.cls):
+            raise Misfit(f"{value!r:.100} (a {type(value).__name__}) is not a {self.cls.__name__}")
+        given = {wire_name: getattr(value, name, MISSING) for name, wire_name, _ in self.fields}
+        plain = {}
+        for _, wire_name, mapped in self.fields:
+            try:
+                if given[wire_name] is MISSING:
+                    raise Misfit("it is missing")
+                plain[wire_name] = mapped.to_plain(given[wire_name])
+            except Misfit as misfit:
+                misfit.path.insert(0, f".{wire_name}")
+                raise
+        if self.validate is not None:
+            try:
+                self.validate(given)
+            except ValidationError as error:
+                raise Misfit(describe(error)) from error
+        return plain
+
+    def from_plain(self, plain: Any) -> Any:
+        if not isinstance(plain, dict):
+            return plain
+        made = dict(plain)
+        for _, wire_name, mapped in self.fields:
+            if wire_name in plain:
+                made[wire_name] = mapped.from_plain(plain[wire_name])
+        return made
+
+    def to_default(self, value: Any) -> Any:
+        if not isinstance(value, self.cls):
+            raise Misfit(f"{value!r:.100} is not a {self.cls.__name__}")
+        return {wire_name: mapped.to_default(getattr(value, name)) for name, wire_name, mapped in self.fields}
+
+
+class ReferenceType(Mapped):
+    """A record or enum that is defined before this, or around it."""
+
+    def __init__(self, named: RecordType | EnumType) -> None:
+        super().__init__(named.definition["name"])
+        self.named = named
+        self.accepts = named.accepts  # type: ignore[method-assign]
+        self.may_be = named.may_be  # type: ignore[method-assign]
+        self.to_plain = named.to_plain  # type: ignore[method-assign]
+        self.from_plain = named.from_plain  # type: ignore[method-assign]
+        self.to_default = named.to_default  # type: ignore[method-assign]
+
+
+def find_plain_classes(mapped: Mapped) -> frozenset[type]:
+    """Return the classes of a field's values, if they need no conversion and no check of their parts; else nothing."""
+    branches = mapped.branches if isinstance(mapped, UnionType) else [mapped]
+    if not all(isinstance(branch, (PrimitiveType, NullType)) for branch in branches):
+        return frozenset()
+    return frozenset(branch.plain_class for branch in branches if branch.plain_class is not None)
+
+
+def describe(error: ValidationError) -> str:
+    """Return the problems of a value, in one line."""
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    texts = (f"{'.'.join(map(str, one['loc'])) or 'the value'}: {one['msg']}" for one in problems[:5])
+    return "; ".join(texts) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
+
+
+def record_of(mapped: Mapped) -> RecordType | None:
+    named = mapped.named if isinstance(mapped, ReferenceType) else mapped
+    return named if isinstance(named, RecordType) else None
+
+
+def _count_other_fields(branch: Mapped, plain: Any) -> int:
+    record = record_of(branch)
+    if record is None or not isinstance(plain, dict):
+        return 0
+    return len({wire_name for _, wire_name, _ in record.fields}.symmetric_difference(plain))
+
+
+def _convert_each(convert: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    converted: list[Any] = []
+    for index, item in enumerate(items):
+        try:
+            converted.append(convert(item))
+        except Misfit as misfit:
+            misfit.path.insert(0, f"[{index}]")
+            raise
+    return converted

@@ -1,0 +1,303 @@
+"""From type hints to Avro: what a dataclass or pydantic model looks like as a record.
+
+    str int float bool bytes None    string, long, double, boolean, bytes, null; `Int32` and `Float32`: int, float
+    list set tuple[X, ...] dict      array, map
+    X | Y, Optional[X]               a union
+    dataclasses, models              a record; where it is used again, its name
+    Enum                             an enum of its members' names
+    Literal                          the type of its values
+    date, time, datetime, UUID       logical types; a datetime has a time zone, a NaiveDatetime has none
+    Decimal                          a logical type, with the digits that its Field has
+
+In JSON, dates, times, Decimals and UUIDs are the strings that pydantic makes of them.
+
+A default becomes Avro's default, so that readers with a new field can read what was written without it.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Annotated, Any, Final, Literal, Union
+from uuid import UUID
+
+from pydantic import AwareDatetime, BeforeValidator, NaiveDatetime, PlainValidator, TypeAdapter, WrapValidator
+from pydantic.fields import FieldInfo
+from typing_extensions import TypeAliasType
+
+from magnetar.schema._avro_hints import AvroType
+from magnetar.schema._mapped_types import (
+    ArrayType,
+    EnumType,
+    LogicalType,
+    Mapped,
+    MapType,
+    NullType,
+    PrimitiveType,
+    RecordType,
+    ReferenceType,
+    TextType,
+    UnionType,
+    record_of,
+)
+from magnetar.schema._model_fields import MISSING, ModelField, is_model, list_fields, read_doc
+from magnetar.schema._value_checks import Misfit
+
+__all__ = ["Form", "map_model"]
+
+Form = Literal["avro", "json"]
+
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PRIMITIVES: Final = {str: "string", int: "long", float: "double", bool: "boolean", bytes: "bytes"}
+_LOGICAL: Final = {
+    date: {"type": "int", "logicalType": "date"},
+    time: {"type": "long", "logicalType": "time-micros"},
+    datetime: {"type": "long", "logicalType": "timestamp-micros"},
+    AwareDatetime: {"type": "long", "logicalType": "timestamp-micros"},
+    NaiveDatetime: {"type": "long", "logicalType": "local-timestamp-micros"},
+    UUID: {"type": "string", "logicalType": "uuid"},
+}
+# The classes of values, if they are not the hints.
+_VALUE_CLASSES: Final[dict[Any, type]] = {AwareDatetime: datetime, NaiveDatetime: datetime}
+_ARRAYS: Final = (list, set, frozenset, tuple, Sequence, AbstractSet)
+_INPUT_VALIDATORS: Final = (BeforeValidator, PlainValidator, WrapValidator)
+
+
+def map_model(cls: type, form: Form) -> tuple[RecordType, bool]:
+    """Return the record of a class, and whether decoded values have to be converted before pydantic gets them.
+
+    Raises TypeError for what Avro can't have, with the field and its type.
+    """
+    mapper = _Mapper(form)
+    return mapper.map_record(cls), mapper.converts
+
+
+class _Mapper:
+    def __init__(self, form: Form) -> None:
+        self._form = form
+        # Records and enums, by name, and their classes.
+        self._named: dict[str, tuple[type, RecordType | EnumType]] = {}
+        self.converts = False
+        # Of the record that is being mapped: its fields have constraints, or validators that run before pydantic's.
+        self._has_constraints = False
+        self._has_input_validators = False
+
+    def map_record(self, cls: type) -> RecordType:
+        name = re.sub(r"\W+", "_", cls.__name__).strip("_")
+        if not is_model(cls):
+            raise TypeError(f"{cls!r} is not a dataclass, a pydantic model or a Record")
+        record = RecordType(cls, name)
+        self._add_name(cls, name, record)
+        outer = self._has_constraints, self._has_input_validators
+        self._has_constraints = self._has_input_validators = False
+        definition = record.definition
+        if doc := read_doc(cls):
+            definition["doc"] = doc
+        definition["fields"] = [self._map_field(record, field) for field in list_fields(cls)]
+        if not record.fields:
+            raise TypeError(f"{cls.__name__} has no fields")
+        if self._needs_validation(cls):
+            record.validate = TypeAdapter(cls).validator.validate_python
+        self._has_constraints, self._has_input_validators = outer
+        return record
+
+    def _map_field(self, record: RecordType, field: ModelField) -> dict[str, Any]:
+        path = f"{record.cls.__name__}.{field.name}"
+        mapped = self._map(field.hint, path)
+        if field.default is not MISSING and isinstance(mapped, UnionType):
+            mapped.put_first(field.default)
+        entry: dict[str, Any] = {"name": field.wire_name, "type": mapped.definition}
+        if field.default is not MISSING:
+            try:
+                entry["default"] = mapped.to_default(field.default)
+            except Misfit as error:
+                raise TypeError(f"the default of {path} is not of its type: {error}") from error
+        if field.aliases:
+            entry["aliases"] = list(field.aliases)
+        if field.doc:
+            entry["doc"] = field.doc
+        record.fields.append((field.name, field.wire_name, mapped))
+        return entry
+
+    def _map(self, hint: Any, path: str, metadata: tuple[Any, ...] = ()) -> Mapped:
+        if isinstance(hint, TypeAliasType):
+            return self._map(hint.__value__, path, metadata)
+        if isinstance(hint, typing.NewType):
+            return self._map(hint.__supertype__, path, metadata)
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        if isinstance(hint, type) and (hint in _LOGICAL or hint in (Decimal, timedelta)):
+            return self._map_logical(hint, path, metadata)
+        if origin is Annotated:
+            given = _flatten(hint.__metadata__)
+            self._note(given)
+            return self._map(arguments[0], path, (*metadata, *given))
+        if hint is None or hint is type(None):
+            return NullType()
+        if origin in (Union, types.UnionType):
+            return self._map_union(arguments, path)
+        if origin is Literal:
+            self._has_constraints = True
+            return self._map_union(tuple(dict.fromkeys(type(value) for value in arguments)), path)
+        if origin in (list, set, frozenset, Sequence, AbstractSet) or (
+            origin is tuple and len(arguments) == 2 and arguments[1] is ...
+        ):
+            return ArrayType(self._map(arguments[0], f"{path}[]"))
+        if origin in (dict, Mapping):
+            if self._strip(arguments[0]) is not str:
+                raise _unmapped(path, hint, "keys of a dict are str")
+            return MapType(self._map(arguments[1], f"{path}[]"))
+        return self._map_class(hint, path, metadata)
+
+    def _map_class(self, hint: Any, path: str, metadata: tuple[Any, ...]) -> Mapped:
+        if not isinstance(hint, type):
+            raise _unmapped(path, hint, "use a type that Avro has")
+        if hint in _PRIMITIVES:
+            wanted = [one.name for one in metadata if isinstance(one, AvroType)]
+            return PrimitiveType(wanted[-1] if wanted else _PRIMITIVES[hint], hint)
+        if issubclass(hint, enum.Enum):
+            return self._map_enum(hint, path)
+        if is_model(hint):
+            known = self._named.get(re.sub(r"\W+", "_", hint.__name__).strip("_"))
+            if known is not None and known[0] is hint:
+                return ReferenceType(known[1])
+            return self.map_record(hint)
+        if hint in _ARRAYS or hint in (dict, Mapping):
+            raise _unmapped(path, hint, f"name the type of what is in it: {hint.__name__}[…]")
+        raise _unmapped(path, hint, "use a dataclass, a pydantic model, or a type that Avro has")
+
+    def _map_enum(self, cls: type[enum.Enum], path: str) -> Mapped:
+        known = self._named.get(cls.__name__)
+        if known is not None and known[0] is cls:
+            return ReferenceType(known[1])
+        wrong = [name for name in cls.__members__ if not _NAME.fullmatch(name)]
+        if wrong or not len(cls):
+            raise _unmapped(path, cls, f"the names of its members have to be a-z, A-Z, 0-9 and _, and not {wrong}")
+        self.converts = True
+        mapped = EnumType({"type": "enum", "name": cls.__name__, "symbols": [member.name for member in cls]}, cls)
+        self._add_name(cls, cls.__name__, mapped)
+        return mapped
+
+    def _map_logical(self, hint: Any, path: str, metadata: tuple[Any, ...]) -> Mapped:
+        value_class = _VALUE_CLASSES.get(hint, hint)
+        has_zone = None if value_class is not datetime else hint is not NaiveDatetime
+        if self._form == "json":
+            return TextType(hint, value_class, None if hint is datetime else has_zone)
+        if hint is timedelta:
+            raise _unmapped(path, hint, "use a number, whose unit is in the name of the field")
+        if hint is not Decimal:
+            return LogicalType(_LOGICAL[hint], value_class, has_zone)
+        digits, scale = (_last(metadata, name) for name in ("max_digits", "decimal_places"))
+        if digits is None or scale is None:
+            raise _unmapped(path, hint, "use Annotated[Decimal, Field(max_digits=…, decimal_places=…)]")
+        definition = {"type": "bytes", "logicalType": "decimal", "precision": digits, "scale": scale}
+        return LogicalType(definition, Decimal)
+
+    def _map_union(self, hints: Sequence[Any], path: str) -> Mapped:
+        flat: list[Any] = []
+        for hint in hints:
+            inner = self._strip(hint)
+            is_union = typing.get_origin(inner) in (Union, types.UnionType)
+            flat += typing.get_args(inner) if is_union else [hint]
+        if len(flat) == 1:
+            return self._map(flat[0], path)
+        branches = [self._map(hint, path) for hint in flat]
+        kinds = [_kind(branch.definition) for branch in branches]
+        shown = " | ".join(map(_show, hints))
+        for kind in kinds:
+            if kinds.count(kind) > 1:
+                raise _unmapped(path, shown, f"a union can't have two types that are {kind}")
+        records = [record for branch in branches if (record := record_of(branch)) is not None]
+        shapes = [frozenset(name for _, name, _ in record.fields) for record in records]
+        if len(set(shapes)) < len(shapes) and not any(_has_literal(record.cls) for record in records):
+            raise _unmapped(path, shown, "two records have the same fields: give each one of type Literal")
+        # Of an Optional, null comes first, as Pulsar's clients have it.
+        return UnionType(sorted(branches, key=lambda branch: not isinstance(branch, NullType)))
+
+    def _strip(self, hint: Any) -> Any:
+        """Return a hint without its `Annotated`, and what an alias stands for."""
+        while True:
+            if isinstance(hint, TypeAliasType):
+                hint = hint.__value__
+            elif isinstance(hint, typing.NewType):
+                hint = hint.__supertype__
+            elif typing.get_origin(hint) is Annotated:
+                self._note(_flatten(hint.__metadata__))
+                hint = typing.get_args(hint)[0]
+            else:
+                return hint
+
+    def _note(self, metadata: Sequence[Any]) -> None:
+        for one in metadata:
+            if isinstance(one, _INPUT_VALIDATORS):
+                self._has_input_validators = True
+            elif not isinstance(one, AvroType):
+                self._has_constraints = True
+
+    def _needs_validation(self, cls: type) -> bool:
+        """Return whether an instance may break a rule that is more than its fields' types, and pydantic can check it.
+
+        A validator that gets a field's input can't be called again with the field's value.
+        """
+        config = getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
+        modes = _validator_modes(cls)
+        if self._has_input_validators or any(mode != "after" for mode in modes):
+            return False
+        parameters = getattr(cls, "__dataclass_params__", None)
+        is_validated = hasattr(cls, "__pydantic_validator__")  # when it is created
+        is_frozen = bool(config.get("frozen") or (parameters is not None and parameters.frozen))
+        if is_validated and (is_frozen or config.get("validate_assignment")):
+            return False
+        return bool(self._has_constraints or modes or any(name.startswith("str_") for name in config))
+
+    def _add_name(self, cls: type, name: str, mapped: RecordType | EnumType) -> None:
+        if not _NAME.fullmatch(name):
+            raise TypeError(f"{cls!r} can't be a name in Avro, which has a-z, A-Z, 0-9 and _, and no digit in front")
+        if name in self._named:
+            raise TypeError(
+                f"{cls!r} and {self._named[name][0]!r} have the same name, and Avro has no modules: rename one"
+            )
+        self._named[name] = cls, mapped
+
+
+def _flatten(metadata: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the metadata of a hint, with those of a `Field` in it."""
+    return tuple(one for given in metadata for one in (given.metadata if isinstance(given, FieldInfo) else (given,)))
+
+
+def _last(metadata: Sequence[Any], name: str) -> Any:
+    found = [value for one in metadata if (value := getattr(one, name, None)) is not None]
+    return found[-1] if found else None
+
+
+def _kind(definition: Any) -> str:
+    """Return what may be only once in a union: a name, or a type without a name."""
+    if isinstance(definition, str):
+        return definition
+    return str(definition.get("name") or definition["type"])
+
+
+def _validator_modes(cls: type) -> list[str]:
+    decorators = getattr(cls, "__pydantic_decorators__", None)
+    if decorators is None:
+        return []
+    groups = (decorators.field_validators, decorators.model_validators)
+    return [one.info.mode for group in groups for one in group.values()]
+
+
+def _has_literal(cls: type) -> bool:
+    return any(typing.get_origin(field.hint) is Literal for field in list_fields(cls))
+
+
+def _unmapped(path: str, hint: Any, text: str) -> TypeError:
+    return TypeError(f"{path} is of type {_show(hint)}, which has no counterpart in Avro: {text}")
+
+
+def _show(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
