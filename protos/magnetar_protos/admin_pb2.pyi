@@ -997,7 +997,7 @@ class PartitionInternalStats(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., stats: _Optional[_Union[InternalStats, _Mapping]] = ...) -> None: ...
 
 class InternalStats(_message.Message):
-    __slots__ = ("incarnation", "state", "last", "ledgers", "more_ledgers", "cursors", "leases", "lapsed_leases", "added_entries", "stored_entries", "stored_bytes", "current_ledger_entries", "current_ledger_bytes", "pending_entries")
+    __slots__ = ("incarnation", "state", "last", "ledgers", "more_ledgers", "cursors", "leases", "lapsed_leases", "added_entries", "stored_entries", "stored_bytes", "current_ledger_entries", "current_ledger_bytes", "pending_entries", "schema_ledgers")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
@@ -1012,6 +1012,7 @@ class InternalStats(_message.Message):
     CURRENT_LEDGER_ENTRIES_FIELD_NUMBER: _ClassVar[int]
     CURRENT_LEDGER_BYTES_FIELD_NUMBER: _ClassVar[int]
     PENDING_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_LEDGERS_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
     state: str
     last: _ledger_pb2.EntryPosition
@@ -1026,7 +1027,8 @@ class InternalStats(_message.Message):
     current_ledger_entries: int
     current_ledger_bytes: int
     pending_entries: int
-    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[str] = ..., last: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., ledgers: _Optional[_Iterable[_Union[LedgerStats, _Mapping]]] = ..., more_ledgers: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[CursorStats, _Mapping]]] = ..., leases: _Optional[_Iterable[_Union[LeaseStats, _Mapping]]] = ..., lapsed_leases: _Optional[int] = ..., added_entries: _Optional[int] = ..., stored_entries: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., current_ledger_entries: _Optional[int] = ..., current_ledger_bytes: _Optional[int] = ..., pending_entries: _Optional[int] = ...) -> None: ...
+    schema_ledgers: _containers.RepeatedCompositeFieldContainer[LedgerStats]
+    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[str] = ..., last: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., ledgers: _Optional[_Iterable[_Union[LedgerStats, _Mapping]]] = ..., more_ledgers: _Optional[int] = ..., cursors: _Optional[_Iterable[_Union[CursorStats, _Mapping]]] = ..., leases: _Optional[_Iterable[_Union[LeaseStats, _Mapping]]] = ..., lapsed_leases: _Optional[int] = ..., added_entries: _Optional[int] = ..., stored_entries: _Optional[int] = ..., stored_bytes: _Optional[int] = ..., current_ledger_entries: _Optional[int] = ..., current_ledger_bytes: _Optional[int] = ..., pending_entries: _Optional[int] = ..., schema_ledgers: _Optional[_Iterable[_Union[LedgerStats, _Mapping]]] = ...) -> None: ...
 
 class LeaseStats(_message.Message):
     __slots__ = ("holder", "from_ledger_id", "left_ms", "lease_ms", "lease_id")

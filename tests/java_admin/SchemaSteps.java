@@ -65,6 +65,7 @@ final class SchemaSteps {
         steps.get("schemas.get.with version", () -> shown(all.getSchemaInfoWithVersion(t)));
         steps.get("schemas.all", () -> listed(all, t));
         steps.get("schemas.metadata", () -> located(all, t));
+        steps.get("schemas.ledgers", () -> steps.admin.topics().getInternalStats(t).schemaLedgers.stream().map(one -> one.entries).toList());
         steps.get("schemas.find", () -> all.getVersionBySchema(t, payload("AVRO", SECOND)));
         steps.get("schemas.find.missing", () -> all.getVersionBySchema(t, payload("AVRO", OTHER)));
         steps.get("schemas.find.other type", () -> all.getVersionBySchema(t, payload("JSON", SECOND)));

@@ -129,7 +129,14 @@ class AdminService:
             return describe_broker().broker_id
 
         at_owner: list[object] = [
-            TopicCalls(topics, catalog, ownership, describe_broker, lambda name: self.topic_policy_rpc.forget(name)),
+            TopicCalls(
+                topics,
+                catalog,
+                ownership,
+                describe_broker,
+                lambda name: self.topic_policy_rpc.forget(name),
+                schemas,
+            ),
             SubscriptionCalls(catalog.settings, clock),
             MessageCalls(),
             ReadingCalls(catalog, ledgers),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from magnetar_broker.admin.map_bounded import map_bounded
 from magnetar_broker.admin.names import parse_persistent_name
 from magnetar_broker.admin.owner_rpc import OwnerRpc
 from magnetar_broker.admin.topic_calls import check_not_system_topic
@@ -62,23 +63,24 @@ class SchemaCalls:
 
     async def schemas(self, request: pb.TopicSchemasRequest) -> pb.TopicSchemasAnswer:
         name = _parse(request.topic)
-        answer, size_bytes = pb.TopicSchemasAnswer(), 0
-        for version in _list_live(await self._schemas.describe(name)):
-            if request.HasField("after") and version <= request.after:
-                continue
-            if size_bytes >= PAGE_BYTES and not request.whole:
-                answer.more = True
-                break
+        versions = _list_live(await self._schemas.describe(name))
+        left = [one for one in versions if not request.HasField("after") or one.version > request.after]
+        page = left if request.whole else _cut_page(left)
+        if sum(one.stored_bytes for one in page) > MAX_WHOLE_BYTES:
+            raise BrokerError(
+                ErrorCode.MESSAGE_TOO_BIG,
+                f"the versions of the schema of {name} have more than {MAX_WHOLE_BYTES:,} bytes together: read them "
+                "one by one, or over gRPC",
+            )
+
+        async def read(version: SchemaVersion) -> list[pb.TopicSchema]:
+            found: list[pb.TopicSchema] = []
             with _ignore(ErrorCode.NOT_FOUND):  # it was deleted a moment ago
-                answer.schemas.append(_make_answer(await self._schemas.get(name, version)))
-                size_bytes += answer.schemas[-1].ByteSize()
-            if request.whole and size_bytes > MAX_WHOLE_BYTES:
-                raise BrokerError(
-                    ErrorCode.MESSAGE_TOO_BIG,
-                    f"the versions of the schema of {name} have more than {MAX_WHOLE_BYTES:,} bytes together: read "
-                    "them one by one, or over gRPC",
-                )
-        return answer
+                found.append(_make_answer(await self._schemas.get(name, version.version)))
+            return found
+
+        answers = await map_bounded(page, read)
+        return pb.TopicSchemasAnswer(schemas=[one for found in answers for one in found], more=len(page) < len(left))
 
     async def upload_schema(self, request: pb.SchemaDefinitionRequest) -> pb.SchemaVersionAnswer:
         name = _parse_with_schema(request)
@@ -156,15 +158,25 @@ def _parse_with_schema(request: pb.SchemaDefinitionRequest) -> TopicName:
     return _parse(request.topic)
 
 
-def _list_live(versions: Sequence[SchemaVersion]) -> list[int]:
-    """Return the numbers of the versions that no deletion has marked."""
-    live: list[int] = []
+def _list_live(versions: Sequence[SchemaVersion]) -> list[SchemaVersion]:
+    """Return the versions that no deletion has marked."""
+    live: list[SchemaVersion] = []
     for one in versions:
         if one.ledger_id:
-            live.append(one.version)
+            live.append(one)
         else:
             live.clear()
     return live
+
+
+def _cut_page(versions: Sequence[SchemaVersion]) -> Sequence[SchemaVersion]:
+    """Return the first ones, up to the one that fills a page."""
+    size_bytes = 0
+    for number, one in enumerate(versions, 1):
+        size_bytes += one.stored_bytes
+        if size_bytes >= PAGE_BYTES:
+            return versions[:number]
+    return versions
 
 
 def _make_answer(found: RegisteredSchema) -> pb.TopicSchema:

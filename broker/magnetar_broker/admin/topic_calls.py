@@ -23,6 +23,7 @@ from magnetar_broker.managed_ledger.stored_sizes import StoredSizes
 from magnetar_broker.name_locks import NameLocks
 from magnetar_broker.ownership.interface import Ownership
 from magnetar_broker.ownership.namespace_bundles import decode_bundle_at
+from magnetar_broker.schemas.schema_registry import SchemaRegistry
 from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topic_properties import check_properties, encode_properties
 from magnetar_broker.topics.client_positions import find_start
@@ -56,9 +57,11 @@ class TopicCalls:
         ownership: Ownership,
         describe_broker: Callable[[], pb.BrokerAnswer],
         forget_policies: Callable[[TopicName], Awaitable[None]],
+        schemas: SchemaRegistry,
     ) -> None:
         """`forget_policies` removes the policies of a topic that was deleted."""
         self._forget_policies = forget_policies
+        self._schemas = schemas
         # So that of several requests to create or delete a topic at the same time one succeeds.
         self._names: NameLocks[TopicName] = NameLocks()
         self._topics = topics
@@ -249,7 +252,13 @@ class TopicCalls:
         return pb.BacklogSizeAnswer(bytes=StoredSizes(topic.log.stats().ledgers).after(start.mark_delete))
 
     async def internal_stats(self, topic: Topic, request: pb.TopicRequest) -> pb.InternalStatsAnswer:
-        return pb.InternalStatsAnswer(stats=describe_log(topic))
+        stats = describe_log(topic)
+        stats.schema_ledgers.extend(
+            pb.LedgerStats(ledger_id=one.ledger_id, entries=1, bytes=one.stored_bytes, closed=True)
+            for one in await self._schemas.describe(topic.name)
+            if one.ledger_id
+        )
+        return pb.InternalStatsAnswer(stats=stats)
 
 
 def check_not_system_topic(name: TopicName) -> None:

@@ -442,6 +442,8 @@ class InternalStats:
     current_ledger_bytes: int = 0
     # Entries that are being added.
     pending_entries: int = 0
+    # With the definitions of the topic's schema; of a partition, those of its topic.
+    schema_ledgers: Sequence[LedgerStats] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -590,7 +592,7 @@ class TopicSchema:
     """A version of a topic's schema."""
 
     version: int
-    # Over HTTP, its name is that of the topic.
+    # Over HTTP, its name is empty.
     schema: SchemaInfo
     # When it was stored, in ms since 1970.
     created_ms: int

@@ -97,8 +97,9 @@ INTERNAL_STATS: Final = Object(
         "ledgersNotShown": "more_ledgers",
         "leases": Field("leases", of=_LEASE),
         "lapsedLeases": "lapsed_leases",
+        "schemaLedgers": Field("schema_ledgers", of=_LEDGER),
     },
-    constants={"waitingCursorsCount": 0, "schemaLedgers": [], "compactedLedger": _NO_LEDGER},
+    constants={"waitingCursorsCount": 0, "compactedLedger": _NO_LEDGER},
 )
 # Pulsar's ManagedLedgerInfo.
 LEDGER_INFO: Final = Object(

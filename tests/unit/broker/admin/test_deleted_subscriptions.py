@@ -51,7 +51,7 @@ async def test_a_topic_is_truncated_though_one_of_its_subscriptions_is_deleted()
 
     scene.log.truncate = truncate  # type: ignore[attr-defined]
     gate = scene.cursors.cursors["a"].gate = asyncio.Event()
-    calls = TopicCalls(None, None, None, pb.BrokerAnswer, None)  # type: ignore[arg-type]
+    calls = TopicCalls(None, None, None, pb.BrokerAnswer, None, None)  # type: ignore[arg-type]
     truncating = asyncio.create_task(calls.truncate_topic(_topic(scene), pb.TopicRequest()))
     await settle()
     await scene.subscriptions.delete("b")

@@ -58,7 +58,7 @@ class Scene:
 
     async def call(self, name: str, request: Message) -> Any:
         subscriptions = SubscriptionCalls(CatalogSettings(), SystemClock())
-        topics = TopicCalls(None, None, None, pb.BrokerAnswer, None)  # type: ignore[arg-type]
+        topics = TopicCalls(None, None, None, pb.BrokerAnswer, None, None)  # type: ignore[arg-type]
         group: Any = subscriptions if hasattr(subscriptions, name) else topics
         return await self._router.forward(ADMIN_CALLS[name], getattr(group, name))(request)
 

@@ -66,6 +66,10 @@ async def test_versions_are_uploaded_found_and_listed() -> None:
         metadata = await scene.get(f"{PATH}/rooms/metadata")
         assert [one["version"] for one in metadata["index"]] == [0, 1]
         assert metadata["info"] == metadata["index"][1]
+        ledgers = (await scene.get("persistent/public/default/rooms/internalStats"))["schemaLedgers"]
+        assert [one["ledgerId"] for one in ledgers] == [one["ledgerId"] for one in metadata["index"]]
+        assert all(one["entries"] == 1 and one["size"] > len(FIRST) for one in ledgers)
+        assert len((await scene.admin.topics.internal_stats("rooms")).schema_ledgers) == 2
 
 
 async def test_a_version_that_does_not_exist_is_not_found() -> None:
