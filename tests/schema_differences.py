@@ -1,13 +1,15 @@
-"""What differs from Pulsar in verdicts on schemas, and why: patterns of names, as `test_schema_verdicts.py` makes them.
+"""What differs from Pulsar in verdicts on schemas, and why: patterns of names, as `compare_verdicts` makes them.
 
 A row that no difference needs any more fails the test.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import Any, Final
 
-__all__ = ["DIFFERENCES"]
+__all__ = ["DIFFERENCES", "explain_differences"]
 
 _DEFAULT: Final = (
     "a default of a wrong type is refused: Pulsar accepts it from the first producer, and then fails for each one "
@@ -52,3 +54,25 @@ DIFFERENCES: Final[dict[str, str]] = {
     "pairs: key value: encoding": _ENCODING,
     "pairs: key value: primitive types": _KEY_VALUE,
 }
+
+
+def explain_differences(pulsars: dict[str, Any], ours: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Return differences without a row, and rows without a difference. Both records are as in `capture_schemas.py`."""
+    found = dict(_compare(pulsars, ours))
+    unexplained = [
+        f"{name}: {text}" for name, text in found.items() if not any(fnmatchcase(name, each) for each in DIFFERENCES)
+    ]
+    return unexplained, [each for each in DIFFERENCES if not any(fnmatchcase(name, each) for name in found)]
+
+
+def _compare(pulsars: dict[str, Any], ours: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for part in ("definitions", "pairs"):
+        for name, verdict in pulsars[part].items():
+            # If Pulsar fails with an error of its own, a refusal is right.
+            if ours[part][name] != ("refused" if verdict == "failed" else verdict):
+                yield f"{part}: {name}", f"{ours[part][name]}, on Pulsar {verdict}"
+    for name, clients in pulsars["evolutions"].items():
+        for client, strategies in clients.items():
+            for strategy in sorted(set(strategies) ^ set(ours["evolutions"][name][client])):
+                text = "refused, on Pulsar ok" if strategy in strategies else "ok, on Pulsar refused"
+                yield f"evolutions: {name}: {client}: {strategy}", text

@@ -46,7 +46,10 @@ _SERVER_ERRORS: Final[dict[int, ServerError]] = {
 }
 
 
-def server_error(code: int) -> ServerError:
+def server_error(code: int, about: str = "") -> ServerError:
+    """`about`: as in `BrokerError`. A schema that is not valid is an incompatible one for clients, as in Pulsar."""
+    if code == ErrorCode.INVALID_ARGUMENT and about == "schema":
+        return ServerError.INCOMPATIBLE_SCHEMA
     return _SERVER_ERRORS.get(code, ServerError.UNKNOWN_ERROR)
 
 

@@ -103,7 +103,7 @@ class PendingRequests:
             await work
         except BrokerError as error:
             self._log_once(error)
-            self._write(error_frame(request_id, server_error(error.code), str(error)))
+            self._write(error_frame(request_id, server_error(error.code, error.about), str(error)))
         except InvalidTopicName as error:
             self._write(error_frame(request_id, ServerError.INVALID_TOPIC_NAME, str(error)))
         except Exception:  # noqa: BLE001 (the client waits for an answer)

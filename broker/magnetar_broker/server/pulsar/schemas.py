@@ -137,6 +137,6 @@ def _describe(error: Exception) -> tuple[ServerError, str]:
     if isinstance(error, InvalidTopicName):
         return ServerError.INVALID_TOPIC_NAME, shorten(error)
     if isinstance(error, BrokerError):
-        return server_error(error.code), shorten(error)
+        return server_error(error.code, error.about), shorten(error)
     _log.error("A request for a schema failed", exc_info=error)
     return ServerError.UNKNOWN_ERROR, INTERNAL_ERROR

@@ -54,5 +54,10 @@ def test_transient_errors_are_retried_by_every_client_library() -> None:
     assert server_error(ErrorCode.UNSUPPORTED) not in map(ServerError.Value, _TRIED_AGAIN)
 
 
+def test_an_invalid_schema_is_an_incompatible_one() -> None:
+    """WIRE-1."""
+    assert server_error(ErrorCode.INVALID_ARGUMENT, "schema") == ServerError.INCOMPATIBLE_SCHEMA
+
+
 def test_a_code_that_nobody_knows_is_an_unknown_error() -> None:
     assert server_error(10_000) == ServerError.UNKNOWN_ERROR

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from fnmatch import fnmatchcase
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, cast
 
@@ -15,7 +14,7 @@ from magnetar_broker.schemas.definitions import check_definition, fingerprint
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import SchemaCompatibility
 from magnetar_protos.schema_pb2 import Schema
-from tests.schema_differences import DIFFERENCES
+from tests.schema_differences import explain_differences
 from tests.vectors.capture_schemas import RECORD
 from tests.vectors.schema_cases import DEFINITIONS, EVOLUTIONS, PAIRS, STRATEGIES, CaseSchema, Evolution
 
@@ -30,52 +29,42 @@ def test_verdicts_are_pulsars() -> None:
         "definitions": list(DEFINITIONS),
         "pairs": list(PAIRS),
     }, "record again: python -m tests.vectors.capture_schemas"
-    found = dict(_find_differences(record))
-    unexplained = [f"{name}: {text}" for name, text in found.items() if not _is_explained(name)]
+    unexplained, unneeded = explain_differences(record, _judge_all())
     assert not unexplained, "\n".join(unexplained)
-    unneeded = [pattern for pattern in DIFFERENCES if not any(fnmatchcase(name, pattern) for name in found)]
     assert not unneeded, f"no verdict differs any more: remove these rows: {unneeded}"
 
 
-def _is_explained(name: str) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in DIFFERENCES)
-
-
-def _find_differences(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, definition in DEFINITIONS.items():
-        ours, pulsars = _judge(lambda: check_definition(_make(definition))), record["definitions"][name]  # noqa: B023
-        # An error of Pulsar's own is a refusal, too.
-        if (ours == "ok") != (pulsars == "ok"):
-            yield f"definitions: {name}", f"{ours}, on Pulsar {pulsars}"
-    for name, pair in PAIRS.items():
-        ours, pulsars = _judge_pair(*map(_make, pair)), record["pairs"][name]
-        if (ours == "same") != (pulsars == "same"):
-            yield f"pairs: {name}", f"{ours}, on Pulsar {pulsars}"
+def _judge_all() -> dict[str, Any]:
+    """Return our verdicts, in the form of the record."""
+    evolutions = {}
     for name, evolution in EVOLUTIONS.items():
-        for client, use in (("producer", _register), ("consumer", _subscribe)):
-            for strategy in STRATEGIES:
-                ours = _judge(lambda: use(evolution, strategy))  # noqa: B023
-                allowed = strategy in record["evolutions"][name][client]
-                if (ours == "ok") != allowed:
-                    yield (
-                        f"evolutions: {name}: {client}: {strategy}",
-                        f"{ours}, on Pulsar {'ok' if allowed else 'refused'}",
-                    )
+        verdicts = {
+            client: [each for each in STRATEGIES if _judge(use, evolution, each) == "ok"]
+            for client, use in (("producer", _register), ("consumer", _subscribe))
+        }
+        evolutions[name] = verdicts
+    return {
+        "evolutions": evolutions,
+        "definitions": {name: _judge(check_definition, _make(each)) for name, each in DEFINITIONS.items()},
+        "pairs": {name: _judge_pair(*pair) for name, pair in PAIRS.items()},
+    }
 
 
-def _judge(use: Callable[[], None]) -> str:
+def _judge(use: Callable[..., None], *arguments: Any) -> str:
     try:
-        use()
+        use(*arguments)
     except BrokerError as error:
-        return str(error) if error.code in _REFUSALS and error.about == "schema" else f"ok, but {error!r}"
+        return "refused" if error.code in _REFUSALS and error.about == "schema" else repr(error)
     return "ok"
 
 
-def _judge_pair(first: Schema, second: Schema) -> str:
-    try:
-        return "same" if fingerprint(first) == fingerprint(second) else "ok"
-    except BrokerError:
-        return "refused"
+def _judge_pair(first: CaseSchema, second: CaseSchema) -> str:
+    for each in (first, second):
+        if (verdict := _judge(check_definition, _make(each))) != "ok":
+            return verdict
+    if fingerprint(_make(first)) == fingerprint(_make(second)):
+        return "same"
+    return _judge(_register, Evolution((first,), second), "ALWAYS_COMPATIBLE")
 
 
 @cache
