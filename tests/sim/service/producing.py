@@ -9,6 +9,7 @@ from magnetar.exceptions import MagnetarException
 from magnetar_testing.randomness import SeededRandomness
 from tests.sim.service.errors import check_error
 from tests.sim.service.history import ProducerSeen
+from tests.sim.service.opaque_schema import OpaqueSchema
 from tests.sim.service.plan import ProducerPlan
 
 if TYPE_CHECKING:
@@ -18,14 +19,18 @@ __all__ = ["produce"]
 
 _MOST_PENDING = 40
 _LONGEST_BURST = 8
+_SCHEMA_VERSIONS = 3
 
 
 async def produce(host: Application, client: aio.Client, plan: ProducerPlan, chance: SeededRandomness) -> None:
     world = host.world
     await host.topic_is_there(plan.topic)
+    openings = 0
     while not world.quiet and world.entries_left > 0:
         try:
-            producer = await client.create_producer(plan.topic.name, **_options(plan))
+            options = _options(plan, openings)
+            openings += 1
+            producer = await client.create_producer(plan.topic.name, **options)
         except MagnetarException as error:
             host.trace(f"no producer on {plan.topic.name}: {type(error).__name__}: {error}")
             check_error(world, "no producer", error)
@@ -34,8 +39,12 @@ async def produce(host: Application, client: aio.Client, plan: ProducerPlan, cha
         await _Producing(host, producer, plan, chance).run()
 
 
-def _options(plan: ProducerPlan) -> dict[str, Any]:
-    return {**plan.options, "producer_name": plan.name} if plan.name else plan.options
+def _options(plan: ProducerPlan, openings: int) -> dict[str, Any]:
+    """Two of three openings have a schema, of another version each time, and producers begin with different ones."""
+    options = {**plan.options, "producer_name": plan.name} if plan.name else dict(plan.options)
+    if openings % 3 < 2:
+        options["schema"] = OpaqueSchema((openings + plan.keyed) % _SCHEMA_VERSIONS)
+    return options
 
 
 class _Producing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from magnetar_broker import paths
 from tests.sim.process import Process
 from tests.sim.service.striker import ServiceStriker
 
@@ -71,7 +72,11 @@ class StorageFaults(ServiceStriker):
         """Return where a record rots; empty: nowhere."""
         world, draw = self._world, self._draw
         history = world.checker.history
-        chains = [chain for name, chain in history.chains.items() if (" " in name) is cursors and chain.ledgers]
+        chains = [
+            chain
+            for name, chain in history.chains.items()
+            if (" " in name) is cursors and chain.ledgers and not name.startswith(paths.SCHEMAS)
+        ]
         if not chains:
             return ""
         ledgers = draw.choice(chains).ledgers

@@ -17,6 +17,7 @@ from magnetar_broker import paths
 from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_retention
 from magnetar_protos import cursor_pb2
 from magnetar_protos import managed_ledger_pb2 as pb
+from magnetar_protos.schema_pb2 import SchemaNode
 from magnetar_wire.path_component import decode_path_component
 from magnetar_wire.topic_name import TopicName
 from tests.sim.clock import SimulatedClock
@@ -36,6 +37,7 @@ from tests.sim.service.plan import service_plan
 from tests.sim.service.plan_leases import PlanLeases
 from tests.sim.service.plan_reader import PlanReader
 from tests.sim.service.retained import Retained
+from tests.sim.service.schema_versions import SchemaVersions
 from tests.sim.service.served_sessions import ServedSessions
 from tests.sim.service.sessions import watch_session_ends
 from tests.sim.service.storage_faults import StorageFaults
@@ -49,6 +51,8 @@ T = TypeVar("T")
 _OFTEN_S: Final = 0.6
 # Between two looks at what brokers hold.
 _LOOK_S: Final = 0.05
+# Of the path /schemas/<tenant>/<namespace>/<domain>/<topic>.
+_SCHEMA_PARTS: Final = 6
 
 
 class ServiceWorld(World):
@@ -90,6 +94,7 @@ class ServiceWorld(World):
         ]
         self.operator = Operator(self, "operator")
         self.leases = PlanLeases(lambda: self.loop.now, self.history.look)
+        self.schemas = SchemaVersions()
         self.retained = Retained(
             create_retention(self.service.options).time_ms,
             self._wall_clock_ms,
@@ -154,6 +159,8 @@ class ServiceWorld(World):
             self.judged(self.leases.ledger_changed, ledger_id, self.checker.history.ledger(ledger_id).metadata)
         if path.startswith(paths.TOPICS):
             self.judged(self._below_topics, path.split("/"), value, by)
+        elif path.startswith(paths.SCHEMAS) and len(path.split("/")) == _SCHEMA_PARTS:
+            self.judged(self._schema_changed, path, value)
 
     def _below_topics(self, parts: list[str], value: bytes | None, by: Process) -> None:
         """Handle `/topics/<tenant>/<namespace>/<domain>/<topic>`, and nodes below."""
@@ -218,6 +225,13 @@ class ServiceWorld(World):
         else:
             new = Chain([node.ledger_id], list(node.deleting))
         change_chain(self.checker.history, name, new)
+
+    def _schema_changed(self, path: str, value: bytes | None) -> None:
+        node = SchemaNode() if value is None else SchemaNode.FromString(stored_payload(value))
+        chain = self.schemas.schema_changed(path, node)
+        change_chain(self.checker.history, path, chain)
+        if len(chain.ledgers) > 1:
+            self.count("a schema has several versions")
 
     async def _watch_memory(self) -> None:
         clock = self.bookies[0].disk.clock
