@@ -212,8 +212,8 @@ class EntryDecoder:
             rows = [row for row in rows if isinstance(values[row], DecodeError)]
             error = values[rows[0]] if rows else None
         if error is not None:
-            text = "%d messages of entry %s:%s of %s can't be decoded, and are skipped: %s"
-            log.error(text, len(rows), entry.ledger_id, entry.entry_id, self._topic, error)
+            text = "messages of entry %s:%s of %s (%d) can't be decoded, and are skipped: %s"
+            log.error(text, entry.ledger_id, entry.entry_id, self._topic, len(rows), error)
         if rows:
             self._skip_rows(entry, rows)
 

@@ -143,6 +143,7 @@ class TextType(LogicalType):
 class EnumType(Mapped):
     def __init__(self, definition: Any, cls: type[enum.Enum]) -> None:
         super().__init__(definition)
+        self.name: str = definition["name"]
         self._cls = cls
         self._members: Mapping[str, enum.Enum] = cls.__members__
 
@@ -331,7 +332,7 @@ class ReferenceType(Mapped):
     """A record or enum that is defined before this, or around it."""
 
     def __init__(self, named: RecordType | EnumType) -> None:
-        super().__init__(named.definition["name"])
+        super().__init__(named.name)
         self.named = named
         self.accepts = named.accepts  # type: ignore[method-assign]
         self.may_be = named.may_be  # type: ignore[method-assign]

@@ -13,7 +13,7 @@ from pydantic import AliasChoices, BaseModel, RootModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-__all__ = ["MISSING", "ModelField", "is_model", "list_fields", "read_doc"]
+__all__ = ["MISSING", "ModelField", "is_model", "list_fields", "read_doc", "read_name"]
 
 MISSING: Final = dataclasses.MISSING
 # Avro's names.
@@ -48,6 +48,12 @@ def list_fields(cls: type) -> list[ModelField]:
                 "and _ in a name, and no digit in front"
             )
     return fields
+
+
+def read_name(cls: type) -> tuple[str, str]:
+    """Return the record's name and namespace: those of the class, unless it has `_avro_name` and `_avro_namespace`."""
+    name = re.sub(r"\W+", "_", cls.__name__).strip("_")  # of a generic model: Page[Item]
+    return str(cls.__dict__.get("_avro_name", name)), str(cls.__dict__.get("_avro_namespace", ""))
 
 
 def read_doc(cls: type) -> str:

@@ -46,7 +46,7 @@ from magnetar.schema._mapped_types import (
     UnionType,
     record_of,
 )
-from magnetar.schema._model_fields import MISSING, ModelField, is_model, list_fields, read_doc
+from magnetar.schema._model_fields import MISSING, ModelField, is_model, list_fields, read_doc, read_name
 from magnetar.schema._value_checks import Misfit
 
 __all__ = ["Form", "map_model"]
@@ -90,11 +90,15 @@ class _Mapper:
         self._has_input_validators = False
 
     def map_record(self, cls: type) -> RecordType:
-        name = re.sub(r"\W+", "_", cls.__name__).strip("_")
         if not is_model(cls):
             raise TypeError(f"{cls!r} is not a dataclass, a pydantic model or a Record")
-        record = RecordType(cls, name)
-        self._add_name(cls, name, record)
+        name, namespace = read_name(cls)
+        full_name = f"{namespace}.{name}" if namespace else name
+        record = RecordType(cls, full_name)
+        record.definition["name"] = name
+        if namespace:
+            record.definition["namespace"] = namespace
+        self._add_name(cls, full_name, record)
         outer = self._has_constraints, self._has_input_validators
         self._has_constraints = self._has_input_validators = False
         definition = record.definition
@@ -164,10 +168,8 @@ class _Mapper:
         if issubclass(hint, enum.Enum):
             return self._map_enum(hint, path)
         if is_model(hint):
-            known = self._named.get(re.sub(r"\W+", "_", hint.__name__).strip("_"))
-            if known is not None and known[0] is hint:
-                return ReferenceType(known[1])
-            return self.map_record(hint)
+            known = next((mapped for cls, mapped in self._named.values() if cls is hint), None)
+            return self.map_record(hint) if known is None else ReferenceType(known)
         if hint in _ARRAYS or hint in (dict, Mapping):
             raise _unmapped(path, hint, f"name the type of what is in it: {hint.__name__}[…]")
         raise _unmapped(path, hint, "use a dataclass, a pydantic model, or a type that Avro has")
@@ -257,7 +259,7 @@ class _Mapper:
         return bool(self._has_constraints or modes or any(name.startswith("str_") for name in config))
 
     def _add_name(self, cls: type, name: str, mapped: RecordType | EnumType) -> None:
-        if not _NAME.fullmatch(name):
+        if not all(map(_NAME.fullmatch, name.split("."))):
             raise TypeError(f"{cls!r} can't be a name in Avro, which has a-z, A-Z, 0-9 and _, and no digit in front")
         if name in self._named:
             raise TypeError(

@@ -298,9 +298,9 @@ async def test_with_skip_undecodable_messages_are_acknowledged_and_the_next_ones
         assert [(await reader.read_next()).value() for _ in range(3)] == ["first:1", "first:5", "first:6"]
         assert not await reader.has_message_available()
     assert len(texts) == 2
-    assert "2 messages of entry" in texts[0]
+    assert "(2) can't be decoded" in texts[0]
     assert "payload 0 is bad" in texts[0]
-    assert "2 messages of entry" in texts[1]
+    assert "(2) can't be decoded" in texts[1]
     assert "the version can't be read" in texts[1]
 
 

@@ -8,7 +8,7 @@ import pickle
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Annotated, Any, Literal, NewType, Optional
+from typing import Annotated, Any, ClassVar, Literal, NewType, Optional
 from uuid import UUID
 
 import pytest
@@ -180,6 +180,25 @@ def test_json_and_avro_of_the_stock_client_s_record_are_read(form: Any) -> None:
     assert schema.decode(other.encode(value)) == same
     back = other.decode(schema.encode(same))
     assert (back.name, back.count, back.color, back.words) == ("ä", 3, Color.RED, ["a"])
+
+
+def test_a_record_s_name_is_the_class_s_or_its_own() -> None:
+    """A class that was renamed, or stands for a class of Java's, has the name that the topic's schema has."""
+
+    class Renamed(BaseModel):
+        _avro_name: ClassVar[str] = "Reading"
+        _avro_namespace: ClassVar[str] = "com.example"
+        number: int
+        others: list[Renamed] = []
+        either: Renamed | Point | None = None
+
+    Renamed.model_rebuild(_types_namespace={"Renamed": Renamed, "Point": Point})
+    schema = AvroSchema(Renamed)
+    definition = json.loads(schema.schema_info().definition)
+    assert (definition["name"], definition["namespace"]) == ("Reading", "com.example")
+    assert definition["fields"][1]["type"]["items"] == "com.example.Reading"
+    value = Renamed(number=1, others=[Renamed(number=2)], either=Renamed(number=3))
+    assert schema.decode(schema.encode(value)) == value
 
 
 # Evolution.
