@@ -488,7 +488,8 @@ def _fields_of(body: Mapping[str, Any]) -> Iterator[tuple[str, Field[Any] | Reco
 
 def _field_schema(name: str, field: Field[Any] | Record, defined_names: set[str]) -> dict[str, Any]:
     schema = field.schema_info(defined_names)
-    field_type = schema if field._required else ["null", schema]
+    # A union of null and null, as in Pulsar's client, is none that a broker accepts.
+    field_type = schema if field._required or schema == "null" else ["null", schema]
     if not field.required_default():
         return {"name": name, "type": field_type}
     default = field.default()

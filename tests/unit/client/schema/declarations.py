@@ -23,7 +23,7 @@ class Level(Enum):
 
 def declare_primitives(m: Any) -> Any:
     class Primitives(m.Record):
-        nothing = m.Null()
+        nothing = m.Null(required=True)
         flag = m.Boolean()
         small = m.Integer()
         large = m.Long()
@@ -100,7 +100,7 @@ def declare_everything(m: Any) -> Any:
         other = Address(required=True)
         addresses = m.Array(Address())
         by_name = m.Map(Address())
-        nothing = m.Null()
+        nothing = m.Null(required=True)
 
     return Everything
 

@@ -131,6 +131,17 @@ def test_undeclared_attributes_and_other_classes_are_refused() -> None:
             module.AvroSchema(None, declare_everything(module).schema()).encode(5)
 
 
+def test_a_field_without_values_has_a_definition_that_brokers_accept() -> None:
+    class Nothing(ours.Record):
+        nothing = ours.Null()
+        colors = ours.Array(ours.CustomEnum(Color))
+
+    colors = {"type": "array", "items": {"type": "enum", "name": "Color", "symbols": ["RED", "GREEN"]}}
+    assert [field["type"] for field in Nothing.schema()["fields"]] == ["null", ["null", colors]]
+    schema = ours.AvroSchema(Nothing)
+    assert schema.decode(schema.encode(Nothing(colors=[Color.RED]))) == Nothing(colors=[Color.RED])
+
+
 def test_records_do_not_share_their_defaults() -> None:
     mine = declare_everything(ours)
     first, second = mine(small=1), mine(small=1)
