@@ -425,7 +425,7 @@ def test_table_views_of_both_clients_decode_the_same_values(
 ) -> None:
     """(SCH-3) Records that the stock client has written. A view with another schema is refused."""
 
-    class Reading(pulsar.schema.Record):  # type: ignore[misc,name-defined]
+    class Reading(pulsar.schema.Record):  # type: ignore[misc]
         celsius = pulsar.schema.Double(required=True)
 
     class OurReading(schema.Record):
