@@ -179,4 +179,4 @@ def test_a_right_receipt_is_not_withdrawn(tmp_path: Path) -> None:
 
 
 def test_producers_of_the_stock_library_record_it() -> None:
-    assert StockProducerLog.library == {"library": LIBRARY}
+    assert StockProducerLog.more_fields == {"library": LIBRARY}

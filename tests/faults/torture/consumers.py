@@ -39,6 +39,7 @@ _GATHER_S: Final = 0.5
 
 Act = Callable[[ConsumerLog, magnetar.Consumer, Sequence[Any]], None]
 AsyncAct = Callable[[ConsumerLog, Any, Sequence[Any]], Awaitable[None]]
+MakeLog = Callable[[Clients, str, str, str], ConsumerLog]
 Run = Callable[[Clients], None]
 R = TypeVar("R")
 
@@ -99,13 +100,23 @@ def _refused(log: ConsumerLog, found: Sequence[Any], chosen: Sequence[Any]) -> l
 # How they receive.
 
 
-def consumer(topic: str, subscription: str, kind: Kind, worker: str, act: Act, *, most: int = 40, **more: Any) -> Run:
+def consumer(
+    topic: str,
+    subscription: str,
+    kind: Kind,
+    worker: str,
+    act: Act,
+    *,
+    most: int = 40,
+    make_log: MakeLog = ConsumerLog,
+    **more: Any,
+) -> Run:
     """One message at a time, of which up to `most` are handled together."""
 
     def receive(log: ConsumerLog, consumer: magnetar.Consumer) -> list[Any]:
         return received(lambda: consumer.receive(_IDLE_MS), 1 + log.chance.randrange(most))
 
-    return _synchronous(topic, subscription, kind, worker, act, receive, more)
+    return _synchronous(topic, subscription, kind, worker, act, receive, more, make_log)
 
 
 def batch_consumer(topic: str, subscription: str, kind: Kind, worker: str, act: Act, **more: Any) -> Run:
@@ -131,7 +142,15 @@ def listening_consumer(topic: str, subscription: str, kind: Kind, worker: str, a
 
 
 def async_consumer(
-    topic: str, subscription: str, kind: Kind, worker: str, act: AsyncAct, *, most: int = 20, **more: Any
+    topic: str,
+    subscription: str,
+    kind: Kind,
+    worker: str,
+    act: AsyncAct,
+    *,
+    most: int = 20,
+    make_log: MakeLog = ConsumerLog,
+    **more: Any,
 ) -> Run:
     async def live(log: ConsumerLog) -> None:
         consumer = await log.clients.aio_client.subscribe(topic, subscription, **options(kind, **more))
@@ -148,7 +167,7 @@ def async_consumer(
             log.closed()
 
     def consume(clients: Clients) -> None:
-        log = ConsumerLog(clients, topic, subscription, worker)
+        log = make_log(clients, topic, subscription, worker)
         while not clients.quitting.is_set():
             with log.opening():
                 clients.on_the_loop(live(log))
@@ -187,6 +206,7 @@ def _synchronous(
     act: Act,
     receive: Callable[[ConsumerLog, magnetar.Consumer], list[Any]],
     more: dict[str, Any],
+    make_log: MakeLog = ConsumerLog,
 ) -> Run:
     def live(log: ConsumerLog) -> None:
         consumer = log.clients.client.subscribe(topic, subscription, **options(kind, **more))
@@ -204,7 +224,7 @@ def _synchronous(
             log.closed()
 
     def consume(clients: Clients) -> None:
-        log = ConsumerLog(clients, topic, subscription, worker)
+        log = make_log(clients, topic, subscription, worker)
         while not clients.quitting.is_set():
             with log.opening():
                 live(log)

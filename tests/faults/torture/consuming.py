@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol
 
 import magnetar
@@ -60,6 +60,9 @@ class HasId(Protocol):
 class ConsumerLog:
     """Records one worker's consumers of one subscription, one after the other."""
 
+    # Optional fields of the line `opening`.
+    more_fields: Mapping[str, str] = {}
+
     def __init__(self, clients: Clients, topic: str, subscription: str, worker: str, *, stays: bool = False) -> None:
         self.clients, self.topic, self.subscription = clients, topic, f"{topic}.{subscription}"
         self._stays = stays
@@ -78,7 +81,7 @@ class ConsumerLog:
         self.name = f"{self.subscription}#{self._worker}.{self._openings}"
         self._until = time.monotonic() + _RENEW_S * (0.5 + self.chance.random())
         self.last = self.clients.stopping.is_set()
-        self._say("opening", subscription=self.subscription)
+        self._say("opening", subscription=self.subscription, **self.more_fields)
         try:
             yield
         except CLIENT_ERRORS as error:

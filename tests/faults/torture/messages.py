@@ -1,8 +1,8 @@
 """The torture's messages: each is unique, and shows its producer, its number, and whether it is whole.
 
 A payload is `producer number body crc`: the last eight bytes are the checksum of those before them, in hex. An empty or
-null one has the same in its properties. The rest of a message (key, properties, event time) is compared with what was
-sent by the `digest`, which is computed from the received message.
+null one, and a typed one, have the same in their properties. The rest of a message (key, properties, event time) is
+compared with what was sent by the `digest`, which is computed from the received message.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import random
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from tests.faults.checker.recorder import digest
 
-__all__ = ["Outgoing", "Received", "Unreadable", "make_message", "read", "read_message"]
+__all__ = ["Outgoing", "Received", "Unreadable", "make_message", "make_typed_message", "read", "read_message"]
 
 _CRC_BYTES: Final = 8
+# The property of messages whose payload does not show their producer and number.
+_WHO: Final = "who"
 # Above that, a payload is repeated: else nothing would be left to compress, and making it would take its time.
 _PATTERN_BYTES: Final = 4096
 
@@ -33,6 +35,13 @@ class Outgoing:
     key: str | None
     properties: Mapping[str, str] | None
     event_ms: int
+    # The value of a typed message, whose encoding is the payload.
+    value: Any = None
+
+    @property
+    def content(self) -> Any:
+        """What is passed to a producer."""
+        return self.payload if self.value is None else self.value
 
     @property
     def digest(self) -> str:
@@ -68,18 +77,21 @@ def make_message(producer: str, number: int, chance: random.Random, size: int | 
         whole = f"{producer} {number} ".encode() + _body(chance, size)
         payload = whole + _crc(whole)
     else:
-        who = f"{producer} {number}"
-        properties["who"] = f"{who} {_crc(who.encode()).decode()}"
+        properties[_WHO] = _who(producer, number)
     event_ms = 1_700_000_000_000 + chance.randrange(10**9) if chance.random() < 0.25 else 0
     return Outgoing(number, payload, key, properties or None, event_ms)
 
 
+def make_typed_message(producer: str, number: int, value: Any, payload: bytes, key: str | None) -> Outgoing:
+    return Outgoing(number, payload, key, {_WHO: _who(producer, number)}, 0, value)
+
+
 def read(payload: bytes | None, key: str | None, properties: Mapping[str, str], event_ms: int) -> Received:
     """Return its producer and number. Raises Unreadable."""
-    if payload:
+    if payload and _WHO not in properties:
         whole, crc = payload[:-_CRC_BYTES], payload[-_CRC_BYTES:]
     else:
-        whole, _, crc = properties.get("who", "").encode().rpartition(b" ")
+        whole, _, crc = properties.get(_WHO, "").encode().rpartition(b" ")
     if _crc(whole) != crc:
         raise Unreadable(f"{len(payload or b'')} bytes, whose checksum is {_crc(whole)!r}, and not {crc!r}")
     try:
@@ -94,6 +106,11 @@ def read_message(message: Message) -> Received:
     payload = None if message.has_null_value() else message.data()
     key = message.partition_key() if message.has_key() else None
     return read(payload, key, message.properties(), message.event_timestamp())
+
+
+def _who(producer: str, number: int) -> str:
+    who = f"{producer} {number}"
+    return f"{who} {_crc(who.encode()).decode()}"
 
 
 def _body(chance: random.Random, size: int) -> bytes:

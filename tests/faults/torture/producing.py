@@ -10,11 +10,12 @@ A producer is closed now and then and another opened; also after any error.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Protocol
@@ -29,8 +30,6 @@ __all__ = ["AGAIN_S", "AnyId", "Load", "ProducerLog", "error_text", "publisher",
 _WRITE_S: Final = 0.05
 AGAIN_S: Final = 0.25
 LAST_CALLS_S: Final = 5.0
-# Roughly how long a producer is open.
-_RENEW_S: Final = 15.0
 # One burst in this many is followed by a long pause, or by a wait for all receipts.
 _LONG_EVERY: Final = 25
 _LONG_PAUSE_S: Final = 1.0
@@ -84,13 +83,15 @@ class ProducerLog:
     # The library's results for a stored message, and for one that never will be.
     ok: object = Result.Ok
     refused: frozenset[object] = _REFUSED
-    # The field `library` of the history.
-    library: Mapping[str, str] = {}
+    # Roughly how long a producer is open.
+    renew_s: float = 15.0
+    # Optional fields of the line `producer`.
+    more_fields: Mapping[str, str] = {}
 
     def __init__(self, clients: Clients, topic: str, name: str, load: Load, chance: Random) -> None:
         self.clients, self.topic, self.name, self.load, self.chance = clients, topic, name, load, chance
         self._next = 0
-        self._until = time.monotonic() + _RENEW_S * (0.5 + chance.random())
+        self._until = time.monotonic() + self.renew_s * (0.5 + chance.random())
         self._lock = threading.Lock()
         # What has come and was not written down: numbers and where they are, or why not.
         self._receipts: dict[str, list[list[int]]] = defaultdict(list)
@@ -98,7 +99,7 @@ class ProducerLog:
         self._written_at = 0.0
         # The number of announced messages without a result.
         self._open = 0
-        self._say("producer", topic=topic, **self.library)
+        self._say("producer", topic=topic, **self.more_fields)
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -127,14 +128,25 @@ class ProducerLog:
         """Announce and return messages to send from now on."""
         self.write()
         first, self._next = self._next, self._next + 1 + self.chance.randrange(self.load.burst)
-        messages = [
-            make_message(self.name, number, self.chance, self.load.size(self.chance), self.load.key(self.chance))
-            for number in range(first, self._next)
-        ]
+        messages = [self.make(number) for number in range(first, self._next)]
         with self._lock:
             self._open += len(messages)
-        self._say("sending", items=[[one.number, one.digest, one.key] for one in messages])
+        items = [[one.number, one.digest, one.key] for one in messages]
+        self._say("sending", items=items, **self.fields_of(messages))
         return messages
+
+    def make(self, number: int) -> Outgoing:
+        chance = self.chance
+        return make_message(self.name, number, chance, self.load.size(chance), self.load.key(chance))
+
+    def fields_of(self, messages: Sequence[Outgoing]) -> dict[str, Any]:
+        """Return optional fields of the line `sending`."""
+        return {}
+
+    @contextlib.contextmanager
+    def opening(self) -> Iterator[None]:
+        """The producer is opened within the context."""
+        yield
 
     @property
     def pause_s(self) -> float:
@@ -197,7 +209,12 @@ def error_text(error: BaseException) -> str:
 
 
 def publisher(
-    topic: str, worker: str, load: Load | None = None, *, asynchronous: bool = False
+    topic: str,
+    worker: str,
+    load: Load | None = None,
+    *,
+    asynchronous: bool = False,
+    make_log: Callable[[Clients, str, str, Load, Random], ProducerLog] = ProducerLog,
 ) -> Callable[[Clients], None]:
     """What a `Worker` runs: one producer at a time, until producers are stopped."""
 
@@ -206,7 +223,8 @@ def publisher(
         for opening in itertools.count(1):
             if clients.stopping.is_set():
                 return
-            log = ProducerLog(clients, topic, f"{topic}.{worker}~{clients.writer}.{opening}", load or Load(), chance)
+            name = f"{topic}.{worker}~{clients.writer}.{opening}"
+            log = make_log(clients, topic, name, load or Load(), chance)
             try:
                 if asynchronous:
                     clients.on_the_loop(_run_producer_async(log))
@@ -220,7 +238,8 @@ def publisher(
 
 
 def _run_producer(log: ProducerLog) -> None:
-    producer = log.clients.client.create_producer(log.topic, **log.options)
+    with log.opening():
+        producer = log.clients.client.create_producer(log.topic, **log.options)
     try:
         while log.goes_on:
             send_all(log, producer, log.burst())
@@ -237,7 +256,7 @@ def send_all(log: ProducerLog, producer: Sends, burst: Sequence[Outgoing]) -> No
     for handed, one in enumerate(burst, 1):
         try:
             producer.send_async(
-                one.payload,
+                one.content,
                 log.callback(one.number),
                 properties=one.properties,
                 partition_key=one.key,
@@ -259,7 +278,8 @@ def _flush(log: ProducerLog, producer: magnetar.Producer) -> None:
 
 
 async def _run_producer_async(log: ProducerLog) -> None:
-    producer = await log.clients.aio_client.create_producer(log.topic, **log.options)
+    with log.opening():
+        producer = await log.clients.aio_client.create_producer(log.topic, **log.options)
     try:
         while log.goes_on:
             burst = log.burst()
@@ -280,7 +300,7 @@ async def _run_producer_async(log: ProducerLog) -> None:
 
 async def _sent(producer: aio.Producer, one: Outgoing) -> magnetar.MessageId:
     return await producer.send(
-        one.payload,
+        one.content,
         properties=one.properties,
         partition_key=one.key,
         event_timestamp=one.event_ms or None,

@@ -34,7 +34,7 @@ _REFUSED: Final[frozenset[object]] = frozenset(
 class StockProducerLog(ProducerLog):
     ok = pulsar.Result.Ok
     refused = _REFUSED
-    library: Mapping[str, str] = {"library": "pulsar-client"}
+    more_fields: Mapping[str, str] = {"library": "pulsar-client"}
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
