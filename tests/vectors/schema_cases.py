@@ -115,6 +115,19 @@ _FIELD_TYPES: Final[dict[str, tuple[Any, Any]]] = {
     "fixed renamed with alias": (_fixed(4), _fixed(4, name="G", aliases=["F"])),
     "fixed to another namespace": (_fixed(4), _fixed(4, namespace="n")),
     "fixed to bytes": (_fixed(4), "bytes"),
+    "enum default removed": (_enum("X", default="X"), _enum("X")),
+    "items of unions": (_array(["null", "int"]), _array(["double", "null"])),
+    "branch record promoted by structure": (
+        _sub(_field("x", ["null", "int"]), name="T"),
+        [_sub(_field("x", ["null", "string"]), name="U"), _sub(_field("x", ["null", "long"]), name="V")],
+    ),
+    "branch record in record": (
+        _sub(_field("x", _sub(_A, name="X")), name="T"),
+        [
+            _sub(_field("x", _sub(_field("a", "string"), name="Y")), name="U"),
+            _sub(_field("x", ["null", _sub(_field("a", "long"), name="Z")]), name="V"),
+        ],
+    ),
     "items promoted": (_array("int"), _array("long")),
     "items replaced": (_array("int"), _array("string")),
     "items nullable": (_array("int"), _array(["null", "int"])),
@@ -197,6 +210,46 @@ _RECORDS: Final[dict[str, tuple[Any, Any]]] = {
     "tree": (
         _record(_A, _field("children", _array("R"))),
         _record(_A, _field("children", _array("R"))),
+    ),
+    "nullable field added with default of second branch": (
+        _record(_A),
+        _record(_A, _field("b", ["null", "string"], default="x")),
+    ),
+    "namespace of an inner enum": (
+        _record(_field("e", _enum("X")), namespace="m"),
+        _record(_field("e", _enum("X")), namespace="n"),
+    ),
+    "namespace of an enum in a union": (
+        _record(_field("e", ["null", _enum("X")]), namespace="m"),
+        _record(_field("e", ["null", _enum("X")]), namespace="n"),
+    ),
+    "namespace of an enum in a union that changes": (
+        _record(_field("e", ["null", _enum("X")]), namespace="m"),
+        _record(_field("e", ["null", _enum("X"), "int"]), namespace="n"),
+    ),
+    "namespace of a record in a union that changes": (
+        _record(_field("e", ["null", _sub(_A)]), namespace="m"),
+        _record(_field("e", ["null", _sub(_A, _B_DEFAULT), "int"]), namespace="n"),
+    ),
+    "two records in a circle": (
+        _record(_field("s", _sub(_A, _field("r", ["null", "R"])))),
+        _record(_field("s", _sub(_field("a", "long"), _field("r", ["null", "R"]), _B_DEFAULT))),
+    ),
+    "two records in a circle without default": (
+        _record(_field("s", _sub(_A, _field("r", _array("R"))))),
+        _record(_field("s", _sub(_A, _field("r", _array("R")), _B))),
+    ),
+    "circle in a union renamed": (
+        _record(_field("s", [_sub(_A, _field("s", ["null", "S"])), "null"])),
+        _record(_field("s", [_sub(_A, _field("s", ["null", "T"]), name="T"), "null"])),
+    ),
+    "alias of another record": (
+        _record(_field("s", _sub(_A)), _field("t", _sub(_B, name="T"))),
+        _record(_field("s", _sub(_A)), _field("t", _sub(_B, name="U", aliases=["S", "T"]))),
+    ),
+    "alias of a field of an aliased record": (
+        _record(_field("s", ["null", _sub(_A)])),
+        _record(_field("s", ["null", _sub(_field("d", "int", aliases=["a"]), name="T", aliases=["S"])])),
     ),
     "record to error": (_record(_A), {**_record(_A), "type": "error"}),
 }

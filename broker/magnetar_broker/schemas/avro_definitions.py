@@ -338,7 +338,9 @@ class _Parser:
             except ValueError:
                 raise self._error(f"its default {_show(parsed.default)} is not a {kind}") from None
         elif not self._defaults.is_valid(parsed.type, parsed.default):
-            raise self._error(f"its default {_show(parsed.default)} is not a value of its type {parsed.type.label}")
+            raise self._error(
+                f"its default {_show(parsed.default)} is not a value of its type {parsed.type.label:.100}"
+            )
 
     def _count(self, parts: int = 1) -> None:
         self._parts += parts

@@ -45,6 +45,8 @@ __all__ = ["MAX_STEPS", "ReadProblem", "Rule", "WorkBudget", "find_read_problem"
 MAX_STEPS: Final = 4_000_000
 # Records in unions of records in unions, which only differ in name.
 _MAX_TRIALS: Final = 50
+# Characters of a path or a name in an error.
+_MAX_SHOWN: Final = 200
 # What a type can be read as. The order does not matter: the reader's union decides it.
 _PROMOTIONS: Final[dict[str, frozenset[str]]] = {
     "int": frozenset(("long", "float", "double")),
@@ -121,7 +123,8 @@ class _Path:
         while path is not None and len(parts) < 50:
             parts.append(path.part)
             path = path.before
-        return ("…" if path else "") + "".join(reversed(parts))
+        shown = ("…" if path else "") + "".join(reversed(parts))
+        return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}…"
 
 
 class _Aliases:
@@ -374,6 +377,6 @@ def _problem(rule: Rule, pair: _Pair) -> ReadProblem:
 
 def _describe(avro_type: AvroType) -> str:
     if isinstance(avro_type, UnionType):
-        shown = ", ".join(branch.label for branch in avro_type.branches[:10])
+        shown = ", ".join(branch.label for branch in avro_type.branches[:10])[:_MAX_SHOWN]
         return f"[{shown}{', …' if len(avro_type.branches) > 10 else ''}]"
-    return avro_type.label
+    return avro_type.label[:_MAX_SHOWN]

@@ -39,6 +39,14 @@ def test_refusal_names_the_last_version_that_does_not_fit() -> None:
         check_compatible(_avro(_VALUE, _UNIT), earlier, SchemaCompatibility.BACKWARD_TRANSITIVE)
 
 
+def test_refusal_is_short_for_long_names() -> None:
+    name = "a" * 100_000
+    old, new = ({"name": name, "type": {"type": "enum", "name": prefix + name, "symbols": []}} for prefix in "bc")
+    with pytest.raises(BrokerError, match="changed its type's name from baaa") as raised:
+        check_compatible(_avro(new), [(0, _avro(old))], SchemaCompatibility.FULL)
+    assert len(str(raised.value)) < 1000
+
+
 def test_refusal_of_a_consumer_names_what_it_can_not_read() -> None:
     with pytest.raises(BrokerError, match="so consumers with this schema can't read messages of that version"):
         check_readable(_avro(_VALUE, _UNIT), [(3, _avro(_VALUE))], SchemaCompatibility.FORWARD)
