@@ -162,7 +162,7 @@ class Topic:
         self._check_served()
         self.log.check_not_terminated()
         _check_request(opening)
-        schema_version = await self._schemas.admit_producer(opening.schema)
+        schema_version = await self._schemas.admit_producer(opening.schema, address)
         limit = self._settings.max_producers_per_topic
         name = opening.producer_name or self._generate_name()
         if limit and len(self._names.live) >= limit and name not in self._names.live:
@@ -241,7 +241,7 @@ class Topic:
 
     async def subscribe(self, opened: OpenConsumer, sink: ConsumerSink) -> Consumer:
         """Open a consumer if its schema can read the topic, and call the sink's `opened`. Raises `BrokerError`."""
-        await self._schemas.admit_consumer(opened.schema, self._is_unused)
+        await self._schemas.admit_consumer(opened.schema, sink.address, self._is_unused)
         return await self.subscriptions.subscribe(opened, sink)
 
     def _is_unused(self) -> bool:

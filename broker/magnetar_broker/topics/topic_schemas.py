@@ -12,17 +12,21 @@ once a second at most, with what its opening has read. If policies can't be read
 were known last.
 
 **Time.** The registry is on bookies and in the metadata store. Each request has a maximum time, after which it fails
-with an error that clients retry. A registration may have been done then: the next request finds it.
+with an error that clients retry. A registration may have been done then: the next request finds it. The registry
+handles large definitions one after the other. Each client has one of them there at a time, so that a client that sends
+many does not use up the time of others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.name_locks import NameLocks
+from magnetar_broker.schemas.definitions import takes_long
 from magnetar_broker.schemas.schema_registry import SchemaRegistry
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.system_topics import is_system_topic
@@ -58,18 +62,31 @@ class SchemaAccess:
         find_rules: Callable[[TopicName], Awaitable[SchemaRules]],
         timeout_s: float = _TIMEOUT_S,
         policies_age_s: float = _POLICIES_AGE_S,
+        policies_timeout_s: float = _POLICIES_TIMEOUT_S,
     ) -> None:
         """`find_rules` returns the rules by policies that are at most a few seconds old, or raises `BrokerError`."""
         self.policies_age_s = policies_age_s
+        self.policies_timeout_s = policies_timeout_s
         self.registry = registry
         self.find_rules = find_rules
         self._timeout_s = timeout_s
+        # By client.
+        self._large = NameLocks[str]()
 
-    async def run_bounded(self, name: TopicName, work: Coroutine[Any, Any, T]) -> T:
+    async def check_in_turn(self, name: TopicName, schema: Schema, client: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Run `work` on a client's schema within the maximum time; large ones of a client one after the other."""
+
+        async def run_in_turn() -> T:
+            async with self._large.hold(client):
+                return await work()
+
+        return await self.run_bounded(name, run_in_turn if takes_long(schema) else work)
+
+    async def run_bounded(self, name: TopicName, work: Callable[[], Awaitable[T]]) -> T:
         """Run `work`, and cancel it after a time. Raises `BrokerError`."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await work
+                return await work()
         except TimeoutError:
             raise BrokerError(
                 ErrorCode.SERVICE_NOT_READY,
@@ -79,7 +96,7 @@ class SchemaAccess:
     async def read(self, name: TopicName, version: bytes) -> tuple[bytes, Schema]:
         """Return a version of a topic's schema and its number, encoded. Empty: the latest. Raises `BrokerError`,
         NOT_FOUND if there is none."""
-        return await self.run_bounded(name, self._read(name, version))
+        return await self.run_bounded(name, lambda: self._read(name, version))
 
     async def _read(self, name: TopicName, version: bytes) -> tuple[bytes, Schema]:
         if version:
@@ -111,13 +128,14 @@ class TopicSchemas:
         self._known_rules = rules
         self._read_at = asyncio.get_running_loop().time()
 
-    async def admit_producer(self, schema: Schema) -> bytes:
-        """Return the encoded version of a producer's schema; empty: it has none. Raises `BrokerError`."""
+    async def admit_producer(self, schema: Schema, client: str) -> bytes:
+        """Return the encoded version of a producer's schema; empty: it has none. `client`: its address. Raises
+        `BrokerError`."""
         if schema.type not in _WITHOUT_SCHEMA:
-            version = await self._access.run_bounded(self._name, self._register(schema))
+            version = await self._access.check_in_turn(self._name, schema, client, lambda: self._register(schema))
             return encode_schema_version(version)
         if (await self._find_recent_rules()).validation_enforced:
-            await self._access.run_bounded(self._name, self._check_without_schema())
+            await self._access.run_bounded(self._name, self._check_without_schema)
         return b""
 
     async def _register(self, schema: Schema) -> int:
@@ -131,14 +149,16 @@ class TopicSchemas:
                 "open the producer with a schema",
             )
 
-    async def admit_consumer(self, schema: Schema, is_unused: Callable[[], bool]) -> None:
+    async def admit_consumer(self, schema: Schema, client: str, is_unused: Callable[[], bool]) -> None:
         """Raise `BrokerError` unless a consumer with this schema may read the topic.
 
         `is_unused`: whether nothing is stored, and no producer or consumer is connected that would be in the way of a
         first version.
         """
         if schema.type not in _WITHOUT_SCHEMA:
-            await self._access.run_bounded(self._name, self._admit_consumer(schema, is_unused))
+            await self._access.check_in_turn(
+                self._name, schema, client, lambda: self._admit_consumer(schema, is_unused)
+            )
 
     async def _admit_consumer(self, schema: Schema, is_unused: Callable[[], bool]) -> None:
         registry, name = self._access.registry, self._name
@@ -165,7 +185,7 @@ class TopicSchemas:
         if self._known_rules is not None and age_s < self._access.policies_age_s:
             return self._known_rules
         try:
-            async with asyncio.timeout(None if self._known_rules is None else _POLICIES_TIMEOUT_S):
+            async with asyncio.timeout(None if self._known_rules is None else self._access.policies_timeout_s):
                 return await self._find_rules()
         except (TimeoutError, BrokerError) as error:
             if self._known_rules is None:

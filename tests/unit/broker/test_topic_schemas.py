@@ -21,43 +21,47 @@ from tests.unit.broker.fake_schema_registry import FakeSchemaRegistry
 _NAME = TopicName.parse("t")
 _STRING, _LONG = Schema(type=SchemaType.STRING), Schema(type=SchemaType.INT64)
 _WITHOUT = (Schema(), Schema(type=SchemaType.BYTES, name="b"), Schema(type=SchemaType.AUTO_CONSUME))
+_CLIENT = "client:1"
 _V0 = encode_schema_version(0)
 
 
 class _Scene:
     def __init__(self, timeout_s: float = 60.0, policies_age_s: float = 0.0) -> None:
+        self.policies_gate = asyncio.Event()
+        self.policies_gate.set()
         self.registry = FakeSchemaRegistry()
         self.rules = SchemaRules(SchemaCompatibility.FULL, allow_auto_update=True, validation_enforced=False)
         self.policies_fail = False
         self.policies_read = 0
-        self.access = SchemaAccess(self.registry, self._find_rules, timeout_s, policies_age_s)
+        self.access = SchemaAccess(self.registry, self._find_rules, timeout_s, policies_age_s, 0.01)
         self.schemas = TopicSchemas(_NAME, self.access)
 
     async def _find_rules(self, name: TopicName) -> SchemaRules:
         self.policies_read += 1
+        await self.policies_gate.wait()
         if self.policies_fail:
             raise BrokerError(ErrorCode.METADATA_ERROR, "the store is away")
         return self.rules
 
     async def consume(self, schema: Schema, *, unused: bool = False) -> None:
-        await self.schemas.admit_consumer(schema, lambda: unused)
+        await self.schemas.admit_consumer(schema, _CLIENT, lambda: unused)
 
 
 async def test_schema_of_a_producer_becomes_a_version() -> None:
     """(SCH-1)"""
     scene = _Scene()
-    assert await scene.schemas.admit_producer(_STRING) == _V0
-    assert await scene.schemas.admit_producer(_STRING) == _V0
-    assert await TopicSchemas(TopicName.parse("t-partition-3"), scene.access).admit_producer(_STRING) == _V0
+    assert await scene.schemas.admit_producer(_STRING, _CLIENT) == _V0
+    assert await scene.schemas.admit_producer(_STRING, _CLIENT) == _V0
+    assert await TopicSchemas(TopicName.parse("t-partition-3"), scene.access).admit_producer(_STRING, _CLIENT) == _V0
     with pytest.raises(BrokerError) as raised:
-        await scene.schemas.admit_producer(_LONG)
+        await scene.schemas.admit_producer(_LONG, _CLIENT)
     assert raised.value.code == ErrorCode.INCOMPATIBLE_SCHEMA
 
 
 async def test_registry_is_not_used_without_a_schema() -> None:
     scene = _Scene()
     for schema in _WITHOUT:
-        assert await scene.schemas.admit_producer(schema) == b""
+        assert await scene.schemas.admit_producer(schema, _CLIENT) == b""
         await scene.consume(schema)
     assert not scene.registry.calls
 
@@ -65,13 +69,13 @@ async def test_registry_is_not_used_without_a_schema() -> None:
 async def test_enforced_validation_refuses_producers_without_a_schema() -> None:
     """(SCH-2) In effect for the next producer. Topics without a schema, and consumers, are not affected."""
     scene = _Scene()
-    await scene.schemas.admit_producer(_WITHOUT[0])
+    await scene.schemas.admit_producer(_WITHOUT[0], _CLIENT)
     scene.rules = replace(scene.rules, validation_enforced=True)
-    assert await scene.schemas.admit_producer(_WITHOUT[0]) == b""
-    await scene.schemas.admit_producer(_STRING)
+    assert await scene.schemas.admit_producer(_WITHOUT[0], _CLIENT) == b""
+    await scene.schemas.admit_producer(_STRING, _CLIENT)
     for schema in _WITHOUT:
         with pytest.raises(BrokerError, match="schema_validation_enforced") as raised:
-            await scene.schemas.admit_producer(schema)
+            await scene.schemas.admit_producer(schema, _CLIENT)
         assert raised.value.code == ErrorCode.INCOMPATIBLE_SCHEMA
         await scene.consume(schema)
 
@@ -102,44 +106,46 @@ async def test_consumer_adds_no_schema_to_a_system_topic() -> None:
     scene = _Scene()
     system = TopicSchemas(TopicName.parse("__change_events"), scene.access)
     with pytest.raises(BrokerError, match="has no schema"):
-        await system.admit_consumer(_STRING, lambda: True)
+        await system.admit_consumer(_STRING, _CLIENT, lambda: True)
 
 
 async def test_silent_registry_fails_the_opening_in_bounded_time() -> None:
     """(SCH-1) With an error that clients retry."""
     scene = _Scene(timeout_s=0.01)
     scene.registry.gate.clear()
-    for work in (scene.schemas.admit_producer(_STRING), scene.consume(_STRING), scene.access.read(_NAME, b"")):
+    for work in (scene.schemas.admit_producer(_STRING, _CLIENT), scene.consume(_STRING), scene.access.read(_NAME, b"")):
         with pytest.raises(BrokerError, match="retry") as raised:
             await within(work, "the refusal")
         assert raised.value.code == ErrorCode.SERVICE_NOT_READY
-    assert await scene.schemas.admit_producer(_WITHOUT[0]) == b""
+    assert await scene.schemas.admit_producer(_WITHOUT[0], _CLIENT) == b""
 
 
 async def test_unreadable_policies_do_not_affect_producers_without_a_schema() -> None:
     scene = _Scene()
     scene.policies_fail = True
     with pytest.raises(BrokerError, match="away"):
-        await scene.schemas.admit_producer(_WITHOUT[0])
+        await scene.schemas.admit_producer(_WITHOUT[0], _CLIENT)
     scene.policies_fail = False
-    await scene.schemas.admit_producer(_WITHOUT[0])
+    await scene.schemas.admit_producer(_WITHOUT[0], _CLIENT)
     scene.policies_fail = True
-    assert await scene.schemas.admit_producer(_WITHOUT[0]) == b""
+    assert await scene.schemas.admit_producer(_WITHOUT[0], _CLIENT) == b""
     with pytest.raises(BrokerError, match="away"):
-        await scene.schemas.admit_producer(_STRING)
+        await scene.schemas.admit_producer(_STRING, _CLIENT)
+    scene.policies_gate.clear()
+    assert await within(scene.schemas.admit_producer(_WITHOUT[0], _CLIENT), "the admission") == b""
 
 
 async def test_many_producers_without_a_schema_read_policies_once() -> None:
     """None, if they were read when the topic was opened."""
     scene = _Scene(policies_age_s=3600.0)
     for _ in range(3):
-        await scene.schemas.admit_producer(_WITHOUT[0])
+        await scene.schemas.admit_producer(_WITHOUT[0], _CLIENT)
     assert scene.policies_read == 1
     opened = TopicSchemas(_NAME, scene.access, replace(scene.rules, validation_enforced=True))
-    await scene.schemas.admit_producer(_STRING)
+    await scene.schemas.admit_producer(_STRING, _CLIENT)
     read = scene.policies_read
     with pytest.raises(BrokerError, match="schema_validation_enforced"):
-        await opened.admit_producer(_WITHOUT[0])
+        await opened.admit_producer(_WITHOUT[0], _CLIENT)
     assert scene.policies_read == read
 
 
@@ -148,7 +154,7 @@ async def test_versions_are_read_by_number_or_the_latest() -> None:
     scene = _Scene()
     newer = Schema(type=SchemaType.STRING, definition=b"newer")
     for schema in (_STRING, newer):
-        await scene.schemas.admit_producer(schema)
+        await scene.schemas.admit_producer(schema, _CLIENT)
     assert await scene.access.read(_NAME, b"") == (encode_schema_version(1), newer)
     assert await scene.access.read(_NAME, _V0) == (_V0, _STRING)
     for version, name, code in (
@@ -166,8 +172,26 @@ async def test_versions_are_read_by_number_or_the_latest() -> None:
 async def test_cancelled_opening_is_not_reported_as_slow() -> None:
     scene = _Scene()
     scene.registry.gate.clear()
-    opening = asyncio.create_task(scene.schemas.admit_producer(_STRING))
+    opening = asyncio.create_task(scene.schemas.admit_producer(_STRING, _CLIENT))
     await asyncio.sleep(0)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
+
+
+async def test_client_with_many_large_schemas_does_not_delay_others() -> None:
+    """(SCH-1) The registry gets one of them at a time, and small ones at once."""
+    scene = _Scene()
+    scene.registry.gate.clear()
+    large = [Schema(type=SchemaType.STRING, definition=b"%d" % number * 100_000) for number in range(5)]
+    opening = [asyncio.create_task(scene.schemas.admit_producer(schema, "many:1")) for schema in large]
+    others = [
+        asyncio.create_task(scene.schemas.admit_producer(large[0], "other:1")),
+        asyncio.create_task(scene.schemas.admit_producer(_STRING, "many:1")),
+    ]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert scene.registry.calls == 3
+    scene.registry.gate.set()
+    await asyncio.gather(*opening, *others)
+    assert scene.registry.calls == 7

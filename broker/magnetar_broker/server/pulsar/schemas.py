@@ -125,7 +125,7 @@ async def _get_or_create_schema(session: ClientSession, request: CommandGetOrCre
         if is_system_topic(name):
             raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a system topic: only servers publish to it")
         schemas = TopicSchemas(name, session.context.broker_session().schema_access)
-        response.schema_version = await schemas.admit_producer(from_pulsar(request.schema))
+        response.schema_version = await schemas.admit_producer(from_pulsar(request.schema), session.address)
     except Exception as error:  # noqa: BLE001 (the client waits for an answer)
         response.error_code, response.error_message = _describe(error)
     answer = BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE, get_or_create_schema_response=response)
