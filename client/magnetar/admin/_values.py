@@ -27,7 +27,7 @@ from magnetar.admin.models import (
     TopicPolicies,
 )
 from magnetar.admin.reading import MessagePosition, Piece, PieceFragment, Plan
-from magnetar.exceptions import InvalidArgument
+from magnetar.exceptions import InvalidArgument, UnknownError
 from magnetar.schema import Schema, SchemaInfo
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos import reading_pb2 as reading
@@ -135,6 +135,13 @@ def _tenant_message(settings: TenantSettings) -> pb.TenantSettings:
 def _position_message(position: MessagePosition) -> reading.MessagePosition:
     ledger_id, entry_id, skip_messages = position
     return reading.MessagePosition(ledger_id=ledger_id, entry_id=entry_id, skip_messages=skip_messages)
+
+
+def _schema_info(message: SchemaMessage) -> SchemaInfo:
+    try:
+        return SchemaInfo.from_message(message)
+    except ValueError as error:
+        raise UnknownError(f"the broker has a schema that this client does not know: {error}") from None
 
 
 def _schema_message(schema: Any) -> SchemaMessage:
@@ -307,7 +314,7 @@ _FROM_MESSAGE: Final[Mapping[type, Callable[[Any], Any]]] = {
     ActiveBroker: _active_broker,
     MessageId: _message_id,
     Plan: _plan,
-    SchemaInfo: SchemaInfo.from_message,
+    SchemaInfo: _schema_info,
     NamespacePolicies: functools.partial(policies_value, NamespacePolicies),
     TopicPolicies: functools.partial(policies_value, TopicPolicies),
 }

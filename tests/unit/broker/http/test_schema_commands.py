@@ -17,11 +17,15 @@ from tests.unit.broker.http.admin_scene import HttpScene, running_http
 _FIRST: Final = {"type": "record", "name": "Reading", "fields": [{"name": "celsius", "type": "double"}]}
 _OTHER: Final = {"type": "record", "name": "Reading", "fields": [{"name": "kelvin", "type": "double"}]}
 _MODULE: Final = """
+from dataclasses import dataclass
 from magnetar.schema import AvroSchema, Double, JsonSchema, Record
 class Reading(Record):
     celsius = Double(required=True)
 as_json = JsonSchema(Reading)
 nothing = 5
+@dataclass
+class Plain:
+    celsius: float
 """
 
 
@@ -76,6 +80,8 @@ async def test_a_class_of_python_is_uploaded(tmp_path: Path, monkeypatch: pytest
     async with running_http() as scene:
         await _output(scene, "upload", "avro", "models_of_rooms:Reading")
         assert json.loads(await _output(scene, "show", "avro", "--json"))["definition"] == _FIRST
+        await _output(scene, "upload", "plain", "models_of_rooms:Plain")
+        assert json.loads(await _output(scene, "show", "plain", "--json"))["type"] == "AVRO"
         await _output(scene, "upload", "json", "models_of_rooms:as_json")
         await _output(scene, "upload", "json", "models_of_rooms:Reading", "--type", "json")
         (shown,) = (await _output(scene, "show", "json", "--all", "--json")).splitlines()

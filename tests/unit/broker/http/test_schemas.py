@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
 
 from magnetar import exceptions
 from magnetar.admin import NamespacePolicies, SchemaCheck, TopicPolicies
-from magnetar.schema import AvroSchema, Double, Record, SchemaInfo, SchemaType, StringSchema
+from magnetar.schema import AvroSchema, SchemaInfo, SchemaType, StringSchema
 from magnetar_broker.errors import BrokerError
 from magnetar_protos.admin_pb2 import SchemaDefinitionRequest
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -328,8 +329,9 @@ async def test_an_upload_with_an_unknown_outcome_is_not_reported_as_refused(monk
         assert (answer.status, answer.headers["x-magnetar-error"]) == (500, "METADATA_ERROR")
 
 
-class Reading(Record):
-    celsius = Double(required=True)
+@dataclass
+class Reading:
+    celsius: float
 
 
 async def test_a_schema_object_or_a_class_is_uploaded() -> None:
