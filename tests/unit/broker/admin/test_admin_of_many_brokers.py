@@ -8,6 +8,7 @@ import pytest
 
 from magnetar import exceptions
 from magnetar.admin import AsyncAdmin, AutoTopicCreation, MessagePosition, NamespacePolicies
+from magnetar.schema import SchemaInfo, SchemaType
 from magnetar_broker import paths
 from magnetar_wire.message_id import MessageId
 from magnetar_wire.topic_name import NamespaceName
@@ -300,3 +301,28 @@ async def test_bundles_move_and_split_while_administrators_are_at_work() -> None
         for topic, open_ended in zip(topics, unknown, strict=True):
             left = (await every[0].topics.stats(topic)).subscription("s").backlog_entries
             assert 10 <= left <= 10 + open_ended
+
+
+async def test_any_broker_adds_versions_to_a_schema() -> None:
+    """SCH-1: at a broker that does not have the topic, by the namespace's policies as they are; the topic is created at
+    its owner. Concurrent uploads of one schema get one version."""
+    first, second = (
+        SchemaInfo(SchemaType.AVRO, "R", b'{"type":"record","name":"R","fields":[{"name":"%s","type":"int"}]}' % name)
+        for name in (b"a", b"b")
+    )
+    async with running_brokers() as scene, admins(scene) as (one, other):
+        await spread(scene, one)
+        topic = topic_at(scene, scene["b1"])
+        assert (
+            await asyncio.gather(*(admin.schemas.upload(topic, first) for admin in (one, other, one, other))) == [0] * 4
+        )
+        assert await one.topics.list("public/default") == [f"persistent://{topic}"]
+        for admin, strategy in ((one, "ALWAYS_COMPATIBLE"), (other, "FULL"), (one, "ALWAYS_COMPATIBLE")):
+            await admin.namespaces.change_policies("public/default", NamespacePolicies(schema_compatibility=strategy))
+            assert (await other.schemas.check(topic, second)).strategy == strategy
+        assert await other.schemas.upload(topic, second) == 1
+        assert [found.version for found in await one.schemas.list(topic)] == [0, 1]
+        await one.schemas.delete(topic)
+        assert await other.schemas.list(topic) == []
+        await other.topics.delete(topic)
+        assert await one.schemas.metadata(topic) == []
