@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import struct
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from pydantic import BaseModel, Field
 
 from magnetar.schema import (
     AvroSchema,
@@ -48,6 +50,12 @@ DEFINITION = {
 }
 AVRO = AvroSchema(None, DEFINITION)
 ENCODE = make_encoder(AVRO.schema_info()).encode
+
+
+class Measured(BaseModel):
+    sensor: str
+    at: datetime
+    celsius: float = Field(default=0.0, gt=-273.15)
 
 
 class Reading(Record):
@@ -151,6 +159,11 @@ def test_the_source_of_a_schema(tmp_path: Path) -> None:
         None,
         AvroSchema(Reading).encode(Reading(sensor="hall", level=2)),
     )
+    of_model = find_encoder("", "t", f"{__name__}:Measured", "")
+    measured = {"sensor": "hall", "at": "2026-01-31T12:00:00Z", "celsius": 2.5}
+    assert of_model.encode(measured) == (None, AvroSchema(Measured).encode(Measured.model_validate(measured)))
+    with pytest.raises(InvalidValue, match=r"(?s)celsius.*greater than -273"):
+        of_model.encode({**measured, "celsius": -300})
     file.write_text('{"type": "record"}')
     for source, kind, problem in [
         (str(file), "", "not a schema of the type avro"),
