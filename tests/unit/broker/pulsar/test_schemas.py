@@ -170,6 +170,23 @@ async def test_incompatible_schemas_are_refused() -> None:
         assert (await _get(client)).schema_version == _V0
 
 
+async def test_openings_without_a_new_schema_need_no_bookie() -> None:
+    """SCH-1, WIRE-1. Libraries retry after the error of the others."""
+    async with running_pulsar_broker() as scene:
+        client = await scene.pulsar_client()
+        await client.open_producer(1, schema=_FIRST)
+        for bookie in scene.bookies:
+            bookie.failing.add("add")
+        assert await _refused_producer(client, _SECOND) == ServerError.PERSISTENCE_ERROR
+        assert (await _register(client, _SECOND)).error_code == ServerError.PERSISTENCE_ERROR
+        assert (await client.open_producer(2, schema=_FIRST)).schema_version == _V0
+        await client.open_producer(3)
+        assert (await _get(client)).schema_version == _V0
+        for bookie in scene.bookies:
+            bookie.failing.clear()
+        assert (await client.open_producer(4, schema=_SECOND)).schema_version == _V1
+
+
 @pytest.mark.parametrize("durable", [True, False])
 async def test_consumer_adds_the_first_schema_of_an_unused_topic(durable: bool) -> None:
     """SCH-2. One that takes any schema is not in the way; readers do it, too."""
