@@ -6,16 +6,20 @@ tests that run everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pulsar
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
+import magnetar
+from magnetar import schema as schemas
 from magnetar.admin import Admin
 from magnetar.exceptions import NotFound
+from magnetar.schema import KeyValue, KeyValueEncodingType, KeyValueSchema, Schema
 from magnetar_cli.local_java import OLDEST_VERSION, find_installed_java
 from magnetar_testing.standalone_process import StandaloneProcess
 from tests.java_client import Act, run_java_checks
@@ -97,6 +101,7 @@ _SCHEMAS: Final = (
     "ofTheTopicForBytes",
     "ofSeveralKindsByOneProducer",
     "notOfAnotherKind",
+    "withMagnetarsClient",
 )
 _MOVING: Final = ("onWhileTopicsAreUnloaded", "withOneOfPython")
 _RECOVERING: Final = ("fromKill9",)
@@ -111,6 +116,37 @@ _ALL: Final = {
     "Refusals": _REFUSALS,
     "Moving": _MOVING,
     "Recovering": _RECOVERING,
+}
+
+
+class Point(schemas.Record):
+    x = schemas.Integer(required=True)
+    name = schemas.String(required_default=True)
+
+
+def _show_pair(pair: KeyValue[str, Point]) -> str:
+    assert pair.value is not None
+    return f"{pair.key} {pair.value.x} {pair.value.name}"
+
+
+# By the kinds that the check names: our schema, and the text of a value.
+_EXCHANGED: Final[dict[str, tuple[Schema[Any], Callable[[Any], str]]]] = {
+    "avro": (schemas.AvroSchema(Point), lambda point: f"{point.x} {point.name}"),
+    "json": (schemas.JsonSchema(Point), lambda point: f"{point.x} {point.name}"),
+    "protobuf": (schemas.ProtobufSchema(Timestamp), lambda timestamp: str(timestamp.seconds)),
+    "protobuf native": (schemas.ProtobufNativeSchema(Timestamp), lambda timestamp: str(timestamp.seconds)),
+    **{
+        f"pairs {encoding.name}": (
+            KeyValueSchema(schemas.StringSchema(), schemas.AvroSchema(Point), encoding),
+            _show_pair,
+        )
+        for encoding in KeyValueEncodingType
+    },
+    "string": (schemas.StringSchema(), str),
+    "int32": (schemas.Int32Schema(), str),
+    "double": (schemas.DoubleSchema(), str),
+    "instant": (schemas.InstantSchema(), str),
+    "local date time": (schemas.LocalDateTimeSchema(), str),
 }
 
 
@@ -130,6 +166,7 @@ class _Acts:
             "subscriptions": self._subscriptions_of,
             "exists": self._exists,
             "pulsar-client": self._pulsar_client,
+            "magnetar exchange": self._exchange,
         }
 
     def _partitions(self, topic: str, partitions: str) -> str:
@@ -157,6 +194,16 @@ class _Acts:
 
     def _exists(self, topic: str) -> str:
         return "yes" if topic in self._topics.list("public/default") else "no"
+
+    def _exchange(self, topic: str, kind: str) -> str:
+        """Receive a value, send it again, and return it as text."""
+        schema, show = _EXCHANGED[kind]
+        with closing(magnetar.Client(self._server.service_url)) as client:
+            earliest = magnetar.InitialPosition.Earliest
+            consumer = client.subscribe(topic, "magnetar", schema=schema, initial_position=earliest)
+            value = consumer.receive(_LONG_MS).value()
+            client.create_producer(topic, schema=schema).send(value)
+        return show(value)
 
     def _pulsar_client(self, topic: str) -> str:
         """Send 10 messages behind those that are there, and return them all."""

@@ -1,5 +1,7 @@
 import com.google.protobuf.Timestamp;
 import java.nio.ByteBuffer;
+import java.time.Instant;
+import java.time.LocalDateTime;
 import java.util.List;
 import java.util.Objects;
 import org.apache.pulsar.client.api.Consumer;
@@ -140,6 +142,34 @@ final class Schemas {
         Scene.equal(1, Scene.receive(consumer).getValue().getField("x"));
         Scene.equal("b", Scene.receive(consumer).getValue().getField("name"));
         Scene.refused(PulsarClientException.class, () -> producer.newMessage(Schema.INT32).value(7).send());
+    }
+
+    /** A client of Magnetar's own receives the value, and sends it again. */
+    @Check
+    static void withMagnetarsClient(Scene scene) throws Exception {
+        exchange(scene, "avro", Schema.AVRO(Point.class), Point.of(7, "\u00fc"), "7 \u00fc");
+        exchange(scene, "json", Schema.JSON(Point.class), Point.of(7, "\u00fc"), "7 \u00fc");
+        exchange(scene, "protobuf", Schema.PROTOBUF(Timestamp.class), Timestamp.newBuilder().setSeconds(7).build(), "7");
+        exchange(scene, "protobuf native", Schema.PROTOBUF_NATIVE(Timestamp.class),
+                Timestamp.newBuilder().setSeconds(7).build(), "7");
+        for (KeyValueEncodingType encoding : KeyValueEncodingType.values()) {
+            exchange(scene, "pairs " + encoding, Schema.KeyValue(Schema.STRING, Schema.AVRO(Point.class), encoding),
+                    new KeyValue<>("key", Point.of(7, null)), "key 7 None");
+        }
+        exchange(scene, "string", Schema.STRING, "\u00fc", "\u00fc");
+        exchange(scene, "int32", Schema.INT32, -7, "-7");
+        exchange(scene, "double", Schema.DOUBLE, 0.1, "0.1");
+        exchange(scene, "instant", Schema.INSTANT, Instant.ofEpochSecond(7, 1000), "1970-01-01 00:00:07.000001+00:00");
+        exchange(scene, "local date time", Schema.LOCAL_DATE_TIME, LocalDateTime.of(2026, 11, 26, 18, 30),
+                "2026-11-26 18:30:00");
+    }
+
+    private static <T> void exchange(Scene scene, String kind, Schema<T> schema, T value, String shown) throws Exception {
+        String topic = scene.topic();
+        scene.client.newProducer(schema).topic(topic).create().send(value);
+        Scene.equal(shown, scene.ask("magnetar exchange", topic, kind));
+        List<Message<T>> messages = Scene.receive(consumer(scene, topic, "s", schema), 2);
+        Scene.equal(List.of(value, value), messages.stream().map(Message::getValue).toList());
     }
 
     @Check
