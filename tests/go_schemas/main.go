@@ -1,11 +1,16 @@
 // Prints, as JSON, the definitions and payloads of the schemas of Pulsar's Go client.
+//
+// With the URL of a broker, and a suffix of topics, it receives a value from each of "avro-SUFFIX", "json-SUFFIX" and so
+// on, and sends it again.
 package main
 
 import (
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"math"
 	"os"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -56,7 +61,55 @@ func describe(schema pulsar.Schema, values ...interface{}) entry {
 	return described
 }
 
+func exchange(url string, suffix string) {
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: url})
+	if err != nil {
+		panic(err)
+	}
+	defer client.Close()
+	for name, one := range map[string]struct {
+		schema pulsar.Schema
+		target interface{}
+	}{
+		"avro":            {pulsar.NewAvroSchema(definition, nil), &reading{}},
+		"json":            {pulsar.NewJSONSchema(definition, nil), &reading{}},
+		"double":          {pulsar.NewDoubleSchema(nil), new(float64)},
+		"protobuf_native": {pulsar.NewProtoNativeSchemaWithMessage(&timestamppb.Timestamp{}, nil), &timestamppb.Timestamp{}},
+	} {
+		topic := "persistent://public/default/" + name + "-" + suffix
+		consumer, err := client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "go", Schema: one.schema,
+			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest})
+		if err != nil {
+			panic(name + ": " + err.Error())
+		}
+		waiting, cancel := context.WithTimeout(context.Background(), 40*time.Second)
+		message, err := consumer.Receive(waiting)
+		cancel()
+		if err != nil {
+			panic(name + ": " + err.Error())
+		}
+		if err := message.GetSchemaValue(one.target); err != nil {
+			panic(name + ": " + err.Error())
+		}
+		producer, err := client.CreateProducer(pulsar.ProducerOptions{Topic: topic, Schema: one.schema})
+		if err != nil {
+			panic(name + ": " + err.Error())
+		}
+		value := one.target
+		if number, is := value.(*float64); is {
+			value = *number
+		}
+		if _, err := producer.Send(context.Background(), &pulsar.ProducerMessage{Value: value}); err != nil {
+			panic(name + ": " + err.Error())
+		}
+	}
+}
+
 func main() {
+	if len(os.Args) == 3 {
+		exchange(os.Args[1], os.Args[2])
+		return
+	}
 	text := "yes"
 	full := reading{Small: -7, Large: 1 << 60, Real: 2, Flag: true, Text: "naïve ☕", Raw: []byte("bytes"), Maybe: &text,
 		Words: []string{"a", "b"}, Numbers: map[string]int64{"one": 1}, Address: address{City: "Ulm"}}
