@@ -12,6 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from magnetar import ConsumerType, InvalidArgument, MagnetarException, NotAllowedError
+from magnetar.schema import StringSchema
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.dynamic import DynamicSettings, NotDynamic, change_fields, describe_settings
@@ -359,6 +360,12 @@ async def _second_connection_is_refused(scene: HttpScene) -> Any:
         for _, writer in connections:
             writer.close()
         await until(lambda: not scene.broker.broker.pulsar_connections, "the connections are closed")
+
+
+@_shows("is_allow_auto_update_schema_enabled", "false", False, True)
+async def _schema_of_a_producer_is_refused(scene: HttpScene) -> Any:
+    async with scene.broker.client() as client:
+        return await _is_refused(client.create_producer(await _new_topic(scene), schema=StringSchema()))
 
 
 async def test_each_dynamic_setting_has_an_effect_on_a_running_broker() -> None:
