@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from magnetar.exceptions import DecodeError
+from magnetar.exceptions import DecodeError, SchemaUnavailable
 from magnetar_cli.messages.json_values import value_to_json
 from magnetar_cli.messages.positions import format_message_id, format_time, partition_of_topic
 from magnetar_cli.output import escape_unprintable
@@ -97,6 +97,7 @@ class DisplayedMessage:
 
 
 def display_message(message: Message[Any]) -> DisplayedMessage:
+    """Raises SchemaUnavailable if no broker returns the schema version of the message at present."""
     decoded, decode_error = _decode_value(message)
     return DisplayedMessage(
         topic=message.topic_name(),
@@ -117,12 +118,15 @@ def display_message(message: Message[Any]) -> DisplayedMessage:
 
 
 def _decode_value(message: Message[Any]) -> tuple[DecodedValue | None, str]:
-    """Return the value, if a schema has decoded it, and the reason why it can't be decoded."""
+    """Return the value, if a schema has decoded it, and the reason why it can't be decoded. Raises SchemaUnavailable if
+    a later call may succeed."""
     if message.schema_version() is None or message.has_null_value():
         return None, ""
     try:
         value = message.value()
         return (None if isinstance(value, bytes) else DecodedValue(value_to_json(value))), ""
+    except SchemaUnavailable:
+        raise
     except DecodeError as error:
         return None, str(error) or type(error).__name__
     except RecursionError:

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from magnetar import MessageId
+from magnetar.exceptions import SchemaUnavailable
 from magnetar.schema import AutoConsumeSchema, AvroSchema, StringSchema
 from magnetar_cli.messages.message_output import (
     DisplayedMessage,
@@ -72,7 +73,7 @@ async def test_values_are_printed_by_the_schema_version_of_their_messages(
 ) -> None:
     """(SCH-3) JSON of an Avro value, texts as they are, payloads without a version, and those that can't be decoded."""
     avro = AvroSchema(None, {"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]})
-    async with client_of() as (broker, client):
+    async with client_of(operation_timeout_seconds=0.2) as (broker, client):
         name = "persistent://public/default/t"
         first, second = (
             broker.add_schema(name, schema.schema_info().to_message()) for schema in (avro, StringSchema())
@@ -84,6 +85,10 @@ async def test_values_are_printed_by_the_schema_version_of_their_messages(
         topic.publish(b"1", schema_version=encode_schema_version(7))
         reader = await client.create_reader("t", MessageId.earliest, AutoConsumeSchema())
         messages = [display_message(await reader.read_next()) for _ in range(6)]
+        broker.has_registry.clear()
+        topic.publish(b"later", schema_version=encode_schema_version(8))
+        with pytest.raises(SchemaUnavailable):
+            display_message(await reader.read_next())
         plain = await client.create_reader("t", MessageId.earliest)
         payload = display_message(await plain.read_next())
     capsys.readouterr()
