@@ -83,10 +83,6 @@ class WorkBudget:
     def __init__(self, steps: int = MAX_STEPS) -> None:
         self._limit = self._steps = steps
 
-    @property
-    def spent(self) -> int:
-        return self._limit - self._steps
-
     def spend(self, steps: int = 1) -> None:
         """Raise `BrokerError` when all is spent."""
         self._steps -= steps
