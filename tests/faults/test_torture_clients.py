@@ -330,7 +330,7 @@ def test_workloads_are_found_by_their_names() -> None:
 # ── all of it ──
 
 # Workers that have one, in all workloads.
-_PRODUCERS = 21
+_PRODUCERS = 22
 
 
 class _Rig:

@@ -24,7 +24,7 @@ from tests.faults.torture.evolution import NEWER, OLDER, Definition
 from tests.faults.torture.messages import Outgoing
 from tests.faults.torture.producing import Load
 from tests.faults.torture.typed_consuming import TypedConsumerLog
-from tests.faults.torture.typed_producing import TypedProducerLog, announce_offer, offering
+from tests.faults.torture.typed_producing import TypedProducerLog, TypedStockProducerLog, announce_offer, offering
 
 TOPIC = "typed"
 
@@ -99,14 +99,14 @@ class _Received:
 class _Run:
     """One producer and consumers of its messages, without a broker."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, make_log: type[TypedProducerLog] = TypedProducerLog) -> None:
         self.folder = folder
         self._consumers = 0
         recorder = Recorder(folder, "w")
         self.clients = Clients("", "", None, folder, "a seed", "w", recorder)
         recorder.say("topic", topic=TOPIC, partitions=0, order="producer", deduplicated=False)
         recorder.say("subscription", subscription=f"{TOPIC}.s", topic=TOPIC, type="Shared", durable=True)
-        self.log = TypedProducerLog(self.clients, TOPIC, "typed.p", Load(burst=40, keys=2), random.Random(1))
+        self.log = make_log(self.clients, TOPIC, "typed.p", Load(burst=40, keys=2), random.Random(1))
         with self.log.opening():
             self.sent = self.log.burst()
         while len(self.sent) < 20:
@@ -126,7 +126,7 @@ class _Run:
 
 def _read(run: _Run, reader: Definition) -> list[Any]:
     """What the SDK decodes."""
-    decode = reader.schema.make_decoder(run.log.options["schema"].schema_info())
+    decode = reader.schema.make_decoder(run.log.definition.schema.schema_info())
     return decode([one.payload or b"" for one in run.sent], None)
 
 
@@ -140,6 +140,15 @@ def test_values_are_recorded_as_they_are_decoded(tmp_path: Path) -> None:
     assert verdict.clean, str(verdict)
     assert verdict.figures["messages decoded"] == 4 * len(run.sent) > 40
     assert verdict.figures["definitions registered"] == 1
+
+
+def test_values_of_the_stock_library_are_recorded(tmp_path: Path) -> None:
+    run = _Run(tmp_path, TypedStockProducerLog)
+    run.consume(NEWER, _read(run, NEWER))
+    run.consume(None, [one.value for one in run.sent])
+    verdict = run.judged()
+    assert verdict.clean, str(verdict)
+    assert verdict.figures["messages decoded"] == 2 * len(run.sent)
 
 
 def test_value_that_is_not_what_was_sent_is_recorded(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from random import Random
 from typing import Any, Final
 
 import pulsar
@@ -73,7 +74,13 @@ class StockProducerLog(ProducerLog):
         return there
 
 
-def stock_publisher(topic: str, worker: str, load: Load | None = None) -> Callable[[Clients], None]:
+def stock_publisher(
+    topic: str,
+    worker: str,
+    load: Load | None = None,
+    *,
+    make_log: Callable[[Clients, str, str, Load, Random], StockProducerLog] = StockProducerLog,
+) -> Callable[[Clients], None]:
     """What a `Worker` runs: one producer at a time, until producers are stopped."""
 
     def publish(clients: Clients) -> None:
@@ -82,7 +89,7 @@ def stock_publisher(topic: str, worker: str, load: Load | None = None) -> Callab
             if clients.stopping.is_set():
                 return
             name = f"{topic}.{worker}~{clients.writer}.{opening}"
-            log = StockProducerLog(clients, topic, name, load or Load(), chance)
+            log = make_log(clients, topic, name, load or Load(), chance)
             try:
                 _run_producer(log)
             except CLIENT_ERRORS as error:
@@ -93,7 +100,8 @@ def stock_publisher(topic: str, worker: str, load: Load | None = None) -> Callab
 
 
 def _run_producer(log: StockProducerLog) -> None:
-    producer = log.clients.stock_client.create_producer(log.topic, **log.options)
+    with log.opening():
+        producer = log.clients.stock_client.create_producer(log.topic, **log.options)
     try:
         while log.goes_on:
             _send_all(log, producer, log.burst())
@@ -113,7 +121,7 @@ def _send_all(log: StockProducerLog, producer: Any, burst: Sequence[Outgoing]) -
     """Errors of a message go to its callback."""
     for one in burst:
         producer.send_async(
-            one.payload,
+            one.content,
             log.callback(one.number),
             properties=dict(one.properties) if one.properties else None,
             partition_key=one.key,
