@@ -16,9 +16,11 @@ import fastavro
 from pydantic_core import from_json
 
 from magnetar.exceptions import DecodeError
+from magnetar.schema._avro_decimal import BOUNDED_DECIMAL, is_valid_decimal
 from magnetar_wire.schemas import MAX_DEFINITION_BYTES
 
 __all__ = [
+    "DEFAULT",
     "MAX_CACHED_BYTES",
     "MAX_VALUE_DEPTH",
     "NAMED",
@@ -31,6 +33,8 @@ __all__ = [
 
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 NAMED: Final = frozenset({"record", "enum", "fixed"})
+# The key of a field's default in a parsed definition.
+DEFAULT: Final = "magnetar_default"
 # Larger definitions would make the caches large.
 MAX_CACHED_BYTES: Final = 64 * 1024
 _MAX_DEPTH: Final = 100
@@ -241,12 +245,25 @@ def _normalize(node: Any) -> Any:
         raise DecodeError(f"a fixed type of {node['size']} bytes: at most {_MAX_FIXED_BYTES} are allowed")
     elif kind == "enum" and not all(isinstance(symbol, str) for symbol in _part(node, "symbols", (list, tuple))):
         raise DecodeError("an Avro enumeration has symbols that are no strings")
+    if not isinstance(copied.get("logicalType", ""), str):
+        del copied["logicalType"]
+    elif copied.get("logicalType") == "decimal" and kind in ("bytes", "fixed"):
+        if is_valid_decimal(copied):
+            copied["logicalType"] = BOUNDED_DECIMAL
+        else:
+            del copied["logicalType"]
     return copied
 
 
 def _normalize_field(field: Any) -> Any:
+    """The default gets another name. Pulsar's brokers accept defaults that don't match their types, and a writer's are
+    not used."""
     _part(field, "name", str)
-    return {**field, "type": _normalize(_part(field, "type", object))}
+    copied = {key: value for key, value in field.items() if key not in ("default", DEFAULT)}
+    copied["type"] = _normalize(_part(field, "type", object))
+    if "default" in field:
+        copied[DEFAULT] = field["default"]
+    return copied
 
 
 def _part(node: Any, key: str, expected: Any) -> Any:

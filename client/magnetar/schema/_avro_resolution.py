@@ -18,7 +18,8 @@ from fastavro.read import LOGICAL_READERS
 from fastavro.write import LOGICAL_WRITERS
 
 from magnetar.exceptions import DecodeError
-from magnetar.schema._avro_definition import NAMED, AvroDefinition, logical_key
+from magnetar.schema._avro_decimal import BOUNDED_DECIMAL
+from magnetar.schema._avro_definition import DEFAULT, NAMED, AvroDefinition, logical_key
 
 __all__ = ["Convert", "make_conversion"]
 
@@ -58,8 +59,8 @@ _LOGICAL_CLASSES: Final[dict[str, type]] = {
     "long-timestamp-micros": datetime.datetime,
     "long-local-timestamp-millis": datetime.datetime,
     "long-local-timestamp-micros": datetime.datetime,
-    "bytes-decimal": decimal.Decimal,
-    "fixed-decimal": decimal.Decimal,
+    f"bytes-{BOUNDED_DECIMAL}": decimal.Decimal,
+    f"fixed-{BOUNDED_DECIMAL}": decimal.Decimal,
     "string-uuid": uuid.UUID,
 }
 
@@ -122,8 +123,8 @@ class _Resolution:
             if source is not None:
                 inside = f"{path}.{name}" if path != "the value" else f"field {name}"
                 shared.append((name, source, self.convert(fields[source]["type"], field["type"], inside)))
-            elif "default" in field:
-                defaults.append((name, self._default(field["type"], field["default"])))
+            elif DEFAULT in field:
+                defaults.append((name, self._checked_default(name, field)))
             else:
                 raise DecodeError(f"{path}: the writer has no field {name!r}, and the reader no default for it")
         if not defaults and len(shared) == len(fields) and all(name == old and not to for name, old, to in shared):
@@ -200,6 +201,12 @@ class _Resolution:
         classes = [_value_class(kind, node) for kind, node in kinds]
         return len(set(classes)) < len(classes) and any(kind in NAMED for kind, _ in kinds)
 
+    def _checked_default(self, name: str, field: Any) -> Any:
+        try:
+            return self._default(field["type"], field[DEFAULT])
+        except Exception as error:
+            raise DecodeError(f"the default of field {name!r} does not match its type: {error!s:.200}") from error
+
     def _default(self, read: Any, default: Any) -> Any:
         """Return the value of a default in JSON."""
         kind, read = self._reader.resolve(read)
@@ -207,7 +214,7 @@ class _Resolution:
             return self._default(_branch_of(self._reader, read, default), default)
         if kind == "record":
             return {
-                field["name"]: self._default(field["type"], default.get(field["name"], field.get("default")))
+                field["name"]: self._default(field["type"], default.get(field["name"], field.get(DEFAULT)))
                 for field in read["fields"]
             }
         if kind == "array":

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from enum import Enum
 from typing import Any, Final, Literal
 
 from fastavro.write import LOGICAL_WRITERS
 
-from magnetar.schema._avro_definition import NAMED, AvroDefinition, logical_key
+from magnetar.schema._avro_definition import DEFAULT, NAMED, AvroDefinition, logical_key
 
 __all__ = ["Check", "Misfit", "make_json_check", "make_value_check"]
 
@@ -99,7 +100,7 @@ class _Checks:
         check = _read_record_check(fields) if self._form == "read" else _record_check(name, fields)
         self._records[name] = check
         for field in node["fields"]:
-            default = field.get("default", None if _is_nullable(self._definition, field["type"]) else _ABSENT)
+            default = field.get(DEFAULT, None if _is_nullable(self._definition, field["type"]) else _ABSENT)
             fields.append((field["name"], self.of(field["type"]), default))
         return check
 
@@ -256,7 +257,13 @@ def _mismatch(value: Any, name: str, fields: frozenset[str] | None) -> tuple[int
 
 
 def _logical_check(prepare: Callable[[Any, Any], Any], node: Any, check_raw: Check) -> Check:
+    is_date, in_milliseconds = node["logicalType"] == "date", node["logicalType"].endswith("-millis")
+
     def check(value: Any) -> Any:
+        if in_milliseconds and getattr(value, "microsecond", 0) % 1000:
+            raise Misfit(f"the microseconds of {value!r:.100} would be lost: round the value to milliseconds")
+        if is_date and isinstance(value, datetime):
+            raise Misfit(f"{value!r:.100} is a datetime: use its date()")
         try:
             raw = prepare(value, node)
         except Exception as error:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from fastavro import parse_schema, schemaless_writer
 
-from magnetar.exceptions import DecodeError
+from magnetar.exceptions import DecodeError, EncodeError
 from magnetar.schema import AvroSchema, SchemaInfo, SchemaType
 
 
@@ -149,6 +149,30 @@ def test_defaults_of_every_type() -> None:
     one["words"].append("b")
     one["inner"]["x"] = 8
     assert two == second == expected
+
+
+@pytest.mark.parametrize("kind", [{"type": "bytes"}, {"type": "fixed", "name": "F", "size": 8}])
+def test_decimals_are_exact(kind: Any) -> None:
+    schema = AvroSchema(None, _record(a={**kind, "logicalType": "decimal", "precision": 12, "scale": 3}))
+    for text in ("0.000", "-1.500", "123456789.012", "-0.001"):
+        assert str(schema.decode(schema.encode({"a": Decimal(text)}))["a"]) == text
+    with pytest.raises(EncodeError, match="field 'a'"):
+        schema.encode({"a": Decimal("0.0001")})
+
+
+@pytest.mark.parametrize(
+    ("logical", "value"),
+    [
+        ({"type": "int", "logicalType": "date"}, datetime(2026, 1, 1, 12)),
+        ({"type": "int", "logicalType": "time-millis"}, time(1, 2, 3, 4)),
+        ({"type": "long", "logicalType": "timestamp-millis"}, datetime(2026, 1, 1, 1, 1, 1, 1, tzinfo=UTC)),
+        ({"type": "int", "logicalType": "date"}, "no date"),
+        ({"type": "long", "logicalType": "timestamp-millis"}, 1.5),
+    ],
+)
+def test_logical_values_that_would_lose_something_are_refused(logical: Any, value: Any) -> None:
+    with pytest.raises(EncodeError, match="field 'a'"):
+        AvroSchema(None, _record(a=logical)).encode({"a": value})
 
 
 def test_recursive_records_are_resolved() -> None:

@@ -192,6 +192,28 @@ def test_many_values_that_take_bytes_are_allowed() -> None:
     assert value == {"a": {"a": 1, "b": 1}, "b": {"a": 1, "b": 1}}
 
 
+@pytest.mark.parametrize("kind", [{"type": "bytes"}, {"type": "fixed", "name": "F", "size": 2_000_000}])
+def test_a_large_decimal_is_refused(kind: Any) -> None:
+    """The time to convert one grows with the square of its size."""
+    definition = {**kind, "logicalType": "decimal", "precision": 4, "scale": 2}
+    payload = b"\x7f" * 2_000_000 if "size" in kind else _zigzag(2_000_000) + b"\x7f" * 2_000_000
+    decoded: list[Any] = AutoConsumeSchema().make_decoder(_avro(definition))([payload], None)
+    assert type(decoded[0]) is DecodeError
+
+
+def test_what_avro_ignores_in_a_definition_is_ignored() -> None:
+    """Logical types that are not valid, and a writer's defaults that do not match: Pulsar's brokers accept them."""
+    for logical in ({"logicalType": "decimal"}, {"logicalType": 5}, {"logicalType": "decimal", "precision": "x"}):
+        assert AutoConsumeSchema().make_decoder(_avro({"type": "bytes", **logical}))([b"\x02a"], None) == [b"a"]
+    writer: Any = _record(a="int")
+    writer["fields"][0]["default"] = "text"
+    assert AutoConsumeSchema().make_decoder(_avro(writer))([b"\x02"], None) == [{"a": 1}]
+    with pytest.raises(DecodeError, match="the default of field 'a' does not match its type"):
+        AvroSchema(None, {**writer, "fields": [{"name": "a", "type": "double", "default": "text"}]}).make_decoder(
+            _avro(_record())
+        )
+
+
 def test_marks_of_the_library_are_not_trusted() -> None:
     """fastavro does not parse a definition that has its marks."""
     definition = {"__fastavro_parsed": True, "__named_schemas": {}, **_record(a="Missing")}
