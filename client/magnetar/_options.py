@@ -75,6 +75,8 @@ def _to_schema(value: Any) -> Any:
         return None
     if isinstance(value, schema.Schema):
         return None if isinstance(value, schema.BytesSchema) else value
+    if value is str:
+        return schema.StringSchema()
     if isinstance(value, type):
         return schema.AvroSchema(value)  # fastavro is imported only for this
     raise ValueError("use a schema, such as JsonSchema(Reading), or a dataclass or pydantic model")

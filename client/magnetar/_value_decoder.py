@@ -191,12 +191,17 @@ class VersionDecoders:
         writer = self._client.schemas.find(key)
         decoder = self._decoders[version] = PayloadDecoder(self._schema, writer)
         if writer is None:
-            decoder.retry = functools.partial(self._client.call_soon, functools.partial(self._retry, decoder, key))
+            decoder.retry = functools.partial(self._retry_soon, decoder, key)
             decoder.error = SchemaUnavailable(f"the schema version of a message of {self._topic} is not read yet")
             self._fetch(decoder, key)
         if len(self._decoders) > _MOST_DECODERS:
             self._decoders.popitem(last=False)
         return decoder
+
+    def _retry_soon(self, decoder: PayloadDecoder, key: VersionKey) -> None:
+        """Have the loop fetch the definition again. Any thread may call this, also in a child after a fork."""
+        if not (self._has_ended or self._client.closed):
+            self._client.call_soon(functools.partial(self._retry, decoder, key))
 
     def _retry(self, decoder: PayloadDecoder, key: VersionKey) -> None:
         """Fetch the definition again, but not too often, and not of a topic that was deleted: its name may have another

@@ -6,16 +6,19 @@ import asyncio
 import logging
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from magnetar import ConsumerType, DecodeFailureAction, InitialPosition, MessageId, aio
+from magnetar._options import producer_options
 from magnetar.exceptions import (
     ConnectError,
     DecodeError,
     EncodeError,
     IncompatibleSchema,
+    InvalidConfiguration,
     InvalidMessage,
     SchemaUnavailable,
 )
@@ -182,6 +185,23 @@ async def test_a_schema_that_becomes_incompatible_ends_a_producer_honestly() -> 
         broker.receipting.set()
 
 
+async def test_a_schema_that_becomes_incompatible_ends_a_consumer() -> None:
+    async with client_of() as (broker, client):
+        consumer = await client.subscribe("t", "s", schema=TaggedSchema(), **EARLIEST)
+        broker.problems[P + "t"] = ErrorCode.INCOMPATIBLE_SCHEMA
+        await broker.unload("t")
+        with pytest.raises(IncompatibleSchema):
+            await consumer.receive(60_000)
+
+
+def test_what_is_taken_as_a_schema() -> None:
+    assert producer_options({"schema": str}).value_schema == StringSchema()
+    with pytest.raises(TypeError, match="is not a dataclass, a pydantic model or a Record"):
+        producer_options({"schema": int})
+    with pytest.raises(InvalidConfiguration, match="use a schema"):
+        producer_options({"schema": list[int]})
+
+
 # Receiving.
 
 
@@ -227,6 +247,16 @@ def test_a_synchronous_consumer_and_reader_decode_values() -> None:
         made.client.subscribe("t", "listening", schema=TaggedSchema(), message_listener=listen, **EARLIEST)
         assert done.wait(60)
         assert seen == ["first:1", "first:2"]
+
+
+def test_threads_may_read_the_values_of_an_entry_at_the_same_time() -> None:
+    with sync_consume_scene() as made:
+        made.on_loop(lambda broker: broker.topic("t").publish(*[b"%d" % number for number in range(200)]))
+        consumer = made.client.subscribe("t", "s", schema=TaggedSchema(), **EARLIEST)
+        messages = [consumer.receive(60_000) for _ in range(200)]
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda message: message.value(), messages))
+        assert found == [f"own:{number}" for number in range(200)]
 
 
 async def test_a_payload_that_can_not_be_decoded_is_its_message_s_error_alone() -> None:
