@@ -6,12 +6,15 @@ import io
 import json
 from typing import Any
 
+import pytest
 from fastavro import parse_schema, schemaless_reader
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from magnetar import schema as ours
 from magnetar.exceptions import DecodeError
 from magnetar.schema import AutoConsumeSchema, AvroSchema, JsonSchema, SchemaInfo, SchemaType
+from tests.unit.client.schema.declarations import Color, declare_everything
 
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "null": st.none(),
@@ -164,3 +167,38 @@ def test_any_definition_is_understood_or_refused(definition: Any, payload: bytes
     except DecodeError:
         return
     decode([payload], None)
+
+
+@given(st.data())
+def test_records_of_the_stock_client_and_ours_are_the_same(data: st.DataObject) -> None:
+    """Each reads what the other has written, and the payloads of AVRO are equal."""
+    stock: Any = pytest.importorskip("pulsar.schema")
+    their_class, my_class = declare_everything(stock), declare_everything(ours)
+    address = st.fixed_dictionaries({}, optional={"city": st.text(max_size=5), "number": _VALUES["int"]})
+    values = data.draw(
+        st.fixed_dictionaries(
+            {"small": _VALUES["int"], "other": address},
+            optional={
+                "large": _VALUES["long"],
+                "short": _VALUES["float"],
+                "real": _VALUES["double"],
+                "text": _VALUES["string"],
+                "raw": st.text(max_size=5).map(str.encode),
+                "flag": st.booleans(),
+                "color": st.sampled_from(Color),
+                "words": st.lists(st.text(max_size=3), max_size=3),
+                "numbers": st.dictionaries(st.text(max_size=3), _VALUES["long"], max_size=3),
+                "address": address,
+                "addresses": st.lists(address, max_size=3),
+                "by_name": st.dictionaries(st.text(max_size=3), address, max_size=3),
+            },
+        )
+    )
+    theirs, mine = their_class(**values), my_class(**values)
+    for name in ("AvroSchema", "JsonSchema"):
+        their_schema, my_schema = getattr(stock, name)(their_class), getattr(ours, name)(my_class)
+        their_payload, my_payload = their_schema.encode(theirs), my_schema.encode(mine)
+        assert their_schema.decode(my_payload) == theirs
+        assert my_schema.decode(their_payload) == mine
+        if name == "AvroSchema":
+            assert their_payload == my_payload
