@@ -4,7 +4,7 @@
 topic's rules allow it. A producer without a schema is refused only if validation is enforced and the topic has one.
 
 **A consumer's schema** must be able to read the topic. At a topic that nobody has used without a schema it becomes the
-first version.
+first version. At one that is used without a schema only ALWAYS_COMPATIBLE admits it, and it becomes no version.
 
 **Without a schema** are producers and consumers of bytes, and those that use the schema that the topic has
 (AUTO_CONSUME, AUTO_PUBLISH). For them the registry is not read, unless validation is enforced, and the topic's policies
@@ -31,6 +31,7 @@ from magnetar_broker.schemas.schema_registry import SchemaRegistry
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.system_topics import is_system_topic
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import SchemaCompatibility
 from magnetar_protos.schema_pb2 import Schema, SchemaType
 from magnetar_wire.schemas import InvalidSchema, decode_schema_version, encode_schema_version
 from magnetar_wire.topic_name import TopicName
@@ -162,11 +163,12 @@ class TopicSchemas:
 
     async def _admit_consumer(self, schema: Schema, is_unused: Callable[[], bool]) -> None:
         registry, name = self._access.registry, self._name
+        rules = await self._find_rules()
         if await registry.has_schema(name):
-            await registry.check_readable(name, schema, await self._find_rules())
+            await registry.check_readable(name, schema, rules)
         elif is_unused() and not is_system_topic(name):
-            await registry.register(name, schema, await self._find_rules())
-        else:
+            await registry.register(name, schema, rules)
+        elif rules.compatibility != SchemaCompatibility.ALWAYS_COMPATIBLE:
             raise BrokerError(
                 ErrorCode.INCOMPATIBLE_SCHEMA,
                 f"topic {name} has no schema, but messages, producers or consumers: a consumer with a schema of type "

@@ -86,6 +86,9 @@ async def test_consumer_adds_the_first_schema_of_an_unused_topic_only() -> None:
     with pytest.raises(BrokerError, match="has no schema") as raised:
         await scene.consume(_STRING)
     assert raised.value.code == ErrorCode.INCOMPATIBLE_SCHEMA
+    scene.rules = replace(scene.rules, compatibility=SchemaCompatibility.ALWAYS_COMPATIBLE)
+    await scene.consume(_STRING)
+    assert not scene.registry.schemas[_NAME]
     await scene.consume(_STRING, unused=True)
     assert scene.registry.schemas[_NAME] == [_STRING]
     await scene.consume(_STRING)
