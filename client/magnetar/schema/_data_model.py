@@ -19,6 +19,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from magnetar.exceptions import DecodeError
 from magnetar.schema._mapped_types import RecordType, describe, find_plain_classes
+from magnetar.schema._model_fields import changes_output, list_fields
 from magnetar.schema._model_types import Form, map_model
 from magnetar.schema._models import Model
 from magnetar.schema._schema import T
@@ -34,7 +35,7 @@ class DataModel(Model[T]):
 
     def __init__(self, value_class: type[T], form: Form) -> None:
         """Raises TypeError for a class that Avro can't have."""
-        record, converts = map_model(value_class, form)
+        record, converts, forbids = map_model(value_class, form)
         adapter: TypeAdapter[T] = TypeAdapter(value_class)
         self._validate_json = adapter.validator.validate_json
         self._dump_json = adapter.serializer.to_json
@@ -44,7 +45,9 @@ class DataModel(Model[T]):
         super().__init__(value_class, record.definition, self._make, record.to_plain)
         self._flat = _FlatRecord(record, form) if _is_flat(record, form) else None
         # JSON is what pydantic writes and reads.
-        self._is_plain_json = form == "json" and not converts and not _has_bytes(record.definition)
+        is_plain = form == "json" and not converts and not _has_bytes(record.definition)
+        self._reads_json = is_plain and not forbids
+        self._writes_json = is_plain and not changes_output(value_class, list_fields(value_class))
 
     def find_fields(self, value: T) -> dict[str, Any] | None:
         return None if self._flat is None else self._flat.find_fields(value)
@@ -54,7 +57,7 @@ class DataModel(Model[T]):
             self._flat.note_valid(value)
 
     def write_json(self, value: T) -> bytes | None:
-        if not self._is_plain_json or self._flat is None or self._flat.find_fields(value) is None:
+        if not self._writes_json or self._flat is None or self._flat.find_fields(value) is None:
             return None
         return self._dump_json(value, by_alias=True)
 
@@ -67,7 +70,7 @@ class DataModel(Model[T]):
 
     @property
     def read_json(self) -> Callable[[bytes], T] | None:
-        return self._read_json if self._is_plain_json else None
+        return self._read_json if self._reads_json else None
 
     def _read_json(self, payload: bytes) -> T:
         try:

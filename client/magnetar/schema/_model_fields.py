@@ -5,17 +5,18 @@ from __future__ import annotations
 import dataclasses
 import re
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, time
 from typing import Annotated, Any, Final, NamedTuple
 
-from pydantic import AliasChoices, BaseModel, RootModel
+from pydantic import AliasChoices, BaseModel, PlainSerializer, RootModel, WrapSerializer
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-__all__ = ["MISSING", "ModelField", "is_model", "list_fields", "read_doc", "read_name"]
+__all__ = ["MISSING", "ModelField", "changes_output", "is_model", "list_fields", "read_config", "read_doc", "read_name"]
 
 MISSING: Final = dataclasses.MISSING
+_SERIALIZERS: Final = (PlainSerializer, WrapSerializer)
 # Avro's names.
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -50,6 +51,24 @@ def list_fields(cls: type) -> list[ModelField]:
     return fields
 
 
+def changes_output(cls: type, fields: Sequence[ModelField]) -> bool:
+    """Return whether pydantic writes something else than the fields' values: computed or additional fields, or what
+    serializers make. That does not count for a schema, which has the types of the fields."""
+    decorators = getattr(cls, "__pydantic_decorators__", None)
+    groups = ("computed_fields", "field_serializers", "model_serializers")
+    return (
+        read_config(cls).get("extra") == "allow"
+        or any(getattr(decorators, group, None) for group in groups)
+        or len(fields) < len(getattr(cls, "__pydantic_fields__", ()))
+        or any(isinstance(one, _SERIALIZERS) for field in fields for one in getattr(field.hint, "__metadata__", ()))
+    )
+
+
+def read_config(cls: type) -> Mapping[str, Any]:
+    """Return pydantic's configuration of the class."""
+    return getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
+
+
 def read_name(cls: type) -> tuple[str, str]:
     """Return the record's name and namespace: those of the class, unless it has `_avro_name` and `_avro_namespace`."""
     name = re.sub(r"\W+", "_", cls.__name__).strip("_")  # of a generic model: Page[Item]
@@ -72,7 +91,10 @@ def _of_model(cls: type[BaseModel]) -> Iterator[ModelField]:
     config = cls.model_config
     by_name = bool(config.get("populate_by_name") or config.get("validate_by_name"))
     for name, info in cls.model_fields.items():
-        yield _of_info(cls, name, info, by_name=by_name)
+        if info.exclude is not True:
+            yield _of_info(cls, name, info, by_name=by_name)
+        elif info.is_required():
+            raise TypeError(f"{cls.__name__}.{name} is excluded from payloads, and has no default to be read with")
 
 
 def _of_dataclass(cls: type) -> Iterator[ModelField]:

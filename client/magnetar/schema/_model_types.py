@@ -46,7 +46,7 @@ from magnetar.schema._mapped_types import (
     UnionType,
     record_of,
 )
-from magnetar.schema._model_fields import MISSING, ModelField, is_model, list_fields, read_doc, read_name
+from magnetar.schema._model_fields import MISSING, ModelField, is_model, list_fields, read_config, read_doc, read_name
 from magnetar.schema._value_checks import Misfit
 
 __all__ = ["Form", "map_model"]
@@ -70,13 +70,14 @@ _ARRAYS: Final = (list, set, frozenset, tuple, Sequence, AbstractSet)
 _INPUT_VALIDATORS: Final = (BeforeValidator, PlainValidator, WrapValidator)
 
 
-def map_model(cls: type, form: Form) -> tuple[RecordType, bool]:
-    """Return the record of a class, and whether decoded values have to be converted before pydantic gets them.
+def map_model(cls: type, form: Form) -> tuple[RecordType, bool, bool]:
+    """Return the record of a class, whether decoded values have to be converted before pydantic gets them, and whether
+    a class refuses fields that it does not have, which Avro ignores.
 
     Raises TypeError for what Avro can't have, with the field and its type.
     """
     mapper = _Mapper(form)
-    return mapper.map_record(cls), mapper.converts
+    return mapper.map_record(cls), mapper.converts, mapper.forbids
 
 
 class _Mapper:
@@ -84,7 +85,7 @@ class _Mapper:
         self._form = form
         # Records and enums, by name, and their classes.
         self._named: dict[str, tuple[type, RecordType | EnumType]] = {}
-        self.converts = False
+        self.converts = self.forbids = False
         # Of the record that is being mapped: its fields have constraints, or validators that run before pydantic's.
         self._has_constraints = False
         self._has_input_validators = False
@@ -102,6 +103,7 @@ class _Mapper:
         outer = self._has_constraints, self._has_input_validators
         self._has_constraints = self._has_input_validators = False
         definition = record.definition
+        self.forbids = self.forbids or read_config(cls).get("extra") == "forbid"
         if doc := read_doc(cls):
             definition["doc"] = doc
         definition["fields"] = [self._map_field(record, field) for field in list_fields(cls)]
@@ -247,7 +249,7 @@ class _Mapper:
 
         A validator that gets a field's input can't be called again with the field's value.
         """
-        config = getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
+        config = read_config(cls)
         modes = _validator_modes(cls)
         if self._has_input_validators or any(mode != "after" for mode in modes):
             return False

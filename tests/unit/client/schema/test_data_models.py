@@ -12,7 +12,17 @@ from typing import Annotated, Any, ClassVar, Literal, NewType, Optional
 from uuid import UUID
 
 import pytest
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, NaiveDatetime, RootModel, field_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    NaiveDatetime,
+    RootModel,
+    computed_field,
+    field_serializer,
+    field_validator,
+)
 from pydantic.dataclasses import dataclass as validated_dataclass
 
 from magnetar.exceptions import DecodeError, EncodeError
@@ -236,6 +246,51 @@ def test_readers_and_writers_of_two_versions_understand_one_another(form: Any) -
     newer = form(Newer)
     payload = newer.encode(Newer(city="attic", celsius=3, humidity=0.25))
     assert old.make_decoder(newer.schema_info())([payload], None) == [Old(city="attic", celsius=3)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_class_that_forbids_other_fields_reads_newer_messages_all_the_same(form: Any) -> None:
+    """By Avro's rules a reader ignores fields that it does not have."""
+
+    class Strict(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+        city: str
+
+    payload = form(Old).encode(Old(city="Ulm", celsius=1))
+    assert form(Strict).make_decoder(form(Old).schema_info())([payload], None) == [Strict(city="Ulm")]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_payloads_have_the_fields_of_the_definition(form: Any) -> None:
+    """And not what pydantic would write besides, or instead of them."""
+
+    class Odd(BaseModel):
+        model_config = ConfigDict(extra="allow")
+        number: int
+        secret: str = Field(default="none", exclude=True)
+
+        @computed_field  # type: ignore[prop-decorator]
+        @property
+        def double(self) -> int:
+            return 2 * self.number
+
+        @field_serializer("number")
+        def _write(self, number: int) -> str:
+            return f"#{number}"
+
+    schema = form(Odd)
+    assert list(fields_of(schema)) == ["number"]
+    payload = schema.encode(Odd(number=3, secret="s"))
+    assert payload == (b"\x06" if form is AvroSchema else b'{"number":3}') == schema.encode(Odd(number=3))
+    assert schema.encode(Odd(number=3, other=4)) == payload  # type: ignore[call-arg]
+    assert schema.decode(payload) == Odd(number=3)
+
+    class Excluded(BaseModel):
+        number: int
+        secret: str = Field(exclude=True)
+
+    with pytest.raises(TypeError, match=r"Excluded\.secret is excluded"):
+        form(Excluded)
 
 
 def test_what_can_not_be_resolved_is_a_decode_error() -> None:
