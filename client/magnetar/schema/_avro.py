@@ -36,6 +36,8 @@ class AvroSchema(RecordSchema[T]):
     def __init__(self: AvroSchema[dict[str, Any]], record_cls: None, schema_definition: Any) -> None: ...
     def __init__(self, record_cls: Any, schema_definition: Any = None) -> None:
         super().__init__(record_cls, schema_definition)
+        # Refuses what no consumer could read.
+        self._scan = make_scan(self._definition) if self._definition.must_scan else None
 
     def encode(self, obj: T) -> bytes:
         model = self._model
@@ -48,7 +50,13 @@ class AvroSchema(RecordSchema[T]):
         except Exception as error:
             self._checked(obj)  # its error names the field
             raise EncodeError(f"{type(error).__name__}: {error!s:.500}") from error
-        return buffer.getvalue()
+        payload = buffer.getvalue()
+        if self._scan is not None:
+            try:
+                self._scan(payload)
+            except DecodeError as error:
+                raise EncodeError(f"a consumer would refuse it: {error}") from error
+        return payload
 
     def make_decoder(self, writer: SchemaInfo | None) -> Decoder[T]:
         check_writer(writer, SchemaType.AVRO)

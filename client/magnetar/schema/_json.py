@@ -46,7 +46,10 @@ class JsonSchema(RecordSchema[T]):
             pass  # the check names the field
         checked = self._checked(obj)
         try:
-            return to_json(checked, inf_nan_mode="constants")
+            payload = to_json(checked, inf_nan_mode="constants")
+            if self._definition.must_scan:
+                from_json(payload)  # a parser's limit of depth is below that of the serializer
+            return payload
         except (RecursionError, ValueError) as error:
             raise EncodeError(f"{type(error).__name__}: {error!s:.500}") from error
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from magnetar import schema as schemas
-from magnetar.exceptions import DecodeError
+from magnetar.exceptions import DecodeError, EncodeError
 from magnetar.schema import AutoConsumeSchema, AvroSchema, JsonSchema, Schema, SchemaInfo, SchemaType
 from magnetar_wire.schemas import MAX_DEFINITION_BYTES
 
@@ -113,6 +113,20 @@ def test_hostile_avro_payloads_are_decode_errors(definition: Any, payload: bytes
 )
 def test_scanned_payloads_are_decoded(definition: Any, payload: bytes, value: Any) -> None:
     assert AutoConsumeSchema().make_decoder(_avro(definition))([payload], None) == [value]
+
+
+@pytest.mark.parametrize("levels", [230, 300, 100_000])
+def test_values_that_are_too_deep_are_encode_errors(levels: int) -> None:
+    """What is sent can be read: the limits of consumers are those of producers."""
+    value: Any = None
+    for _ in range(levels):
+        value = {"next": value}
+    for schema in (AvroSchema(None, _LIST), JsonSchema(None, _LIST)):
+        with pytest.raises(EncodeError):
+            schema.encode(value)
+    values = [None] * 100_000
+    with pytest.raises(EncodeError, match="take no bytes"):
+        AvroSchema(None, _record(a={"type": "array", "items": "null"})).encode({"a": values})
 
 
 def test_payloads_of_a_batch_do_not_affect_one_another() -> None:
