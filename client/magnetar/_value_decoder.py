@@ -218,7 +218,11 @@ class VersionDecoders:
 
     async def _fetch_writer(self, decoder: PayloadDecoder, key: VersionKey) -> None:
         try:
-            decoder.set_writer(await self._client.schemas.fetch(key))
+            writer = await self._client.schemas.fetch(key)
+            if (
+                key.incarnation == self._incarnation
+            ):  # else it may be that of the next topic
+                decoder.set_writer(writer)
         except DecodeError as error:
             decoder.error, decoder.failed_at = error, self._client.clock.monotonic()
             log.warning("%s", error)

@@ -11,8 +11,17 @@ import pytest
 from pydantic import BaseModel, Field
 
 from magnetar import DecodeFailureAction, InitialPosition, MessageId, aio
-from magnetar.exceptions import DecodeError, IncompatibleSchema
-from magnetar.schema import JsonSchema
+from magnetar.exceptions import DecodeError, EncodeError, IncompatibleSchema
+from magnetar.schema import (
+    AutoConsumeSchema,
+    AutoProduceBytesSchema,
+    AvroSchema,
+    JsonSchema,
+    KeyValue,
+    KeyValueEncodingType,
+    KeyValueSchema,
+    StringSchema,
+)
 from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running import GENEROUS_S, run
 
@@ -119,6 +128,29 @@ def test_a_recreated_topic_begins_with_another_schema(
         assert new.schema_version() == old.schema_version()
         assert new.value() == Later(sensor="b", celsius=2.0, note="n")
         assert old.value() == Later(sensor="a", celsius=1.0)
+
+
+def test_schemas_that_are_no_records(magnetar_standalone: StandaloneProcess, magnetar_topic: str) -> None:
+    """Keys in the message's key, values of every schema as they come, and payloads that were encoded elsewhere."""
+    pairs = KeyValueSchema(StringSchema(), AvroSchema(Reading), KeyValueEncodingType.SEPARATED)
+    value = Reading(sensor="a", celsius=1.0)
+    with magnetar_standalone.client() as client:
+        producer = client.create_producer(magnetar_topic, schema=pairs)
+        producer.send(KeyValue("k", value))
+        producer.send(KeyValue("k", None))
+        consumer = client.subscribe(magnetar_topic, "s", schema=pairs, **EARLIEST)
+        message = consumer.receive(LONG_MS)
+        assert (message.value(), message.key_bytes()) == (KeyValue("k", value), b"k")
+        assert consumer.receive(LONG_MS).value() == KeyValue("k", None)
+        other = magnetar_topic + "-other"
+        client.create_producer(other, schema=Reading).send(value)
+        encoded = client.create_producer(other, schema=AutoProduceBytesSchema())
+        encoded.send(AvroSchema(Reading).encode(value))
+        with pytest.raises(EncodeError):
+            encoded.send(b"\xff")
+        anything = client.subscribe(other, "s", schema=AutoConsumeSchema(), **EARLIEST)
+        for _ in range(2):
+            assert anything.receive(LONG_MS).value() == {"sensor": "a", "celsius": 1.0}
 
 
 class Strict(BaseModel):
