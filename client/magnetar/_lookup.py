@@ -98,9 +98,10 @@ class Lookup:
 
         return await self._operations.retry(ask)
 
-    async def schema(self, topic: str, version: bytes) -> SchemaAnswer:
-        """Return a version of the topic's schema; empty: the latest one. Raises NotFound if there is none."""
-        request = SchemaRequest(topic=topic, schema_version=version).SerializeToString()
+    async def schema(self, topic: str, version: bytes, incarnation: str = "") -> SchemaAnswer:
+        """Return a version of the topic's schema; empty: the latest one. Raises NotFound if there is none, and
+        IncarnationChanged if the topic has another incarnation than the given one."""
+        request = SchemaRequest(topic=topic, schema_version=version, incarnation=incarnation).SerializeToString()
         deadline = self._operations.deadline()
 
         async def ask() -> SchemaAnswer:

@@ -10,7 +10,14 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from magnetar._lookup import Lookup
-from magnetar.exceptions import DecodeError, InvalidArgument, MagnetarException, NotFound, SchemaUnavailable
+from magnetar.exceptions import (
+    DecodeError,
+    IncarnationChanged,
+    InvalidArgument,
+    MagnetarException,
+    NotFound,
+    SchemaUnavailable,
+)
 from magnetar.schema._schema import SchemaInfo
 from magnetar_wire.schemas import InvalidSchema, decode_schema_version
 
@@ -51,10 +58,12 @@ class SchemaCache:
             return known
         try:
             shown = decode_schema_version(key.version)
-            answer = await self._lookup.schema(key.topic, key.version)
+            answer = await self._lookup.schema(key.topic, key.version, key.incarnation)
             fetched = SchemaInfo.from_message(answer.schema)
         except InvalidSchema as error:
             raise DecodeError(f"a message of {key.topic} has an invalid schema version: {error}") from None
+        except IncarnationChanged as error:
+            raise DecodeError(f"schema version {shown} of {key.topic} is not known any more: {error}") from error
         except (NotFound, InvalidArgument) as error:
             raise DecodeError(f"{key.topic} has no schema version {shown}: {error}") from error
         except MagnetarException as error:

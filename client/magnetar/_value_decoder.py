@@ -219,9 +219,7 @@ class VersionDecoders:
     async def _fetch_writer(self, decoder: PayloadDecoder, key: VersionKey) -> None:
         try:
             writer = await self._client.schemas.fetch(key)
-            if (
-                key.incarnation == self._incarnation
-            ):  # else it may be that of the next topic
+            if key.incarnation == self._incarnation:  # else it may be that of the next topic
                 decoder.set_writer(writer)
         except DecodeError as error:
             decoder.error, decoder.failed_at = error, self._client.clock.monotonic()

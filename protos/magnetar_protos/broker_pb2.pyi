@@ -142,12 +142,14 @@ class LastMessage(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., batch_size: _Optional[int] = ...) -> None: ...
 
 class SchemaRequest(_message.Message):
-    __slots__ = ("topic", "schema_version")
+    __slots__ = ("topic", "schema_version", "incarnation")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     topic: str
     schema_version: bytes
-    def __init__(self, topic: _Optional[str] = ..., schema_version: _Optional[bytes] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, topic: _Optional[str] = ..., schema_version: _Optional[bytes] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class SchemaAnswer(_message.Message):
     __slots__ = ("problem", "schema", "schema_version")

@@ -37,7 +37,7 @@ from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["FoundSchema", "SchemaChanged", "SchemaNodes", "read_topic_checks"]
+__all__ = ["FoundSchema", "SchemaChanged", "SchemaNodes", "read_incarnation", "read_topic_checks"]
 
 M = TypeVar("M", bound=Message)
 
@@ -190,6 +190,14 @@ async def read_topic_checks(store: MetadataStore, topic: TopicName) -> list[Chec
             return [Check(path, partitioned.version)]
     state = "no topic" if plain is None and partitioned is None else "no topic any more: it is being deleted:"
     raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is {state} {topic}")
+
+
+async def read_incarnation(store: MetadataStore, topic: TopicName) -> str | None:
+    """Return the incarnation of a topic without partitions or of a partition, not older than anything that this broker
+    has read before; None: it does not exist."""
+    path = paths.topic(topic)
+    stored = await compare_and_set.read(store, path)
+    return None if stored is None else _decode_topic(ManagedLedgerNode, path, stored).incarnation
 
 
 def _decode_topic(kind: type[M], path: str, stored: StoredValue) -> M:

@@ -36,7 +36,13 @@ from magnetar_broker.name_locks import NameLocks
 from magnetar_broker.schemas import compatibility, definitions
 from magnetar_broker.schemas.definition_ledgers import DefinitionDeleted, DefinitionLedgers, definition_lost
 from magnetar_broker.schemas.schema_deletion import prepare_schema_deletion
-from magnetar_broker.schemas.schema_node import FoundSchema, SchemaChanged, SchemaNodes, read_topic_checks
+from magnetar_broker.schemas.schema_node import (
+    FoundSchema,
+    SchemaChanged,
+    SchemaNodes,
+    read_incarnation,
+    read_topic_checks,
+)
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.schemas.shared_reads import SharedReads
 from magnetar_metadata.errors import ForeignValue, MetadataError, OutcomeUnknown, SessionLost
@@ -148,6 +154,14 @@ class SchemaRegistry:
             return await self._read_version(topic, wanted)
 
         return await self._read_until_unchanged(topic, read)
+
+    async def check_incarnation(self, topic: TopicName, incarnation: str) -> None:
+        """Raise INCARNATION_CHANGED unless the topic, or partition, still has this incarnation. Then a schema that was
+        read before this call is not that of a later topic of its name: a deletion ends with the topic's node."""
+        with _convert_errors(topic):
+            found = await read_incarnation(self._store, topic)
+        if found != incarnation:
+            raise BrokerError(ErrorCode.INCARNATION_CHANGED, f"{topic} was deleted: its schema is not known any more")
 
     async def list_versions(self, topic: TopicName) -> list[RegisteredSchema]:
         """Return all versions, also those that a deletion marked."""

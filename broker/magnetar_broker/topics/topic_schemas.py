@@ -94,12 +94,18 @@ class SchemaAccess:
                 f"the schema of {name} can't be read or stored now, without an answer for {self._timeout_s:g} s: retry",
             ) from None
 
-    async def read(self, name: TopicName, version: bytes) -> tuple[bytes, Schema]:
-        """Return a version of a topic's schema and its number, encoded. Empty: the latest. Raises `BrokerError`,
-        NOT_FOUND if there is none."""
-        return await self.run_bounded(name, lambda: self._read(name, version))
+    async def read(self, name: TopicName, version: bytes, incarnation: str = "") -> tuple[bytes, Schema]:
+        """Return a version of a topic's schema and its number, encoded. Empty: the latest. Raises `BrokerError`:
+        NOT_FOUND if there is none, INCARNATION_CHANGED if the topic has another incarnation than the given one."""
+        return await self.run_bounded(name, lambda: self._read(name, version, incarnation))
 
-    async def _read(self, name: TopicName, version: bytes) -> tuple[bytes, Schema]:
+    async def _read(self, name: TopicName, version: bytes, incarnation: str) -> tuple[bytes, Schema]:
+        found = await self._read_version(name, version)
+        if incarnation:
+            await self.registry.check_incarnation(name, incarnation)
+        return found
+
+    async def _read_version(self, name: TopicName, version: bytes) -> tuple[bytes, Schema]:
         if version:
             try:
                 number = decode_schema_version(version)

@@ -12,6 +12,7 @@ from magnetar_broker.schemas.schema_registry import SchemaRegistry
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, OpenProducer, SchemaAnswer, SchemaRequest
 from magnetar_protos.schema_pb2 import Schema, SchemaType
 from magnetar_wire.schemas import MAX_DEFINITION_BYTES, encode_schema_version
+from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import Connection
 from tests.produce_client import ProduceClient, entry
 from tests.running import until
@@ -36,8 +37,8 @@ def _of_type(number: int) -> Schema:
     return Schema(type=number)  # type: ignore[arg-type]
 
 
-async def _get(connection: Connection, topic: str = "t", version: bytes = b"") -> SchemaAnswer:
-    request = SchemaRequest(topic=topic, schema_version=version)
+async def _get(connection: Connection, topic: str = "t", version: bytes = b"", incarnation: str = "") -> SchemaAnswer:
+    request = SchemaRequest(topic=topic, schema_version=version, incarnation=incarnation)
     return SchemaAnswer.FromString(await connection.call("schema", request.SerializeToString(), timeout_s=60))
 
 
@@ -72,6 +73,22 @@ async def test_producers_add_versions_that_any_broker_knows() -> None:
         await connection.close()
         await elsewhere.close()
         await other.close()
+
+
+async def test_a_recreated_topic_s_schema_is_not_that_of_the_deleted_one() -> None:
+    """SCH-1: a client that knows only the deleted topic never gets a definition of the later one."""
+    async with running_broker() as scene:
+        connection = scene.transport.connect("broker:6652")
+        producers = ProduceClient(connection.open_stream("produce"))
+        deleted = (await producers.open(1, schema=_FIRST)).incarnation
+        assert (await _get(connection, version=_V0, incarnation=deleted)).schema == _FIRST
+        await scene.broker_session.topics.delete(TopicName.parse("t"), force=True)
+        assert (await producers.open(2, schema=_OTHER)).schema_version == _V0
+        assert (await _get(connection, version=_V0)).schema == _OTHER
+        answer = await _get(connection, version=_V0, incarnation=deleted)
+        assert answer.problem.code == ErrorCode.INCARNATION_CHANGED
+        assert not answer.HasField("schema")
+        await connection.close()
 
 
 async def test_refusals_have_their_codes() -> None:

@@ -85,7 +85,9 @@ async def get_schema(server: ServerContext, session: BrokerSession, data: bytes)
     try:
         with server.lookup_limit.hold():
             name = _parse_topic_name(request.topic)
-            answer.schema_version, schema = await session.schema_access.read(name, request.schema_version)
+            answer.schema_version, schema = await session.schema_access.read(
+                name, request.schema_version, request.incarnation
+            )
             answer.schema.CopyFrom(schema)
     except BrokerError as error:
         answer.problem.CopyFrom(error.problem)
