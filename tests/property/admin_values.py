@@ -143,6 +143,8 @@ def _fields(part: Any) -> frozenset[str]:
 
 
 def _placeholder(field: FieldDescriptor, kind: str) -> st.SearchStrategy[Any]:
+    if kind == "stored":
+        return st.builds("persistent://{}/{}/{}".format, _SEGMENTS, _SEGMENTS, _SEGMENTS)
     if kind == "topic":
         return st.builds("{}://{}/{}/{}".format, _DOMAINS, _SEGMENTS, _SEGMENTS, _SEGMENTS)
     if kind == "namespace":

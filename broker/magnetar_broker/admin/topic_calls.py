@@ -253,11 +253,13 @@ class TopicCalls:
 
     async def internal_stats(self, topic: Topic, request: pb.TopicRequest) -> pb.InternalStatsAnswer:
         stats = describe_log(topic)
-        stats.schema_ledgers.extend(
-            pb.LedgerStats(ledger_id=one.ledger_id, entries=1, bytes=one.stored_bytes, closed=True)
-            for one in await self._schemas.describe(topic.name)
-            if one.ledger_id
-        )
+        # Without the metadata store, the owner still knows everything else of the topic.
+        with contextlib.suppress(BrokerError):
+            stats.schema_ledgers.extend(
+                pb.LedgerStats(ledger_id=one.ledger_id, entries=1, bytes=one.stored_bytes, closed=True)
+                for one in await self._schemas.describe(topic.name)
+                if one.ledger_id
+            )
         return pb.InternalStatsAnswer(stats=stats)
 
 

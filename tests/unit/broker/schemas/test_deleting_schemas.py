@@ -24,7 +24,7 @@ from tests.unit.broker.schemas.registry_scene import (
     schema,
 )
 
-BOTH = pytest.mark.parametrize("name", [TOPIC, PARTITIONED], ids=["plain", "partitioned"])
+BOTH = [pytest.param(TOPIC, id="plain"), pytest.param(PARTITIONED, id="partitioned")]
 LONG_S = 100_000.0
 
 
@@ -88,7 +88,7 @@ async def test_a_killed_deletion_by_force_is_finished_by_the_next_change(made: b
     assert changes >= 4
 
 
-@BOTH
+@pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize("made", [False, True], ids=["before", "after"])
 async def test_a_deleted_topic_takes_its_schema_with_it(name: TopicName, made: bool) -> None:
     """SCH-1, TOP-7: also if the broker that deletes it is killed at any step. A later topic begins without one."""
@@ -170,7 +170,7 @@ async def _check_schemas(scene: RegistryScene, registry: SchemaRegistry, name: T
     assert await scene.ledgers() == {one.ledger_id for one in node.versions}
 
 
-@BOTH
+@pytest.mark.parametrize("name", BOTH)
 async def test_a_late_deletion_of_a_topic_leaves_the_schema_of_a_later_topic(name: TopicName) -> None:
     """SCH-1, TOP-7: at whichever request it was paused after it had marked the topic."""
 
@@ -180,7 +180,7 @@ async def test_a_late_deletion_of_a_topic_leaves_the_schema_of_a_later_topic(nam
     await _paused_at_each_request(name, delete, changes=1)
 
 
-@BOTH
+@pytest.mark.parametrize("name", BOTH)
 async def test_a_late_registration_is_no_version_of_a_deleted_topic(name: TopicName) -> None:
     """SCH-1: it is refused, or is a version of the later topic like any other. No ledger is left behind."""
 
@@ -214,7 +214,7 @@ async def test_a_damaged_node_is_replaced_by_force() -> None:
         assert await scene.schema_paths() == []
 
 
-@BOTH
+@pytest.mark.parametrize("name", BOTH)
 async def test_a_damaged_node_does_not_keep_its_topic(name: TopicName) -> None:
     async with running_registry_scene(topic=False) as scene:
         await scene.create(name)
@@ -227,7 +227,7 @@ async def test_a_damaged_node_does_not_keep_its_topic(name: TopicName) -> None:
         assert await registry.register(name, schema("b"), FULL) == 0
 
 
-@BOTH
+@pytest.mark.parametrize("name", BOTH)
 async def test_a_registration_that_arrives_after_the_deletion_is_refused(name: TopicName) -> None:
     async with running_registry_scene(topic=False) as scene:
         await scene.create(name)
@@ -273,7 +273,7 @@ async def test_a_registration_that_is_very_late_leaves_no_schema_without_a_topic
     assert request >= 5
 
 
-@BOTH
+@pytest.mark.parametrize("name", BOTH)
 async def test_nothing_is_added_to_a_topic_that_is_being_deleted(name: TopicName) -> None:
     async with running_registry_scene(topic=False) as scene:
         await scene.create(name)
