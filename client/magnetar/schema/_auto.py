@@ -9,7 +9,7 @@ from magnetar.exceptions import DecodeError, EncodeError
 from magnetar.schema import _primitives as primitives
 from magnetar.schema._decoding import decode_each
 from magnetar.schema._key_value import KeyValueEncodingType, decode_present, make_key_value_decoder
-from magnetar.schema._schema import Decoder, Schema, SchemaInfo, SchemaType
+from magnetar.schema._schema import Decoder, Schema, SchemaInfo, SchemaType, check_class
 
 __all__ = ["AutoConsumeSchema", "AutoProduceBytesSchema", "make_any_decoder"]
 
@@ -81,8 +81,7 @@ class AutoProduceBytesSchema(Schema[bytes]):
         return self._topic_schema or SchemaInfo(SchemaType.BYTES, "BYTES")
 
     def encode(self, obj: bytes) -> bytes:
-        if not isinstance(obj, bytes):
-            raise TypeError(f"Invalid record obj of type {type(obj)} - expected type is {bytes}")
+        check_class(obj, bytes)
         if self._decode is None:
             self.set_topic_schema(self._topic_schema)
         assert self._decode is not None

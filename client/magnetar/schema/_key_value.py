@@ -18,7 +18,7 @@ from typing_extensions import TypeVar
 
 from magnetar.exceptions import DecodeError
 from magnetar.schema._decoding import check_writer
-from magnetar.schema._schema import Decoder, Schema, SchemaInfo, SchemaType
+from magnetar.schema._schema import Decoder, Schema, SchemaInfo, SchemaType, check_class
 from magnetar_wire.schemas import InvalidSchema, join_key_value, split_key_value
 
 __all__ = ["KeyValue", "KeyValueEncodingType", "KeyValueSchema", "decode_present", "make_key_value_decoder"]
@@ -82,8 +82,7 @@ class KeyValueSchema(Schema[KeyValue[K, V]]):
         return self.encode_with_key(obj)[1] or b""
 
     def encode_with_key(self, obj: KeyValue[K, V]) -> tuple[bytes | None, bytes | None]:
-        if not isinstance(obj, KeyValue):
-            raise TypeError(f"Invalid record obj of type {type(obj)} - expected type is {KeyValue}")
+        check_class(obj, KeyValue)
         key = None if obj.key is None else self._key.encode(obj.key)
         value = None if obj.value is None else self._value.encode(obj.value)
         if self._encoding is KeyValueEncodingType.SEPARATED:

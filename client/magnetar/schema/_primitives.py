@@ -17,7 +17,7 @@ from typing_extensions import TypeVar
 
 from magnetar.exceptions import DecodeError, EncodeError
 from magnetar.schema._decoding import check_writer, decode_each
-from magnetar.schema._schema import Decoder, Schema, SchemaInfo, SchemaType, T
+from magnetar.schema._schema import Decoder, Schema, SchemaInfo, SchemaType, T, check_class
 
 __all__ = [
     "BooleanSchema",
@@ -88,7 +88,7 @@ class BytesSchema(_PrimitiveSchema[bytes]):
     schema_name = "BYTES"
 
     def encode(self, obj: bytes) -> bytes:
-        _check_class(obj, bytes)
+        check_class(obj, bytes)
         return obj
 
     def decode(self, data: bytes) -> bytes:
@@ -105,7 +105,7 @@ class StringSchema(_PrimitiveSchema[str]):
     schema_name = "String"
 
     def encode(self, obj: str) -> bytes:
-        _check_class(obj, str)
+        check_class(obj, str)
         try:
             return obj.encode()
         except UnicodeEncodeError as error:
@@ -122,7 +122,7 @@ class BooleanSchema(_PrimitiveSchema[bool]):
     schema_name = "Boolean"
 
     def encode(self, obj: bool) -> bytes:
-        _check_class(obj, bool)
+        check_class(obj, bool)
         return b"\x01" if obj else b"\x00"
 
     def _decode(self, payload: bytes) -> bool:
@@ -134,7 +134,7 @@ class _IntegerSchema(_PrimitiveSchema[int]):
     size: ClassVar[int]
 
     def encode(self, obj: int) -> bytes:
-        _check_class(obj, int)
+        check_class(obj, int)
         try:
             return int(obj).to_bytes(self.size, "big", signed=True)
         except OverflowError:
@@ -181,7 +181,7 @@ class _FloatingSchema(_PrimitiveSchema[float]):
     layout: ClassVar[struct.Struct]
 
     def encode(self, obj: float) -> bytes:
-        _check_class(obj, float, int)
+        check_class(obj, float, int)
         try:
             return self.layout.pack(obj)
         except (OverflowError, struct.error):
@@ -210,7 +210,7 @@ class DoubleSchema(_FloatingSchema):
 
 class _MillisecondSchema(_PrimitiveSchema[datetime]):
     def encode(self, obj: datetime) -> bytes:
-        _check_class(obj, datetime)
+        check_class(obj, datetime)
         return _LONG.pack(_milliseconds(_microseconds(obj), "InstantSchema"))
 
     def _decode(self, payload: bytes) -> datetime:
@@ -239,7 +239,7 @@ class TimeSchema(_PrimitiveSchema[time]):
     schema_name = "Time"
 
     def encode(self, obj: time) -> bytes:
-        _check_class(obj, time)
+        check_class(obj, time)
         return _LONG.pack(_milliseconds(_ns_of_day(obj) // 1000, "LocalTimeSchema"))
 
     def _decode(self, payload: bytes) -> time:
@@ -264,7 +264,7 @@ class InstantSchema(_PrimitiveSchema[N]):
         if self._nanoseconds:
             ns = _as_ns(obj)
         else:
-            _check_class(obj, datetime)
+            check_class(obj, datetime)
             ns = _microseconds(cast("datetime", obj)) * 1000
         return _pack(_INSTANT, *divmod(ns, _NS_PER_SECOND))
 
@@ -283,7 +283,7 @@ class LocalDateSchema(_PrimitiveSchema[date]):
     schema_name = "LocalDate"
 
     def encode(self, obj: date) -> bytes:
-        _check_class(obj, date)
+        check_class(obj, date)
         if isinstance(obj, datetime):
             raise TypeError(f"a date is expected, not the datetime {obj!r}: use its date()")
         return _LONG.pack(obj.toordinal() - _EPOCH_DAY)
@@ -308,7 +308,7 @@ class LocalTimeSchema(_PrimitiveSchema[L]):
 
     def encode(self, obj: L) -> bytes:
         if not self._nanoseconds:
-            _check_class(obj, time)
+            check_class(obj, time)
             return _LONG.pack(_ns_of_day(cast("time", obj)))
         ns = _as_ns(obj)
         if not 0 <= ns < _NS_PER_DAY:
@@ -339,7 +339,7 @@ class LocalDateTimeSchema(_PrimitiveSchema[N]):
         if self._nanoseconds:
             ns = _as_ns(obj)
         else:
-            _check_class(obj, datetime)
+            check_class(obj, datetime)
             ns = _local_microseconds(cast("datetime", obj)) * 1000
         return _pack(_LOCAL_DATE_TIME, *divmod(ns, _NS_PER_DAY))
 
@@ -349,12 +349,6 @@ class LocalDateTimeSchema(_PrimitiveSchema[N]):
         _check_part(ns, _NS_PER_DAY)
         total = days * _NS_PER_DAY + ns
         return total if self._nanoseconds else _LOCAL_EPOCH + _delta(total, "LocalDateTimeSchema")
-
-
-def _check_class(value: Any, *classes: type) -> None:
-    # A bool is an int, but not a number to send.
-    if not isinstance(value, classes) or (isinstance(value, bool) and bool not in classes):
-        raise TypeError(f"Invalid record obj of type {type(value)} - expected type is {' or '.join(map(str, classes))}")
 
 
 def _check_size(payload: bytes, size: int) -> None:
@@ -406,7 +400,7 @@ def _delta(ns: int, schema: str) -> timedelta:
 
 
 def _as_ns(value: Any) -> int:
-    _check_class(value, int)
+    check_class(value, int)
     return int(value)
 
 

@@ -23,7 +23,7 @@ from magnetar.exceptions import DecodeError, EncodeError
 from magnetar.schema._avro_definition import MAX_CACHED_BYTES
 from magnetar.schema._decoding import check_writer, decode_each
 from magnetar.schema._protobuf_avro import make_avro_definition, make_parsing_info
-from magnetar.schema._schema import Decoder, Schema, SchemaInfo, SchemaType
+from magnetar.schema._schema import Decoder, Schema, SchemaInfo, SchemaType, check_class
 from magnetar_wire.schemas import MAX_DEFINITION_BYTES
 
 __all__ = ["ProtobufNativeSchema", "ProtobufSchema", "find_message_class"]
@@ -47,8 +47,7 @@ class _MessageSchema(Schema[M]):
         return self._info
 
     def encode(self, obj: M) -> bytes:
-        if not isinstance(obj, self._class):
-            raise TypeError(f"Invalid record obj of type {type(obj)} - expected type is {self._class}")
+        check_class(obj, self._class)
         try:
             return obj.SerializeToString()
         except Exception as error:  # a required field is missing, or the message is too large

@@ -201,7 +201,7 @@ class String(Field[str]):
         if isinstance(val, bytes):
             return val.decode()
         if not isinstance(val, str):
-            raise TypeError(f"Invalid type '{type(val)}' for field '{name}'. Expected a string")
+            _refuse(val, f"field {name!r}", str)
         return val
 
 
@@ -233,7 +233,7 @@ class CustomEnum(Field[E]):
         else:
             _refuse(val, f"field '{name}'", self.enum_type)
         if val not in choices:
-            raise TypeError(f"Invalid enum value '{val}' for field '{name}'. Expected: {list(choices)}")
+            raise TypeError(f"field {name!r} is one of {list(choices)}, not {val!r:.100}")
         return choices[val]
 
     def schema_info(self, defined_names: set[str]) -> Any:
@@ -277,7 +277,7 @@ class Array(Field["list[V]"]):
         super().validate_type(name, val)
         expected = self.array_type.python_type()
         if not all(isinstance(item, expected) for item in val):
-            raise TypeError(f"Array field {name} items should all be of type {self.array_type.type()}")
+            raise TypeError(f"the items of field {name!r} are of type {self.array_type.type()}, and one is not")
         return cast("list[V]", val)
 
     def schema_info(self, defined_names: set[str]) -> Any:
@@ -317,9 +317,9 @@ class Map(Field["dict[str, V]"]):
         expected = self.value_type.python_type()
         for key, value in val.items():
             if not isinstance(key, str):
-                raise TypeError(f"Map keys for field {name}  should all be strings")
+                raise TypeError(f"the keys of field {name!r} are str, and one is not")
             if not isinstance(value, expected):
-                raise TypeError(f"Map values for field {name} should all be of type {_name(expected)}")
+                raise TypeError(f"the values of field {name!r} are of type {_name(expected)}, and one is not")
         return cast("dict[str, V]", val)
 
     def schema_info(self, defined_names: set[str]) -> Any:
@@ -432,7 +432,7 @@ class Record(metaclass=RecordMeta):
     def __setattr__(self, key: str, value: Any) -> None:
         if key not in ("_default", "_required_default", "_required"):
             if key not in self._fields:
-                raise AttributeError(f"Cannot set undeclared field {key} on record")
+                raise AttributeError(f"{type(self).__name__} declares no field {key!r}")
             value = self._fields[key].validate_type(key, value)
         super().__setattr__(key, value)
 
@@ -501,7 +501,7 @@ def _element(declared: Any) -> Any:
     if isinstance(declared, RecordMeta):
         return cast("type[Record]", declared)()
     if not isinstance(declared, (Field, Record)):
-        raise TypeError(f"Argument {_name(declared)} is not a Record or a Field")
+        raise TypeError(f"items and values are declared by a Record or a Field, not by {_name(declared)}")
     return declared
 
 
@@ -523,7 +523,7 @@ def _replace(value: Any, converted: Any) -> Any:
 
 
 def _refuse(value: Any, what: str, expected: Any) -> NoReturn:
-    raise TypeError(f"Invalid type '{type(value)}' for {what}. Expected: {_name(expected)}")
+    raise TypeError(f"{what} is of type {_name(expected)}, not {type(value).__name__}: {value!r:.100}")
 
 
 def _name(thing: Any) -> str:

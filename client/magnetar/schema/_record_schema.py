@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from magnetar.exceptions import DecodeError, EncodeError
 from magnetar.schema._avro_definition import dump_definition, parse_definition
 from magnetar.schema._models import Model, make_model
-from magnetar.schema._schema import Schema, SchemaInfo, SchemaType, T
+from magnetar.schema._schema import Schema, SchemaInfo, SchemaType, T, check_class
 from magnetar.schema._value_checks import Misfit, make_value_check
 
 __all__ = ["RecordSchema"]
@@ -44,8 +44,7 @@ class RecordSchema(Schema[T]):
             if self._is_record and not isinstance(obj, Mapping):
                 raise ValueError(f"without a record class, a value has to be a dict, not a {type(obj).__name__}")
             return obj
-        if not isinstance(obj, model.value_class):
-            raise TypeError(f"Invalid record obj of type {type(obj)} - expected type is {model.value_class}")
+        check_class(obj, model.value_class)
         return obj
 
     def _checked(self, obj: T) -> Any:

@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 from magnetar.exceptions import DecodeError
 from magnetar_protos import schema_pb2
 
-__all__ = ["Decoder", "Schema", "SchemaInfo", "SchemaType", "T"]
+__all__ = ["Decoder", "Schema", "SchemaInfo", "SchemaType", "T", "check_class"]
 
 # The type of the values. Without a schema they are bytes.
 T = TypeVar("T", default=bytes)
@@ -21,6 +21,13 @@ T = TypeVar("T", default=bytes)
 # messages, and the payload of a message without a value is None; else the second argument is None. The result has an
 # exception for each payload that can't be decoded.
 Decoder = Callable[[Sequence[bytes], Sequence[bytes | None] | None], "list[T | DecodeError]"]
+
+
+def check_class(value: object, *classes: type) -> None:
+    """Raise TypeError for a value of another class. A bool is an int for Python, but not here."""
+    if not isinstance(value, classes) or (isinstance(value, bool) and bool not in classes):
+        expected = " or ".join(one.__name__ for one in classes)
+        raise TypeError(f"the schema encodes values of {expected}, not of {type(value).__name__}: {value!r:.100}")
 
 
 class SchemaType(enum.Enum):

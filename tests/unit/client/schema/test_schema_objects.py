@@ -77,7 +77,7 @@ def test_classes_that_are_no_schemas_are_refused() -> None:
         schemas.KeyValueSchema(
             schemas.StringSchema(), schemas.KeyValueSchema(schemas.StringSchema(), schemas.StringSchema())
         )
-    with pytest.raises(TypeError, match="expected type"):
+    with pytest.raises(TypeError, match="the schema encodes values of"):
         schemas.KeyValueSchema(schemas.StringSchema(), schemas.StringSchema()).encode(("k", "v"))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="Missing"):
         schemas.AvroSchema(None, {"type": "record", "name": "R", "fields": [{"name": "a", "type": "Missing"}]})

@@ -119,10 +119,10 @@ def test_values_are_stored_as_the_stock_client_does(name: str, value: Any) -> No
 
 def test_undeclared_attributes_and_other_classes_are_refused() -> None:
     mine = declare_everything(ours)
-    with pytest.raises(AttributeError, match="undeclared"):
+    with pytest.raises(AttributeError, match="declares no field"):
         mine(small=1).smal = 2
     for schema in (ours.AvroSchema(mine), ours.JsonSchema(mine)):
-        with pytest.raises(TypeError, match="expected type"):
+        with pytest.raises(TypeError, match="the schema encodes values of"):
             schema.encode({"small": 1})
     for module in (stock, ours):
         with pytest.raises(AssertionError):
