@@ -24,10 +24,11 @@ from typing import Annotated, Any, Final, TypeVar, cast
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from magnetar import schema
 from magnetar._enums import BatchingType, CompressionType, HashingScheme, PartitionsRoutingMode, ProducerAccessMode
 from magnetar._loggers import log_to
 from magnetar.exceptions import InvalidConfiguration, InvalidTopicName, OperationNotSupported, UnknownOption
+from magnetar.schema import BytesSchema
+from magnetar.schema._schema_argument import to_schema
 from magnetar_wire import errors
 from magnetar_wire.configuration import Configuration, suggest_nearest
 from magnetar_wire.topic_name import TopicName
@@ -73,13 +74,9 @@ def _to_schema(value: Any) -> Any:
     """Return the schema of the application's `schema`. None: values are bytes."""
     if value is None or value is bytes:
         return None
-    if isinstance(value, schema.Schema):
-        return None if isinstance(value, schema.BytesSchema) else value
-    if value is str:
-        return schema.StringSchema()
-    if isinstance(value, type):
-        return schema.AvroSchema(value)  # fastavro is imported only for this
-    raise ValueError("use a schema, such as JsonSchema(Reading), or a dataclass or pydantic model")
+    made = to_schema(value)
+    # A subclass may have an encoding of its own.
+    return None if type(made) is BytesSchema else made
 
 
 # Of a producer, consumer or reader: a Schema, or None if values are bytes.

@@ -23,6 +23,7 @@ from typing import Any, Final
 from magnetar._client_core import ClientCore
 from magnetar._schema_cache import VersionKey
 from magnetar.exceptions import DecodeError, SchemaUnavailable
+from magnetar.schema._decoding import choose_decoder
 from magnetar.schema._schema import Decoder, Schema, SchemaInfo, SchemaType
 
 __all__ = ["PayloadDecoder", "VersionDecoders"]
@@ -93,7 +94,7 @@ class PayloadDecoder:
     def _decode_null_values(
         self, payloads: Sequence[bytes | None], keys: Sequence[bytes | None], values: list[Any]
     ) -> None:
-        """Of a pair whose key is the message's, the key is left if the message has no value."""
+        """Decode messages without a value: a pair whose key is the message's still has the key."""
         for row, payload in enumerate(payloads):
             if payload is None and keys[row] is not None:
                 value = self._decode_one(None, keys[row])
@@ -101,7 +102,7 @@ class PayloadDecoder:
 
     def _make_decoder(self) -> Decoder[Any]:
         try:
-            return self._schema.make_decoder(self._writer)
+            return choose_decoder(self._schema, self._writer)
         except DecodeError as error:
             self.error = error
             raise

@@ -44,6 +44,7 @@ class AutoConsumeSchema(Schema[Any]):
     """
 
     needs_writer: ClassVar[bool] = True
+    decodes_alone: ClassVar[bool] = False
     uses_key = True
 
     def schema_info(self) -> SchemaInfo:

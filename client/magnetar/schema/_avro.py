@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, overload
 
 from fastavro import schemaless_reader, schemaless_writer
@@ -13,6 +14,7 @@ from magnetar.schema._avro_definition import AvroDefinition, parse_definition
 from magnetar.schema._avro_resolution import make_conversion
 from magnetar.schema._avro_scan import make_scan
 from magnetar.schema._decoding import check_writer, decode_each
+from magnetar.schema._record import Record
 from magnetar.schema._record_schema import RecordSchema
 from magnetar.schema._schema import Decoder, SchemaInfo, SchemaType, T
 
@@ -27,6 +29,7 @@ class AvroSchema(RecordSchema[T]):
     """
 
     needs_writer: ClassVar[bool] = True
+    decodes_alone: ClassVar[bool] = False
     schema_type: ClassVar[SchemaType] = SchemaType.AVRO
     form = "avro"
 
@@ -57,6 +60,19 @@ class AvroSchema(RecordSchema[T]):
             except DecodeError as error:
                 raise EncodeError(f"a consumer would refuse it: {error}") from error
         return payload
+
+    def encode_dict(self, d: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a copy with records as dicts and members of enumerations as names, as Pulsar's Python client does."""
+        return {name: self._to_plain(value) for name, value in d.items()}
+
+    def _to_plain(self, value: Any) -> Any:
+        if isinstance(value, enum.Enum):
+            return value.name
+        if isinstance(value, Record):
+            return self.encode_dict(vars(value))
+        if isinstance(value, list):
+            return [self._to_plain(item) for item in value]
+        return self.encode_dict(value) if isinstance(value, dict) else value
 
     def make_decoder(self, writer: SchemaInfo | None) -> Decoder[T]:
         check_writer(writer, SchemaType.AVRO)

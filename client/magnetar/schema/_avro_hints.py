@@ -10,7 +10,7 @@ __all__ = ["AvroType", "Float32", "Int32"]
 
 @dataclass(frozen=True)
 class AvroType:
-    """Of an `Annotated` hint: the primitive type of Avro to use."""
+    """Names the primitive type of Avro to use, inside an `Annotated` hint."""
 
     name: str
 

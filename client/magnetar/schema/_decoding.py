@@ -6,9 +6,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from magnetar.exceptions import DecodeError
-from magnetar.schema._schema import Decoder, SchemaInfo, SchemaType
+from magnetar.schema._schema import Decoder, Schema, SchemaInfo, SchemaType
 
-__all__ = ["check_writer", "decode_each"]
+__all__ = ["check_writer", "choose_decoder", "decode_each"]
+
+
+def choose_decoder(schema: Schema[Any], writer: SchemaInfo | None) -> Decoder[Any]:
+    """Return the decoder of payloads that were encoded with `writer`. A subclass that overrides `decode` alone decodes
+    each payload with it. Raises DecodeError."""
+    if schema.decodes_alone:
+        for kind in type(schema).__mro__:
+            if "make_decoder" in vars(kind):
+                break
+            if "decode" in vars(kind):
+                return decode_each(schema.decode, type(schema).__name__)
+    return schema.make_decoder(writer)
 
 
 def decode_each(

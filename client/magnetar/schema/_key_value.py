@@ -11,14 +11,16 @@ import enum
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Final, Generic
 
 from pydantic_core import from_json, to_json
 from typing_extensions import TypeVar
 
 from magnetar.exceptions import DecodeError
-from magnetar.schema._decoding import check_writer
+from magnetar.schema._decoding import check_writer, choose_decoder
 from magnetar.schema._schema import Decoder, Schema, SchemaInfo, SchemaType, check_class
+from magnetar.schema._schema_argument import to_schema
 from magnetar_wire.schemas import InvalidSchema, join_key_value, split_key_value
 
 __all__ = ["KeyValue", "KeyValueEncodingType", "KeyValueSchema", "decode_present", "make_key_value_decoder"]
@@ -46,22 +48,20 @@ class KeyValue(Generic[K, V]):
 
 
 class KeyValueSchema(Schema[KeyValue[K, V]]):
-    """Pairs of a key and a value."""
+    """Pairs of a key and a value. Each schema is a Schema, or a class as for a producer."""
 
     needs_writer: ClassVar[bool] = True
+    decodes_alone: ClassVar[bool] = False
     uses_key = True
 
     def __init__(
         self,
-        key_schema: Schema[K],
-        value_schema: Schema[V],
+        key_schema: type[K] | Schema[K],
+        value_schema: type[V] | Schema[V],
         encoding: KeyValueEncodingType = KeyValueEncodingType.INLINE,
     ) -> None:
-        for part in (key_schema, value_schema):
-            if not isinstance(part, Schema) or isinstance(part, KeyValueSchema):
-                raise TypeError(f"{part!r} can't be the schema of a key or value")
-        self._key = key_schema
-        self._value = value_schema
+        self._key: Schema[Any] = _to_part_schema(key_schema, "key")
+        self._value: Schema[Any] = _to_part_schema(value_schema, "value")
         self._encoding = KeyValueEncodingType(encoding)
 
     def schema_info(self) -> SchemaInfo:
@@ -90,7 +90,9 @@ class KeyValueSchema(Schema[KeyValue[K, V]]):
         return None, _sized(key) + _sized(value)
 
     def make_decoder(self, writer: SchemaInfo | None) -> Decoder[KeyValue[K, V]]:
-        return make_key_value_decoder(writer, self._encoding, self._key.make_decoder, self._value.make_decoder)
+        return make_key_value_decoder(
+            writer, self._encoding, partial(choose_decoder, self._key), partial(choose_decoder, self._value)
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._key, self._value, self._encoding)
@@ -100,6 +102,16 @@ class KeyValueSchema(Schema[KeyValue[K, V]]):
 
     def _identity(self) -> tuple[Any, ...]:
         return (type(self), self._key, self._value, self._encoding)
+
+
+def _to_part_schema(value: Any, part: str) -> Schema[Any]:
+    try:
+        schema = to_schema(value)
+    except ValueError as error:
+        raise TypeError(f"{value!r:.100} can't be the schema of a {part}: {error}") from None
+    if isinstance(schema, KeyValueSchema):
+        raise TypeError(f"{value!r:.100} can't be the schema of a {part}: a pair can't be in a pair")
+    return schema
 
 
 def make_key_value_decoder(

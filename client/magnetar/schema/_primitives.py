@@ -210,6 +210,8 @@ class DoubleSchema(_FloatingSchema):
 
 class _MillisecondSchema(_PrimitiveSchema[datetime]):
     def encode(self, obj: datetime) -> bytes:
+        if isinstance(obj, date) and not isinstance(obj, datetime):
+            raise TypeError(f"a datetime is expected, not the date {obj!r}: use LocalDateSchema for calendar dates")
         check_class(obj, datetime)
         return _LONG.pack(_milliseconds(_microseconds(obj), "InstantSchema"))
 

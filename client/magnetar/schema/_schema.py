@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic
@@ -75,21 +76,55 @@ class SchemaInfo:
             properties=dict(self.properties),
         )
 
+    def schema(self) -> str:
+        """Return the definition, under the name of Pulsar's Python client."""
+        return self.definition.decode()
+
+    def schema_type(self) -> SchemaType:
+        """Return the type, under the name of Pulsar's Python client."""
+        return self.type
+
     @classmethod
     def from_message(cls, message: schema_pb2.Schema) -> SchemaInfo:
         return cls(SchemaType(message.type), message.name, message.definition, dict(message.properties))
 
 
 class Schema(Generic[T]):
-    """Converts values to payloads, and payloads to values."""
+    """Converts values to payloads, and payloads to values.
+
+    An own schema of an application overrides `encode` and `decode`, and calls this `__init__`, as with Pulsar's Python
+    client.
+    """
 
     # Whether payloads can be decoded only with the schema by which they were encoded.
     needs_writer: ClassVar[bool] = False
+    # Whether a subclass may override `decode` alone: a payload's bytes say enough. Else it overrides `make_decoder`.
+    decodes_alone: ClassVar[bool] = True
     # Whether a part of the value is the message's key: see `encode_with_key`.
     uses_key: bool = False
+    # Of a schema that was created with this class's `__init__`.
+    _record_cls: Any = None
+    _schema_info: SchemaInfo | None = None
+
+    def __init__(
+        self,
+        record_cls: Any = None,
+        schema_type: SchemaType | None = None,
+        schema_definition: Any = None,
+        schema_name: str = "",
+    ) -> None:
+        """`record_cls`: the class of the values. `schema_type`: None: the class overrides `schema_info`.
+        `schema_definition`: JSON, as Python objects; None: there is none."""
+        if schema_type is None:
+            return
+        definition = b"" if schema_definition is None else json.dumps(schema_definition, indent=True).encode()
+        self._record_cls = record_cls
+        self._schema_info = SchemaInfo(SchemaType(schema_type), schema_name, definition)
 
     def schema_info(self) -> SchemaInfo:
-        raise NotImplementedError
+        if self._schema_info is None:
+            raise NotImplementedError(f"{type(self).__name__} has no type: call super().__init__(…), or override this")
+        return self._schema_info
 
     def encode(self, obj: T) -> bytes:
         """Return the payload of a value. Raises EncodeError, or TypeError for a value of another type."""
@@ -111,8 +146,10 @@ class Schema(Generic[T]):
 
     def make_decoder(self, writer: SchemaInfo | None) -> Decoder[T]:
         """Return a function that decodes payloads which were encoded with `writer`; None: it is not known, or this
-        schema. Raises DecodeError if no payload of that schema can be read with this one."""
-        raise NotImplementedError
+        schema. Raises DecodeError if no payload of that schema can be read with this one.
+
+        Not called for a subclass that overrides `decode` alone."""
+        raise NotImplementedError(f"{type(self).__name__} can't decode: override decode")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schema) and self._identity() == other._identity()
@@ -124,4 +161,10 @@ class Schema(Generic[T]):
         return {name: value for name, value in self.__dict__.items() if name != "_own_decoder"}
 
     def _identity(self) -> tuple[Any, ...]:
-        return (type(self), self.schema_info())
+        # Attributes of an application's own schema may change its payloads.
+        state = self.__getstate__() if type(self).__reduce__ is object.__reduce__ else None
+        return (type(self), self.schema_info(), state)
+
+    def _validate_object_type(self, obj: Any) -> None:
+        """Raise TypeError for a value of another class. Own schemas call it by this name of Pulsar's Python client."""
+        check_class(obj, self._record_cls)

@@ -73,7 +73,7 @@ def test_classes_that_are_no_schemas_are_refused() -> None:
     for make in (schemas.AvroSchema, schemas.JsonSchema, schemas.ProtobufNativeSchema, schemas.ProtobufSchema):
         with pytest.raises(TypeError):
             make(int)  # type: ignore[type-var]
-    with pytest.raises(TypeError, match="key or value"):
+    with pytest.raises(TypeError, match="schema of a value: a pair"):
         schemas.KeyValueSchema(
             schemas.StringSchema(), schemas.KeyValueSchema(schemas.StringSchema(), schemas.StringSchema())
         )
