@@ -79,7 +79,7 @@ def _to_schema(value: Any) -> Any:
     return None if type(made) is BytesSchema else made
 
 
-# Of a producer, consumer or reader: a Schema, or None if values are bytes.
+# The schema of a producer, consumer or reader. None: values are bytes.
 ValueSchema = Annotated[Any, AfterValidator(_to_schema)]
 
 

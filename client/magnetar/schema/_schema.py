@@ -102,7 +102,7 @@ class Schema(Generic[T]):
     decodes_alone: ClassVar[bool] = True
     # Whether a part of the value is the message's key: see `encode_with_key`.
     uses_key: bool = False
-    # Of a schema that was created with this class's `__init__`.
+    # Set by `__init__`.
     _record_cls: Any = None
     _schema_info: SchemaInfo | None = None
 
