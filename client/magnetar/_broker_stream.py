@@ -19,16 +19,20 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
+from magnetar.exceptions import InvalidArgument
 from magnetar_wire.errors import WireError
 from magnetar_wire.transport import Disconnected, Stream, TransportError
 
-__all__ = ["BrokerStream", "Channel"]
+__all__ = ["MAX_OPEN_BYTES", "BrokerStream", "Channel", "check_open_size"]
 
 log = logging.getLogger(__name__)
+
+# The maximum size of a request to open a producer or consumer. Beside it, a message of the stream has to hold a frame.
+MAX_OPEN_BYTES: Final = 2 * 1024 * 1024
 
 
 class Channel(Protocol):
@@ -39,6 +43,16 @@ class Channel(Protocol):
 
 
 C = TypeVar("C", bound=Channel)
+
+
+def check_open_size(request: Message, topic: str) -> None:
+    """Raise InvalidArgument for a request that is too large, because of its names, properties or schema."""
+    size = request.ByteSize()
+    if size > MAX_OPEN_BYTES:
+        raise InvalidArgument(
+            f"{topic} can't be opened with names, properties and a schema of {size:,} bytes: at most "
+            f"{MAX_OPEN_BYTES:,} are possible"
+        )
 
 
 class BrokerStream(ABC, Generic[C]):

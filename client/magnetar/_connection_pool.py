@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar._broker_stream import BrokerStream
 from magnetar._endpoint_check import describe_endpoints
-from magnetar._errors import from_problem, from_transport
+from magnetar._errors import check_request_size, from_problem, from_transport
 from magnetar._options import KEEP_ALIVE_INTERVAL_S
 from magnetar.exceptions import AlreadyClosed, ConnectError, UnknownError
 from magnetar_protos.broker_pb2 import Problem
@@ -69,6 +69,7 @@ class ConnectionPool:
 
     async def call(self, address: str, method: str, request: bytes, parse: Callable[[bytes], A], timeout_s: float) -> A:
         """Send a request to a broker, and return its answer. Raise the error that the answer contains."""
+        check_request_size(request, method)
         connection = self._connection(address)
         self._calls[address] = self._calls.get(address, 0) + 1
         try:

@@ -7,9 +7,9 @@ from typing import Final
 from magnetar import exceptions
 from magnetar.exceptions import ConnectError, MagnetarException
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
-from magnetar_wire.transport import Code, Rejected, TransportError
+from magnetar_wire.transport import MAX_TRANSPORT_BYTES, Code, Rejected, TransportError
 
-__all__ = ["from_problem", "from_transport", "is_retryable", "may_reopen_consumer"]
+__all__ = ["check_request_size", "from_problem", "from_transport", "is_retryable", "may_reopen_consumer"]
 
 _CLASSES: Final[dict[int, type[MagnetarException]]] = {
     ErrorCode.METADATA_ERROR: exceptions.BrokerMetadataError,
@@ -52,6 +52,14 @@ _REOPEN: Final = (
     exceptions.TopicNotFound,
     exceptions.Timeout,
 )
+
+
+def check_request_size(request: bytes, method: str) -> None:
+    """Raise InvalidArgument for a request that the transport does not carry."""
+    if len(request) > MAX_TRANSPORT_BYTES:
+        raise exceptions.InvalidArgument(
+            f"the request {method} has {len(request):,} bytes: at most {MAX_TRANSPORT_BYTES:,} are possible"
+        )
 
 
 def from_problem(problem: Problem) -> MagnetarException:

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from magnetar._acknowledgments import AckGroupingTracker
+from magnetar._broker_stream import check_open_size
 from magnetar._client_core import ClientCore, client_version
 from magnetar._consume_stream import ConsumeStream, RequestBuilder
 from magnetar._consumer_options import ConsumerOptions
@@ -181,9 +182,9 @@ class PartitionConsumer:
         except TransportError as error:
             raise from_transport(error) from error
         self._stream, self._open_answer = stream, answer
-        self._outbound.opening = self._make_open_request()
-        stream.mark_ready(self._consumer_id)
         try:
+            self._outbound.opening = self._make_open_request()
+            stream.mark_ready(self._consumer_id)
             await self._client.lookup.wait_opened(answer, self.topic, address, "a consumer")
         except BaseException:
             if not self.is_connected:
@@ -194,7 +195,7 @@ class PartitionConsumer:
 
     def _make_open_request(self) -> OpenConsumer:
         options = self._options
-        return OpenConsumer(
+        request = OpenConsumer(
             consumer_id=self._consumer_id,
             topic=self.topic,
             subscription=options.subscription_name,
@@ -210,6 +211,8 @@ class PartitionConsumer:
             client_version=client_version(),
             schema=to_wire(options.value_schema),
         )
+        check_open_size(request, self.topic)
+        return request
 
     def opened(self, answer: ConsumerOpened) -> None:
         if self.is_connected or self._open_answer is None or self._open_answer.done():

@@ -32,6 +32,7 @@ from dataclasses import replace
 from functools import partial
 
 from magnetar import exceptions
+from magnetar._broker_stream import check_open_size
 from magnetar._client_core import ClientCore, client_version
 from magnetar._errors import from_problem, from_transport, is_retryable
 from magnetar._operations import CLOSE_TIMEOUT_S, Backoff
@@ -255,6 +256,7 @@ class PartitionProducer:
             partial=True,
             schema=to_wire(self._options.value_schema),
         )
+        check_open_size(request, self.topic)
         try:
             self._stream = client.pool.stream(address, ProduceStream)
             self._channel_id = self._stream.open(self, request)

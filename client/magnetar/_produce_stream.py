@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from magnetar._broker_stream import BrokerStream, Channel
+from magnetar._broker_stream import MAX_OPEN_BYTES, BrokerStream, Channel
 from magnetar_protos.broker_pb2 import (
     CloseProducer,
     EntryRefused,
@@ -93,8 +93,7 @@ class ProduceStream(BrokerStream[ProduceChannel]):
             return None
         parts: list[bytes] = []
         if self._opens:
-            opens, self._opens = self._opens[:_MAX_CHANGES], self._opens[_MAX_CHANGES:]
-            parts.append(ProduceRequest(open=opens).SerializeToString())
+            parts.append(ProduceRequest(open=self._pop_opens()).SerializeToString())
         builder = FrameBuilder(_FILL_BYTES)
         while self._ready:
             channel_id = next(iter(self._ready))
@@ -112,6 +111,18 @@ class ProduceStream(BrokerStream[ProduceChannel]):
             self._closes = [channel_id for channel_id in self._closes if channel_id not in closed_now]
             parts.append(ProduceRequest(close=map(_close, closes)).SerializeToString())
         return b"".join(parts) or None
+
+    def _pop_opens(self) -> list[OpenProducer]:
+        """Return the next requests to open producers: at least one, and no more than a message may have."""
+        size = 0
+        for count, request in enumerate(self._opens[:_MAX_CHANGES]):
+            size += request.ByteSize()
+            if count and size > MAX_OPEN_BYTES:
+                break
+        else:
+            count = min(len(self._opens), _MAX_CHANGES)
+        opens, self._opens = self._opens[:count], self._opens[count:]
+        return opens
 
     def dispatch(self, message: bytes) -> None:
         answer = ProduceAnswer.FromString(message)

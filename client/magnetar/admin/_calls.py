@@ -24,7 +24,7 @@ from google.protobuf.message import DecodeError, Message
 
 from magnetar._connection_pool import ConnectionPool
 from magnetar._endpoint_check import EndpointCheck, check_service_url
-from magnetar._errors import from_problem, from_transport
+from magnetar._errors import check_request_size, from_problem, from_transport
 from magnetar._lookup import AnyBroker
 from magnetar._operations import Operations
 from magnetar._service_url import http_scheme, parse_http_url, parse_service_url
@@ -134,6 +134,7 @@ class AdminCalls:
         """Return a function that sends the request to one broker, and waits for the answer as long as there is time
         left, `max_attempt_s` at most."""
         encoded = request.SerializeToString()
+        check_request_size(encoded, f"admin.{call.name}")
         deadline = self._clock.monotonic() + self._timeout_s
 
         async def send_to(address: str) -> Any:

@@ -8,7 +8,8 @@ have no end is refused, and `must_scan` marks those whose payloads are scanned b
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -38,6 +39,7 @@ DEFAULT: Final = "magnetar_default"
 # Larger definitions would make the caches large.
 MAX_CACHED_BYTES: Final = 64 * 1024
 _MAX_DEPTH: Final = 100
+_SYMBOL: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 # How deep values may be. fastavro's stack grows by about a kilobyte for each level.
 MAX_VALUE_DEPTH: Final = 400
 _MAX_FIXED_BYTES: Final = 2**31 - 9
@@ -58,8 +60,11 @@ class AvroDefinition:
             self.root: Any = fastavro.parse_schema(_normalize(plain), self.names)
         except DecodeError:
             raise
+        except fastavro.schema.UnknownType as error:
+            where = _show_path(_find_name(plain, error.name))
+            raise DecodeError(f"{where}no type is named {error.name!r:.200} in the Avro definition") from error
         except Exception as error:
-            raise DecodeError(f"not an Avro definition: {type(error).__name__}: {error!s:.500}") from error
+            raise DecodeError(f"not an Avro definition: {error!s:.500}") from error
         # By the names of records: how many free values one consists of, None if it takes bytes; and how many there
         # are in it and in the records inside of it.
         self._free: dict[str, int | None] = {}
@@ -190,8 +195,13 @@ def logical_key(node: Any) -> str | None:
 
 
 def dump_definition(plain: Any) -> bytes:
-    """Return a definition as Pulsar's Python client stores it, byte for byte."""
-    return json.dumps(plain, indent=True).encode()
+    """Return a definition as Pulsar's Python client stores it, byte for byte. Raises DecodeError."""
+    try:
+        return json.dumps(plain, indent=True).encode()
+    except RecursionError:
+        raise DecodeError(f"the Avro definition is deeper than {_MAX_DEPTH} levels") from None
+    except (TypeError, ValueError) as error:
+        raise DecodeError(f"the Avro definition is not JSON: {error}") from error
 
 
 def _children(node: Any) -> list[Any]:
@@ -220,31 +230,34 @@ def _plain_children(node: Any) -> Iterator[Any]:
     return (child for child in children if isinstance(child, (dict, list, tuple)))
 
 
-def _normalize(node: Any) -> Any:
+def _normalize(node: Any, path: str = "") -> Any:
     """Return a copy of a definition in the form that fastavro understands, which does not check everything. Raises
-    DecodeError."""
+    DecodeError, which names the field. `path`: the names of the fields that lead to the node."""
     if isinstance(node, str):
         return node
     if isinstance(node, (list, tuple)):
         if any(isinstance(branch, (list, tuple)) for branch in node):
-            raise DecodeError("an Avro definition has a union inside of a union")
-        return [_normalize(branch) for branch in node]
-    kind = _part(node, "type", (str, dict, list))
+            raise DecodeError(f"{_show_path(path)}an Avro definition has a union inside of a union")
+        return [_normalize(branch, path) for branch in node]
+    kind = _part(node, "type", (str, dict, list), path)
     if not isinstance(kind, str):
-        return _normalize(kind)  # {"type": {"type": "string"}}
+        return _normalize(kind, path)  # {"type": {"type": "string"}}
     copied = {key: value for key, value in node.items() if key not in _MARKS}
     if kind in ("record", "error"):
-        _part(node, "name", str)
+        _part(node, "name", str, path)
         copied["type"] = "record"
-        copied["fields"] = [_normalize_field(field) for field in _part(node, "fields", (list, tuple))]
+        fields = _part(node, "fields", (list, tuple), path)
+        copied["fields"] = [_normalize_field(field, path) for field in fields]
     elif kind == "array":
-        copied["items"] = _normalize(_part(node, "items", object))
+        copied["items"] = _normalize(_part(node, "items", object, path), path)
     elif kind == "map":
-        copied["values"] = _normalize(_part(node, "values", object))
-    elif kind == "fixed" and not 0 <= _part(node, "size", int) <= _MAX_FIXED_BYTES:
-        raise DecodeError(f"a fixed type of {node['size']} bytes: at most {_MAX_FIXED_BYTES} are allowed")
-    elif kind == "enum" and not all(isinstance(symbol, str) for symbol in _part(node, "symbols", (list, tuple))):
-        raise DecodeError("an Avro enumeration has symbols that are no strings")
+        copied["values"] = _normalize(_part(node, "values", object, path), path)
+    elif kind == "fixed" and not 0 <= _part(node, "size", int, path) <= _MAX_FIXED_BYTES:
+        raise DecodeError(
+            f"{_show_path(path)}a fixed type of {node['size']} bytes: at most {_MAX_FIXED_BYTES} are allowed"
+        )
+    elif kind == "enum":
+        _check_symbols(_part(node, "symbols", (list, tuple), path), path)
     if not isinstance(copied.get("logicalType", ""), str):
         del copied["logicalType"]
     elif copied.get("logicalType") == "decimal" and kind in ("bytes", "fixed"):
@@ -255,20 +268,51 @@ def _normalize(node: Any) -> Any:
     return copied
 
 
-def _normalize_field(field: Any) -> Any:
+def _check_symbols(symbols: Sequence[Any], path: str) -> None:
+    known = set()
+    for symbol in symbols:
+        if not isinstance(symbol, str) or not _SYMBOL.fullmatch(symbol):
+            raise DecodeError(
+                f"{_show_path(path)}{symbol!r:.100} is no symbol of an Avro enumeration: use letters, digits, _, "
+                "and no digit at the beginning"
+            )
+        if symbol in known:
+            raise DecodeError(f"{_show_path(path)}an Avro enumeration has the symbol {symbol!r:.100} twice")
+        known.add(symbol)
+
+
+def _normalize_field(field: Any, path: str) -> Any:
     """The default gets another name. Pulsar's brokers accept defaults that don't match their types, and a writer's are
     not used."""
-    _part(field, "name", str)
+    name = _part(field, "name", str, path)
+    path = f"{path}.{name}" if path else name
     copied = {key: value for key, value in field.items() if key not in ("default", DEFAULT)}
-    copied["type"] = _normalize(_part(field, "type", object))
+    copied["type"] = _normalize(_part(field, "type", object, path), path)
     if "default" in field:
         copied[DEFAULT] = field["default"]
     return copied
 
 
-def _part(node: Any, key: str, expected: Any) -> Any:
+def _part(node: Any, key: str, expected: Any, path: str) -> Any:
     if not isinstance(node, dict):
-        raise DecodeError(f"{node!r:.100} is neither a type nor a field of an Avro definition")
+        raise DecodeError(f"{_show_path(path)}{node!r:.100} is neither a type nor a field of an Avro definition")
     if key not in node or not isinstance(node[key], expected):
-        raise DecodeError(f"a part of the Avro definition has no valid {key!r}: {node!r:.200}")
+        raise DecodeError(f"{_show_path(path)}a part of the Avro definition has no valid {key!r}: {node!r:.200}")
     return node[key]
+
+
+def _find_name(node: Any, name: Any, path: str = "") -> str:
+    """Return the path of the first field with a type of this name; empty: none has."""
+    if isinstance(node, (list, tuple)):
+        return next((found for branch in node if (found := _find_name(branch, name, path))), "")
+    if not isinstance(node, dict):
+        return path if node == name else ""
+    for field in node.get("fields", ()):
+        inside = f"{path}.{field['name']}" if path else field["name"]
+        if found := _find_name(field["type"], name, inside):
+            return found
+    return next((found for key in ("type", "items", "values") if (found := _find_name(node.get(key), name, path))), "")
+
+
+def _show_path(path: str) -> str:
+    return f"field {path!r:.200}: " if path else ""

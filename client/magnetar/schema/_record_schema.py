@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from magnetar.exceptions import DecodeError, EncodeError
+from magnetar.exceptions import DecodeError, EncodeError, InvalidArgument
 from magnetar.schema._avro_definition import dump_definition, parse_definition
 from magnetar.schema._models import Model, make_model
 from magnetar.schema._schema import Schema, SchemaInfo, SchemaType, T, check_class
@@ -24,12 +24,12 @@ class RecordSchema(Schema[T]):
         self._model: Model[T] | None = None if record_cls is None else make_model(record_cls, self.form)
         self._arguments = (record_cls, schema_definition)
         definition = schema_definition if self._model is None else self._model.definition
-        encoded = dump_definition(definition)
-        self._info = SchemaInfo(self.schema_type, self.schema_type.name, encoded)
         try:
+            encoded = dump_definition(definition)
             self._definition = parse_definition(encoded)
         except DecodeError as error:
-            raise ValueError(str(error)) from error
+            raise InvalidArgument(str(error)) from error
+        self._info = SchemaInfo(self.schema_type, self.schema_type.name, encoded)
         self._check = make_value_check(self._definition, self.form)
         self._is_record = self._definition.resolve(self._definition.root)[0] == "record"
 

@@ -247,3 +247,10 @@ def test_the_operation_time_out_can_be_raised() -> None:
         with pytest.raises(exceptions.ConnectError):
             brokers.look()
         assert seconds - 3.0 <= brokers.clock.monotonic() - began <= seconds
+
+
+def test_a_request_that_is_too_large_is_refused() -> None:
+    brokers = Brokers(a=[pb.Done()])
+    with pytest.raises(exceptions.InvalidArgument, match="create_tenant has 10,000,"):
+        run(brokers.calls.call("create_tenant", tenant="t" * 10_000_000))
+    assert brokers.requests == []

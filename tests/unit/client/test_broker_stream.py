@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from magnetar import InitialPosition
 from magnetar._client_core import ClientCore
 from magnetar._produce_stream import ProduceStream
-from magnetar.exceptions import AlreadyClosed, ConnectError, ProducerBusy
+from magnetar.exceptions import AlreadyClosed, ConnectError, InvalidArgument, MagnetarException, ProducerBusy
 from magnetar_protos.broker_pb2 import (
     EntryRefused,
     ErrorCode,
@@ -27,6 +28,7 @@ from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.messages import Messages
 from magnetar_wire.transport import Disconnected, TransportError
 from tests.running import until
+from tests.unit.client.consume_scene import client_of, receive
 from tests.unit.client.fake_broker import FakeBroker
 from tests.unit.client.lookup_broker import ADDRESS
 from tests.unit.client.scene import core_of
@@ -235,3 +237,36 @@ async def test_many_producers_are_opened_and_closed_in_several_messages_in_order
     assert list(closed) == [channel.id for channel in channels[::2]]
     await made.shutdown()
     await listener.close()
+
+
+async def test_large_openings_share_no_message() -> None:
+    """A message above the transport's limit would break the stream, again at each attempt."""
+    transport = InProcessTransport()
+    listener = await transport.listen(ADDRESS, FakeBroker())
+    made = core_of(transport, ADDRESS)
+    stream = stream_of(made)
+    sizes = [1_000_000] * 5 + [2_000_000] * 2 + [10] * 3
+    for size in sizes:
+        Recorder(stream, "t" * (size // 2))  # its producer's name has the topic, too
+    counts = []
+    while (message := stream.gather()) is not None:
+        assert len(message) <= 2 * 1024 * 1024
+        counts.append(len(ProduceRequest.FromString(message).open))
+    assert counts == [2, 2, 1, 1, 4]
+    await made.shutdown()
+    await listener.close()
+
+
+async def test_arguments_that_no_request_can_hold_are_refused() -> None:
+    """The client goes on: its other producers share the stream."""
+    large = {"a": "x" * 10_000_000}
+    async with client_of() as (broker, client):
+        with pytest.raises(InvalidArgument, match="at most 2,097,152"):
+            await client.create_producer("t", properties=large)
+        with pytest.raises(InvalidArgument, match="at most 2,097,152"):
+            await client.subscribe("t", "s", properties=large)
+        with pytest.raises(MagnetarException):
+            await client.create_producer("t" * 10_000_000)
+        broker.topic("t").publish(b"1")
+        consumer = await client.subscribe("t", "s", initial_position=InitialPosition.Earliest)
+        assert (await receive(consumer, 1))[0].data() == b"1"

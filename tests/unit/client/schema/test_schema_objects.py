@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from magnetar import schema as schemas
+from magnetar.exceptions import InvalidArgument
 from magnetar.schema import KeyValue, KeyValueEncodingType, Schema, SchemaInfo, SchemaType
 
 
@@ -79,10 +81,42 @@ def test_classes_that_are_no_schemas_are_refused() -> None:
         )
     with pytest.raises(TypeError, match="the schema encodes values of"):
         schemas.KeyValueSchema(schemas.StringSchema(), schemas.StringSchema()).encode(("k", "v"))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="Missing"):
-        schemas.AvroSchema(None, {"type": "record", "name": "R", "fields": [{"name": "a", "type": "Missing"}]})
-    with pytest.raises(ValueError, match="deeper than 100 levels"):
-        schemas.AvroSchema(None, _nested(200))
+
+
+_R: Any = {"type": "record", "name": "R"}
+
+
+@pytest.mark.parametrize(
+    ("definition", "problem"),
+    [
+        (lambda: "nonsense", "no type is named 'nonsense'"),
+        (lambda: {"type": "recrd"}, "no type is named"),
+        (lambda: 5, "5 is neither a type nor a field"),
+        (lambda: {"type": "bytes", "a": b"x"}, "is not JSON: Object of type bytes"),
+        (lambda: _nested(200), "deeper than 100 levels"),
+        (lambda: _nested(3000), "deeper than 100 levels"),
+        (lambda: _R, "has no valid 'fields'"),
+        (lambda: _inside("Missing"), "field 'outer.inner': no type is named 'Missing'"),
+        (lambda: _inside({"type": "map", "values": "Missing"}), "field 'outer.inner': no type is named 'Missing'"),
+        (lambda: _inside({"type": "array"}), "field 'outer.inner': a part of the Avro definition has no valid 'items'"),
+        (lambda: _inside([["int"]]), "field 'outer.inner': an Avro definition has a union inside of a union"),
+        (lambda: _inside({"type": "fixed", "name": "F", "size": -1}), "field 'outer.inner': a fixed type of -1 bytes"),
+        (lambda: _inside({"type": "enum", "name": "E", "symbols": ["1a"]}), "field 'outer.inner': '1a' is no symbol"),
+        (lambda: _inside({"type": "enum", "name": "E", "symbols": ["a", "a"]}), "field 'outer.inner': .* 'a' twice"),
+    ],
+)
+def test_a_definition_that_is_none_is_one_error_that_names_the_field(
+    definition: Callable[[], Any], problem: str
+) -> None:
+    for form in (schemas.AvroSchema, schemas.JsonSchema):
+        with pytest.raises(InvalidArgument, match=problem) as raised:
+            form(None, definition())
+        assert isinstance(raised.value, ValueError)
+
+
+def _inside(kind: Any) -> Any:
+    inner = {"type": "record", "name": "Inner", "fields": [{"name": "inner", "type": kind}]}
+    return {**_R, "fields": [{"name": "a", "type": "int"}, {"name": "outer", "type": ["null", inner]}]}
 
 
 def _nested(levels: int) -> Any:
