@@ -12,7 +12,7 @@ from fastavro import schemaless_reader, schemaless_writer
 from magnetar.exceptions import DecodeError, EncodeError
 from magnetar.schema._avro_definition import AvroDefinition, parse_definition
 from magnetar.schema._avro_resolution import make_conversion
-from magnetar.schema._avro_scan import make_scan
+from magnetar.schema._avro_scan import PayloadProblems, make_scan
 from magnetar.schema._decoding import check_writer, decode_each
 from magnetar.schema._record import Record
 from magnetar.schema._record_schema import RecordSchema
@@ -93,16 +93,23 @@ def make_avro_reader(
     except RecursionError as error:
         raise DecodeError("types of the writer's Avro definition refer to one another in a chain too long") from error
     root = writer.root
+    problems = PayloadProblems(writer)
 
     def read(payload: bytes) -> Any:
         if scan is not None:
             scan(payload)
         buffer = io.BytesIO(payload)
-        value: Any = (
-            schemaless_reader(buffer, root, None, return_named_type=True)
-            if has_pairs
-            else schemaless_reader(buffer, root, None)
-        )
+        try:
+            value: Any = (
+                schemaless_reader(buffer, root, None, return_named_type=True)
+                if has_pairs
+                else schemaless_reader(buffer, root, None)
+            )
+        except Exception as error:
+            problem = problems.find(payload)
+            if not problem:
+                raise
+            raise DecodeError(f"a payload of {len(payload)} bytes is no valid AVRO: {problem}") from error
         rest = buffer.read()
         if rest:
             raise DecodeError(f"{len(rest)} bytes behind the end of an AVRO payload")

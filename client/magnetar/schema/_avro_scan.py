@@ -2,6 +2,8 @@
 
 A scan visits the payload's values without keeping them. It refuses values that are too deep, and too many free ones
 (`_avro_definition.py`), which it does not visit.
+
+A scan also explains why fastavro could not read a payload (`PayloadProblems`): fastavro names neither field nor reason.
 """
 
 from __future__ import annotations
@@ -12,12 +14,25 @@ from typing import Any, Final
 from magnetar.exceptions import DecodeError
 from magnetar.schema._avro_definition import MAX_VALUE_DEPTH, AvroDefinition
 
-__all__ = ["make_scan"]
+__all__ = ["PayloadProblems", "make_scan"]
 
 # How many free values a payload may have, and how many more for each of its bytes.
 _FREE_VALUES: Final = 256
 _FREE_VALUES_PER_BYTE: Final = 16
 _MAX_VARINT_BYTES: Final = 10
+
+
+class _Unreadable(Exception):
+    """A value that can't be read."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        # The names of the fields that lead to it.
+        self.path: list[str] = []
+
+    def __str__(self) -> str:
+        problem = super().__str__()
+        return f"field {'.'.join(self.path)!r:.200}: {problem}" if self.path else problem
 
 
 class _Payload:
@@ -33,7 +48,7 @@ class _Payload:
     def count_free(self, number: int) -> None:
         self.free -= number
         if self.free < 0:
-            raise DecodeError(f"too many values that take no bytes, for a payload of {len(self.data)} bytes")
+            raise _Unreadable(f"too many values that take no bytes, for a payload of {len(self.data)} bytes")
 
     def read_number(self, at: int) -> tuple[int, int]:
         """Return a number and the position behind it."""
@@ -44,7 +59,9 @@ class _Payload:
             if byte < 0x80:
                 return (number >> 1) ^ -(number & 1), at
             shift += 7
-        raise DecodeError("a payload that ends inside of a number, or a number of more than 64 bits")
+        raise _Unreadable(
+            "the payload ends inside of a number" if at == len(self.data) else "a number has more than 64 bits"
+        )
 
     def skip_sized(self, at: int) -> int:
         size, at = self.read_number(at)
@@ -52,7 +69,7 @@ class _Payload:
 
     def skip(self, at: int, size: int) -> int:
         if not 0 <= size <= len(self.data) - at:
-            raise DecodeError(f"a value of {size} bytes with {len(self.data) - at} left")
+            raise _Unreadable(f"a value of {size} bytes, and {len(self.data) - at} are left in the payload")
         return at + size
 
 
@@ -67,17 +84,42 @@ def make_scan(definition: AvroDefinition) -> Callable[[bytes], None]:
     def scan(payload: bytes) -> None:
         try:
             skip(_Payload(payload), 0, 0)
+        except _Unreadable as error:
+            raise DecodeError(f"a payload of {len(payload)} bytes is no valid AVRO: {error}") from None
         except RecursionError as error:
             raise DecodeError("a value is too deep for the stack of this thread") from error
 
     return scan
 
 
-class _Skips:
-    """Makes one function per type. Recursive types find theirs by name when they are called."""
+class PayloadProblems:
+    """Finds out why payloads of a definition can't be read."""
 
     def __init__(self, definition: AvroDefinition) -> None:
         self._definition = definition
+        # Made for the first payload.
+        self._skip: _Skip | None = None
+
+    def find(self, payload: bytes) -> str:
+        """Return the field and the reason; empty: none was found."""
+        if self._skip is None:
+            self._skip = _Skips(self._definition, reads_texts=True).of(self._definition.root)
+        try:
+            self._skip(_Payload(payload), 0, 0)
+        except _Unreadable as error:
+            return str(error)
+        except RecursionError:
+            pass
+        return ""
+
+
+class _Skips:
+    """Makes one function per type. Recursive types find theirs by name when they are called."""
+
+    def __init__(self, definition: AvroDefinition, *, reads_texts: bool = False) -> None:
+        """`reads_texts`: strings that are not UTF-8 are refused."""
+        self._definition = definition
+        self._reads_texts = reads_texts
         self._named: dict[str, _Skip] = {}
 
     def of(self, node: Any) -> _Skip:
@@ -94,10 +136,14 @@ class _Skips:
             return _skip_blocks(self.of(node["items"]), free=free, has_keys=False)
         if kind == "map":
             return _skip_blocks(self.of(node["values"]), free=None, has_keys=True)
+        if kind == "enum":
+            return _skip_enum(node["symbols"])
+        if kind == "string" and self._reads_texts:
+            return _skip_text
         if kind in ("bytes", "string"):
             return lambda payload, at, depth: payload.skip_sized(at)
         size = node["size"] if kind == "fixed" else {"boolean": 1, "float": 4, "double": 8}.get(kind)
-        if size is None:  # int, long, enum
+        if size is None:  # int, long
             return lambda payload, at, depth: payload.read_number(at)[1]
         return lambda payload, at, depth: payload.skip(at, size)
 
@@ -105,20 +151,26 @@ class _Skips:
         name = node["name"]
         if name in self._named:
             return lambda payload, at, depth: self._named[name](payload, at, depth)
-        fields: list[_Skip] = []
+        fields: list[tuple[str, _Skip]] = []
         counts = [self._definition.count_free(field["type"]) for field in node["fields"]]
         free = sum(filter(None, counts))
 
         def skip(payload: _Payload, at: int, depth: int) -> int:
             _check_depth(depth)
             payload.count_free(free)
-            for field in fields:
-                at = field(payload, at, depth + 1)
+            for field_name, field in fields:
+                try:
+                    at = field(payload, at, depth + 1)
+                except _Unreadable as error:
+                    error.path.insert(0, field_name)
+                    raise
             return at
 
         self._named[name] = skip
         fields.extend(
-            self.of(field["type"]) for field, count in zip(node["fields"], counts, strict=True) if count is None
+            (field["name"], self.of(field["type"]))
+            for field, count in zip(node["fields"], counts, strict=True)
+            if count is None
         )
         return skip
 
@@ -131,12 +183,32 @@ def _skip_free(free: int) -> _Skip:
     return skip
 
 
+def _skip_enum(symbols: list[str]) -> _Skip:
+    def skip(payload: _Payload, at: int, depth: int) -> int:
+        index, at = payload.read_number(at)
+        if not 0 <= index < len(symbols):
+            raise _Unreadable(f"symbol {index} of an enumeration with {len(symbols)} symbols")
+        return at
+
+    return skip
+
+
+def _skip_text(payload: _Payload, at: int, depth: int) -> int:
+    size, at = payload.read_number(at)
+    end = payload.skip(at, size)
+    try:
+        str(payload.data[at:end], "utf-8")
+    except UnicodeDecodeError:
+        raise _Unreadable("a string is not valid UTF-8") from None
+    return end
+
+
 def _skip_union(branches: list[_Skip]) -> _Skip:
     def skip(payload: _Payload, at: int, depth: int) -> int:
         _check_depth(depth)
         index, at = payload.read_number(at)
         if not 0 <= index < len(branches):
-            raise DecodeError(f"branch {index} of a union with {len(branches)} branches")
+            raise _Unreadable(f"branch {index} of a union with {len(branches)} branches")
         return branches[index](payload, at, depth + 1)
 
     return skip
@@ -168,4 +240,4 @@ def _skip_blocks(item: _Skip, *, free: int | None, has_keys: bool) -> _Skip:
 
 def _check_depth(depth: int) -> None:
     if depth > MAX_VALUE_DEPTH:
-        raise DecodeError(f"a value that is deeper than {MAX_VALUE_DEPTH} levels")
+        raise _Unreadable(f"a value is deeper than {MAX_VALUE_DEPTH} levels")

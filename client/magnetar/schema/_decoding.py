@@ -51,11 +51,24 @@ def decode_each(
 
 
 def _decode_error(payload: bytes, type_name: str, cause: Exception) -> DecodeError:
-    error = DecodeError(
-        f"a payload of {len(payload)} bytes is no valid {type_name}: {type(cause).__name__}: {cause!s:.500}"
-    )
+    error = DecodeError(f"a payload of {len(payload)} bytes is no valid {type_name}: {_explain(cause):.500}")
     error.__cause__ = cause
     return error
+
+
+def _explain(cause: Exception) -> str:
+    """Return the reason in plain words, for errors of libraries that have none."""
+    if isinstance(cause, UnicodeDecodeError):
+        return f"a string is not valid UTF-8, from byte {cause.start} on"
+    if isinstance(cause, EOFError):
+        return "it ends too early"
+    if isinstance(cause, OverflowError):
+        return f"a value is out of range ({cause})"
+    if isinstance(cause, RecursionError):
+        return "a value is too deep for the stack of this thread"
+    if type(cause) is ValueError:
+        return str(cause)
+    return f"{type(cause).__name__}: {cause}"  # an application's own, which may mean little without the class
 
 
 def check_writer(writer: SchemaInfo | None, *types: SchemaType) -> None:

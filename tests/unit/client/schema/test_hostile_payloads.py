@@ -6,6 +6,7 @@ A payload that can't be decoded gets a DecodeError, and the others of its batch 
 from __future__ import annotations
 
 import json
+import re
 import struct
 from typing import Any
 
@@ -321,3 +322,42 @@ def test_hostile_key_value_payloads_are_decode_errors(payload: bytes) -> None:
     (value, good) = pairs.make_decoder(None)([payload, struct.pack(">ii", 0, -1)], [None, None])
     assert type(value) is DecodeError
     assert good == schemas.KeyValue(b"", None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "problem"),
+    [
+        ("double", b"\x02", "field 'a.b': a value of 8 bytes, and 1 are left in the payload"),
+        ("long", b"", "field 'a.b': the payload ends inside of a number"),
+        ("long", b"\xff" * 11, "field 'a.b': a number has more than 64 bits"),
+        ("string", b"\x08ab", "field 'a.b': a value of 4 bytes, and 2 are left in the payload"),
+        ("string", b"\x02\xff", "field 'a.b': a string is not valid UTF-8"),
+        (["null", "int"], b"\x08", "field 'a.b': branch 4 of a union with 2 branches"),
+        ({"type": "enum", "name": "E", "symbols": ["X"]}, b"\x02", "symbol 1 of an enumeration with 1 symbols"),
+        ({"type": "map", "values": "int"}, b"\x02", "field 'a.b': the payload ends inside of a number"),
+        ({"type": "int", "logicalType": "date"}, b"\xff\xff\xff\xff\x0f", "ordinal must be >= 1"),
+        ({"type": "string", "logicalType": "uuid"}, b"\x02x", "hexadecimal"),
+        ("null", b"xy", "2 bytes behind the end"),
+    ],
+)
+def test_the_error_of_an_avro_payload_names_field_and_reason_in_plain_words(
+    kind: Any, payload: bytes, problem: str
+) -> None:
+    with pytest.raises(DecodeError, match=problem) as raised:
+        AvroSchema(None, _record(a=_record("A", b=kind))).decode(payload)
+    assert not re.search(r"Error|0x|<|None", str(raised.value))
+
+
+def test_the_error_of_a_payload_that_is_scanned_names_the_field() -> None:
+    with pytest.raises(DecodeError, match="field 'value': the payload ends inside of a number"):
+        AvroSchema(None, _record("Q", next=["null", "Q"], value="long")).decode(b"\x00")
+
+
+def test_errors_of_other_payloads_are_in_plain_words() -> None:
+    for schema, payload, problem in (
+        (schemas.StringSchema(), b"a\xff", "no valid STRING: a string is not valid UTF-8, from byte 1 on"),
+        (schemas.DateSchema(), b"\x7f" * 8, "no valid DATE: a value is out of range"),
+        (JsonSchema(None, _record(a="int")), b"{", "no valid JSON: EOF while parsing"),
+    ):
+        with pytest.raises(DecodeError, match=problem):
+            schema.decode(payload)
