@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
+from collections.abc import Iterable
+from random import Random
 from typing import Any
 
 import pytest
-from fastavro import parse_schema, schemaless_reader
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from magnetar import schema as ours
 from magnetar.exceptions import DecodeError
 from magnetar.schema import AutoConsumeSchema, AvroSchema, JsonSchema, SchemaInfo, SchemaType
+from tests.examples import examples
+from tests.property.avro_schemas import AvroSchemas
 from tests.unit.client.schema.declarations import Color, declare_everything
 
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -202,3 +207,51 @@ def test_records_of_the_stock_client_and_ours_are_the_same(data: st.DataObject) 
         assert my_schema.decode(their_payload) == mine
         if name == "AvroSchema":
             assert their_payload == my_payload
+
+
+@examples(800)
+@given(st.integers(0, 2**32))
+def test_values_are_resolved_as_by_fastavro(seed: int) -> None:
+    """(SCH-3) Also those of unions whose branches have values of one class."""
+    random = Random(seed)
+    schemas = AvroSchemas(random)
+    union = {"type": "array", "items": [schemas.make_record(2), *_distinct(schemas.make_type(1) for _ in range(4))]}
+    old = {"type": "record", "name": "Root", "fields": [{"name": "a", "type": union}]}
+    new = _evolve(random, old)
+    writer, reader = parse_schema(copy.deepcopy(old)), parse_schema(copy.deepcopy(new))
+    decode = AvroSchema(None, new).make_decoder(SchemaInfo(SchemaType.AVRO, "", json.dumps(old).encode()))
+    buffer = io.BytesIO()
+    schemaless_writer(buffer, writer, {"a": [schemas.make_value(union["items"]) for _ in range(8)]})
+    payload = buffer.getvalue()
+    expected = schemaless_reader(io.BytesIO(payload), writer, reader)
+    assert [_unpromoted(value) for value in decode([payload], None)] == [_unpromoted(expected)]
+
+
+def _distinct(kinds: Iterable[Any]) -> list[Any]:
+    return list({str(kind): kind for kind in kinds if not isinstance(kind, list)}.values())
+
+
+def _evolve(random: Random, node: Any) -> Any:
+    if isinstance(node, list):
+        return [branch if isinstance(branch, str) else _evolve(random, branch) for branch in node]
+    if isinstance(node, str):
+        return random.choice([node, *_PROMOTIONS.get(node, ())])
+    if node["type"] == "record":
+        fields = [{**field, "type": _evolve(random, field["type"])} for field in node["fields"]]
+        random.shuffle(fields)
+        return {**node, "fields": [*fields, {"name": "more", "type": "int", "default": 5}]}
+    if node["type"] == "enum":
+        return {**node, "symbols": ["B", "D"], "default": "D"}
+    part = {"array": "items", "map": "values"}.get(node["type"])
+    return {**node, part: _evolve(random, node[part])} if part else node
+
+
+def _unpromoted(value: Any) -> Any:
+    """fastavro promotes to the first branch of a union that can read a value, where another has the type itself."""
+    if isinstance(value, dict):
+        return {key: _unpromoted(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_unpromoted(item) for item in value]
+    if type(value) in (int, float):
+        return float(value)
+    return value.encode() if isinstance(value, str) else value

@@ -11,6 +11,7 @@ from fastavro import schemaless_reader, schemaless_writer
 
 from magnetar.exceptions import DecodeError, EncodeError
 from magnetar.schema._avro_definition import AvroDefinition, parse_definition
+from magnetar.schema._avro_reading import make_readable
 from magnetar.schema._avro_resolution import make_conversion
 from magnetar.schema._avro_scan import PayloadProblems, make_scan
 from magnetar.schema._decoding import check_writer, decode_each
@@ -88,11 +89,11 @@ def make_avro_reader(
     """Return a function that reads payloads. It raises DecodeError, or any exception of the libraries' for a payload
     that is not valid. `finish` gets each value."""
     try:
-        convert, has_pairs = make_conversion(writer, reader)
+        convert = make_conversion(writer, reader)
+        readable = make_readable(writer, marks_branches=convert is not None)
         scan = make_scan(writer) if writer.must_scan else None
     except RecursionError as error:
         raise DecodeError("types of the writer's Avro definition refer to one another in a chain too long") from error
-    root = writer.root
     problems = PayloadProblems(writer)
 
     def read(payload: bytes) -> Any:
@@ -100,11 +101,7 @@ def make_avro_reader(
             scan(payload)
         buffer = io.BytesIO(payload)
         try:
-            value: Any = (
-                schemaless_reader(buffer, root, None, return_named_type=True)
-                if has_pairs
-                else schemaless_reader(buffer, root, None)
-            )
+            value: Any = schemaless_reader(buffer, readable, None)
         except Exception as error:
             problem = problems.find(payload)
             if not problem:

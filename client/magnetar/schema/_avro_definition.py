@@ -258,7 +258,7 @@ def _normalize(node: Any, path: str = "") -> Any:
         )
     elif kind == "enum":
         _check_symbols(_part(node, "symbols", (list, tuple), path), path)
-    if not isinstance(copied.get("logicalType", ""), str):
+    if not isinstance(copied.get("logicalType", ""), str) or copied.get("logicalType") == BOUNDED_DECIMAL:
         del copied["logicalType"]
     elif copied.get("logicalType") == "decimal" and kind in ("bytes", "fixed"):
         if is_valid_decimal(copied):

@@ -8,9 +8,6 @@ Java's library: names of records, enumerations and fixed types need not be equal
 from __future__ import annotations
 
 import copy
-import datetime
-import decimal
-import uuid
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn
 
@@ -18,8 +15,8 @@ from fastavro.read import LOGICAL_READERS
 from fastavro.write import LOGICAL_WRITERS
 
 from magnetar.exceptions import DecodeError
-from magnetar.schema._avro_decimal import BOUNDED_DECIMAL
 from magnetar.schema._avro_definition import DEFAULT, NAMED, AvroDefinition, logical_key
+from magnetar.schema._avro_reading import find_value_classes
 
 __all__ = ["Convert", "make_conversion"]
 
@@ -35,57 +32,68 @@ _PROMOTIONS: Final[dict[tuple[str, str], Convert | None]] = {
     ("string", "bytes"): str.encode,
     ("bytes", "string"): bytes.decode,
 }
-# The classes of values that fastavro reads.
-_CLASSES: Final[dict[str, type]] = {
+# The classes of defaults in JSON.
+_JSON_CLASSES: Final[dict[str, type]] = {
     "null": type(None),
     "boolean": bool,
     "int": int,
     "long": int,
     "float": float,
     "double": float,
-    "bytes": bytes,
+    "bytes": str,
     "string": str,
     "array": list,
     "map": dict,
     "record": dict,
     "enum": str,
-    "fixed": bytes,
+    "fixed": str,
 }
-_LOGICAL_CLASSES: Final[dict[str, type]] = {
-    "int-date": datetime.date,
-    "int-time-millis": datetime.time,
-    "long-time-micros": datetime.time,
-    "long-timestamp-millis": datetime.datetime,
-    "long-timestamp-micros": datetime.datetime,
-    "long-local-timestamp-millis": datetime.datetime,
-    "long-local-timestamp-micros": datetime.datetime,
-    f"bytes-{BOUNDED_DECIMAL}": decimal.Decimal,
-    f"fixed-{BOUNDED_DECIMAL}": decimal.Decimal,
-    "string-uuid": uuid.UUID,
-}
+# How many pairs of types are compared: a definition from the network could need the product of both sizes.
+_MAX_STEPS: Final = 50_000
 
 
-def make_conversion(writer: AvroDefinition, reader: AvroDefinition) -> tuple[Convert | None, bool]:
-    """Return what converts a value of the writer's into one of the reader's, None if nothing has to be converted; and
-    whether it needs values of named types in unions as pairs of name and value. Raises DecodeError if no value can be
-    converted."""
+def make_conversion(writer: AvroDefinition, reader: AvroDefinition) -> Convert | None:
+    """Return what converts a value of the writer's, read with marked branches (`_avro_reading.py`), into one of the
+    reader's; None if nothing has to be converted. Raises DecodeError if no value can be."""
     if writer.root == reader.root:
-        return None, False
-    resolution = _Resolution(writer, reader)
-    convert = resolution.convert(writer.root, reader.root, "the value")
-    return convert, convert is not None and resolution.needs_pairs
+        return None
+    return _Resolution(writer, reader).convert_root()
 
 
 class _Resolution:
+    """Finds the conversion of each pair of a writer's and a reader's record once, also if there is none.
+
+    A pair inside of itself counts as one that has a conversion. If it has none in the end, everything is found again,
+    since something has relied on it. A pair that has none stays so: fewer others never give it one.
+    """
+
     def __init__(self, writer: AvroDefinition, reader: AvroDefinition) -> None:
         self._writer = writer
         self._reader = reader
         # By names of writer's and reader's record; an empty list while the conversion is being made.
         self._records: dict[tuple[str, str], list[Convert | None]] = {}
-        self.needs_pairs = any(self._is_ambiguous(node) for node in writer.nodes() if isinstance(node, list))
+        self._failed: dict[tuple[str, str], DecodeError] = {}
+        self._relied_on: set[tuple[str, str]] = set()
+        self._steps = 0
+
+    def convert_root(self) -> Convert | None:
+        """Raises DecodeError."""
+        while True:
+            self._records.clear()
+            self._relied_on.clear()
+            try:
+                found = self.convert(self._writer.root, self._reader.root, "the value")
+            finally:
+                if self._steps > _MAX_STEPS:  # which may have caused another error
+                    raise DecodeError(f"more than {_MAX_STEPS} pairs of the writer's and the reader's types")
+            if self._relied_on.isdisjoint(self._failed):
+                return found
 
     def convert(self, written: Any, read: Any, path: str) -> Convert | None:
         """Return the conversion, None if the value stays as it is. Raises DecodeError."""
+        self._steps += 1
+        if self._steps > _MAX_STEPS:
+            raise DecodeError("too many pairs of types")
         kind, written = self._writer.resolve(written)
         if kind == "union":
             return self._from_union(written, read, path)
@@ -101,16 +109,19 @@ class _Resolution:
 
     def _convert_record(self, written: Any, read: Any, path: str) -> Convert | None:
         key = (written["name"], read["name"])
+        if key in self._failed:
+            raise self._failed[key]
         made = self._records.get(key)
         if made is None:
             made = self._records[key] = []
             try:
                 made.append(self._convert_fields(written, read, path))
-            except DecodeError:
-                del self._records[key]
+            except DecodeError as error:
+                self._failed[key] = error
                 raise
         if made:
             return made[0]
+        self._relied_on.add(key)
         return lambda value: value if made[0] is None else made[0](value)
 
     def _convert_fields(self, written: Any, read: Any, path: str) -> Convert | None:
@@ -159,6 +170,7 @@ class _Resolution:
         return _chain(_logical_steps("fixed", written, "fixed", read))
 
     def _to_union(self, kind: str, written: Any, read: list[Any], path: str) -> Convert | None:
+        self._steps += len(read)
         for branch in sorted(read, key=lambda branch: self._distance(kind, written, branch)):
             try:
                 return self.convert(written, branch, path)
@@ -174,32 +186,22 @@ class _Resolution:
         return int(kind in NAMED and _short_name(written) != _short_name(read))
 
     def _from_union(self, branches: list[Any], read: Any, path: str) -> Convert | None:
-        by_class: dict[type, Convert | None] = {}
-        by_name: dict[str, Convert | None] = {}
+        converts: list[Convert | None] = []
         errors: list[DecodeError] = []
         for branch in branches:
-            kind, written = self._writer.resolve(branch)
             try:
-                convert = self.convert(written, read, path)
+                converts.append(self.convert(branch, read, path))
             except DecodeError as error:
                 errors.append(error)
-                convert = _raiser(str(error))
-            if kind in NAMED:
-                by_name[written["name"]] = convert
-            if kind in ("long", "double") or _value_class(kind, written) not in by_class:
-                by_class[_value_class(kind, written)] = convert
+                converts.append(_raiser(str(error)))
         if len(errors) == len(branches):
             raise errors[0] if errors else DecodeError(f"{path}: the writer's union is empty")
-        is_paired = self.needs_pairs and by_name
-        if not is_paired and not any(by_class.values()):
-            return None
-        return _union_conversion(by_class, by_name)
-
-    def _is_ambiguous(self, union: list[Any]) -> bool:
-        """Return whether two branches have values of one class, and names to distinguish them."""
-        kinds = [self._writer.resolve(branch) for branch in union]
-        classes = [_value_class(kind, node) for kind, node in kinds]
-        return len(set(classes)) < len(classes) and any(kind in NAMED for kind, _ in kinds)
+        classes = find_value_classes(self._writer, branches)
+        if classes is None:
+            return _marked_conversion(converts)
+        if len(branches) == 1 or not any(converts):
+            return converts[0]
+        return _class_conversion(dict(zip(classes, converts, strict=True)))
 
     def _checked_default(self, name: str, field: Any) -> Any:
         try:
@@ -242,13 +244,18 @@ def _record_conversion(shared: list[tuple[str, str, Convert | None]], defaults: 
     return convert
 
 
-def _union_conversion(by_class: dict[type, Convert | None], by_name: dict[str, Convert | None]) -> Convert:
+def _marked_conversion(converts: list[Convert | None]) -> Convert:
     def convert(value: Any) -> Any:
-        if type(value) is tuple:
-            name, value = value
-            to = by_name[name]
-        else:
-            to = by_class[type(value)]
+        ((index, value),) = value.items()
+        to = converts[index]
+        return value if to is None else to(value)
+
+    return convert
+
+
+def _class_conversion(converts: dict[type, Convert | None]) -> Convert:
+    def convert(value: Any) -> Any:
+        to = converts[type(value)]
         return value if to is None else to(value)
 
     return convert
@@ -258,9 +265,8 @@ def _branch_of(definition: AvroDefinition, union: list[Any], default: Any) -> An
     """Return the first branch that a default in JSON fits."""
     for branch in union:
         kind, _ = definition.resolve(branch)
-        expected = str if kind in ("bytes", "fixed") else _CLASSES[kind]
         is_number = kind in ("float", "double") and type(default) is int
-        if type(default) is expected or is_number:
+        if type(default) is _JSON_CLASSES[kind] or is_number:
             return branch
     return union[0]
 
@@ -293,10 +299,6 @@ def _chain(steps: Iterable[Convert | None]) -> Convert | None:
         return value
 
     return convert
-
-
-def _value_class(kind: str, node: Any) -> type:
-    return _LOGICAL_CLASSES.get(logical_key(node) or "", _CLASSES[kind])
 
 
 def _short_name(node: Any) -> str:

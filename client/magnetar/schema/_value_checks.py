@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 from fastavro.write import LOGICAL_WRITERS
 
+from magnetar.schema._avro_decimal import BOUNDED_DECIMAL
 from magnetar.schema._avro_definition import DEFAULT, NAMED, AvroDefinition, logical_key
 
 __all__ = ["Check", "Misfit", "make_json_check", "make_value_check"]
@@ -257,7 +258,8 @@ def _mismatch(value: Any, name: str, fields: frozenset[str] | None) -> tuple[int
 
 
 def _logical_check(prepare: Callable[[Any, Any], Any], node: Any, check_raw: Check) -> Check:
-    is_date, in_milliseconds = node["logicalType"] == "date", node["logicalType"].endswith("-millis")
+    name = "decimal" if node["logicalType"] == BOUNDED_DECIMAL else node["logicalType"]
+    is_date, in_milliseconds = name == "date", name.endswith("-millis")
 
     def check(value: Any) -> Any:
         if in_milliseconds and getattr(value, "microsecond", 0) % 1000:
@@ -267,7 +269,7 @@ def _logical_check(prepare: Callable[[Any, Any], Any], node: Any, check_raw: Che
         try:
             raw = prepare(value, node)
         except Exception as error:
-            raise Misfit(f"{value!r:.100} is no {node['logicalType']}: {error}") from error
+            raise Misfit(f"{value!r:.100} is no {name}: {error}") from error
         return check_raw(raw)
 
     return check

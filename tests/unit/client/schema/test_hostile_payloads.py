@@ -71,6 +71,9 @@ _MAP_TREE = _record("Node", children={"type": "map", "values": "Node"})
         (_record(a={"type": "enum", "name": "E", "symbols": ["A"]}), _HUGE),
         (_record(a=["null", "int"]), b"\x04"),
         (_record(a=["null", "int"]), _HUGE),
+        (_record(a=["null", "int"]), b"\x01\x06"),
+        (["null", "int"], b"\x01\x06"),
+        (_record(a={"type": "enum", "name": "E", "symbols": ["A", "B"]}), b"\x01"),
         (_record(a={"type": "array", "items": "int"}), _HUGE + b"\x02"),
         (_record(a={"type": "array", "items": "null"}), _HUGE),
         (_record(a={"type": "array", "items": "null"}), _zigzag(-(2**60)) + b"\x00"),
@@ -207,6 +210,14 @@ def test_many_values_that_take_bytes_are_allowed() -> None:
     assert value == {"a": {"a": 1, "b": 1}, "b": {"a": 1, "b": 1}}
 
 
+def test_a_union_of_many_branches_is_read_quickly() -> None:
+    """It takes no time for each of its branches."""
+    union = ["null", *({"type": "fixed", "name": f"F{number}", "size": 1} for number in range(10_000))]
+    definition = _avro(_record(a={"type": "array", "items": union}))
+    payload = _zigzag(200_000) + b"\0" * 200_001
+    assert AutoConsumeSchema().make_decoder(definition)([payload], None) == [{"a": [None] * 200_000}]
+
+
 @pytest.mark.parametrize("kind", [{"type": "bytes"}, {"type": "fixed", "name": "F", "size": 2_000_000}])
 def test_a_large_decimal_is_refused(kind: Any) -> None:
     """The time to convert one grows with the square of its size."""
@@ -218,7 +229,12 @@ def test_a_large_decimal_is_refused(kind: Any) -> None:
 
 def test_what_avro_ignores_in_a_definition_is_ignored() -> None:
     """Logical types that are not valid, and a writer's defaults that do not match: Pulsar's brokers accept them."""
-    for logical in ({"logicalType": "decimal"}, {"logicalType": 5}, {"logicalType": "decimal", "precision": "x"}):
+    for logical in (
+        {"logicalType": "decimal"},
+        {"logicalType": 5},
+        {"logicalType": "decimal", "precision": "x"},
+        {"logicalType": "magnetar-decimal", "precision": 4, "scale": -(10**9)},
+    ):
         assert AutoConsumeSchema().make_decoder(_avro({"type": "bytes", **logical}))([b"\x02a"], None) == [b"a"]
     writer: Any = _record(a="int")
     writer["fields"][0]["default"] = "text"
