@@ -64,7 +64,9 @@ class SchemaCache:
             raise DecodeError(f"a message of {key.topic} has an invalid schema version: {error}") from None
         except IncarnationChanged as error:
             raise DecodeError(f"schema version {shown} of {key.topic} is not known any more: {error}") from error
-        except (NotFound, InvalidArgument) as error:
+        except NotFound as error:
+            raise DecodeError(f"{key.topic} has no schema version {shown}") from error
+        except InvalidArgument as error:
             raise DecodeError(f"{key.topic} has no schema version {shown}: {error}") from error
         except MagnetarException as error:
             raise SchemaUnavailable(f"schema version {shown} of {key.topic} can't be read now: {error}") from error

@@ -26,14 +26,14 @@ SchemaSource = Annotated[
     typer.Argument(
         metavar="FILE",
         help="File with the schema: an Avro definition (.avsc), or Pulsar's {type, schema, properties}. Or "
-        "module:Class, a Python class. Nothing for --type string and other types without a definition.",
+        "module:Class, a Python class. Nothing for --schema-type string and other types without a definition.",
         show_default=False,
     ),
 ]
 SchemaTypeName = Annotated[
     str,
     typer.Option(
-        "--type",
+        "--schema-type",
         metavar="TYPE",
         help="Type of the schema: avro, json, protobuf_native, string, int64, … [default: avro, or that of the file]",
         show_default=False,
@@ -60,7 +60,7 @@ def _parse_type(name: str) -> str:
     wanted = name.upper().replace("-", "_")
     known = [one for one in SchemaType.__members__ if not one.startswith("AUTO_")]
     if wanted and wanted not in known:
-        raise typer.BadParameter(f"{name!r} is none of {', '.join(known).lower()}", param_hint="--type")
+        raise typer.BadParameter(f"{name!r} is none of {', '.join(known).lower()}", param_hint="--schema-type")
     return wanted
 
 
@@ -69,7 +69,8 @@ def _make_plain(wanted: str) -> SchemaInfo:
 
     if not wanted or wanted in _DEFINED:
         raise typer.BadParameter(
-            "name a file with a definition, a class as module:Class, or --type with a type that needs no definition",
+            "name a file with a definition, a class as module:Class, or --schema-type with a type that needs no "
+            "definition",
             param_hint="FILE",
         )
     return SchemaInfo(SchemaType[wanted], wanted)
@@ -138,7 +139,7 @@ def _schema_of_class(source: str, found: Any, wanted: str) -> Schema[Any]:
         "PROTOBUF_NATIVE": ProtobufNativeSchema,
     }
     if wanted not in kinds:
-        raise typer.BadParameter(f"a class has no schema of the type {wanted.lower()}", param_hint="--type")
+        raise typer.BadParameter(f"a class has no schema of the type {wanted.lower()}", param_hint="--schema-type")
     try:
         made: Schema[Any] = kinds[wanted](found)
     except (TypeError, ValueError, AttributeError) as error:

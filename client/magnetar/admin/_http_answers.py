@@ -9,6 +9,7 @@ A status that does not say whether anything was done (502, 503 and 504 without t
 
 from __future__ import annotations
 
+import html
 import logging
 import re
 from collections.abc import Mapping
@@ -32,6 +33,9 @@ log = logging.getLogger("magnetar")
 _ERRORS: Final = frozenset(ErrorCode.keys())
 _MAX_REASON: Final = 1000
 _STACK: Final = "\n\nStacktrace:"
+# Pulsar's brokers answer some refusals with a page of their HTTP server, Jetty.
+_ERROR_PAGE: Final = re.compile(r"<title>Error \d{3} (.*?)</title>", re.DOTALL)
+_MAX_PAGE: Final = 20_000
 _WARNING: Final = re.compile(r'\d{3} \S+ "((?:[^"\\]|\\.)*)"')
 _UNKNOWN_OUTCOME: Final = (502, 503, 504)
 _REJECTED: Final = {401: Code.UNAUTHENTICATED, 403: Code.PERMISSION_DENIED, 429: Code.RESOURCE_EXHAUSTED}
@@ -158,9 +162,15 @@ def _read_reason(answer: HttpAnswer) -> tuple[str, bool]:
     except InvalidJson:
         value = None
     is_brokers = isinstance(value, dict) and isinstance(value.get("reason"), str)
-    text = value["reason"] if is_brokers else answer.body[:_MAX_REASON].decode(errors="replace")
+    text = value["reason"] if is_brokers else _read_page(answer.body.decode(errors="replace"))
     # Pulsar's brokers add the stack to internal errors.
     return " ".join(text.partition(_STACK)[0].split())[:_MAX_REASON] or "(no reason)", is_brokers
+
+
+def _read_page(text: str) -> str:
+    """Return the text; of an error page of Pulsar's HTTP server, its reason."""
+    title = _ERROR_PAGE.search(text[:_MAX_PAGE])
+    return text[:_MAX_REASON] if title is None else html.unescape(title[1])
 
 
 def _choose_code(route: Route, status: int, reason: str) -> int:

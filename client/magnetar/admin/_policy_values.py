@@ -70,6 +70,8 @@ def _write(message: Any, name: str, value: Any) -> None:
         else:
             held = field.message_type.fields_by_name[holder]
             getattr(target, holder).extend(_number(held, name, one) for one in value)
+    except InvalidArgument:  # of a part
+        raise
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"{name} = {value!r:.100}: {error}") from None
 

@@ -37,7 +37,7 @@ def show(
         raise typer.BadParameter("give a version, or --all", param_hint="--version")
 
     def find(admin: Admin) -> list[TopicSchema]:
-        return admin.schemas.list(topic) if everything else [admin.schemas.get(topic, version)]
+        return (everything and admin.schemas.list(topic)) or [admin.schemas.get(topic, version)]
 
     for one in call_admin(url, find):
         if as_json:
@@ -116,7 +116,9 @@ def check(
     elif found.is_compatible:
         print(f"{topic}: compatible ({found.strategy})")
     if not found.is_compatible:
-        print_message(f"not compatible ({found.strategy}): {found.reason}")
+        # Most reasons have these words already.
+        is_complete = "not compatible" in found.reason and found.strategy in found.reason
+        print_message(found.reason if is_complete else f"not compatible ({found.strategy}): {found.reason}")
         raise typer.Exit(ExitCode.FAILED)
 
 
@@ -124,7 +126,12 @@ def check(
 def delete(
     topic: Topic,
     force: Annotated[
-        bool, typer.Option("--force", help="Remove all versions: messages can't be decoded by them any more.")
+        bool,
+        typer.Option(
+            "--force",
+            help="Remove all versions: messages can't be decoded by them any more. Close the topic's producers first: "
+            "one that is open goes on with its version.",
+        ),
     ] = False,
     yes: Yes = False,
     url: AdminUrl = DEFAULT_URL,

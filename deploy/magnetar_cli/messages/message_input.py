@@ -154,24 +154,30 @@ def read_whole_message(pieces: Iterable[bytes]) -> bytes:
     return b"".join(found)
 
 
-def make_line_parser(encode: Encode) -> Parser:
-    """Return a parser of lines that are values in JSON. null: the message has no value."""
+def make_line_parser(encode: Encode, *, takes_text: bool = False) -> Parser:
+    """Return a parser of lines that are values in JSON. null: the message has no value.
+
+    `takes_text`: values are strings, and a line that is neither a JSON string nor null is the string itself.
+    """
+    parse_value = _parse_text if takes_text else _parse_json
 
     def parse(line: bytes) -> InputMessage:
-        key, payload = _encode(encode, _parse_json(line), line)
+        key, payload = _encode(encode, parse_value(line), line)
         return InputMessage(payload, key)
 
     return parse
 
 
-def make_keyed_line_parser(separator: bytes, encode: Encode | None = None) -> Parser:
-    """Return a parser of lines with a key, the separator and a value: in JSON, if there is a schema."""
+def make_keyed_line_parser(separator: bytes, encode: Encode | None = None, *, takes_text: bool = False) -> Parser:
+    """Return a parser of lines with a key, the separator and a value, which is as for `make_line_parser` if there is a
+    schema."""
+    parse_value = _parse_text if takes_text else _parse_json
 
     def parse(line: bytes) -> InputMessage:
         key, found, value = line.partition(separator)
         if not found:
             raise InvalidInput(f"{_abbreviate(line)} has no {separator.decode()!r} between key and value")
-        own_key, payload = (None, value) if encode is None else _encode(encode, _parse_json(value), line)
+        own_key, payload = (None, value) if encode is None else _encode(encode, parse_value(value), line)
         return InputMessage(payload, _decode_if_text(key) if own_key is None else own_key)
 
     return parse
@@ -222,6 +228,19 @@ def _parse_json(line: bytes) -> Any:
         raise InvalidInput(f"{_abbreviate(line)} is not JSON: {error}") from None
 
 
+def _parse_text(line: bytes) -> str | None:
+    try:
+        value = json.loads(line)
+        if value is None or isinstance(value, str):
+            return value
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{_abbreviate(line)} is not UTF-8") from None
+
+
 def _encode(encode: Encode, value: Any, line: bytes) -> tuple[str | bytes | None, bytes | None]:
     if value is None:
         return None, None
@@ -236,9 +255,12 @@ def _make_message(
     fields: dict[str, Any], line: bytes, payload: bytes | None, own_key: str | bytes | None = None
 ) -> InputMessage:
     """`own_key`: the one that a schema has encoded."""
-    key = own_key
-    if key is None and (given := _get_bytes(fields, "key", line)) is not None:
-        key = _decode_if_text(given)
+    encoded_key = _get_bytes(fields, "key", line)
+    key = None if encoded_key is None else _decode_if_text(encoded_key)
+    if own_key is not None:
+        if key not in (None, own_key):
+            raise InvalidInput(f"{_abbreviate(line)}: key is not that of the value: leave it out")
+        key = own_key
     return InputMessage(
         payload, key, _check_properties(fields.get("properties"), line), _parse_event_ms(fields.get("event_time"), line)
     )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import codecs
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from magnetar_cli.messages.message_input import (
-    Encode,
     InputFormat,
     InputMessage,
     Parser,
@@ -21,6 +20,9 @@ from magnetar_cli.messages.message_input import (
 from magnetar_cli.messages.positions import parse_time_ms
 from magnetar_cli.options import Compression, ListenerName, Topic, Url, parse_properties, to_compression_type
 from magnetar_cli.service import DEFAULT_URL, connect_client, exit_on_error
+
+if TYPE_CHECKING:
+    from magnetar_cli.messages.value_encoder import ValueEncoder
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -54,8 +56,8 @@ def produce(
         typer.Option(
             "--schema",
             metavar="SOURCE",
-            help="Schema that encodes the values, which are JSON then: `topic` for the topic's last version, a file as "
-            "of `schemas upload`, or a Python class, module:Class.",
+            help="Schema that encodes the values, which are JSON: `topic` for the topic's last version, a file as for "
+            "`schemas upload`, or a Python class, module:Class.",
             show_default=False,
         ),
     ] = "",
@@ -88,7 +90,7 @@ def produce(
 ) -> None:
     """Publish messages: arguments, the content of files, or lines of standard input.
 
-    With a schema, each value is JSON, and the payload is what the schema makes of it.
+    With a schema, each value is JSON, and the schema encodes it. A line for a STRING schema may also be plain text.
 
     At the end, it waits for messages in flight, and prints how many are persisted. Exit status 0: all are persisted; 1:
     some were refused, or the input is invalid; 3: unknown whether some are persisted; 4: no broker answers; 130:
@@ -110,11 +112,14 @@ def produce(
             from magnetar_cli.messages.value_encoder import find_encoder
 
             encoder = find_encoder(url, topic, schema, schema_type)
+            if encoder.sets_key and (key is not None or key_separator is not None):
+                option = "--key" if key is not None else "--key-separator"
+                raise typer.BadParameter("leave it out: the key is a part of each value", param_hint=option)
         plan = Plan(
             messages=arguments,
             files=files or (),
             input_format=input_format,
-            parse=_choose_parser(input_format, key_separator_bytes, None if encoder is None else encoder.encode),
+            parse=_choose_parser(input_format, key_separator_bytes, encoder),
             separator=separator_bytes,
             repeat=repeat,
             rate=rate,
@@ -145,11 +150,14 @@ def _parse_key_separator(input_format: InputFormat, text: str) -> bytes:
     return _parse_separator(text)
 
 
-def _choose_parser(input_format: InputFormat, key_separator: bytes | None, encode: Encode | None) -> Parser:
+def _choose_parser(input_format: InputFormat, key_separator: bytes | None, encoder: ValueEncoder | None) -> Parser:
+    encode = None if encoder is None else encoder.encode
+    takes_text = encoder is not None and encoder.takes_text
     if key_separator is not None:
-        return make_keyed_line_parser(key_separator, encode)
+        return make_keyed_line_parser(key_separator, encode, takes_text=takes_text)
     if encode is not None:
-        return make_json_parser(encode) if input_format is InputFormat.JSON else make_line_parser(encode)
+        is_json = input_format is InputFormat.JSON
+        return make_json_parser(encode) if is_json else make_line_parser(encode, takes_text=takes_text)
     return parse_json_message if input_format is InputFormat.JSON else InputMessage
 
 

@@ -23,7 +23,7 @@ from magnetar_wire.schemas import InvalidSchema, split_key_value
 
 __all__ = ["ValueEncoder", "find_encoder", "make_encoder"]
 
-# The source that stands for the topic's own schema.
+# The name of the topic's own schema.
 _OF_TOPIC: Final = "topic"
 _PRIMITIVES: Final[Mapping[str, Callable[[], Schema[Any]]]] = {
     "STRING": schemas.StringSchema,
@@ -68,6 +68,10 @@ class ValueEncoder:
         self._schema = schema
         self._read = read
         self._check = check
+        # Lines that are not JSON are values, too.
+        self.takes_text = info.type is SchemaType.STRING
+        # The value has the message's key.
+        self.sets_key = info.type is SchemaType.KEY_VALUE and info.properties.get("kv.encoding.type") == "SEPARATED"
 
     def encode(self, value: Any) -> tuple[bytes | None, bytes | None]:
         """Return the key that the value has, if any, and the payload; None: it has none. Raises InvalidValue."""
@@ -84,7 +88,9 @@ class ValueEncoder:
 
 def find_encoder(url: str, topic: str, source: str, type_name: str) -> ValueEncoder:
     """Return the encoder of the topic's schema, of a file or of a Python class. Raises `typer.BadParameter`."""
-    if source == _OF_TOPIC and not type_name:
+    if source == _OF_TOPIC:
+        if type_name:
+            raise typer.BadParameter("leave it out: the topic's schema has a type", param_hint="--schema-type")
         from magnetar.admin import Admin
 
         with Admin(url, OPERATION_TIMEOUT_S) as admin:

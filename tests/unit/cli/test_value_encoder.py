@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import typer
 from pydantic import BaseModel, Field
+from typer.testing import CliRunner
 
 from magnetar.schema import (
     AvroSchema,
@@ -26,6 +27,7 @@ from magnetar.schema import (
     String,
     StringSchema,
 )
+from magnetar_cli.messages import produce, value_encoder
 from magnetar_cli.messages.json_values import value_to_json
 from magnetar_cli.messages.message_input import (
     InputMessage,
@@ -146,6 +148,41 @@ def test_values_of_a_protobuf_schema() -> None:
         encode({"producer": "p"})
 
 
+def test_a_line_for_a_string_schema_may_be_plain_text() -> None:
+    """As `consume` prints strings. JSON strings and null are values in JSON."""
+    encoder = make_encoder(SchemaInfo(SchemaType.STRING, "STRING"))
+    assert encoder.takes_text
+    assert not make_encoder(AVRO.schema_info()).takes_text
+    parse = make_line_parser(encoder.encode, takes_text=True)
+    for line, payload in ((b"hello", b"hello"), (b'"a b"', b"a b"), (b"5", b"5"), (b'{"a"', b'{"a"'), (b"null", None)):
+        assert parse(line) == InputMessage(payload)
+    with pytest.raises(InvalidInput, match="is not UTF-8"):
+        parse(b"\xff")
+    assert make_keyed_line_parser(b":", encoder.encode, takes_text=True)(b"k:v") == InputMessage(b"v", "k")
+
+
+def test_the_key_of_a_pair_is_not_given_twice() -> None:
+    """One that differs would be dropped silently."""
+    schema = KeyValueSchema(StringSchema(), AVRO, KeyValueEncodingType.SEPARATED)
+    encoder = make_encoder(schema.schema_info())
+    assert encoder.sets_key
+    assert not make_encoder(KeyValueSchema(StringSchema(), AVRO).schema_info()).sets_key
+    parse = make_json_parser(encoder.encode)
+    line = b'{"value": {"key": "k"}, "key": "%s"}'
+    assert parse(line % b"k") == InputMessage(None, "k")
+    with pytest.raises(InvalidInput, match="key is not that of the value: leave it out"):
+        parse(line % b"other")
+
+
+@pytest.mark.parametrize("option", ["--key", "--key-separator"])
+def test_a_key_is_refused_if_it_is_a_part_of_the_value(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+    schema = KeyValueSchema(StringSchema(), AVRO, KeyValueEncodingType.SEPARATED)
+    monkeypatch.setattr(value_encoder, "find_encoder", lambda *arguments: make_encoder(schema.schema_info()))
+    ended = CliRunner().invoke(produce.app, ["ckv", "{}", "--schema", "topic", option, "x"])
+    assert ended.exit_code == 2
+    assert f"Invalid value for {option}: leave it out" in " ".join(ended.stderr.replace("│", " ").split())
+
+
 def test_the_source_of_a_schema(tmp_path: Path) -> None:
     file = tmp_path / "reading.avsc"
     file.write_text(json.dumps(DEFINITION))
@@ -170,6 +207,8 @@ def test_the_source_of_a_schema(tmp_path: Path) -> None:
         (str(file), "protobuf", "type protobuf can't be encoded from JSON"),
         ("no.such.module:Class", "", "can't be imported"),
         ("", "strin", "is none of"),
+        ("", "avro", "or --schema-type with a type that needs no definition"),
+        ("topic", "avro", "leave it out"),
     ]:
         with pytest.raises(typer.BadParameter, match=problem):
             find_encoder("", "t", source, kind)

@@ -10,6 +10,7 @@ import pytest
 from google.protobuf.message import Message
 
 from magnetar import exceptions
+from magnetar.admin import NamespacePolicies
 from magnetar.admin._calls import AdminCalls
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode, Problem
@@ -254,3 +255,11 @@ def test_a_request_that_is_too_large_is_refused() -> None:
     with pytest.raises(exceptions.InvalidArgument, match="create_tenant has 10,000,"):
         run(brokers.calls.call("create_tenant", tenant="t" * 10_000_000))
     assert brokers.requests == []
+
+
+def test_a_wrong_policy_is_named_once() -> None:
+    brokers = Brokers(a=[pb.Done()])
+    policies = NamespacePolicies(schema_compatibility="NOPE")
+    with pytest.raises(exceptions.InvalidArgument) as raised:
+        run(brokers.calls.call("create_namespace", namespace="a/b", policies=policies))
+    assert str(raised.value).count("NOPE") == 1

@@ -17,6 +17,7 @@ import pytest
 
 from magnetar import exceptions
 from magnetar.admin import Admin, AsyncAdmin, Health, TenantSettings
+from magnetar.schema import StringSchema
 from tests.unit.client.http_servers import HttpServer, Reply, http_answer, running_server
 
 OK = http_answer(200, ["public"])
@@ -222,6 +223,17 @@ async def test_reasons_are_shown_in_one_line(reason: str, shown: str) -> None:
         with pytest.raises(exceptions.BrokerFailed) as raised:
             await admin.tenants.create("t")
         assert str(raised.value) == shown
+
+
+async def test_the_reason_in_an_error_page_of_pulsar_s_http_server_is_shown() -> None:
+    page = (
+        b"HTTP/1.1 409 Incompatible\r\nContent-Type: text/html\r\n\r\n<html>\n<head>\n<title>Error 409 Incompatible "
+        b"schema: reader&apos;s type &lt;a&gt;\nis int</title>\n</head><body><h2>HTTP ERROR 409 x</h2></body></html>"
+    )
+    async with running_server(page) as server, admin_of(server) as admin:
+        with pytest.raises(exceptions.IncompatibleSchema) as raised:
+            await admin.schemas.upload("t", StringSchema())
+        assert str(raised.value) == "Incompatible schema: reader's type <a> is int"
 
 
 async def test_the_header_names_the_error() -> None:

@@ -56,6 +56,7 @@ async def test_schemas_are_uploaded_shown_checked_and_deleted(tmp_path: Path) ->
         refused = await _run(scene, "check", "rooms", str(other))
         assert (refused.exit_code, refused.stdout) == (1, "")
         assert "kelvin" in refused.stderr
+        assert refused.stderr.count("FULL") == 1
         refused = await _run(scene, "check", "rooms", str(other), "--json")
         assert (refused.exit_code, json.loads(refused.stdout)["is_compatible"]) == (1, False)
         refused = await _run(scene, "upload", "rooms", str(other))
@@ -63,13 +64,16 @@ async def test_schemas_are_uploaded_shown_checked_and_deleted(tmp_path: Path) ->
         assert "kelvin" in refused.stderr
         assert "--yes" in (await _run(scene, "delete", "rooms")).stderr
         assert await _output(scene, "delete", "rooms", "--yes") == "rooms: the schema is deleted\n"
-        assert (await _run(scene, "show", "rooms")).exit_code == 1
+        for words in (["show", "rooms"], ["show", "rooms", "--all"]):
+            missing = await _run(scene, *words)
+            assert (missing.exit_code, missing.stdout) == (1, "")
+            assert "rooms" in missing.stderr
         await _output(scene, "upload", "rooms", str(string))
         found = json.loads(await _output(scene, "show", "rooms", "--json"))
         assert found.pop("created_ms") > 0
         expected = {"version": 2, "type": "STRING", "properties": {"unit": "C"}, "definition": None}
         assert found == expected
-        await _output(scene, "upload", "rooms", "--type", "string")
+        await _output(scene, "upload", "rooms", "--schema-type", "string")
         assert len((await _output(scene, "show", "rooms", "--all", "--json")).splitlines()) == 1
 
 
@@ -83,7 +87,7 @@ async def test_a_class_of_python_is_uploaded(tmp_path: Path, monkeypatch: pytest
         await _output(scene, "upload", "plain", "models_of_rooms:Plain")
         assert json.loads(await _output(scene, "show", "plain", "--json"))["type"] == "AVRO"
         await _output(scene, "upload", "json", "models_of_rooms:as_json")
-        await _output(scene, "upload", "json", "models_of_rooms:Reading", "--type", "json")
+        await _output(scene, "upload", "json", "models_of_rooms:Reading", "--schema-type", "json")
         (shown,) = (await _output(scene, "show", "json", "--all", "--json")).splitlines()
         assert json.loads(shown)["type"] == "JSON"
         for source, reason in (
@@ -119,9 +123,9 @@ async def test_what_is_no_schema_is_a_wrong_usage(tmp_path: Path) -> None:
     async with running_http() as scene:
         for words in (
             [],
-            ["--type", "avro"],
-            ["--type", "nothing"],
-            ["--type", "auto_consume"],
+            ["--schema-type", "avro"],
+            ["--schema-type", "nothing"],
+            ["--schema-type", "auto_consume"],
             [str(tmp_path / "missing.avsc")],
             [str(wrong)],
             [str(deep)],
