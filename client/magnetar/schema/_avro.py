@@ -41,7 +41,7 @@ class AvroSchema(RecordSchema[T]):
     def __init__(self, record_cls: Any, schema_definition: Any = None) -> None:
         super().__init__(record_cls, schema_definition)
         # Refuses what no consumer could read.
-        self._scan = make_scan(self._definition) if self._definition.must_scan else None
+        self._scan = make_scan(self._definition)
 
     def encode(self, obj: T) -> bytes:
         model = self._model
@@ -91,7 +91,7 @@ def make_avro_reader(
     try:
         convert = make_conversion(writer, reader)
         readable = make_readable(writer, marks_branches=convert is not None)
-        scan = make_scan(writer) if writer.must_scan else None
+        scan = make_scan(writer)
     except RecursionError as error:
         raise DecodeError("types of the writer's Avro definition refer to one another in a chain too long") from error
     problems = PayloadProblems(writer)

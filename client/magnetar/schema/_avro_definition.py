@@ -1,8 +1,9 @@
 """Avro definitions: parsed once, and checked before any payload is read with them.
 
-A writer's definition comes from the network. fastavro reads payloads in C: it neither limits the depth of recursion nor
-the number of *free* values, which take no bytes: nulls, and records that consist of them. So a definition whose values
-have no end is refused, and `must_scan` marks those whose payloads are scanned before they are read (`_avro_scan.py`).
+A writer's definition comes from the network. fastavro reads payloads in C: it limits neither the depth of recursion nor
+memory. *Free* values take no bytes of the payload: nulls, and records that consist of them. So a definition whose
+values have no end is refused, and `scan_from` is the size of payloads that are scanned before they are read
+(`_avro_scan.py`): 0 if values can be deep, or take much more memory than bytes.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ from magnetar_wire.schemas import MAX_DEFINITION_BYTES
 
 __all__ = [
     "DEFAULT",
+    "FIELD_BYTES",
+    "MAX_BYTES",
+    "MAX_BYTES_PER_BYTE",
     "MAX_CACHED_BYTES",
     "MAX_VALUE_DEPTH",
     "NAMED",
     "PRIMITIVES",
+    "RECORD_BYTES",
     "AvroDefinition",
     "dump_definition",
     "logical_key",
@@ -43,8 +48,13 @@ _SYMBOL: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 # How deep values may be. fastavro's stack grows by about a kilobyte for each level.
 MAX_VALUE_DEPTH: Final = 400
 _MAX_FIXED_BYTES: Final = 2**31 - 9
-# Free values that a record has without a scan of its payload.
-_MAX_FREE_VALUES: Final = 16
+# The memory of a dict, and of each item in it.
+RECORD_BYTES: Final = 64
+FIELD_BYTES: Final = 48
+_REFERENCE_BYTES: Final = 8
+# How much memory containers may take for each byte of the payload, and in all.
+MAX_BYTES_PER_BYTE: Final = 512
+MAX_BYTES: Final = 1024 * 1024 * 1024
 # Keys by which fastavro marks what it has parsed: it would trust them.
 _MARKS: Final = frozenset({"__fastavro_parsed", "__named_schemas"})
 
@@ -65,17 +75,19 @@ class AvroDefinition:
             raise DecodeError(f"{where}no type is named {error.name!r:.200} in the Avro definition") from error
         except Exception as error:
             raise DecodeError(f"not an Avro definition: {error!s:.500}") from error
-        # By the names of records: how many free values one consists of, None if it takes bytes; and how many there
-        # are in it and in the records inside of it.
+        # By the names of records: the memory of one that is free, None if it takes bytes; and how many bytes of payload
+        # one takes at least, with the memory of the record and of those inside of it.
         self._free: dict[str, int | None] = {}
-        self._free_inside: dict[str, int] = {}
+        self._sizes: dict[str, tuple[int, int]] = {}
         for name in self.names:
-            self._count_free(name, ())
-        self.must_scan = (
-            max(self._free_inside.values(), default=0) > _MAX_FREE_VALUES
-            or any(self._is_free_array(node) for node in self.nodes())
-            or self._has_deep_values()
-        )
+            self._measure(name, ())
+        self.must_scan = self._has_deep_values() or any(map(self._is_costly, self.nodes()))
+        # None: no payload is scanned.
+        self.scan_from: int | None = None
+        if self.must_scan:
+            self.scan_from = 0
+        elif any(map(self._has_containers, self.nodes())):
+            self.scan_from = MAX_BYTES // MAX_BYTES_PER_BYTE
 
     def resolve(self, node: Any) -> tuple[str, Any]:
         """Return a node's type ("union" for a list) and its definition; a name stands for what it names."""
@@ -95,15 +107,15 @@ class AvroDefinition:
             yield node
             waiting.extend(_children(node))
 
-    def count_free(self, node: Any) -> int | None:
-        """Return how many free values there are in a value of this type; None: it takes bytes."""
+    def free_bytes(self, node: Any) -> int | None:
+        """Return the memory of a value that takes no bytes of the payload; None: values of this type take some."""
         kind, definition = self.resolve(node)
         if kind == "record":
             return self._free[definition["name"]]
-        return 1 if kind == "null" or (kind == "fixed" and definition["size"] == 0) else None
+        return _REFERENCE_BYTES if kind == "null" or (kind == "fixed" and definition["size"] == 0) else None
 
-    def _count_free(self, node: Any, inside: tuple[str, ...]) -> None:
-        """Count those of a record. Raises DecodeError for one that contains itself."""
+    def _measure(self, node: Any, inside: tuple[str, ...]) -> None:
+        """Measure a record. Raises DecodeError for one that contains itself."""
         kind, definition = self.resolve(node)
         if kind != "record" or definition["name"] in self._free:
             return
@@ -114,16 +126,40 @@ class AvroDefinition:
             raise DecodeError(f"the Avro definition is deeper than {_MAX_DEPTH} levels")
         kinds = [field["type"] for field in definition["fields"]]
         for kind in kinds:
-            self._count_free(kind, (*inside, name))
-        counts = [self.count_free(kind) for kind in kinds]
-        self._free[name] = None if None in counts else 1 + sum(filter(None, counts))
-        inner = (self.resolve(kind) for kind, count in zip(kinds, counts, strict=True) if count is None)
-        self._free_inside[name] = sum(filter(None, counts)) + sum(
-            self._free_inside[record["name"]] for kind, record in inner if kind == "record"
-        )
+            self._measure(kind, (*inside, name))
+        parts = [self._size(kind) for kind in kinds]
+        least = sum(size for size, _ in parts)
+        memory = RECORD_BYTES + FIELD_BYTES * len(parts) + sum(memory for _, memory in parts)
+        self._sizes[name] = least, memory
+        self._free[name] = None if least else memory
 
-    def _is_free_array(self, node: Any) -> bool:
-        return isinstance(node, dict) and node["type"] == "array" and self.count_free(node["items"]) is not None
+    def _size(self, node: Any) -> tuple[int, int]:
+        kind, definition = self.resolve(node)
+        if kind == "record":
+            return self._sizes[definition["name"]]
+        if kind == "fixed":
+            return definition["size"], 0
+        return {"null": 0, "float": 4, "double": 8}.get(kind, 1), 0
+
+    def _is_costly(self, node: Any) -> bool:
+        """Return whether a few bytes may be much memory."""
+        if isinstance(node, str):
+            return False
+        if isinstance(node, list):
+            return max((self.free_bytes(branch) or 0 for branch in node), default=0) > MAX_BYTES_PER_BYTE
+        if node["type"] == "array":
+            return self.free_bytes(node["items"]) is not None
+        if node["type"] == "map":
+            return (self.free_bytes(node["values"]) or 0) > MAX_BYTES_PER_BYTE
+        if node["type"] != "record":
+            return False
+        least, memory = self._sizes[node["name"]]
+        return memory > MAX_BYTES_PER_BYTE * max(least, 1)
+
+    def _has_containers(self, node: Any) -> bool:
+        """Return whether it is a list or map of containers, which may be many."""
+        items = None if not isinstance(node, dict) else node.get("items", node.get("values"))
+        return items is not None and self.resolve(items)[0] in ("array", "map", "record", "union")
 
     def _has_deep_values(self) -> bool:
         """Return whether a named type refers to itself, or to others in a long chain.

@@ -1,7 +1,7 @@
 """Scans a payload before fastavro reads it, for definitions of which a short payload could exhaust stack or memory.
 
-A scan visits the payload's values without keeping them. It refuses values that are too deep, and too many free ones
-(`_avro_definition.py`), which it does not visit.
+A scan visits the payload's values without keeping them. It refuses values that are too deep, and counts the memory that
+containers will take. Free values (`_avro_definition.py`) are counted without a visit.
 
 A scan also explains why fastavro could not read a payload (`PayloadProblems`): fastavro names neither field nor reason.
 """
@@ -12,13 +12,21 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from magnetar.exceptions import DecodeError
-from magnetar.schema._avro_definition import MAX_VALUE_DEPTH, AvroDefinition
+from magnetar.schema._avro_definition import (
+    FIELD_BYTES,
+    MAX_BYTES,
+    MAX_BYTES_PER_BYTE,
+    MAX_VALUE_DEPTH,
+    RECORD_BYTES,
+    AvroDefinition,
+)
 
 __all__ = ["PayloadProblems", "make_scan"]
 
-# How many free values a payload may have, and how many more for each of its bytes.
-_FREE_VALUES: Final = 256
-_FREE_VALUES_PER_BYTE: Final = 16
+# The memory that any payload may take.
+_LEAST_BYTES: Final = 64 * 1024
+# An empty list, or a dict.
+_CONTAINER_BYTES: Final = 64
 _MAX_VARINT_BYTES: Final = 10
 
 
@@ -38,17 +46,18 @@ class _Unreadable(Exception):
 class _Payload:
     """A payload that is being scanned."""
 
-    __slots__ = ("data", "free")
+    __slots__ = ("data", "left", "limit")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        # How many more free values it may have.
-        self.free = _FREE_VALUES + _FREE_VALUES_PER_BYTE * len(data)
+        self.limit = min(_LEAST_BYTES + MAX_BYTES_PER_BYTE * len(data), MAX_BYTES)
+        # The memory that its values may still take.
+        self.left = self.limit
 
-    def count_free(self, number: int) -> None:
-        self.free -= number
-        if self.free < 0:
-            raise _Unreadable(f"too many values that take no bytes, for a payload of {len(self.data)} bytes")
+    def count(self, memory: int) -> None:
+        self.left -= memory
+        if self.left < 0:
+            raise _Unreadable(f"its values would take more than {self.limit} bytes of memory")
 
     def read_number(self, at: int) -> tuple[int, int]:
         """Return a number and the position behind it."""
@@ -77,11 +86,16 @@ class _Payload:
 _Skip = Callable[[_Payload, int, int], int]
 
 
-def make_scan(definition: AvroDefinition) -> Callable[[bytes], None]:
-    """Return a function that raises DecodeError for a payload which must not be read."""
+def make_scan(definition: AvroDefinition) -> Callable[[bytes], None] | None:
+    """Return a function that raises DecodeError for a payload which must not be read; None: every payload may be."""
+    if definition.scan_from is None:
+        return None
+    scan_from = definition.scan_from
     skip = _Skips(definition).of(definition.root)
 
     def scan(payload: bytes) -> None:
+        if len(payload) < scan_from:
+            return
         try:
             skip(_Payload(payload), 0, 0)
         except _Unreadable as error:
@@ -124,7 +138,7 @@ class _Skips:
 
     def of(self, node: Any) -> _Skip:
         kind, node = self._definition.resolve(node)
-        free = self._definition.count_free(node)
+        free = self._definition.free_bytes(node)
         if free is not None:
             return _skip_free(free)
         if kind == "record":
@@ -132,7 +146,7 @@ class _Skips:
         if kind == "union":
             return _skip_union([self.of(branch) for branch in node])
         if kind == "array":
-            free = self._definition.count_free(node["items"])
+            free = self._definition.free_bytes(node["items"])
             return _skip_blocks(self.of(node["items"]), free=free, has_keys=False)
         if kind == "map":
             return _skip_blocks(self.of(node["values"]), free=None, has_keys=True)
@@ -152,12 +166,12 @@ class _Skips:
         if name in self._named:
             return lambda payload, at, depth: self._named[name](payload, at, depth)
         fields: list[tuple[str, _Skip]] = []
-        counts = [self._definition.count_free(field["type"]) for field in node["fields"]]
-        free = sum(filter(None, counts))
+        free = [self._definition.free_bytes(field["type"]) for field in node["fields"]]
+        memory = RECORD_BYTES + FIELD_BYTES * len(free) + sum(filter(None, free))
 
         def skip(payload: _Payload, at: int, depth: int) -> int:
             _check_depth(depth)
-            payload.count_free(free)
+            payload.count(memory)
             for field_name, field in fields:
                 try:
                     at = field(payload, at, depth + 1)
@@ -169,15 +183,15 @@ class _Skips:
         self._named[name] = skip
         fields.extend(
             (field["name"], self.of(field["type"]))
-            for field, count in zip(node["fields"], counts, strict=True)
-            if count is None
+            for field, memory_of_free in zip(node["fields"], free, strict=True)
+            if memory_of_free is None
         )
         return skip
 
 
 def _skip_free(free: int) -> _Skip:
     def skip(payload: _Payload, at: int, depth: int) -> int:
-        payload.count_free(free)
+        payload.count(free)
         return at
 
     return skip
@@ -215,10 +229,11 @@ def _skip_union(branches: list[_Skip]) -> _Skip:
 
 
 def _skip_blocks(item: _Skip, *, free: int | None, has_keys: bool) -> _Skip:
-    """`free`: the free values of an item; None: it takes bytes."""
+    """`free`: the memory of an item that takes no bytes; None: it takes some."""
 
     def skip(payload: _Payload, at: int, depth: int) -> int:
         _check_depth(depth)
+        payload.count(_CONTAINER_BYTES)
         while True:
             count, at = payload.read_number(at)
             if count == 0:
@@ -227,7 +242,7 @@ def _skip_blocks(item: _Skip, *, free: int | None, has_keys: bool) -> _Skip:
                 count = -count
                 _, at = payload.read_number(at)  # the size of the block
             if free is not None:
-                payload.count_free(free * count)
+                payload.count(free * count)
                 continue
             while count:
                 count -= 1

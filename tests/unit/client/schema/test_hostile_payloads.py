@@ -14,7 +14,16 @@ import pytest
 
 from magnetar import schema as schemas
 from magnetar.exceptions import DecodeError, EncodeError
-from magnetar.schema import AutoConsumeSchema, AvroSchema, JsonSchema, Schema, SchemaInfo, SchemaType
+from magnetar.schema import (
+    AutoConsumeSchema,
+    AvroSchema,
+    JsonSchema,
+    Schema,
+    SchemaInfo,
+    SchemaType,
+    _avro_definition,
+    _avro_scan,
+)
 from magnetar_wire.schemas import MAX_DEFINITION_BYTES
 
 
@@ -44,6 +53,7 @@ def _doubling(leaf: Any, depth: int) -> Any:
 
 
 _NULLS = {f"f{number}": "null" for number in range(100)}
+_EMPTIES = _record("Emptyish", a="boolean", b=_record("Empty"), **{f"f{number}": "Empty" for number in range(15)})
 _HUGE = _zigzag(2**60)
 _LIST = _record("Node", next=["null", "Node"])
 _TREE = _record("Node", children={"type": "array", "items": "Node"})
@@ -89,6 +99,8 @@ _MAP_TREE = _record("Node", children={"type": "map", "values": "Node"})
         (_record(**{f"f{number}": "null" for number in range(2000)}), b""),
         (_record(a={"type": "array", "items": _record("Wide", b="boolean", **_NULLS)}), _zigzag(1000) + b"\1" * 1000),
         (_record(a={"type": "map", "values": _record("Wide", **_NULLS)}), _zigzag(1000) + b"\0" * 1000),
+        (_record(a={"type": "array", "items": ["int", _record("Wide", **_NULLS)]}), _zigzag(1000) + b"\2" * 1000),
+        (_record(a={"type": "array", "items": _EMPTIES}), _zigzag(1000) + b"\1" * 1000),
         (_LIST, b"\x02" * 1_000_000 + b"\0"),
         (_LIST, b"\x02" * 1000),
         (_LIST, b"\x04"),
@@ -111,6 +123,7 @@ def test_hostile_avro_payloads_are_decode_errors(definition: Any, payload: bytes
         (_TREE, b"\x04\x00\x00\x00", {"children": [{"children": []}, {"children": []}]}),
         (_MAP_TREE, b"\x02\x02a\x00\x00", {"children": {"a": {"children": {}}}}),
         (_record(a={"type": "array", "items": "null"}), b"\x06\x00", {"a": [None] * 3}),
+        (_EMPTIES, b"\x01", {"a": True, **{name: {} for name in ("b", *(f"f{number}" for number in range(15)))}}),
         (_record(x="int", **_NULLS), b"\x02", {"x": 1, **dict.fromkeys(_NULLS)}),
         (_record(a={"type": "array", "items": "int"}), b"\x03\x04\x02\x04\x00", {"a": [1, 2]}),
     ],
@@ -129,7 +142,7 @@ def test_values_that_are_too_deep_are_encode_errors(levels: int) -> None:
         with pytest.raises(EncodeError):
             schema.encode(value)
     values = [None] * 100_000
-    with pytest.raises(EncodeError, match="take no bytes"):
+    with pytest.raises(EncodeError, match="of memory"):
         AvroSchema(None, _record(a={"type": "array", "items": "null"})).encode({"a": values})
 
 
@@ -208,6 +221,18 @@ def test_many_values_that_take_bytes_are_allowed() -> None:
     assert type(value) is DecodeError
     (value,) = AutoConsumeSchema().make_decoder(_avro(_doubling("int", 2)))([b"\x02" * 4], None)
     assert value == {"a": {"a": 1, "b": 1}, "b": {"a": 1, "b": 1}}
+
+
+@pytest.mark.parametrize("items", [_record("Few", x="int"), {"type": "array", "items": "int"}])
+def test_large_payloads_have_a_limit_of_memory(items: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of values that take bytes, and are no more memory than is usual."""
+    for module in (_avro_definition, _avro_scan):
+        monkeypatch.setattr(module, "MAX_BYTES", 1024 * 1024)
+    decode = AutoConsumeSchema().make_decoder(_avro(_record("Limited", a={"type": "array", "items": items})))
+    good, bad = (_zigzag(count) + b"\0" * (count + 1) for count in (5000, 20_000))
+    first, second, third = decode([good, bad, good], None)
+    assert len(first["a"]) == len(third["a"]) == 5000
+    assert "would take more than 1048576 bytes of memory" in str(second)
 
 
 def test_a_union_of_many_branches_is_read_quickly() -> None:
