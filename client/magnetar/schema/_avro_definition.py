@@ -66,12 +66,11 @@ class AvroDefinition:
         """Raises DecodeError."""
         _check_depth(plain)
         self.names: dict[str, Any] = {}
+        normalized = _normalize(plain)
         try:
-            self.root: Any = fastavro.parse_schema(_normalize(plain), self.names)
-        except DecodeError:
-            raise
+            self.root: Any = fastavro.parse_schema(normalized, self.names)
         except fastavro.schema.UnknownType as error:
-            where = _show_path(_find_name(plain, error.name))
+            where = _show_path(_find_name(normalized, error.name))
             raise DecodeError(f"{where}no type is named {error.name!r:.200} in the Avro definition") from error
         except Exception as error:
             raise DecodeError(f"not an Avro definition: {error!s:.500}") from error
@@ -338,16 +337,18 @@ def _part(node: Any, key: str, expected: Any, path: str) -> Any:
 
 
 def _find_name(node: Any, name: Any, path: str = "") -> str:
-    """Return the path of the first field with a type of this name; empty: none has."""
-    if isinstance(node, (list, tuple)):
-        return next((found for branch in node if (found := _find_name(branch, name, path))), "")
-    if not isinstance(node, dict):
+    """Return the path of the first field with a type of this name; empty: none has. `node`: a normalized one."""
+    if isinstance(node, str):
         return path if node == name else ""
-    for field in node.get("fields", ()):
-        inside = f"{path}.{field['name']}" if path else field["name"]
-        if found := _find_name(field["type"], name, inside):
-            return found
-    return next((found for key in ("type", "items", "values") if (found := _find_name(node.get(key), name, path))), "")
+    if isinstance(node, dict) and node["type"] == "record":
+        for field in node["fields"]:
+            inside = f"{path}.{field['name']}" if path else field["name"]
+            if found := _find_name(field["type"], name, inside):
+                return found
+        return ""
+    if isinstance(node, dict) and node["type"] not in ("array", "map"):
+        return _find_name(node["type"], name, path)
+    return next((found for child in _children(node) if (found := _find_name(child, name, path))), "")
 
 
 def _show_path(path: str) -> str:

@@ -21,8 +21,6 @@ from magnetar.schema import (
     Schema,
     SchemaInfo,
     SchemaType,
-    _avro_definition,
-    _avro_scan,
 )
 from magnetar_wire.schemas import MAX_DEFINITION_BYTES
 
@@ -197,6 +195,7 @@ def _nested(levels: int) -> Any:
                 {"type": "fixed", "name": "F", "size": 2**40},
                 {"type": "fixed", "name": "F", "size": "4"},
                 {"type": "array"},
+                {"type": "Missing", "fields": None},
                 {"type": "map", "values": None},
                 [["null"], "int"],
                 {"type": "record", "name": "R", "fields": [{"name": "a", "type": "Missing"}]},
@@ -226,9 +225,9 @@ def test_many_values_that_take_bytes_are_allowed() -> None:
 @pytest.mark.parametrize("items", [_record("Few", x="int"), {"type": "array", "items": "int"}])
 def test_large_payloads_have_a_limit_of_memory(items: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of values that take bytes, and are no more memory than is usual."""
-    for module in (_avro_definition, _avro_scan):
-        monkeypatch.setattr(module, "MAX_BYTES", 1024 * 1024)
-    decode = AutoConsumeSchema().make_decoder(_avro(_record("Limited", a={"type": "array", "items": items})))
+    for module in ("_avro_definition", "_avro_scan"):
+        monkeypatch.setattr(f"magnetar.schema.{module}.MAX_BYTES", 1024 * 1024)
+    decode: Any = AutoConsumeSchema().make_decoder(_avro(_record("Limited", a={"type": "array", "items": items})))
     good, bad = (_zigzag(count) + b"\0" * (count + 1) for count in (5000, 20_000))
     first, second, third = decode([good, bad, good], None)
     assert len(first["a"]) == len(third["a"]) == 5000
