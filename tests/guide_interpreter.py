@@ -26,7 +26,7 @@ def main() -> None:
                     warnings.simplefilter("error")
                 # So that a traceback has the document's lines.
                 text = "\n" * (request["line"] - 1) + request["text"]
-                exec(compile(text, request["name"], "exec"), namespace)
+                exec(compile(text, request["name"], "exec", dont_inherit=True), namespace)
         except BaseException:  # noqa: BLE001 (it is reported)
             error = traceback.format_exc()
         print(json.dumps({"error": error}), file=answers, flush=True)
