@@ -44,8 +44,7 @@ class AvroSchema(RecordSchema[T]):
         self._scan = make_scan(self._definition)
 
     def encode(self, obj: T) -> bytes:
-        model = self._model
-        fields = None if model is None else model.find_fields(obj)
+        fields = self._find_fields(obj)
         if fields is None:
             fields = self._checked(obj)
         buffer = io.BytesIO()

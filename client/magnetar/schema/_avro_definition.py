@@ -80,7 +80,9 @@ class AvroDefinition:
         self._sizes: dict[str, tuple[int, int]] = {}
         for name in self.names:
             self._measure(name, ())
-        self.must_scan = self._has_deep_values() or any(map(self._is_costly, self.nodes()))
+        # Whether values can be deeper than the limits, as those of recursive types.
+        self.has_deep_values = self._has_deep_values()
+        self.must_scan = self.has_deep_values or any(map(self._is_costly, self.nodes()))
         # None: no payload is scanned.
         self.scan_from: int | None = None
         if self.must_scan:

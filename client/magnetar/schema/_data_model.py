@@ -1,25 +1,34 @@
 """Dataclasses and pydantic models as values. pydantic validates what was read, and again what is sent.
 
-**Sending.** A pydantic model is validated when it is created, and may be changed afterwards; a dataclass is validated
-by nobody. So a value is checked before it is encoded. Most models are flat: their fields are texts, numbers, bools and
-bytes. Then the classes of the values decide: if objects with the same classes have passed the check before, only what
-depends on the value itself is left, and the object's own dict is what fastavro writes, and pydantic the JSON.
+**Sending.** A pydantic model is validated when it is created, and may be changed afterwards; nothing validates a
+dataclass. So a value is checked before it is encoded. A dict of the definition's fields is written. There are two ways
+to get it, and the class decides between them when its schema is created:
 
-**Receiving.** fastavro reads the payloads of an entry, and pydantic makes all instances in one call. JSON is read by
-pydantic alone, one payload at a time: joined in one document, a broken payload could change the others' values.
+- A class is flat (`_is_flat`) if its fields are strings, numbers, bools and bytes, under their own names. The dict is
+  the object's own `__dict__`, as soon as an object whose fields had the same classes has passed the check. Only rules
+  that depend on the value are checked again (`_FlatRecord`). Most models are flat.
+- Objects of all other classes are converted (`RecordType.to_plain`) and checked (`_value_checks.py`) each time, and so
+  are those of a flat class that are not known to be valid.
+
+Both dicts are equal. Neither has what pydantic's serializers, computed fields and additional fields would add.
+
+**Receiving.** fastavro reads AVRO payloads. JSON is parsed one payload at a time (joined in one document, a broken
+payload could change the others' values) and checked by the definition. So types are right, and pydantic makes all
+instances of an entry in one call, in its lax mode for strict classes, too: Avro and JSON have no sets, tuples or UUIDs.
+Members of enums are made of their names before (`RecordType.from_plain`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import isfinite
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from magnetar.exceptions import DecodeError
 from magnetar.schema._mapped_types import RecordType, describe, find_plain_classes
-from magnetar.schema._model_fields import changes_output, list_fields
+from magnetar.schema._model_fields import read_config
 from magnetar.schema._model_types import Form, map_model
 from magnetar.schema._models import Model
 from magnetar.schema._schema import T
@@ -35,19 +44,13 @@ class DataModel(Model[T]):
 
     def __init__(self, value_class: type[T], form: Form) -> None:
         """Raises TypeError for a class that Avro can't have."""
-        record, converts, forbids = map_model(value_class, form)
-        adapter: TypeAdapter[T] = TypeAdapter(value_class)
-        self._validate_json = adapter.validator.validate_json
-        self._dump_json = adapter.serializer.to_json
-        self._validate = adapter.validator.validate_python
+        record, converts = map_model(value_class, form)
+        self._validate = TypeAdapter(value_class).validator.validate_python
         self._validate_all = TypeAdapter(list[value_class]).validator.validate_python  # type: ignore[valid-type]
         self._convert: Callable[[Any], Any] | None = record.from_plain if converts else None
         super().__init__(value_class, record.definition, self._make, record.to_plain)
-        self._flat = _FlatRecord(record, form) if _is_flat(record, form) else None
-        # JSON is what pydantic writes and reads.
-        is_plain = form == "json" and not converts and not _has_bytes(record.definition)
-        self._reads_json = is_plain and not forbids
-        self._writes_json = is_plain and not changes_output(value_class, list_fields(value_class))
+        self.inf_nan_mode = _inf_nan_mode(value_class) if form == "json" else "constants"
+        self._flat = _FlatRecord(record, form, self.inf_nan_mode) if _is_flat(record, form) else None
 
     def find_fields(self, value: T) -> dict[str, Any] | None:
         return None if self._flat is None else self._flat.find_fields(value)
@@ -56,27 +59,12 @@ class DataModel(Model[T]):
         if self._flat is not None:
             self._flat.note_valid(value)
 
-    def write_json(self, value: T) -> bytes | None:
-        if not self._writes_json or self._flat is None or self._flat.find_fields(value) is None:
-            return None
-        return self._dump_json(value, by_alias=True)
-
     def make_all(self, plains: list[Any]) -> list[T | DecodeError]:
         converted = plains if self._convert is None else list(map(self._convert, plains))
         try:
-            return cast("list[T | DecodeError]", self._validate_all(converted))
+            return cast("list[T | DecodeError]", self._validate_all(converted, strict=False))
         except ValidationError:
             return [self._make_or_fail(plain) for plain in converted]
-
-    @property
-    def read_json(self) -> Callable[[bytes], T] | None:
-        return self._read_json if self._reads_json else None
-
-    def _read_json(self, payload: bytes) -> T:
-        try:
-            return cast(T, self._validate_json(payload))
-        except ValidationError as error:
-            raise self._fail(error) from None
 
     def _make(self, plain: Any) -> T:
         value = self._make_or_fail(plain if self._convert is None else self._convert(plain))
@@ -86,25 +74,22 @@ class DataModel(Model[T]):
 
     def _make_or_fail(self, plain: Any) -> T | DecodeError:
         try:
-            return cast(T, self._validate(plain))
+            return cast(T, self._validate(plain, strict=False))
         except ValidationError as error:
-            return self._fail(error)
-
-    def _fail(self, error: ValidationError) -> DecodeError:
-        return DecodeError(f"the payload is no valid {self.value_class.__name__}: {describe(error)}")
+            return DecodeError(f"the payload is no valid {self.value_class.__name__}: {describe(error)}")
 
 
 class _FlatRecord:
-    """A record whose fields are texts, numbers, bools and bytes, or None."""
+    """A record whose fields are strings, numbers, bools and bytes, or None."""
 
-    def __init__(self, record: RecordType, form: Form) -> None:
+    def __init__(self, record: RecordType, form: Form, inf_nan_mode: str | None) -> None:
         self._class = record.cls
         self._validate = record.validate
         self._classes = [find_plain_classes(mapped) for _, _, mapped in record.fields]
-        self._names = [name for name, _, _ in record.fields]
-        # Of JSON. fastavro writes any float, and refuses an int of more than 64 bits.
+        self._names = tuple(name for name, _, _ in record.fields)
+        # Fields whose values are checked each time for JSON. fastavro writes any float, and checks ints itself.
         self._int_names = self._find(record, int) if form == "json" else []
-        self._float_names = self._find(record, float) if form == "json" else []
+        self._float_names = self._find(record, float) if form == "json" and inf_nan_mode is None else []
         # The classes of the fields of objects that have passed the check.
         self._valid: set[tuple[type, ...]] = set()
 
@@ -116,7 +101,7 @@ class _FlatRecord:
         if value.__class__ is not self._class:
             return None
         fields: dict[str, Any] = value.__dict__
-        if tuple(map(type, fields.values())) not in self._valid:
+        if tuple(map(type, fields.values())) not in self._valid or tuple(fields) != self._names:
             return None
         for name in self._int_names:
             number = fields[name]
@@ -137,23 +122,26 @@ class _FlatRecord:
         """An object has passed the check."""
         fields = value.__dict__
         shape = tuple(map(type, fields.values()))
-        is_flat = list(fields) == self._names and all(map(frozenset.__contains__, self._classes, shape))
+        is_flat = tuple(fields) == self._names and all(map(frozenset.__contains__, self._classes, shape))
         if is_flat and value.__class__ is self._class and len(self._valid) < _MOST_SHAPES:
             self._valid.add(shape)
 
 
 def _is_flat(record: RecordType, form: Form) -> bool:
     has_dict = issubclass(record.cls, BaseModel) or not hasattr(record.cls, "__slots__")
-    # fastavro gets the dict, whose keys are the names in the class.
-    has_names = form == "json" or all(name == wire_name for name, wire_name, _ in record.fields)
+    has_names = all(name == wire_name for name, wire_name, _ in record.fields)
+    # In JSON, bytes become strings.
+    has_bytes = form == "json" and _has_type(record.definition, ("bytes",))
     is_plain = all(find_plain_classes(mapped) for _, _, mapped in record.fields)
     # An int of 32 bits depends on its value.
     narrow = any(_has_type(mapped.definition, ("int", "float")) for _, _, mapped in record.fields)
-    return has_dict and has_names and is_plain and not narrow
+    return has_dict and has_names and is_plain and not narrow and not has_bytes
 
 
-def _has_bytes(definition: Any) -> bool:
-    return _has_type(definition, ("bytes",))
+def _inf_nan_mode(cls: type) -> Literal["constants", "strings"] | None:
+    """Return the form of non-finite floats in JSON that the author of the class has chosen."""
+    mode = read_config(cls).get("ser_json_inf_nan")
+    return mode if mode in ("constants", "strings") else None
 
 
 def _has_type(node: Any, types: Sequence[str]) -> bool:

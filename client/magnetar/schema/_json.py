@@ -7,15 +7,15 @@ are written by name, which all of them read. Bytes are strings, as in Pulsar's P
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, Literal, overload
 
 from pydantic_core import from_json, to_json
 
-from magnetar.exceptions import EncodeError
+from magnetar.exceptions import DecodeError
 from magnetar.schema._decoding import check_writer, decode_each
 from magnetar.schema._record_schema import RecordSchema
 from magnetar.schema._schema import Decoder, SchemaInfo, SchemaType, T
-from magnetar.schema._value_checks import make_json_check
+from magnetar.schema._value_checks import Misfit, make_json_check
 
 __all__ = ["JsonSchema"]
 
@@ -36,30 +36,25 @@ class JsonSchema(RecordSchema[T]):
     def __init__(self: JsonSchema[dict[str, Any]], record_cls: None, schema_definition: Any) -> None: ...
     def __init__(self, record_cls: Any, schema_definition: Any = None) -> None:
         super().__init__(record_cls, schema_definition)
+        self._mode: Literal["constants", "strings"] = self._inf_nan_mode or "constants"
 
     def encode(self, obj: T) -> bytes:
-        try:
-            written = None if self._model is None else self._model.write_json(obj)
-            if written is not None:
-                return written
-        except ValueError:
-            pass  # the check names the field
-        checked = self._checked(obj)
-        try:
-            payload = to_json(checked, inf_nan_mode="constants")
-            if self._definition.must_scan:
-                from_json(payload)  # a parser's limit of depth is below that of the serializer
-            return payload
-        except (RecursionError, ValueError) as error:
-            raise EncodeError(f"{type(error).__name__}: {error!s:.500}") from error
+        fields = self._find_fields(obj)
+        if fields is not None:
+            try:
+                return to_json(fields, inf_nan_mode=self._mode)
+            except ValueError:
+                pass  # the check names the field
+        return to_json(self._checked(obj), inf_nan_mode=self._mode)
 
     def make_decoder(self, writer: SchemaInfo | None) -> Decoder[T]:
         check_writer(writer, SchemaType.JSON)
         model, check = self._model, make_json_check(self._definition)
-        if model is not None and model.read_json is not None:
-            return decode_each(model.read_json, "JSON")
 
         def read(payload: bytes) -> Any:
-            return check(from_json(payload))
+            try:
+                return check(from_json(payload))
+            except Misfit as misfit:
+                raise DecodeError(f"a payload does not match the definition: {misfit}") from None
 
         return decode_each(read, "JSON", None if model is None else model.make_all)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime
-from typing import Any
+from datetime import date, datetime, time
+from typing import Any, Final
 
 from fastavro.write import LOGICAL_WRITERS
 from pydantic import TypeAdapter, ValidationError
@@ -21,6 +21,7 @@ from magnetar.schema._value_checks import Misfit
 __all__ = [
     "ArrayType",
     "EnumType",
+    "EnumValueType",
     "LogicalType",
     "MapType",
     "Mapped",
@@ -98,13 +99,19 @@ class NullType(Mapped):
             raise Misfit(f"{value!r:.100} is not None")
 
 
+_ZONES: Final[dict[type, str]] = {
+    datetime: "a datetime has one, a NaiveDatetime none",
+    time: "it would be lost, so use replace(tzinfo=None)",
+}
+
+
 class LogicalType(Mapped):
     """A value that fastavro converts."""
 
     def __init__(self, definition: Any, value_class: type, has_zone: bool | None = None) -> None:
         super().__init__(definition)
         self._class = value_class
-        # Of a datetime: whether it has a time zone.
+        # Whether a datetime or time has a time zone; None: it is optional.
         self._has_zone = has_zone
 
     def accepts(self, value: Any) -> bool:
@@ -114,9 +121,7 @@ class LogicalType(Mapped):
         if not self.accepts(value):
             raise Misfit(f"{value!r:.100} (a {type(value).__name__}) is not a {self._class.__name__}")
         if self._has_zone is not None and (value.utcoffset() is not None) is not self._has_zone:
-            raise Misfit(
-                f"{value!r} has {'no' if self._has_zone else 'a'} time zone: a datetime has one, a NaiveDatetime none"
-            )
+            raise Misfit(f"{value!r} has {'no' if self._has_zone else 'a'} time zone: {_ZONES[self._class]}")
         return value
 
     def to_default(self, value: Any) -> Any:
@@ -127,7 +132,7 @@ class LogicalType(Mapped):
 
 
 class TextType(LogicalType):
-    """In JSON: a value that pydantic makes a string of."""
+    """A value that is a string in JSON, in pydantic's format."""
 
     def __init__(self, hint: Any, value_class: type, has_zone: bool | None = None) -> None:
         super().__init__("string", value_class, has_zone)
@@ -141,11 +146,12 @@ class TextType(LogicalType):
 
 
 class EnumType(Mapped):
-    def __init__(self, definition: Any, cls: type[enum.Enum]) -> None:
+    def __init__(self, definition: Any, cls: type[enum.Enum], name: str) -> None:
         super().__init__(definition)
-        self.name: str = definition["name"]
+        self.name = name
         self._cls = cls
         self._members: Mapping[str, enum.Enum] = cls.__members__
+        self._default = self._members.get(definition.get("default"))
 
     def accepts(self, value: Any) -> bool:
         return isinstance(value, self._cls)
@@ -159,8 +165,40 @@ class EnumType(Mapped):
         return value.name
 
     def from_plain(self, plain: Any) -> Any:
-        # Pulsar's Python client writes values into JSON: pydantic understands them.
-        return self._members.get(plain, plain) if isinstance(plain, str) else plain
+        if isinstance(plain, str) and plain in self._members:
+            return self._members[plain]
+        # Pulsar's Python client writes values into JSON.
+        member = self.find_member(plain)
+        if member is None and self._default is not None and isinstance(plain, (str, int)):
+            return self._default
+        return plain if member is None else member  # pydantic refuses what is no member
+
+    def find_member(self, value: Any) -> enum.Enum | None:
+        """Return the member with this value, if there is one."""
+        try:
+            return self._cls(value)
+        except Exception:  # noqa: BLE001 (the class may have a `_missing_`)
+            return None
+
+    def to_default(self, value: Any) -> Any:
+        return self.to_plain(value)
+
+
+class EnumValueType(Mapped):
+    """An enum in a pydantic model with `use_enum_values`: fields have the values of its members."""
+
+    def __init__(self, definition: Any, enum_type: EnumType) -> None:
+        super().__init__(definition)
+        self._enum = enum_type
+        self.may_be = enum_type.may_be  # type: ignore[method-assign]
+        self.from_plain = enum_type.from_plain  # type: ignore[method-assign]
+
+    def accepts(self, value: Any) -> bool:
+        return self._enum.accepts(value) or self._enum.find_member(value) is not None
+
+    def to_plain(self, value: Any) -> Any:
+        member = value if self._enum.accepts(value) else self._enum.find_member(value)
+        return self._enum.to_plain(value if member is None else member)
 
     def to_default(self, value: Any) -> Any:
         return self.to_plain(value)
@@ -351,9 +389,18 @@ def find_plain_classes(mapped: Mapped) -> frozenset[type]:
 
 def describe(error: ValidationError) -> str:
     """Return the problems of a value, in one line."""
-    problems = error.errors(include_url=False, include_context=False, include_input=False)
-    texts = (f"{'.'.join(map(str, one['loc'])) or 'the value'}: {one['msg']}" for one in problems[:5])
+    problems = error.errors(include_url=False, include_context=False)
+    texts = (f"{'.'.join(map(str, one['loc'])) or 'the value'}: {_message(one)}" for one in problems[:5])
     return "; ".join(texts) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
+
+
+def _message(problem: Any) -> str:
+    if problem["type"] == "enum":
+        return (
+            f"{problem['input']!r:.100} is no member of the enum; with a `_avro_default`, a consumer gets that member "
+            "instead"
+        )
+    return str(problem["msg"])
 
 
 def record_of(mapped: Mapped) -> RecordType | None:

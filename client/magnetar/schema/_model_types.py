@@ -9,7 +9,7 @@
     date, time, datetime, UUID       logical types; a datetime has a time zone, a NaiveDatetime has none
     Decimal                          a logical type, with the digits that its Field has
 
-In JSON, dates, times, Decimals and UUIDs are the strings that pydantic makes of them.
+In JSON, dates, times, Decimals and UUIDs are strings in pydantic's format.
 
 A default becomes Avro's default, so that readers with a new field can read what was written without it.
 """
@@ -27,7 +27,21 @@ from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, Union
 from uuid import UUID
 
-from pydantic import AwareDatetime, BeforeValidator, NaiveDatetime, PlainValidator, TypeAdapter, WrapValidator
+from pydantic import (
+    AwareDatetime,
+    BeforeValidator,
+    EncodedBytes,
+    EncodedStr,
+    FutureDate,
+    FutureDatetime,
+    Json,
+    NaiveDatetime,
+    PastDate,
+    PastDatetime,
+    PlainValidator,
+    TypeAdapter,
+    WrapValidator,
+)
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeAliasType
 
@@ -35,6 +49,7 @@ from magnetar.schema._avro_hints import AvroType
 from magnetar.schema._mapped_types import (
     ArrayType,
     EnumType,
+    EnumValueType,
     LogicalType,
     Mapped,
     MapType,
@@ -66,18 +81,27 @@ _LOGICAL: Final = {
 }
 # The classes of values, if they are not the hints.
 _VALUE_CLASSES: Final[dict[Any, type]] = {AwareDatetime: datetime, NaiveDatetime: datetime}
+# Types of pydantic with a constraint on another type.
+_CONSTRAINED: Final[dict[Any, type]] = {
+    PastDate: date,
+    FutureDate: date,
+    PastDatetime: datetime,
+    FutureDatetime: datetime,
+}
+# Pydantic decodes the input, and an instance has what was decoded.
+_ENCODINGS: Final = (Json, EncodedBytes, EncodedStr)
+_NARROW: Final = {int: ("int",), float: ("float",)}
 _ARRAYS: Final = (list, set, frozenset, tuple, Sequence, AbstractSet)
 _INPUT_VALIDATORS: Final = (BeforeValidator, PlainValidator, WrapValidator)
 
 
-def map_model(cls: type, form: Form) -> tuple[RecordType, bool, bool]:
-    """Return the record of a class, whether decoded values have to be converted before pydantic gets them, and whether
-    a class refuses fields that it does not have, which Avro ignores.
+def map_model(cls: type, form: Form) -> tuple[RecordType, bool]:
+    """Return the record of a class, and whether decoded values have to be converted before pydantic gets them.
 
     Raises TypeError for what Avro can't have, with the field and its type.
     """
     mapper = _Mapper(form)
-    return mapper.map_record(cls), mapper.converts, mapper.forbids
+    return mapper.map_record(cls), mapper.converts
 
 
 class _Mapper:
@@ -85,10 +109,12 @@ class _Mapper:
         self._form = form
         # Records and enums, by name, and their classes.
         self._named: dict[str, tuple[type, RecordType | EnumType]] = {}
-        self.converts = self.forbids = False
-        # Of the record that is being mapped: its fields have constraints, or validators that run before pydantic's.
+        self.converts = False
+        # These describe the record that is being mapped: whether its fields have constraints, or validators that run
+        # before pydantic's, and whether they have the values of enums instead of the members.
         self._has_constraints = False
         self._has_input_validators = False
+        self._uses_enum_values = False
 
     def map_record(self, cls: type) -> RecordType:
         if not is_model(cls):
@@ -100,10 +126,10 @@ class _Mapper:
         if namespace:
             record.definition["namespace"] = namespace
         self._add_name(cls, full_name, record)
-        outer = self._has_constraints, self._has_input_validators
+        outer = self._has_constraints, self._has_input_validators, self._uses_enum_values
         self._has_constraints = self._has_input_validators = False
+        self._uses_enum_values = bool(read_config(cls).get("use_enum_values"))
         definition = record.definition
-        self.forbids = self.forbids or read_config(cls).get("extra") == "forbid"
         if doc := read_doc(cls):
             definition["doc"] = doc
         definition["fields"] = [self._map_field(record, field) for field in list_fields(cls)]
@@ -111,7 +137,7 @@ class _Mapper:
             raise TypeError(f"{cls.__name__} has no fields")
         if self._needs_validation(cls):
             record.validate = TypeAdapter(cls).validator.validate_python
-        self._has_constraints, self._has_input_validators = outer
+        self._has_constraints, self._has_input_validators, self._uses_enum_values = outer
         return record
 
     def _map_field(self, record: RecordType, field: ModelField) -> dict[str, Any]:
@@ -138,16 +164,26 @@ class _Mapper:
         if isinstance(hint, typing.NewType):
             return self._map(hint.__supertype__, path, metadata)
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        if origin is Final:
+            return self._map(arguments[0], path, metadata)
+        if isinstance(hint, type) and hint in _CONSTRAINED:
+            self._has_constraints = True
+            return self._map(_CONSTRAINED[hint], path, metadata)
         if isinstance(hint, type) and (hint in _LOGICAL or hint in (Decimal, timedelta)):
             return self._map_logical(hint, path, metadata)
         if origin is Annotated:
             given = _flatten(hint.__metadata__)
+            if any(isinstance(one, _ENCODINGS) for one in given):
+                raise TypeError(
+                    f"{path} is of a type whose values pydantic makes of encoded text, and would decode again when "
+                    f"they are received: use {_show(arguments[0])}, and decode the text before"
+                )
             self._note(given)
             return self._map(arguments[0], path, (*metadata, *given))
         if hint is None or hint is type(None):
             return NullType()
         if origin in (Union, types.UnionType):
-            return self._map_union(arguments, path)
+            return self._map_union(arguments, path, metadata)
         if origin is Literal:
             self._has_constraints = True
             return self._map_union(tuple(dict.fromkeys(type(value) for value in arguments)), path)
@@ -165,7 +201,7 @@ class _Mapper:
         if not isinstance(hint, type):
             raise _unmapped(path, hint, "use a type that Avro has")
         if hint in _PRIMITIVES:
-            wanted = [one.name for one in metadata if isinstance(one, AvroType)]
+            wanted = [one.name for one in metadata if isinstance(one, AvroType) and one.name in _NARROW.get(hint, ())]
             return PrimitiveType(wanted[-1] if wanted else _PRIMITIVES[hint], hint)
         if issubclass(hint, enum.Enum):
             return self._map_enum(hint, path)
@@ -174,24 +210,46 @@ class _Mapper:
             return self.map_record(hint) if known is None else ReferenceType(known)
         if hint in _ARRAYS or hint in (dict, Mapping):
             raise _unmapped(path, hint, f"name the type of what is in it: {hint.__name__}[…]")
-        raise _unmapped(path, hint, "use a dataclass, a pydantic model, or a type that Avro has")
+        raise _unmapped(
+            path,
+            hint,
+            "use a str or another type that Avro has, and convert it in the application, or a dataclass or a model",
+        )
 
     def _map_enum(self, cls: type[enum.Enum], path: str) -> Mapped:
-        known = self._named.get(cls.__name__)
-        if known is not None and known[0] is cls:
-            return ReferenceType(known[1])
+        known = next((mapped for other, mapped in self._named.values() if other is cls), None)
+        if isinstance(known, EnumType):
+            return EnumValueType(known.name, known) if self._uses_enum_values else ReferenceType(known)
+        if any(name.startswith("_avro_") for name in cls.__members__):
+            raise TypeError(
+                f"{path}: enums have members, so write `_avro_default = enum.nonmember(…)` in {cls.__name__}"
+            )
         wrong = [name for name in cls.__members__ if not _NAME.fullmatch(name)]
         if wrong or not len(cls):
             raise _unmapped(path, cls, f"the names of its members have to be a-z, A-Z, 0-9 and _, and not {wrong}")
         self.converts = True
-        mapped = EnumType({"type": "enum", "name": cls.__name__, "symbols": [member.name for member in cls]}, cls)
-        self._add_name(cls, cls.__name__, mapped)
-        return mapped
+        name, namespace = read_name(cls)
+        definition: dict[str, Any] = {"type": "enum", "name": name}
+        if namespace:
+            definition["namespace"] = namespace
+        definition["symbols"] = [member.name for member in cls]
+        default = cls.__dict__.get("_avro_default")
+        if default is not None:
+            definition["default"] = getattr(default, "name", default)
+            if definition["default"] not in definition["symbols"]:
+                raise TypeError(
+                    f"{path}: `_avro_default` of {cls.__name__} is {default!r}, which is none of its members"
+                )
+        full_name = f"{namespace}.{name}" if namespace else name
+        mapped = EnumType(definition, cls, full_name)
+        self._add_name(cls, full_name, mapped)
+        return EnumValueType(definition, mapped) if self._uses_enum_values else mapped
 
     def _map_logical(self, hint: Any, path: str, metadata: tuple[Any, ...]) -> Mapped:
         value_class = _VALUE_CLASSES.get(hint, hint)
-        has_zone = None if value_class is not datetime else hint is not NaiveDatetime
+        has_zone = {datetime: hint is not NaiveDatetime, time: False}.get(value_class)
         if self._form == "json":
+            has_zone = has_zone if value_class is datetime else None
             return TextType(hint, value_class, None if hint is datetime else has_zone)
         if hint is timedelta:
             raise _unmapped(path, hint, "use a number, whose unit is in the name of the field")
@@ -199,19 +257,24 @@ class _Mapper:
             return LogicalType(_LOGICAL[hint], value_class, has_zone)
         digits, scale = (_last(metadata, name) for name in ("max_digits", "decimal_places"))
         if digits is None or scale is None:
-            raise _unmapped(path, hint, "use Annotated[Decimal, Field(max_digits=…, decimal_places=…)]")
+            raise _unmapped(
+                path,
+                hint,
+                "use Annotated[Decimal, Field(max_digits=…, decimal_places=…)], inside the brackets of a list or dict",
+            )
         definition = {"type": "bytes", "logicalType": "decimal", "precision": digits, "scale": scale}
         return LogicalType(definition, Decimal)
 
-    def _map_union(self, hints: Sequence[Any], path: str) -> Mapped:
+    def _map_union(self, hints: Sequence[Any], path: str, metadata: tuple[Any, ...] = ()) -> Mapped:
+        """`metadata` is of the whole union: what describes a type applies to its branch."""
         flat: list[Any] = []
         for hint in hints:
             inner = self._strip(hint)
             is_union = typing.get_origin(inner) in (Union, types.UnionType)
             flat += typing.get_args(inner) if is_union else [hint]
         if len(flat) == 1:
-            return self._map(flat[0], path)
-        branches = [self._map(hint, path) for hint in flat]
+            return self._map(flat[0], path, metadata)
+        branches = [self._map(hint, path, metadata) for hint in flat]
         kinds = [_kind(branch.definition) for branch in branches]
         shown = " | ".join(map(_show, hints))
         for kind in kinds:
@@ -221,7 +284,7 @@ class _Mapper:
         shapes = [frozenset(name for _, name, _ in record.fields) for record in records]
         if len(set(shapes)) < len(shapes) and not any(_has_literal(record.cls) for record in records):
             raise _unmapped(path, shown, "two records have the same fields: give each one of type Literal")
-        # Of an Optional, null comes first, as Pulsar's clients have it.
+        # Pulsar's clients put null first.
         return UnionType(sorted(branches, key=lambda branch: not isinstance(branch, NullType)))
 
     def _strip(self, hint: Any) -> Any:
@@ -265,7 +328,8 @@ class _Mapper:
             raise TypeError(f"{cls!r} can't be a name in Avro, which has a-z, A-Z, 0-9 and _, and no digit in front")
         if name in self._named:
             raise TypeError(
-                f"{cls!r} and {self._named[name][0]!r} have the same name, and Avro has no modules: rename one"
+                f"{cls!r} and {self._named[name][0]!r} have the same name, and Avro has no modules: rename one, or "
+                'give it another name there, with `_avro_name: ClassVar[str] = "…"`'
             )
         self._named[name] = cls, mapped
 

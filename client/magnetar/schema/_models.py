@@ -15,8 +15,12 @@ __all__ = ["Model", "make_model"]
 class Model(Generic[T]):
     """How a class is a record: its Avro definition, and how decoded dicts become instances.
 
-    For encoding, an instance's attributes are its fields, unless there is a `to_plain`.
+    For encoding, an instance's attributes are its fields, unless there is a `to_plain`. Dataclasses and pydantic models
+    have a `DataModel`, records one of this class.
     """
+
+    # How JSON has the floats that are not finite. None: they are refused.
+    inf_nan_mode: Literal["constants", "strings"] | None = "constants"
 
     def __init__(
         self,
@@ -32,23 +36,12 @@ class Model(Generic[T]):
         self.from_plain = from_plain
         self.to_plain = to_plain
 
-    # Faster ways, if the class has them.
-
     def find_fields(self, value: T) -> dict[str, Any] | None:
-        """Return the fields of a value that needs no check. None: it does."""
+        """Return the fields of a value that needs no check. None: it needs one."""
         return None
 
     def note_valid(self, value: T) -> None:
-        """A value has passed the check."""
-
-    def write_json(self, value: T) -> bytes | None:
-        """Return the JSON of a value that needs no check. None: it does."""
-        return None
-
-    @property
-    def read_json(self) -> Callable[[bytes], T] | None:
-        """What makes a value of JSON, and raises DecodeError; None: `from_plain` does, of what was read."""
-        return None
+        """Notice that a value has passed the check: `find_fields` may find others of its kind."""
 
     def make_all(self, plains: list[Any]) -> list[T | DecodeError]:
         """Make the values of an entry. Each that is not valid becomes its error."""

@@ -9,12 +9,23 @@ from magnetar.exceptions import DecodeError, EncodeError, InvalidArgument
 from magnetar.schema._avro_definition import dump_definition, parse_definition
 from magnetar.schema._models import Model, make_model
 from magnetar.schema._schema import Schema, SchemaInfo, SchemaType, T, check_class
-from magnetar.schema._value_checks import Misfit, make_value_check
+from magnetar.schema._value_checks import MAX_ENCODED_DEPTH, Misfit, check_depth, make_value_check
 
 __all__ = ["RecordSchema"]
 
 
+def _find_nothing(value: Any) -> dict[str, Any] | None:
+    return None
+
+
 class RecordSchema(Schema[T]):
+    """A schema with an Avro definition.
+
+    A payload is written from a dict of the definition's fields. `_find_fields` returns it if the class of the value is
+    flat and the value is known to be valid (`_data_model.py`). Otherwise it returns None, and `_checked` returns a
+    checked copy, or raises an error that names the field.
+    """
+
     schema_type: ClassVar[SchemaType]
     form: ClassVar[Literal["avro", "json"]]
 
@@ -30,7 +41,10 @@ class RecordSchema(Schema[T]):
         except DecodeError as error:
             raise InvalidArgument(str(error)) from error
         self._info = SchemaInfo(self.schema_type, self.schema_type.name, encoded)
-        self._check = make_value_check(self._definition, self.form)
+        # Models decide which of JSON's forms non-finite floats have; dicts have the one of Pulsar's Python client.
+        self._inf_nan_mode = "constants" if self._model is None else self._model.inf_nan_mode
+        self._check = make_value_check(self._definition, self.form, allow_inf_nan=self._inf_nan_mode is not None)
+        self._find_fields = _find_nothing if self._model is None else self._model.find_fields
         self._is_record = self._definition.resolve(self._definition.root)[0] == "record"
 
     def schema_info(self) -> SchemaInfo:
@@ -51,14 +65,20 @@ class RecordSchema(Schema[T]):
         """Return what is written of a value. Raises EncodeError, which names the field, and what `_plain` raises."""
         model, plain = self._model, self._plain(obj)
         try:
-            if model is None:
-                return self._check(plain)
-            checked = self._check(plain if model.to_plain is None else model.to_plain(obj))
+            checked = self._check(plain if model is None or model.to_plain is None else model.to_plain(obj))
+            if self._definition.has_deep_values:
+                check_depth(checked)
         except Misfit as misfit:
             raise EncodeError(str(misfit)) from None
+        except RecursionError as error:
+            raise EncodeError(
+                f"the value is too deep for the stack of this thread: at most {MAX_ENCODED_DEPTH} levels of records, "
+                "lists and dicts are allowed"
+            ) from error
         except Exception as error:
             raise EncodeError(f"{type(error).__name__}: {error!s:.500}") from error
-        model.note_valid(obj)
+        if model is not None:
+            model.note_valid(obj)
         return checked
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, time
 from enum import Enum
 from typing import Any, Final, Literal
 
@@ -19,7 +19,7 @@ from fastavro.write import LOGICAL_WRITERS
 from magnetar.schema._avro_decimal import BOUNDED_DECIMAL
 from magnetar.schema._avro_definition import DEFAULT, NAMED, AvroDefinition, logical_key
 
-__all__ = ["Check", "Misfit", "make_json_check", "make_value_check"]
+__all__ = ["MAX_ENCODED_DEPTH", "Check", "Misfit", "check_depth", "make_json_check", "make_value_check"]
 
 # Returns the value in the form that is wanted. Raises Misfit.
 Check = Callable[[Any], Any]
@@ -30,6 +30,10 @@ _MAX_FLOAT32: Final = 3.4028235677973366e38  # from here on a float is rounded t
 # Branches of unions for the classes of Python.
 _LIKELY: Final = {"bool": ("boolean",), "int": ("int", "long"), "float": ("double",)}
 _ABSENT: Final[Any] = object()
+# Classes whose values are valid for a type if a JSON parser has made them.
+_VALID_IN_JSON: Final = {"string": str, "boolean": bool, "double": float}
+# pydantic's JSON parser has this limit. AVRO payloads may be twice as deep (`MAX_VALUE_DEPTH`), but their unions count.
+MAX_ENCODED_DEPTH: Final = 200
 
 
 class Misfit(Exception):
@@ -46,21 +50,52 @@ class Misfit(Exception):
         return f"field '{''.join(self.path).removeprefix('.')}': {self.problem}"
 
 
-def make_value_check(definition: AvroDefinition, form: Literal["avro", "json"]) -> Check:
+def make_value_check(definition: AvroDefinition, form: Literal["avro", "json"], *, allow_inf_nan: bool = True) -> Check:
     """Return the check of values to encode: dicts, records, or other objects whose attributes are the fields."""
-    return _Checks(definition, form).of(definition.root)
+    return _Checks(definition, form, allow_inf_nan=allow_inf_nan).of(definition.root)
 
 
 def make_json_check(definition: AvroDefinition) -> Check:
     """Return the check of values that were read from JSON. Fields that a record lacks stay absent; those that the
-    definition lacks are left out."""
+    definition lacks are left out, unless they have the alias of another one."""
     return _Checks(definition, "read").of(definition.root)
 
 
+def check_depth(checked: Any) -> None:
+    """Raise Misfit for a value that is too deep to be read. Only values of recursive definitions can be."""
+    if _count_levels(checked) <= MAX_ENCODED_DEPTH:
+        return
+    misfit = Misfit(f"the value is deeper than {MAX_ENCODED_DEPTH} levels of records, lists and dicts")
+    fields = checked.items() if isinstance(checked, dict) else ()
+    misfit.path += [f".{name}" for name, value in fields if _count_levels(value) >= MAX_ENCODED_DEPTH][:1]
+    raise misfit
+
+
+def _count_levels(checked: Any) -> int:
+    """Return the depth of a value, at most one more than the limit."""
+    level = [checked]
+    for depth in range(MAX_ENCODED_DEPTH + 1):
+        containers = [value for value in map(_strip_branch, level) if isinstance(value, (dict, list))]
+        if not containers:
+            return depth
+        level = [item for value in containers for item in (value.values() if isinstance(value, dict) else value)]
+    return MAX_ENCODED_DEPTH + 1
+
+
+def _strip_branch(value: Any) -> Any:
+    """Return the value of a pair of a union's branch and value."""
+    while type(value) is tuple:
+        value = value[1]
+    return value
+
+
 class _Checks:
-    def __init__(self, definition: AvroDefinition, form: Literal["avro", "json", "read"]) -> None:
+    def __init__(
+        self, definition: AvroDefinition, form: Literal["avro", "json", "read"], *, allow_inf_nan: bool = True
+    ) -> None:
         self._definition = definition
         self._form = form
+        self._allow_inf_nan = allow_inf_nan
         self._records: dict[str, Check] = {}
 
     def of(self, node: Any) -> Check:
@@ -82,7 +117,11 @@ class _Checks:
         if kind == "enum":
             return _enum_check(frozenset(node["symbols"]))
         if kind in ("float", "double") and self._form == "read":
-            return _read_float_check(_LEAVES[kind])
+            return _no_bool_check(_read_float_check(_LEAVES[kind]))
+        if kind in ("float", "double") and not self._allow_inf_nan:
+            return _finite_check(_LEAVES[kind])
+        if kind in ("int", "long") and self._form == "read":
+            return _no_bool_check(_LEAVES[kind])
         if kind in ("bytes", "fixed"):
             size = node["size"] if kind == "fixed" else None
             make = {"avro": _bytes_check, "json": _text_of_bytes_check, "read": _bytes_of_text_check}[self._form]
@@ -98,11 +137,18 @@ class _Checks:
         if name in self._records:
             return lambda value: self._records[name](value)
         fields: list[tuple[str, Check, Any]] = []
-        check = _read_record_check(fields) if self._form == "read" else _record_check(name, fields)
+        sources: list[tuple[str, str, type | None, Check]] = []
+        check = _read_record_check(sources) if self._form == "read" else _record_check(name, fields)
         self._records[name] = check
         for field in node["fields"]:
+            check_field = self.of(field["type"])
+            valid_class = _VALID_IN_JSON.get(self._definition.resolve(field["type"])[0])
+            sources += [
+                (field["name"], source, valid_class, check_field)
+                for source in (field["name"], *field.get("aliases", ()))
+            ]
             default = field.get(DEFAULT, None if _is_nullable(self._definition, field["type"]) else _ABSENT)
-            fields.append((field["name"], self.of(field["type"]), default))
+            fields.append((field["name"], check_field, default))
         return check
 
     def _of_union(self, branches: list[Any]) -> Check:
@@ -144,16 +190,20 @@ def _record_check(record_name: str, fields: list[tuple[str, Check, Any]]) -> Che
     return check
 
 
-def _read_record_check(fields: list[tuple[str, Check, Any]]) -> Check:
+def _read_record_check(sources: list[tuple[str, str, type | None, Check]]) -> Check:
+    """Each of the `sources` has the name of a field, a name by which it is read, the class of values that need no
+    check, and the check of others."""
+
     def check(value: Any) -> Any:
         if type(value) is not dict:
             raise _misfit(value, "an object")
         checked = {}
         name = ""
         try:
-            for name, check_field, _ in fields:
-                if name in value:
-                    checked[name] = check_field(value[name])
+            for name, source, valid_class, check_field in sources:
+                if source in value and name not in checked:
+                    item = value[source]
+                    checked[name] = item if type(item) is valid_class else check_field(item)
         except Misfit as misfit:
             misfit.path.insert(0, f".{name}")
             raise
@@ -262,6 +312,10 @@ def _logical_check(prepare: Callable[[Any, Any], Any], node: Any, check_raw: Che
     is_date, in_milliseconds = name == "date", name.endswith("-millis")
 
     def check(value: Any) -> Any:
+        if isinstance(value, time) and value.tzinfo is not None:
+            raise Misfit(
+                f"{value!r:.100} has a time zone, which would be lost: convert it, and use replace(tzinfo=None)"
+            )
         if in_milliseconds and getattr(value, "microsecond", 0) % 1000:
             raise Misfit(f"the microseconds of {value!r:.100} would be lost: round the value to milliseconds")
         if is_date and isinstance(value, datetime):
@@ -349,6 +403,30 @@ def _check_double(value: Any) -> float:
         return float(value)
     except (OverflowError, TypeError, ValueError) as error:
         raise Misfit(f"{value!r:.50} does not fit into a float: {error}") from error
+
+
+def _finite_check(check_float: Check) -> Check:
+    def check(value: Any) -> float:
+        checked: float = check_float(value)
+        if not math.isfinite(checked):
+            raise Misfit(
+                f"JSON has no {checked}: use None, AvroSchema, or pydantic's ser_json_inf_nan='strings' (which Java "
+                "reads) or 'constants' (which Python reads)"
+            )
+        return checked
+
+    return check
+
+
+def _no_bool_check(check_number: Check) -> Check:
+    """A bool is a number for Python, but not in JSON."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, bool):
+            raise _misfit(value, "a number")
+        return check_number(value)
+
+    return check
 
 
 def _read_float_check(check_float: Check) -> Check:

@@ -29,6 +29,8 @@ from magnetar.exceptions import DecodeError, EncodeError
 from magnetar.schema import AvroSchema, Float32, Int32, JsonSchema, Schema, SchemaInfo
 
 FORMS: list[Any] = [AvroSchema, JsonSchema]
+# Digits of a Decimal.
+DIGITS: Any = {"max_digits": 10, "decimal_places": 2}
 Celsius = NewType("Celsius", float)
 
 
@@ -84,7 +86,7 @@ class Everything(BaseModel):
     at_time: time
     at: datetime
     local: NaiveDatetime
-    price: Annotated[Decimal, Field(max_digits=10, decimal_places=2)]
+    price: Annotated[Decimal, Field(**DIGITS)]
     identity: UUID = UUID(int=1)
     small: Int32 = 3
     short: Float32 = 1.5
