@@ -1,13 +1,15 @@
 """From payloads to values: the decoders of a topic's schema versions.
 
-Most schemas can decode a payload only if they know the schema by which it was encoded: the *writer*. An entry has the
-number of that version. So the entries of a partition wait (`_entry_decoder.py`), in order, until the definition is
-known, and are handed out with a `PayloadDecoder` that knows it. The payloads of an entry are decoded together, on the
-application's thread, when it reads the first value.
+Some schemas can decode a payload only if they know the schema by which it was encoded: the *writer*. Others refuse
+messages of another type, which they would decode to wrong values. An entry has the number of the writer's version. So
+the entries of a partition wait (`_entry_decoder.py`), in order, until the definition is known, and are handed out with
+a `PayloadDecoder` that knows it. The payloads of an entry are decoded together, on the application's thread, when it
+reads the first value.
 
 **A definition that no broker answers** within the operation's timeout delays messages no longer: they are handed out,
 and `value()` raises SchemaUnavailable. Each such call makes the loop try again, and a decoder that has got its
-definition at last decodes all of its messages, also those that were handed out before.
+definition at last decodes all of its messages, also those that were handed out before. A schema that only compares
+types does without the definition then, and also if the version does not exist.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ class PayloadDecoder:
     def uses_key(self) -> bool:
         return self._schema.uses_key
 
-    def set_writer(self, writer: SchemaInfo) -> None:
+    def set_writer(self, writer: SchemaInfo | None) -> None:
         self._writer = writer
         self.error = None
 
@@ -174,7 +176,7 @@ class VersionDecoders:
 
     def find(self, version: bytes) -> PayloadDecoder | None:
         """Return the decoder of a version; empty: the entry has none. None: its definition is being fetched."""
-        if not version or not self._schema.needs_writer:
+        if not version or not (self._schema.needs_writer or self._schema.checks_writer):
             return self._without_version
         decoder = self._decoders.get(version)
         if decoder is None:
@@ -223,8 +225,12 @@ class VersionDecoders:
             if key.incarnation == self._incarnation:  # else it may be that of the next topic
                 decoder.set_writer(writer)
         except DecodeError as error:
-            decoder.error, decoder.failed_at = error, self._client.clock.monotonic()
-            log.warning("%s", error)
+            if self._schema.needs_writer:
+                decoder.error, decoder.failed_at = error, self._client.clock.monotonic()
+                log.warning("%s", error)
+            else:
+                decoder.set_writer(None)
+                log.info("messages are decoded without a check of their type: %s", error)
         finally:
             decoder.task = None
         self._on_ready()

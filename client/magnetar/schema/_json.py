@@ -27,6 +27,7 @@ class JsonSchema(RecordSchema[T]):
     schema as a dict.
     """
 
+    checks_writer: ClassVar[bool] = True
     schema_type: ClassVar[SchemaType] = SchemaType.JSON
     form = "json"
 

@@ -56,6 +56,7 @@ L = TypeVar("L", default=time)
 class _PrimitiveSchema(Schema[T]):
     """A schema without a definition: the type describes the values."""
 
+    checks_writer: ClassVar[bool] = True
     schema_type: ClassVar[SchemaType]
     # As Java's library names it.
     schema_name: ClassVar[str]
@@ -84,6 +85,7 @@ class _PrimitiveSchema(Schema[T]):
 class BytesSchema(_PrimitiveSchema[bytes]):
     """Bytes without conversion: what producers and consumers without a schema use. It reads messages of every type."""
 
+    checks_writer: ClassVar[bool] = False
     schema_type = SchemaType.BYTES
     schema_name = "BYTES"
 

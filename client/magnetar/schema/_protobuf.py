@@ -32,6 +32,7 @@ M = TypeVar("M", bound=Message, default=Message)
 
 
 class _MessageSchema(Schema[M]):
+    checks_writer: ClassVar[bool] = True
     schema_type: ClassVar[SchemaType]
 
     def __init__(self, message_class: type[M]) -> None:

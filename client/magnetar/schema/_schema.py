@@ -98,6 +98,8 @@ class Schema(Generic[T]):
 
     # Whether payloads can be decoded only with the schema by which they were encoded.
     needs_writer: ClassVar[bool] = False
+    # Whether messages of another type are refused, if the type is known. Otherwise payloads are decoded unchecked.
+    checks_writer: ClassVar[bool] = False
     # Whether a subclass may override `decode` alone: a payload's bytes say enough. Else it overrides `make_decoder`.
     decodes_alone: ClassVar[bool] = True
     # Whether a part of the value is the message's key: see `encode_with_key`.

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import pickle
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -25,6 +26,7 @@ from magnetar.exceptions import (
 from magnetar.schema import (
     AutoProduceBytesSchema,
     Int64Schema,
+    JsonSchema,
     KeyValue,
     KeyValueEncodingType,
     KeyValueSchema,
@@ -356,17 +358,17 @@ async def test_messages_wait_in_order_for_their_version() -> None:
         assert values([await reader.read_next(), await reader.read_next()]) == ["first:2", "own:3"]
 
 
+async def pass_time(clock: ManualClock, condition: Callable[[], bool], what: str) -> None:
+    def step() -> bool:
+        clock.advance(0.2)
+        return condition()
+
+    await until(step, what)
+
+
 async def test_without_the_registry_messages_are_handed_out_and_values_come_later() -> None:
     """(SCH-3) After the operation's timeout. Nothing is skipped or lost, and each value() tries again."""
     clock = ManualClock()
-
-    async def pass_time(condition: Any, what: str) -> None:
-        def step() -> bool:
-            clock.advance(0.2)
-            return bool(condition())
-
-        await until(step, what)
-
     async with client_of(_clock=clock, operation_timeout_seconds=5) as (broker, client):
         version = add_version(broker, "first")
         broker.topic("t").publish(b"1", b"2", schema_version=version)
@@ -374,7 +376,7 @@ async def test_without_the_registry_messages_are_handed_out_and_values_come_late
         consumer = await client.subscribe("t", "s", schema=TaggedSchema(), **SKIP)
         began = clock.monotonic()
         receiving = asyncio.create_task(receive(consumer, 2))
-        await pass_time(receiving.done, "the messages are handed out")
+        await pass_time(clock, receiving.done, "the messages are handed out")
         assert clock.monotonic() - began > 3
         messages = await receiving
         with pytest.raises(SchemaUnavailable, match="the registry is away"):
@@ -384,7 +386,7 @@ async def test_without_the_registry_messages_are_handed_out_and_values_come_late
         with pytest.raises(SchemaUnavailable):
             restored.value()
         broker.has_registry.set()
-        await pass_time(lambda: values(messages) == ["first:1", "first:2"], "a later call decodes them")
+        await pass_time(clock, lambda: values(messages) == ["first:1", "first:2"], "a later call decodes them")
         broker.topic("t").publish(b"3", schema_version=version)
         assert values(await receive(consumer, 1)) == ["first:3"]
 
@@ -422,6 +424,36 @@ async def test_a_pickled_message_decodes_its_value() -> None:
         assert values(restored) == ["first:1", DecodeError]
         assert restored[0].partition_key() == "k"
         assert restored[0].schema_version() == version
+
+
+async def test_messages_of_another_type_are_refused() -> None:
+    """(SCH-3) They would be decoded to wrong values. The topic may have had another schema before, or accept all."""
+    async with client_of() as (broker, client):
+        avro = add_version(broker, "first")
+        string = broker.add_schema(P + "t", StringSchema().schema_info().to_message())
+        topic = broker.topic("t")
+        topic.publish(b"1", schema_version=avro)
+        topic.publish(b"2", schema_version=string)
+        topic.publish(b"3", schema_version=encode_schema_version(7))
+        topic.publish(b"4")
+        consumer = await client.subscribe("t", "s", schema=str, **EARLIEST)
+        messages = await receive(consumer, 4)
+        assert values(messages) == [DecodeError, "2", "3", "4"]
+        with pytest.raises(DecodeError, match="a schema of type AVRO, and this schema is STRING"):
+            messages[0].value()
+        of_json = await client.subscribe("t", "json", schema=JsonSchema(None, "string"), **EARLIEST)
+        assert values(await receive(of_json, 2)) == [DecodeError, DecodeError]
+
+
+async def test_a_consumer_that_only_compares_types_does_without_the_registry() -> None:
+    clock = ManualClock()
+    async with client_of(_clock=clock, operation_timeout_seconds=5) as (broker, client):
+        broker.topic("t").publish(b"1", schema_version=add_version(broker, "first"))
+        broker.has_registry.clear()
+        consumer = await client.subscribe("t", "s", schema=str, **EARLIEST)
+        receiving = asyncio.create_task(receive(consumer, 1))
+        await pass_time(clock, receiving.done, "the message is handed out")
+        assert values(await receiving) == ["1"]
 
 
 async def test_a_consumer_of_bytes_asks_for_no_schema() -> None:
