@@ -149,9 +149,9 @@ class Client(Unpicklable):
 
         Returns when the broker has opened the producer.
 
-        - `schema`: a dataclass or a pydantic model, whose instances are sent in Avro's format, or a schema, such as
-          `JsonSchema(Reading)`. Without one, messages are bytes. If it is not compatible with that of the topic, this
-          raises IncompatibleSchema.
+        - `schema`: a dataclass or a pydantic model, whose instances are sent in Avro's format, `str`, or a schema, such
+          as `JsonSchema(Reading)`. Without one, messages are bytes. If it is not compatible with that of the topic,
+          this raises IncompatibleSchema.
         - `producer_name` is unique on the topic. Without one, the broker chooses it.
         - `initial_sequence_id`: the first message gets the next sequence id.
         - `send_timeout_millis`: a message that is not known to be persisted after this time fails. 0: no limit.

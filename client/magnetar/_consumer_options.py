@@ -123,7 +123,7 @@ class ConsumerOptions(Configuration):
     subscription_properties: Mapping[str, str] = Field(default_factory=dict)
     # How often new partitions of the topics are looked for; 0: never.
     auto_update_partitions_interval_seconds: float = Field(default=60.0, ge=0)
-    # What happens to a message whose payload can't be decoded.
+    # How a message whose payload can't be decoded is handled.
     decode_failure_action: DecodeFailureAction = DecodeFailureAction.RAISE
 
     @field_validator("negative_ack_redelivery_backoff")
@@ -162,7 +162,7 @@ class ReaderOptions(Configuration):
     receiver_queue_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
     properties: Mapping[str, str] = Field(default_factory=dict)
     auto_update_partitions_interval_seconds: float = Field(default=60.0, ge=0)
-    # What happens to a message whose payload can't be decoded.
+    # How a message whose payload can't be decoded is handled.
     decode_failure_action: DecodeFailureAction = DecodeFailureAction.RAISE
 
     def to_consumer_options(self, subscription_name: str) -> ConsumerOptions:

@@ -53,7 +53,7 @@ class ConsumerCryptoFailureAction(enum.Enum):
 
 
 class DecodeFailureAction(enum.Enum):
-    """What a consumer or reader with a schema does with a message whose payload it can't decode."""
+    """Decides how a consumer or reader with a schema handles a message whose payload it can't decode."""
 
     # It is handed out, and its `value()` raises DecodeError.
     RAISE = 0

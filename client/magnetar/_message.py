@@ -53,7 +53,9 @@ class Message(Generic[T]):
         return b"" if payload is None else payload
 
     def value(self) -> T:
-        """Return the payload, decoded with the schema; without a schema, the payload. None: the message has no value.
+        """Return the payload, decoded with the schema; without a schema, the payload.
+
+        None, which `T` does not show: the message has no value, see `has_null_value`.
 
         Raises DecodeError if this payload can't be decoded, and SchemaUnavailable (a DecodeError) if no broker returns
         its schema version at present: then a later call may succeed.

@@ -1,4 +1,4 @@
-"""What a table view holds, and the reading that keeps it up to date, on the client's loop.
+"""The contents of a table view, and the reading that keeps it up to date, on the client's loop.
 
 A reader delivers all messages of the topic from the earliest on. One task takes them from its receiver queue, a batch
 at a time, and has the view apply each batch: a synchronous view on a thread of its own (`_table_view.py`), because

@@ -1,4 +1,4 @@
-"""What producers and consumers do with a schema: send it to brokers, and encode values before they are sent."""
+"""Schemas of producers and consumers are sent to brokers, and values are encoded before they are sent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def encode_value(
 
 
 def to_wire(schema: Schema[Any] | None) -> schema_pb2.Schema | None:
-    """Return what a broker gets of a schema. None: it gets none, because the schema accepts every payload."""
+    """Return the schema as a broker gets it. None: the broker gets none, because the schema accepts every payload."""
     if schema is None:
         return None
     info = schema.schema_info()

@@ -1,4 +1,4 @@
-"""What the decoders of all schemas share: one payload that can't be decoded does not affect the others."""
+"""The parts that the decoders of all schemas share: one payload that can't be decoded does not affect the others."""
 
 from __future__ import annotations
 

@@ -355,7 +355,7 @@ class Record(metaclass=RecordMeta):
     _fields: ClassVar[dict[str, Field[Any] | Record]] = {}
     _known_conversions: ClassVar[list[tuple[str, Callable[[Any], Any] | None, Any]]]
 
-    # Of an instance that declares a field.
+    # Set if the instance declares a field.
     _default: Any = None
     _required_default: bool = False
     _required: bool = False

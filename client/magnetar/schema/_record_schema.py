@@ -1,4 +1,4 @@
-"""What AVRO and JSON schemas have in common: both have an Avro definition, which comes from a class or a dict."""
+"""The base of AVRO and JSON schemas: both have an Avro definition, which comes from a class or a dict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What applications pass as a schema: an object, or the class of the values."""
+"""The `schema` argument of applications: an object, or the class of the values."""
 
 from __future__ import annotations
 

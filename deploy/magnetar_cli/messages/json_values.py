@@ -1,9 +1,9 @@
 """Values of schemas as JSON, for `consume` and `tail` to print, and JSON as values, for `produce` to encode.
 
-What JSON has no type for is a string, as in Avro's JSON encoding: bytes have a character for each byte, U+0000 to
-U+00FF. Dates, times and timestamps are in ISO 8601 (their numbers are read, too), decimals and UUIDs are written out,
-and NaN and the infinities are "NaN", "Infinity" and "-Infinity". Unlike there, a value of a union is the plain value.
-What `value_to_json` returns, `make_json_reader` reads.
+Values of types that JSON does not have are strings, as in Avro's JSON encoding: bytes have a character for each byte,
+U+0000 to U+00FF. Dates, times and timestamps are in ISO 8601 (their numbers are read, too), decimals and UUIDs are
+written out, and NaN and the infinities are "NaN", "Infinity" and "-Infinity". Unlike there, values of unions are plain.
+`make_json_reader` makes readers of what `value_to_json` returns.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _union_reader(branches: Sequence[JsonReader]) -> JsonReader:
                 return branch(value)
             except InvalidValue as error:
                 problems.append(error)
-        # Of an optional value, the error of the type that is not null.
+        # If the value is optional, this is the error of the type that is not null.
         raise problems[-1] if len(branches) <= 2 else InvalidValue(f"no type of the union fits: {_join(problems)}")
 
     return read
@@ -267,7 +267,7 @@ _LOGICAL: Final[Mapping[tuple[str, Any], JsonReader]] = {
 }
 _read_moment: Final = _time_reader("a time with a date", datetime.fromisoformat, has_zone=True, takes_number=False)
 _read_time_of_day: Final = _time_reader("a time", time.fromisoformat, has_zone=False, takes_number=False)
-# Of the schemas without a definition, by the names of their types.
+# Readers for schemas without a definition, by the names of their types.
 PRIMITIVE_READERS: Final[Mapping[str, JsonReader]] = {
     "STRING": _LEAVES["string"],
     "BOOLEAN": _LEAVES["boolean"],
