@@ -1,4 +1,4 @@
-"""Dataclasses and pydantic models as values. pydantic validates what was read, and again what is sent.
+"""Dataclasses and pydantic models as values. pydantic validates values when they are sent and when they are received.
 
 **Sending.** A pydantic model is validated when it is created, and may be changed afterwards; nothing validates a
 dataclass. So a value is checked before it is encoded. A dict of the definition's fields is written. There are two ways
@@ -10,7 +10,7 @@ to get it, and the class decides between them when its schema is created:
 - Objects of all other classes are converted (`RecordType.to_plain`) and checked (`_value_checks.py`) each time, and so
   are those of a flat class that are not known to be valid.
 
-Both dicts are equal. Neither has what pydantic's serializers, computed fields and additional fields would add.
+Both dicts are equal. pydantic's serializers, computed fields and additional fields are in neither.
 
 **Receiving.** fastavro reads AVRO payloads. JSON is parsed one payload at a time (joined in one document, a broken
 payload could change the others' values) and checked by the definition. So types are right, and pydantic makes all

@@ -1,7 +1,7 @@
-"""Types of Avro, and how values of Python become values of theirs, and back.
+"""Types of Avro, and the conversion of Python's values to theirs, and back.
 
-A value that is to be encoded is converted here to what `_value_checks.py` checks and fastavro writes, and one that was
-read to what pydantic validates.
+Values to encode are converted to the form that `_value_checks.py` checks and fastavro writes. Values that were read are
+converted to the form that pydantic validates.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class Mapped:
         return False
 
     def to_plain(self, value: Any) -> Any:
-        """Return what the check of values accepts (`_value_checks.py`). Raises Misfit."""
+        """Return the value in the form that `_value_checks.py` checks. Raises Misfit."""
         return value
 
     def from_plain(self, plain: Any) -> Any:
-        """Return what pydantic accepts."""
+        """Return the value in the form that pydantic validates."""
         return plain
 
     def to_default(self, value: Any) -> Any:
@@ -171,7 +171,7 @@ class EnumType(Mapped):
         member = self.find_member(plain)
         if member is None and self._default is not None and isinstance(plain, (str, int)):
             return self._default
-        return plain if member is None else member  # pydantic refuses what is no member
+        return plain if member is None else member  # pydantic refuses it
 
     def find_member(self, value: Any) -> enum.Enum | None:
         """Return the member with this value, if there is one."""

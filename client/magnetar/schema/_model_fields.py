@@ -22,7 +22,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 class ModelField(NamedTuple):
     name: str
-    # What it is called in payloads: its alias, if it has one.
+    # Its name in payloads: its alias, if it has one.
     wire_name: str
     # With its `Annotated`.
     hint: Any

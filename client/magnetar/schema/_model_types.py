@@ -1,4 +1,4 @@
-"""From type hints to Avro: what a dataclass or pydantic model looks like as a record.
+"""Maps the type hints of a dataclass or pydantic model to the types of an Avro record.
 
     str int float bool bytes None    string, long, double, boolean, bytes, null; `Int32` and `Float32`: int, float
     list set tuple[X, ...] dict      array, map
@@ -11,7 +11,7 @@
 
 In JSON, dates, times, Decimals and UUIDs are strings in pydantic's format.
 
-A default becomes Avro's default, so that readers with a new field can read what was written without it.
+A default becomes Avro's default, so that readers with a new field can read values that were written without it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _CONSTRAINED: Final[dict[Any, type]] = {
     PastDatetime: datetime,
     FutureDatetime: datetime,
 }
-# Pydantic decodes the input, and an instance has what was decoded.
+# Types whose input pydantic decodes: an instance has the decoded value.
 _ENCODINGS: Final = (Json, EncodedBytes, EncodedStr)
 _NARROW: Final = {int: ("int",), float: ("float",)}
 _ARRAYS: Final = (list, set, frozenset, tuple, Sequence, AbstractSet)
@@ -266,7 +266,7 @@ class _Mapper:
         return LogicalType(definition, Decimal)
 
     def _map_union(self, hints: Sequence[Any], path: str, metadata: tuple[Any, ...] = ()) -> Mapped:
-        """`metadata` is of the whole union: what describes a type applies to its branch."""
+        """`metadata` belongs to the whole union. The parts that describe a type apply to its branch."""
         flat: list[Any] = []
         for hint in hints:
             inner = self._strip(hint)
@@ -288,7 +288,7 @@ class _Mapper:
         return UnionType(sorted(branches, key=lambda branch: not isinstance(branch, NullType)))
 
     def _strip(self, hint: Any) -> Any:
-        """Return a hint without its `Annotated`, and what an alias stands for."""
+        """Return a hint without its `Annotated` and aliases."""
         while True:
             if isinstance(hint, TypeAliasType):
                 hint = hint.__value__
@@ -345,7 +345,7 @@ def _last(metadata: Sequence[Any], name: str) -> Any:
 
 
 def _kind(definition: Any) -> str:
-    """Return what may be only once in a union: a name, or a type without a name."""
+    """Return the name of a type, or the type if it has no name: a union may have each of them once."""
     if isinstance(definition, str):
         return definition
     return str(definition.get("name") or definition["type"])

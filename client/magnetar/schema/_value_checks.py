@@ -1,4 +1,4 @@
-"""Checks of values against an Avro definition, and their conversion to what is written.
+"""Checks values against an Avro definition, and converts them to the form that is written.
 
 fastavro writes some values that don't fit: it cuts off fractions, and numbers of more than 32 bits become invalid ints.
 So values are checked before anything is written. A check returns the value to write: records as dicts, members of
