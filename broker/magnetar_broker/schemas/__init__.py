@@ -12,7 +12,8 @@ the same time, the second reads the node again, and checks its schema against th
 topic adds those of its producers and consumers.
 
 **The same schema again** has the same fingerprint, and gets the version that it has. So a producer that reopens needs
-one read of the metadata store, and no bookie; and a registration whose answer was lost is repeated.
+one read of the metadata store, and no bookie; and a registration whose answer was lost is repeated. The same holds for
+a consumer with the schema of the last version, unless the strategy counts all of them.
 
 **Partitions** share the schema of their topic: its node has the name without the partition.
 
@@ -39,6 +40,7 @@ in a thread (`takes_long`).
     schema_node.py                the node of a topic's schema
     schema_deletion.py            deletes it with its topic
     definition_ledgers.py         the ledgers of definitions, and their cache
+    bounded_cache.py              a cache that is bounded by its bytes
     shared_reads.py               fresh reads that concurrent callers share
     schema_registry.py            versions: found, added, read and deleted
 """

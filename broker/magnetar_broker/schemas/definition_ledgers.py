@@ -6,7 +6,6 @@ also when the topic was deleted and created again; whether a version still has t
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -17,6 +16,7 @@ from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.trimmer import delete_ledgers
+from magnetar_broker.schemas.bounded_cache import BoundedCache
 from magnetar_broker.single_flight import SingleFlight
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.schema_pb2 import StoredSchema
@@ -35,10 +35,8 @@ class DefinitionDeleted(Exception):
 class DefinitionLedgers:
     def __init__(self, client: LedgerClient, cache_bytes: int = _CACHE_BYTES) -> None:
         self._client = client
-        self._cache_bytes = cache_bytes
-        # By ledger, the one that was used last at the end.
-        self._cache: OrderedDict[int, StoredSchema] = OrderedDict()
-        self._cached_bytes = 0
+        # By ledger.
+        self._cache = BoundedCache[int, StoredSchema](cache_bytes)
         self._reads = SingleFlight[int, StoredSchema]()
 
     async def write(self, stored: StoredSchema, striping: Striping, purpose: str) -> NewLedger:
@@ -60,7 +58,6 @@ class DefinitionLedgers:
         """
         cached = self._cache.get(ledger_id)
         if cached is not None:
-            self._cache.move_to_end(ledger_id)
             return cached
         return await self._reads.run(ledger_id, lambda: self._read(ledger_id, description))
 
@@ -83,14 +80,7 @@ class DefinitionLedgers:
 
     def remember(self, ledger_id: int, stored: StoredSchema) -> None:
         """Cache what a ledger has."""
-        size = stored.ByteSize() + _OVERHEAD_BYTES
-        if ledger_id in self._cache or size > self._cache_bytes:
-            return
-        self._cache[ledger_id] = stored
-        self._cached_bytes += size
-        while self._cached_bytes > self._cache_bytes:
-            _, oldest = self._cache.popitem(last=False)
-            self._cached_bytes -= oldest.ByteSize() + _OVERHEAD_BYTES
+        self._cache.put(ledger_id, stored, stored.ByteSize() + _OVERHEAD_BYTES)
 
     async def delete(self, ledger_ids: list[int]) -> list[int]:
         """Delete ledgers. Return those that are deleted now, or were before. Raises `MetadataError`."""

@@ -3,7 +3,7 @@
 **What is read when.** The node is read afresh for each call, also for a version that was read before: a topic can be
 deleted and created again, and version 0 of the later topic is another schema. With a node that was read before that, a
 message of the later topic would be decoded with a schema of the earlier one. Concurrent calls for a topic share a read.
-Definitions are cached by ledger, whose ids are never used again.
+Definitions are cached by ledger, whose ids are never used again, and so is how comparisons with them end.
 
 **Adding a version** is decided by the node and the topic as they are, and stored by a transaction that is refused if
 either has changed. Then everything is decided again. A producer whose registration failed or was not answered
@@ -34,6 +34,7 @@ from magnetar_bookie.read.striping import Striping
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.name_locks import NameLocks
 from magnetar_broker.schemas import compatibility, definitions
+from magnetar_broker.schemas.bounded_cache import BoundedCache
 from magnetar_broker.schemas.definition_ledgers import DefinitionDeleted, DefinitionLedgers, definition_lost
 from magnetar_broker.schemas.schema_deletion import prepare_schema_deletion
 from magnetar_broker.schemas.schema_node import (
@@ -62,10 +63,13 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 # How often a change is tried. Each other broker that is faster makes one fail, and each change of the topic's node.
 _ATTEMPTS: Final = 20
-_MAX_FINGERPRINTS: Final = 1000
+# Of fingerprints, and of verdicts.
+_CACHE_BYTES: Final = 2 * 1024 * 1024
+# What a cached fingerprint takes, or a verdict besides its text.
+_CACHED_BYTES: Final = 512
 _READ_AT_A_TIME: Final = 16
 
-# The strategies by which all versions count, for a new version and for a consumer. By others only the last one does.
+# The strategies by which all versions count. By others only the last one does.
 _ALL_COUNT: Final = frozenset(
     (
         SchemaCompatibility.BACKWARD_TRANSITIVE,
@@ -73,7 +77,17 @@ _ALL_COUNT: Final = frozenset(
         SchemaCompatibility.FULL_TRANSITIVE,
     )
 )
-_ALL_ARE_READ: Final = _ALL_COUNT - {SchemaCompatibility.FORWARD_TRANSITIVE}
+_ALL_COUNT_FOR_CONSUMERS: Final = _ALL_COUNT - {SchemaCompatibility.FORWARD_TRANSITIVE}
+# Those by which a consumer with the last version's schema is admitted as it is (compatibility.py).
+_LAST_IS_READABLE: Final = frozenset(
+    (
+        SchemaCompatibility.UNDEFINED,
+        SchemaCompatibility.BACKWARD,
+        SchemaCompatibility.FORWARD,
+        SchemaCompatibility.FULL,
+        SchemaCompatibility.FORWARD_TRANSITIVE,
+    )
+)
 
 
 class RegistrySettings(Protocol):
@@ -95,6 +109,17 @@ class RegisteredSchema:
     created_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Examined:
+    """A valid schema."""
+
+    schema: Schema
+    # Of all that it has: it decides, with the versions that it is compared with, how that ends.
+    digest: bytes
+    # Of what makes it another version.
+    fingerprint: bytes
+
+
 class SchemaRegistry:
     """All methods raise `BrokerError`, and take a partition for its topic. What they return must not be altered."""
 
@@ -105,6 +130,7 @@ class SchemaRegistry:
         randomness: Randomness,
         settings: RegistrySettings,
         find_policies: Callable[[TopicName], Awaitable[Policies]],
+        cache_bytes: int = _CACHE_BYTES,
     ) -> None:
         """`find_policies` returns the policies of a topic, its own and its namespace's, at most a few seconds old, or
         raises `BrokerError`."""
@@ -117,8 +143,10 @@ class SchemaRegistry:
         self._ledgers = DefinitionLedgers(client)
         self._nodes = SchemaNodes(client, clock, randomness)
         self._reads = SharedReads[TopicName, FoundSchema](self._nodes.read)
-        # Of valid schemas, by a hash; the one that was used last is at the end.
-        self._fingerprints: dict[bytes, bytes] = {}
+        # Of valid schemas, by their digest.
+        self._fingerprints = BoundedCache[bytes, bytes](cache_bytes)
+        # Of comparisons: why a schema was refused; empty: it was not.
+        self._verdicts = BoundedCache[bytes, str](cache_bytes)
         # Large definitions are parsed and compared in it, one after the other.
         self._thread = ThreadPoolExecutor(1, "schemas")
         # Held while this broker changes a topic's schema.
@@ -179,8 +207,8 @@ class SchemaRegistry:
 
     async def find_version(self, topic: TopicName, schema: Schema) -> int | None:
         """Return the version that has this schema."""
-        fingerprint = await self._examine(schema)
-        known = (await self._find(topic.base)).find_fingerprint(fingerprint)
+        examined = await self._examine(schema)
+        known = (await self._find(topic.base)).find_fingerprint(examined.fingerprint)
         return None if known is None else known.version
 
     async def register(self, topic: TopicName, schema: Schema, rules: SchemaRules, *, explicit: bool = False) -> int:
@@ -190,23 +218,21 @@ class SchemaRegistry:
         administrator adds it, so `allow_auto_update` does not count.
         """
         topic = topic.base
-        fingerprint = await self._examine(schema)
-        known = (await self._find(topic)).find_fingerprint(fingerprint)
+        examined = await self._examine(schema)
+        known = (await self._find(topic)).find_fingerprint(examined.fingerprint)
         if known is not None:
             return known.version
         async with self._changing.hold(topic):
             with _convert_errors(topic, is_change=True):
-                return await self._add(topic, schema, fingerprint, rules, explicit)
+                return await self._add(topic, examined, rules, explicit)
 
-    async def _add(
-        self, topic: TopicName, schema: Schema, fingerprint: bytes, rules: SchemaRules, explicit: bool
-    ) -> int:
+    async def _add(self, topic: TopicName, examined: _Examined, rules: SchemaRules, explicit: bool) -> int:
         new_ledger: NewLedger | None = None
-        stored = StoredSchema(schema=schema, created_ms=self._clock.time_ms())
+        stored = StoredSchema(schema=examined.schema, created_ms=self._clock.time_ms())
         for _ in range(_ATTEMPTS):
             checks = await read_topic_checks(self._store, topic)
             found = await self._nodes.read(topic)
-            known = found.find_fingerprint(fingerprint)
+            known = found.find_fingerprint(examined.fingerprint)
             if known is not None:
                 return known.version
             if not (explicit or rules.allow_auto_update):
@@ -214,15 +240,15 @@ class SchemaRegistry:
             found = await self._delete_removed(topic, found)
             self._check_limits(topic, found, stored)
             try:
-                await self._check_addable(topic, found, schema, rules)
+                await self._check_addable(topic, found, examined, rules)
                 if new_ledger is None:
                     striping = await self._find_striping(topic)
                     new_ledger = await self._ledgers.write(stored, striping, f"schema of {topic}")
                 version = SchemaVersion(
                     version=found.next_version,
                     ledger_id=new_ledger.ledger_id,
-                    type=schema.type,
-                    fingerprint=fingerprint,
+                    type=examined.schema.type,
+                    fingerprint=examined.fingerprint,
                     created_ms=stored.created_ms,
                     stored_bytes=stored.ByteSize(),
                 )
@@ -242,23 +268,27 @@ class SchemaRegistry:
     async def check_compatible(self, topic: TopicName, schema: Schema, rules: SchemaRules) -> None:
         """Raise INCOMPATIBLE_SCHEMA unless `register` would accept the schema."""
         topic = topic.base
-        fingerprint = await self._examine(schema)
+        examined = await self._examine(schema)
 
         async def check(found: FoundSchema) -> None:
-            if found.find_fingerprint(fingerprint) is None:
-                await self._check_addable(topic, found, schema, rules)
+            if found.find_fingerprint(examined.fingerprint) is None:
+                await self._check_addable(topic, found, examined, rules)
 
         await self._read_until_unchanged(topic, check)
 
     async def check_readable(self, topic: TopicName, schema: Schema, rules: SchemaRules) -> None:
-        """Raise INCOMPATIBLE_SCHEMA unless a consumer with this schema may read the topic."""
+        """Raise INCOMPATIBLE_SCHEMA unless a consumer with this schema may read the topic.
+
+        Consumers with the schema of the last version, which most of them have, need no bookie."""
         topic, strategy = topic.base, rules.compatibility
-        await self._examine(schema)
+        examined = await self._examine(schema)
 
         async def check(found: FoundSchema) -> None:
-            earlier = await self._read_earlier(topic, found, strategy, strategy in _ALL_ARE_READ)
-            check = partial(compatibility.check_readable, schema, earlier, strategy)
-            await self._apply(check, schema, *(old for _, old in earlier))
+            live = found.list_live()
+            if strategy in _LAST_IS_READABLE and live and live[-1].fingerprint == examined.fingerprint:
+                return
+            counted = _list_counted(live, strategy, strategy in _ALL_COUNT_FOR_CONSUMERS)
+            await self._compare(topic, examined, counted, strategy, is_consumer=True)
 
         await self._read_until_unchanged(topic, check)
 
@@ -340,24 +370,56 @@ class SchemaRegistry:
             "limit",
         )
 
-    async def _check_addable(self, topic: TopicName, found: FoundSchema, schema: Schema, rules: SchemaRules) -> None:
+    async def _check_addable(
+        self, topic: TopicName, found: FoundSchema, examined: _Examined, rules: SchemaRules
+    ) -> None:
         strategy = rules.compatibility
-        earlier = await self._read_earlier(topic, found, strategy, strategy in _ALL_COUNT)
-        check = partial(compatibility.check_compatible, schema, earlier, strategy)
-        await self._apply(check, schema, *(old for _, old in earlier))
+        counted = _list_counted(found.list_live(), strategy, strategy in _ALL_COUNT)
+        await self._compare(topic, examined, counted, strategy, is_consumer=False)
 
-    async def _read_earlier(
-        self, topic: TopicName, found: FoundSchema, strategy: SchemaCompatibility, all_count: bool
-    ) -> list[tuple[int, Schema]]:
-        """Return the versions that a schema is compared with: no more than needed, as a definition may be lost."""
-        if strategy == SchemaCompatibility.ALWAYS_COMPATIBLE:
-            return []
-        live = found.list_live()
-        earlier = await self._read_versions(topic, live if all_count else live[-1:])
-        return [(one.version, one.schema) for one in earlier if one.schema is not None]
+    async def _compare(
+        self,
+        topic: TopicName,
+        examined: _Examined,
+        versions: Sequence[SchemaVersion],
+        strategy: SchemaCompatibility,
+        *,
+        is_consumer: bool,
+    ) -> None:
+        """Raise INCOMPATIBLE_SCHEMA unless a schema is compatible with these versions. What has been compared before is
+        not read again: the same ledgers always have the same definitions."""
+        ledgers = b"".join(version.ledger_id.to_bytes(8, "big") for version in versions)
+        key = hashlib.sha256(b"%b %d %d " % (examined.digest, is_consumer, strategy) + ledgers).digest()
+        refusal = self._verdicts.get(key)
+        if refusal is None:
+            refusal = await self._judge(topic, examined.schema, versions, strategy, is_consumer=is_consumer)
+            self._verdicts.put(key, refusal, len(refusal.encode()) + _CACHED_BYTES)
+        if refusal:
+            raise BrokerError(ErrorCode.INCOMPATIBLE_SCHEMA, refusal, "schema")
 
-    async def _examine(self, schema: Schema) -> bytes:
-        """Return the fingerprint of a schema. INVALID_ARGUMENT, about "schema": it is not valid."""
+    async def _judge(
+        self,
+        topic: TopicName,
+        schema: Schema,
+        versions: Sequence[SchemaVersion],
+        strategy: SchemaCompatibility,
+        *,
+        is_consumer: bool,
+    ) -> str:
+        """Return why a schema is not compatible with these versions; empty: it is."""
+        rule = compatibility.check_readable if is_consumer else compatibility.check_compatible
+        read = await self._read_versions(topic, versions)
+        earlier = [(one.version, one.schema) for one in read if one.schema is not None]
+        try:
+            await self._apply(partial(rule, schema, earlier, strategy), schema, *(old for _, old in earlier))
+        except BrokerError as error:
+            if error.code != ErrorCode.INCOMPATIBLE_SCHEMA:
+                raise
+            return str(error)
+        return ""
+
+    async def _examine(self, schema: Schema) -> _Examined:
+        """INVALID_ARGUMENT, about "schema": it is not valid."""
         size = schema.ByteSize()
         if size > MAX_DEFINITION_BYTES:
             raise BrokerError(
@@ -368,14 +430,12 @@ class SchemaRegistry:
             )
 
         # Producers that come again after a break have the same few schemas, and parsing one takes a fifth of a ms.
-        key = hashlib.sha256(schema.SerializeToString(deterministic=True)).digest()
-        fingerprint = self._fingerprints.pop(key, None)
+        digest = hashlib.sha256(schema.SerializeToString(deterministic=True)).digest()
+        fingerprint = self._fingerprints.get(digest)
         if fingerprint is None:
             fingerprint = await self._apply(partial(_check_and_fingerprint, schema), schema)
-        self._fingerprints[key] = fingerprint
-        if len(self._fingerprints) > _MAX_FINGERPRINTS:
-            del self._fingerprints[next(iter(self._fingerprints))]
-        return fingerprint
+            self._fingerprints.put(digest, fingerprint, _CACHED_BYTES)
+        return _Examined(schema, digest, fingerprint)
 
     async def _apply(self, rule: Callable[[], T], *schemas: Schema) -> T:
         """Return the result of a rule on these schemas. One that takes long is applied in a thread."""
@@ -423,6 +483,15 @@ class SchemaRegistry:
                 raise definition_lost(str(error), description) from error
             raise SchemaChanged from error
         return RegisteredSchema(version.version, stored.schema, stored.created_ms)
+
+
+def _list_counted(
+    live: Sequence[SchemaVersion], strategy: SchemaCompatibility, all_count: bool
+) -> Sequence[SchemaVersion]:
+    """Return the versions that a schema is compared with: no more than needed, as a definition may be lost."""
+    if strategy == SchemaCompatibility.ALWAYS_COMPATIBLE:
+        return []
+    return live if all_count else live[-1:]
 
 
 def _check_and_fingerprint(schema: Schema) -> bytes:

@@ -102,12 +102,12 @@ class RegistryScene:
         self._registries: list[SchemaRegistry] = []
 
     async def start_broker(
-        self, settings: BrokerServiceSettings | None = None, store: MetadataStore | None = None
+        self, settings: BrokerServiceSettings | None = None, store: MetadataStore | None = None, **options: Any
     ) -> SchemaRegistry:
         """Return the registry of one more broker."""
         client = await self.client(store)
         settings, randomness = settings or BrokerServiceSettings(), self._randomness()
-        registry = SchemaRegistry(client, self.clock, randomness, settings, self._find_policies)
+        registry = SchemaRegistry(client, self.clock, randomness, settings, self._find_policies, **options)
         self._registries.append(registry)
         return registry
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from magnetar_bookie import paths as bookie_paths
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.schemas import compatibility
+from magnetar_broker.schemas import compatibility, definitions
+from magnetar_broker.schemas.bounded_cache import BoundedCache
 from magnetar_broker.schemas.definition_ledgers import DefinitionDeleted, DefinitionLedgers
 from magnetar_broker.schemas.schema_registry import SchemaRegistry
 from magnetar_broker.schemas.schema_rules import SchemaRules
@@ -153,6 +155,66 @@ async def test_nothing_is_half_done_while_the_store_is_away() -> None:
         await _check_versions(scene, registry, "a", "b")
 
 
+@pytest.mark.parametrize("strategy", SchemaCompatibility.values())
+async def test_consumers_with_the_topic_s_schema_need_no_bookie(strategy: SchemaCompatibility) -> None:
+    """SCH-1, SCH-2: nor is anything compared, except by strategies that count all versions."""
+
+    async with running_registry_scene() as scene:
+        await (await scene.start_broker()).register(TOPIC, schema("a"), FULL)
+        registry = await scene.start_broker()
+        for bookie in scene.cluster.bookies.values():
+            bookie.failing.add("read")
+        rules = SchemaRules(strategy, allow_auto_update=True, validation_enforced=False)
+        refused = await code_of(registry.check_readable(TOPIC, schema("a"), rules))
+        needs_it = (
+            SchemaCompatibility.BACKWARD_TRANSITIVE,
+            SchemaCompatibility.FULL_TRANSITIVE,
+            SchemaCompatibility.ALWAYS_INCOMPATIBLE,
+        )
+        assert refused == (ErrorCode.PERSISTENCE_ERROR if strategy in needs_it else None)
+
+
+def _note_rules(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets the name of each rule that is applied to definitions."""
+    done: list[str] = []
+    for module, name in (
+        (definitions, "fingerprint"),
+        (compatibility, "check_compatible"),
+        (compatibility, "check_readable"),
+    ):
+        rule = getattr(module, name)
+
+        def noted(*arguments: Any, name: str = name, rule: Callable[..., Any] = rule) -> Any:
+            done.append(name)
+            return rule(*arguments)
+
+        monkeypatch.setattr(module, name, noted)
+    return done
+
+
+async def test_the_same_schemas_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SCH-2: for clients that come again. Another strategy, use or version is another comparison."""
+    done = _note_rules(monkeypatch)
+    async with running_registry_scene() as scene:
+        registry = await scene.start_broker()
+        full = SchemaRules(SchemaCompatibility.FULL_TRANSITIVE, allow_auto_update=True, validation_enforced=False)
+        await registry.register(TOPIC, schema("a"), full)
+        done.clear()
+        for _ in range(3):
+            assert await code_of(registry.register(TOPIC, schema("unfit"), full)) == ErrorCode.INCOMPATIBLE_SCHEMA
+            with pytest.raises(BrokerError, match="version 0") as error:
+                await registry.check_readable(TOPIC, schema("unfit"), full)
+            assert (error.value.code, error.value.about) == (ErrorCode.INCOMPATIBLE_SCHEMA, "schema")
+            await registry.check_readable(TOPIC, schema("a"), full)
+        assert done == ["fingerprint", "check_compatible", "check_readable", "check_readable"]
+        await registry.check_readable(TOPIC, schema("other"), FULL)
+        await registry.check_readable(TOPIC, schema("other"), full)
+        await registry.register(TOPIC, schema("b"), full)
+        done.clear()
+        await registry.check_readable(TOPIC, schema("other"), full)
+        assert done == ["check_readable"]
+
+
 async def test_a_lost_definition_affects_its_version_only() -> None:
     """SCH-1: producers of known versions go on. What would have to be compared with it is refused."""
 
@@ -233,9 +295,26 @@ async def test_a_call_joins_no_read_that_was_in_flight_before_it() -> None:
     assert await code_of(closed) == ErrorCode.SERVICE_NOT_READY
 
 
-async def test_cached_definitions_are_bounded() -> None:
+def test_cached_entries_are_bounded() -> None:
     """Those that were used last stay; a larger one than the bound is not cached."""
+    cache = BoundedCache[int, str](1_000)
+    for key in (1, 2):
+        cache.put(key, f"value {key}", 300)
+    assert cache.get(1) == "value 1"
+    for key in (3, 4):
+        cache.put(key, f"value {key}", 300)
+    cache.put(5, "large", 1_001)
+    assert [key for key in range(6) if key in cache] == [1, 3, 4]
+    for key in range(1_000):
+        cache.put(key % 100, "value", 10)
+    assert cache.used_bytes == 1_000
+    assert all(key in cache for key in range(100))
+    cache.put(99, "large", 1_001)
+    assert cache.get(99) is None
+    assert cache.used_bytes == 990
 
+
+async def test_cached_definitions_count_with_their_size() -> None:
     async with running_registry_scene() as scene:
         ledgers = DefinitionLedgers(await scene.client(), cache_bytes=5_000)
         for ledger_id in (1, 2, 3):
@@ -247,6 +326,22 @@ async def test_cached_definitions_are_bounded() -> None:
             else:
                 with pytest.raises(DefinitionDeleted):
                     await ledgers.read(ledger_id, "it")
+
+
+async def test_fingerprints_and_verdicts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many clients with schemas of their own: the first ones are forgotten."""
+    done = _note_rules(monkeypatch)
+    async with running_registry_scene() as scene:
+        registry = await scene.start_broker(cache_bytes=2_000)
+        await registry.register(TOPIC, schema("a"), FULL)
+        for _ in range(2):
+            done.clear()
+            for number in range(10):
+                await registry.check_readable(TOPIC, schema(f"f{number}"), FULL)
+            assert done == ["fingerprint", "check_readable"] * 10
+        done.clear()
+        await registry.check_readable(TOPIC, schema("f9"), FULL)
+        assert not done
 
 
 async def test_large_definitions_are_compared_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
