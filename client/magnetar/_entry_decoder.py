@@ -106,6 +106,8 @@ class EntryDecoder:
                 continue
             count = get_batch_size(entry.metadata) or 1
             self._permits.count_delivered(count, count, get_uncompressed_bytes(entry))
+            if self._versions is not None:
+                self._versions.fetch_ahead(entry.metadata.schema_version)
             self._pending.append(
                 _PendingEntry(
                     epoch, delivery.ledger_id, entry_id, delivery.redelivery_count, acknowledged, entry, count

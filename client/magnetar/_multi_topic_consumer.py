@@ -96,6 +96,7 @@ class MultiTopicConsumer:
         self.error: MagnetarException | None = None
         self.call_soon: Final = client.call_soon
         self.clock = client.clock
+        self.operations = client.operations
         self.acks = AckGroupingTracker(
             self.call_soon,
             self.clock,
@@ -375,7 +376,7 @@ class MultiTopicConsumer:
         self.check_open()
         if targets:
             receipt = self.acks.send_with_receipt(targets)
-            await self._client.operations.wait_for(receipt, "the broker has not answered an acknowledgement")
+            await self.operations.wait_for(receipt, "the broker has not answered an acknowledgement")
 
     def _send_partitions_acks(self) -> None:
         for partition in self.partitions:

@@ -26,7 +26,7 @@ from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar._partition_consumer import PartitionConsumer
 from magnetar._read_position import BatchPosition, get_position
 from magnetar._receiver import TaskReceiver
-from magnetar.exceptions import MagnetarException, SchemaUnavailable
+from magnetar.exceptions import MagnetarException, SchemaUnavailable, Timeout
 
 __all__ = ["Change", "TableCallback", "TableContents", "follow_table", "refresh_table"]
 
@@ -62,10 +62,13 @@ class TableContents(Generic[V]):
         # Up to where each partition is applied, and whether a batch is being applied now. Of the loop.
         self.applied: dict[PartitionConsumer, BatchPosition] = {}
         self.is_applying = False
+        # Why the next message can't be applied now. Set by the view's thread or task.
+        self.waits_for: SchemaUnavailable | None = None
 
     def apply_message(self, message: Message[Any]) -> Change[V] | None:
         """Store or remove the message's value. Return the change; None: the message has no key, or no value that can be
         decoded. Raises SchemaUnavailable if a later call may succeed."""
+        self.waits_for = None
         if not message.has_key():
             return None
         key = message.partition_key()
@@ -73,7 +76,8 @@ class TableContents(Generic[V]):
         if message.data():  # an empty payload removes the key, as in Pulsar
             try:
                 value = message.value()
-            except SchemaUnavailable:
+            except SchemaUnavailable as error:
+                self.waits_for = error
                 raise
             except Exception:  # a schema of the application may raise any
                 log.exception(
@@ -135,13 +139,24 @@ async def _apply_all(
 
 
 async def refresh_table(contents: TableContents[V]) -> None:
-    """Return when everything that was published before the call is applied."""
-    await contents.reader.update_partitions()
-    ends = [(partition, await partition.position.find_end()) for partition in contents.reader.partitions[:]]
+    """Return when everything that was published before the call is applied. Raises SchemaUnavailable if a schema
+    version is still not available when the operation's time is over."""
+    reader = contents.reader
+    deadline = reader.operations.deadline()
+    await reader.update_partitions()
+    ends = [(partition, await partition.position.find_end()) for partition in reader.partitions[:]]
     for partition, end in ends:
         while end is not None and not _is_applied(contents, partition, end):
-            contents.reader.check_open()
-            await partition.position.wait_for_delivery()
+            reader.check_open()
+            try:
+                await partition.position.wait_for_delivery()
+                is_over = reader.clock.monotonic() >= deadline
+            except Timeout:
+                if contents.waits_for is None:
+                    raise
+                is_over = True
+            if is_over and contents.waits_for is not None:
+                raise SchemaUnavailable(*contents.waits_for.args)
 
 
 def _is_applied(contents: TableContents[V], partition: PartitionConsumer, end: BatchPosition) -> bool:

@@ -106,7 +106,11 @@ class TableView(BaseTableView[T]):
         core.call_soon(lambda: core.start_task(self._follow()))
 
     def refresh(self) -> None:
-        """Return when everything that was published before this call is in the view."""
+        """Return when everything that was published before this call is in the view.
+
+        Raises Timeout if no message comes for `operation_timeout_seconds`, and SchemaUnavailable if a schema version
+        can't be read for that time. The view goes on, and applies the messages later.
+        """
         if self._thread.is_current:
             raise OperationNotSupported(NO_REFRESH_IN_CALLBACK)
         self._core.check_open()

@@ -9,7 +9,8 @@ reads the first value.
 **A definition that no broker answers** within the operation's timeout delays messages no longer: they are handed out,
 and `value()` raises SchemaUnavailable. Each such call makes the loop try again, and a decoder that has got its
 definition at last decodes all of its messages, also those that were handed out before. A schema that only compares
-types does without the definition then, and also if the version does not exist.
+types does without the definition then, and also if the version does not exist. Definitions are fetched as soon as an
+entry with a new version is delivered, so several that can't be fetched delay messages no longer than one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any, Final
 
 from magnetar._client_core import ClientCore
 from magnetar._schema_cache import VersionKey
-from magnetar.exceptions import DecodeError, SchemaUnavailable
+from magnetar.exceptions import DecodeError, NotFound, SchemaUnavailable
 from magnetar.schema._decoding import choose_decoder
 from magnetar.schema._schema import Decoder, Schema, SchemaInfo, SchemaType
 
@@ -34,6 +35,8 @@ log = logging.getLogger("magnetar")
 
 # How many versions of one partition have a decoder.
 _MOST_DECODERS: Final = 100
+# How many versions of one partition are fetched at a time before their entries are decoded.
+_MOST_FETCHES_AHEAD: Final = 20
 # How many decoders unpickled messages share.
 _MOST_RESTORED: Final = 100
 # After a definition could not be fetched, entries are handed out without it for this time.
@@ -43,16 +46,19 @@ _RETRY_S: Final = 1.0
 class PayloadDecoder:
     """Decodes payloads that were encoded with one version. Any thread may use it."""
 
-    __slots__ = ("_decode", "_schema", "_writer", "error", "failed_at", "is_logged", "retry", "task")
+    __slots__ = ("_decode", "_failure", "_schema", "_writer", "error", "failed_at", "is_logged", "retry", "task")
 
     def __init__(self, schema: Schema[Any], writer: SchemaInfo | None, error: DecodeError | None = None) -> None:
         self._schema = schema
         self._writer = writer
         # Made when it is first used, not on the loop.
         self._decode: Decoder[Any] | None = None
+        # Why payloads of the writer can't be decoded: they never can.
+        self._failure: DecodeError | None = None
         # Why the writer is not known.
         self.error = error
-        self.failed_at = 0.0
+        # When it could not be fetched; None: there was no attempt yet.
+        self.failed_at: float | None = None
         # Fetches the writer.
         self.retry: Callable[[], object] | None = None
         self.task: asyncio.Task[None] | None = None
@@ -62,6 +68,18 @@ class PayloadDecoder:
     @property
     def uses_key(self) -> bool:
         return self._schema.uses_key
+
+    @property
+    def may_get_writer(self) -> bool:
+        """Whether another attempt to fetch the writer may succeed: no broker has answered, or has it yet."""
+        error = self.error
+        return isinstance(error, SchemaUnavailable) or (error is not None and isinstance(error.__cause__, NotFound))
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether entries wait for the writer: not after an attempt to which no broker has answered."""
+        is_away = self.failed_at is not None and isinstance(self.error, SchemaUnavailable)
+        return self.task is not None and not is_away
 
     def set_writer(self, writer: SchemaInfo | None) -> None:
         self._writer = writer
@@ -78,6 +96,8 @@ class PayloadDecoder:
                 with contextlib.suppress(RuntimeError):  # the loop has ended
                     self.retry()
             raise type(error)(*error.args) from error.__cause__
+        if self._failure is not None:
+            raise DecodeError(*self._failure.args) from self._failure.__cause__
         if self._decode is None:
             self._decode = self._make_decoder()
         if self.uses_key or None not in payloads:  # a key without a value is a value
@@ -106,11 +126,11 @@ class PayloadDecoder:
         try:
             return choose_decoder(self._schema, self._writer)
         except DecodeError as error:
-            self.error = error
+            self._failure = error
             raise
         except Exception as error:
-            self.error = DecodeError(f"{self._schema!r} can't read what was written with {self._writer!r}: {error}")
-            raise self.error from error
+            self._failure = DecodeError(f"{self._schema!r} can't read what was written with {self._writer!r}: {error}")
+            raise self._failure from error
 
     def _decode_all(self, payloads: Sequence[bytes], keys: Sequence[bytes | None] | None) -> list[Any]:
         assert self._decode is not None
@@ -183,11 +203,16 @@ class VersionDecoders:
             decoder = self._add(version)
         else:
             self._decoders.move_to_end(version)
-        if decoder.task is not None:
-            return None
         if decoder.error is not None:
             self._retry(decoder, VersionKey(self._topic, self._incarnation, version))
-        return decoder if decoder.task is None else None
+        return None if decoder.must_wait else decoder
+
+    def fetch_ahead(self, version: bytes) -> None:
+        """Fetch the definition of an entry that will be decoded later."""
+        uses_writer = self._schema.needs_writer or self._schema.checks_writer
+        is_new = version and uses_writer and version not in self._decoders
+        if is_new and len(self._tasks) < _MOST_FETCHES_AHEAD and len(self._decoders) < _MOST_DECODERS:
+            self._add(version)
 
     def _add(self, version: bytes) -> PayloadDecoder:
         key = VersionKey(self._topic, self._incarnation, version)
@@ -209,8 +234,8 @@ class VersionDecoders:
     def _retry(self, decoder: PayloadDecoder, key: VersionKey) -> None:
         """Fetch the definition again, but not too often, and not of a topic that was deleted: its name may have another
         definition now."""
-        is_due = self._client.clock.monotonic() >= decoder.failed_at + _RETRY_S
-        if is_due and decoder.error is not None and decoder.task is None and key.incarnation == self._incarnation:
+        is_due = decoder.failed_at is None or self._client.clock.monotonic() >= decoder.failed_at + _RETRY_S
+        if is_due and decoder.may_get_writer and decoder.task is None and key.incarnation == self._incarnation:
             self._fetch(decoder, key)
 
     def _fetch(self, decoder: PayloadDecoder, key: VersionKey) -> None:
@@ -231,6 +256,10 @@ class VersionDecoders:
             else:
                 decoder.set_writer(None)
                 log.info("messages are decoded without a check of their type: %s", error)
+        except Exception as error:  # entries would wait for ever
+            decoder.error = DecodeError(f"a schema version of {self._topic} could not be read: {error!r:.500}")
+            decoder.error.__cause__ = error
+            log.exception("%s", decoder.error)
         finally:
             decoder.task = None
         self._on_ready()

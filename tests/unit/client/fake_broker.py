@@ -70,6 +70,8 @@ class FakeBroker(LookupBroker):
         self.produce_sessions: list[ProduceSession] = []
         # Every OpenProducer, in order.
         self.opened: list[OpenProducer] = []
+        # Whether producers with a schema get a version.
+        self.has_versions = True
         # Decides which entries are refused.
         self.refuses: Callable[[bytes], bool] = lambda _: False
         # Cleared: entries are stored, and get no receipts.
@@ -219,7 +221,7 @@ class ProduceSession:
         opened = ProducerOpened(
             producer_id=producer.id, producer_name=name, incarnation=topic.incarnation, last_sequence_id=last
         )
-        if opening.HasField("schema"):
+        if opening.HasField("schema") and broker.has_versions:
             opened.schema_version = broker.add_schema(opening.topic, opening.schema)
         self._answers.put_nowait(ProduceAnswer(opened=[opened]))
 

@@ -34,6 +34,7 @@ from magnetar.schema import (
     StringSchema,
 )
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.schema_pb2 import Schema
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.entry import decode_entry
 from magnetar_wire.schemas import encode_schema_version
@@ -154,6 +155,11 @@ async def test_resent_entries_keep_their_version_and_later_ones_get_the_new_one(
         await producer.send("3")
         assert message_version(broker.topic("t").entries[0]) == encode_schema_version(0)
         assert broker.opened[-1].schema.name == "own"
+        broker.has_versions = False
+        broker.break_streams()
+        await until(lambda: len(broker.opened) == 4, "it is reopened")
+        await producer.send("4")
+        assert message_version(broker.topic("t").entries[1]) == b""
 
 
 async def test_an_incompatible_schema_is_raised_at_once() -> None:
@@ -314,11 +320,13 @@ async def test_with_skip_undecodable_messages_are_acknowledged_and_the_next_ones
         topic.publish(b"2", b"3", schema_version=unreadable)
         topic.publish(b"4", schema_version=unreadable)
         topic.publish(b"5", schema_version=version)
-        consumer = await client.subscribe("t", "s", ConsumerType.Shared, schema=TaggedSchema(), **SKIP)
+        schema = TaggedSchema()
+        consumer = await client.subscribe("t", "s", ConsumerType.Shared, schema=schema, **SKIP)
         with caplog.at_level(logging.ERROR, "magnetar"):
             messages = await receive(consumer, 2)
         texts = [record.getMessage() for record in caplog.records]
         assert values(messages) == ["first:1", "first:5"]
+        assert schema.writers == ["first", "unreadable"]
         await consumer.acknowledge(messages, receipt=True)
         await consumer.close()
         again = await client.subscribe("t", "s", ConsumerType.Shared, schema=TaggedSchema(), **SKIP)
@@ -385,10 +393,107 @@ async def test_without_the_registry_messages_are_handed_out_and_values_come_late
         restored = pickle.loads(pickle.dumps(messages[0]))
         with pytest.raises(SchemaUnavailable):
             restored.value()
+        clock.advance(2)
+        began = clock.monotonic()
+        broker.topic("t").publish(b"0", schema_version=version)
+        receiving = asyncio.create_task(receive(consumer, 1))
+        await pass_time(clock, receiving.done, "the next one is handed out")
+        assert clock.monotonic() - began < 3
         broker.has_registry.set()
         await pass_time(clock, lambda: values(messages) == ["first:1", "first:2"], "a later call decodes them")
         broker.topic("t").publish(b"3", schema_version=version)
         assert values(await receive(consumer, 1)) == ["first:3"]
+
+
+async def test_versions_that_can_not_be_fetched_delay_messages_no_longer_than_one() -> None:
+    clock = ManualClock()
+    async with client_of(_clock=clock, operation_timeout_seconds=5) as (broker, client):
+        for number in range(6):
+            broker.topic("t").publish(b"%d" % number, schema_version=add_version(broker, f"v{number}"))
+        broker.has_registry.clear()
+        consumer = await client.subscribe("t", "s", schema=TaggedSchema(), **EARLIEST)
+        began = clock.monotonic()
+        receiving = asyncio.create_task(receive(consumer, 6))
+
+        def time_passes() -> bool:
+            clock.advance(0.2)
+            return receiving.done()
+
+        await until(time_passes, "the messages are handed out")
+        assert clock.monotonic() - began < 10
+        assert values(await receiving) == [SchemaUnavailable] * 6
+
+
+async def test_an_unexpected_error_of_a_definition_stops_no_partition(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(schema: object) -> Any:
+        raise RuntimeError("unexpected")
+
+    async with client_of() as (broker, client):
+        broker.topic("t").publish(b"1", schema_version=add_version(broker, "first"))
+        broker.topic("t").publish(b"2")
+        monkeypatch.setattr(SchemaInfo, "from_message", fail)
+        consumer = await client.subscribe("t", "s", schema=TaggedSchema(), **EARLIEST)
+        messages = await receive(consumer, 2)
+        assert values(messages) == [DecodeError, "own:2"]
+        with pytest.raises(DecodeError, match="could not be read: RuntimeError"):
+            messages[0].value()
+    assert any(record.exc_info for record in caplog.records)
+
+
+async def test_a_version_of_an_unknown_type_is_not_fetched_again() -> None:
+    clock = ManualClock()
+    async with client_of(_clock=clock) as (broker, client):
+        version = broker.add_schema(P + "t", Schema.FromString(b"\x08\x63"))
+        consumer = await client.subscribe("t", "s", schema=TaggedSchema(), **EARLIEST)
+        for _ in range(2):
+            broker.topic("t").publish(b"1", schema_version=version)
+            assert values(await receive(consumer, 1)) == [DecodeError]
+            clock.advance(5)
+        assert broker.calls.count("schema") == 1
+
+
+async def test_a_deleted_topic_s_definitions_are_not_fetched_again() -> None:
+    """Its name may have others now."""
+    clock = ManualClock()
+    async with client_of(_clock=clock, operation_timeout_seconds=5) as (broker, client):
+        broker.topic("t").publish(b"1", schema_version=add_version(broker, "old"))
+        broker.has_registry.clear()
+        consumer = await client.subscribe("t", "s", schema=TaggedSchema(), **EARLIEST)
+        receiving = asyncio.create_task(receive(consumer, 1))
+
+        def time_passes() -> bool:
+            clock.advance(0.2)
+            return receiving.done()
+
+        await until(time_passes, "the message is handed out")
+        (old,) = await receiving
+        broker.has_registry.set()
+        await broker.delete("t")
+        broker.topic("t").publish(b"2", schema_version=add_version(broker, "new"))
+        receiving = asyncio.create_task(receive(consumer, 1))
+        await until(time_passes, "the consumer reads the new topic")
+        assert values(await receiving) == ["new:2"]
+        calls = broker.calls.count("schema")
+        clock.advance(5)
+        assert values([old]) == [SchemaUnavailable]
+        broker.topic("t").publish(b"3", schema_version=add_version(broker, "newer"))
+        assert values([*await receive(consumer, 1), old]) == ["newer:3", SchemaUnavailable]
+        assert broker.calls.count("schema") == calls + 1
+
+
+async def test_a_partition_has_a_limited_number_of_decoders() -> None:
+    """The one that was not used for longest is made again."""
+    async with client_of() as (broker, client):
+        versions = [add_version(broker, f"v{number}") for number in range(101)]
+        schema = TaggedSchema()
+        consumer = await client.subscribe("t", "s", schema=schema, **EARLIEST)
+        for number in (*range(100), 0, 100, 0, 1):
+            broker.topic("t").publish(b"x", schema_version=versions[number])
+            assert values(await receive(consumer, 1)) == [f"v{number}:x"]
+        assert schema.writers == [f"v{number}" for number in (*range(101), 1)]
+        assert broker.calls.count("schema") == 101
 
 
 async def test_a_recreated_topic_gets_its_own_definitions() -> None:

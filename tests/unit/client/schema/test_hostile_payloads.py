@@ -54,6 +54,7 @@ _NULLS = {f"f{number}": "null" for number in range(100)}
 _EMPTIES = _record("Emptyish", a="boolean", b=_record("Empty"), **{f"f{number}": "Empty" for number in range(15)})
 _HUGE = _zigzag(2**60)
 _LIST = _record("Node", next=["null", "Node"])
+_LISTS = _record("Node", next=["null", "Node"], fixed={"type": "array", "items": "double"})
 _TREE = _record("Node", children={"type": "array", "items": "Node"})
 _MAP_TREE = _record("Node", children={"type": "map", "values": "Node"})
 
@@ -102,6 +103,8 @@ _MAP_TREE = _record("Node", children={"type": "map", "values": "Node"})
         (_LIST, b"\x02" * 1_000_000 + b"\0"),
         (_LIST, b"\x02" * 1000),
         (_LIST, b"\x04"),
+        (_LISTS, b"\0" + _HUGE),
+        (_LISTS, b"\0\x02\x0aabc"),
         (_TREE, b"\x02" * 1_000_000 + b"\0"),
         (_TREE, _HUGE),
         (_TREE, b"\xff" * 20),
