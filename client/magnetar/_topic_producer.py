@@ -43,7 +43,11 @@ async def open_producer(client: ClientCore, topic: str, options: ProducerOptions
 async def _bind_schema(client: ClientCore, topic: TopicName, options: ProducerOptions) -> ProducerOptions:
     """Give a schema that takes the topic's (`AutoProduceBytesSchema`) the latest version: a copy, for this producer."""
     schema = options.value_schema
-    if not hasattr(schema, "set_topic_schema"):
+    if schema is None:
+        return options
+    from magnetar.schema._auto import AutoProduceBytesSchema
+
+    if not isinstance(schema, AutoProduceBytesSchema):
         return options
     try:
         answer = await client.lookup.schema(str(topic), b"")

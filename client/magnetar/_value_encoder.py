@@ -23,11 +23,12 @@ def encode_value(
     if not schema.uses_key:
         return schema.encode(value), partition_key
     key, payload = schema.encode_with_key(value)
-    if key is None:
-        return payload, partition_key
-    if partition_key is not None:
-        raise InvalidMessage(f"partition_key = {partition_key!r}: leave it out, because the value has the key")
-    return payload, key
+    if partition_key is None:
+        return payload, key
+    if key is not None or schema.sets_key:
+        has = "the value has the key" if key is not None else "it would be the key of the value, which has none"
+        raise InvalidMessage(f"partition_key = {partition_key!r}: leave it out, because {has}")
+    return payload, partition_key
 
 
 def to_wire(schema: Schema[Any] | None) -> schema_pb2.Schema | None:

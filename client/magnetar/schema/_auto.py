@@ -75,7 +75,7 @@ class AutoProduceBytesSchema(Schema[bytes]):
 
     def set_topic_schema(self, info: SchemaInfo | None) -> None:
         """None: the topic has no schema, so all bytes are valid. Raises DecodeError if it can't be understood."""
-        self._decode = make_any_decoder(info)
+        self._decode = _make_checking_decoder(info)
         self._topic_schema = info
 
     def schema_info(self) -> SchemaInfo:
@@ -109,6 +109,37 @@ def make_any_decoder(writer: SchemaInfo | None) -> Decoder[Any]:
         return _PRIMITIVES[writer.type].make_decoder(writer)
     make = _MAKERS.get(writer.type)
     return primitives.BytesSchema().make_decoder(None) if make is None else make(writer)
+
+
+def _make_checking_decoder(writer: SchemaInfo | None) -> Decoder[Any]:
+    """Return a decoder that compares JSON with its definition, which consumers of every type do not need."""
+    if writer is not None and writer.type is SchemaType.JSON:
+        return _make_checked_json_decoder(writer)
+    if writer is not None and writer.type is SchemaType.KEY_VALUE:
+        inline = KeyValueEncodingType.INLINE
+        return make_key_value_decoder(writer, inline, _make_checking_decoder, _make_checking_decoder)
+    return make_any_decoder(writer)
+
+
+def _make_checked_json_decoder(writer: SchemaInfo) -> Decoder[Any]:
+    from pydantic_core import from_json
+
+    from magnetar.schema._avro_definition import parse_definition
+    from magnetar.schema._value_checks import Misfit, make_json_check
+
+    try:
+        definition = parse_definition(writer.definition)
+    except DecodeError:  # Pulsar also accepts definitions of JSON Schema
+        return _make_json_decoder(writer)
+    check = make_json_check(definition)
+
+    def read(payload: bytes) -> Any:
+        try:
+            return check(from_json(payload))
+        except Misfit as misfit:
+            raise DecodeError(str(misfit)) from None
+
+    return decode_each(read, "JSON")
 
 
 def _make_avro_decoder(writer: SchemaInfo) -> Decoder[Any]:

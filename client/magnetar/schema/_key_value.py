@@ -63,6 +63,7 @@ class KeyValueSchema(Schema[KeyValue[K, V]]):
         self._key: Schema[Any] = _to_part_schema(key_schema, "key")
         self._value: Schema[Any] = _to_part_schema(value_schema, "value")
         self._encoding = KeyValueEncodingType(encoding)
+        self.sets_key = self._encoding is KeyValueEncodingType.SEPARATED
 
     def schema_info(self) -> SchemaInfo:
         key, value = self._key.schema_info(), self._value.schema_info()
@@ -133,7 +134,10 @@ def make_key_value_decoder(
         parts = [split(payload, key) for payload, key in zip(payloads, keys or [None] * len(payloads), strict=True)]
         found_keys = decode_present(decode_keys, [key for key, _ in parts])
         found_values = decode_present(decode_values, [value for _, value in parts])
-        return [_pair(key, value) for key, value in zip(found_keys, found_values, strict=True)]
+        pairs = [_pair(key, value) for key, value in zip(found_keys, found_values, strict=True)]
+        if encoding is KeyValueEncodingType.SEPARATED:
+            return pairs
+        return [None if payload is None else pair for payload, pair in zip(payloads, pairs, strict=True)]
 
     return decode
 

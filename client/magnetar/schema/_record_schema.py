@@ -43,7 +43,12 @@ class RecordSchema(Schema[T]):
         self._info = SchemaInfo(self.schema_type, self.schema_type.name, encoded)
         # Models decide which of JSON's forms non-finite floats have; dicts have the one of Pulsar's Python client.
         self._inf_nan_mode = "constants" if self._model is None else self._model.inf_nan_mode
-        self._check = make_value_check(self._definition, self.form, allow_inf_nan=self._inf_nan_mode is not None)
+        self._check = make_value_check(
+            self._definition,
+            self.form,
+            allow_inf_nan=self._inf_nan_mode is not None,
+            refuse_unknown=self._model is None,
+        )
         self._find_fields = _find_nothing if self._model is None else self._model.find_fields
         self._is_record = self._definition.resolve(self._definition.root)[0] == "record"
 

@@ -104,6 +104,8 @@ class Schema(Generic[T]):
     decodes_alone: ClassVar[bool] = True
     # Whether a part of the value is the message's key: see `encode_with_key`.
     uses_key: bool = False
+    # Whether the message's key always is that part of the value, also if that is None.
+    sets_key: bool = False
     # Set by `__init__`.
     _record_cls: Any = None
     _schema_info: SchemaInfo | None = None

@@ -50,9 +50,16 @@ class Misfit(Exception):
         return f"field '{''.join(self.path).removeprefix('.')}': {self.problem}"
 
 
-def make_value_check(definition: AvroDefinition, form: Literal["avro", "json"], *, allow_inf_nan: bool = True) -> Check:
-    """Return the check of values to encode: dicts, records, or other objects whose attributes are the fields."""
-    return _Checks(definition, form, allow_inf_nan=allow_inf_nan).of(definition.root)
+def make_value_check(
+    definition: AvroDefinition,
+    form: Literal["avro", "json"],
+    *,
+    allow_inf_nan: bool = True,
+    refuse_unknown: bool = False,
+) -> Check:
+    """Return the check of values to encode: dicts, records, or other objects whose attributes are the fields.
+    `refuse_unknown`: also of dicts with keys that are no fields."""
+    return _Checks(definition, form, allow_inf_nan=allow_inf_nan, refuse_unknown=refuse_unknown).of(definition.root)
 
 
 def make_json_check(definition: AvroDefinition) -> Check:
@@ -91,11 +98,17 @@ def _strip_branch(value: Any) -> Any:
 
 class _Checks:
     def __init__(
-        self, definition: AvroDefinition, form: Literal["avro", "json", "read"], *, allow_inf_nan: bool = True
+        self,
+        definition: AvroDefinition,
+        form: Literal["avro", "json", "read"],
+        *,
+        allow_inf_nan: bool = True,
+        refuse_unknown: bool = False,
     ) -> None:
         self._definition = definition
         self._form = form
         self._allow_inf_nan = allow_inf_nan
+        self._refuse_unknown = refuse_unknown
         self._records: dict[str, Check] = {}
 
     def of(self, node: Any) -> Check:
@@ -138,7 +151,11 @@ class _Checks:
             return lambda value: self._records[name](value)
         fields: list[tuple[str, Check, Any]] = []
         sources: list[tuple[str, str, type | None, Check]] = []
-        check = _read_record_check(sources) if self._form == "read" else _record_check(name, fields)
+        check = (
+            _read_record_check(sources)
+            if self._form == "read"
+            else _record_check(name, fields, refuse_unknown=self._refuse_unknown)
+        )
         self._records[name] = check
         for field in node["fields"]:
             check_field = self.of(field["type"])
@@ -171,7 +188,7 @@ def _is_nullable(definition: AvroDefinition, node: Any) -> bool:
     return kind == "null" or (kind == "union" and any(definition.resolve(branch)[0] == "null" for branch in node))
 
 
-def _record_check(record_name: str, fields: list[tuple[str, Check, Any]]) -> Check:
+def _record_check(record_name: str, fields: list[tuple[str, Check, Any]], *, refuse_unknown: bool) -> Check:
     def check(value: Any) -> Any:
         given = value if type(value) is dict else _fields_of(value, record_name)
         checked = {}
@@ -185,6 +202,11 @@ def _record_check(record_name: str, fields: list[tuple[str, Check, Any]]) -> Che
         except Misfit as misfit:
             misfit.path.insert(0, f".{name}")
             raise
+        if refuse_unknown and not checked.keys() >= given.keys():
+            unknown = next(name for name in given if name not in checked)
+            unfit = Misfit(f"record {record_name:.100} has no such field, so the value would be lost")
+            unfit.path.append(f".{unknown!s:.100}")
+            raise unfit
         return checked
 
     return check
@@ -310,12 +332,15 @@ def _mismatch(value: Any, name: str, fields: frozenset[str] | None) -> tuple[int
 def _logical_check(prepare: Callable[[Any, Any], Any], node: Any, check_raw: Check) -> Check:
     name = "decimal" if node["logicalType"] == BOUNDED_DECIMAL else node["logicalType"]
     is_date, in_milliseconds = name == "date", name.endswith("-millis")
+    moment_has_zone = True if name.startswith("timestamp-") else False if name.startswith("local-timestamp-") else None
 
     def check(value: Any) -> Any:
         if isinstance(value, time) and value.tzinfo is not None:
             raise Misfit(
                 f"{value!r:.100} has a time zone, which would be lost: convert it, and use replace(tzinfo=None)"
             )
+        if moment_has_zone is not None and isinstance(value, datetime):
+            _check_zone(value, has_zone=moment_has_zone)
         if in_milliseconds and getattr(value, "microsecond", 0) % 1000:
             raise Misfit(f"the microseconds of {value!r:.100} would be lost: round the value to milliseconds")
         if is_date and isinstance(value, datetime):
@@ -327,6 +352,15 @@ def _logical_check(prepare: Callable[[Any, Any], Any], node: Any, check_raw: Che
         return check_raw(raw)
 
     return check
+
+
+def _check_zone(value: datetime, *, has_zone: bool) -> None:
+    if (value.utcoffset() is not None) is not has_zone:
+        raise Misfit(
+            f"{value!r:.100} has no time zone: add one, e.g. .replace(tzinfo=UTC)"
+            if has_zone
+            else f"{value!r:.100} has a time zone, which would be lost: convert it, and use replace(tzinfo=None)"
+        )
 
 
 def _enum_check(symbols: frozenset[str]) -> Check:

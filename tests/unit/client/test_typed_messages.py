@@ -115,6 +115,10 @@ async def test_a_schema_may_set_the_key() -> None:
             await producer.send("k=v", partition_key="other")
         keys = [messages.keys for messages in broker.topic("t").messages()]
         assert keys == [[b"k"], ["other"]]
+        pairs = KeyValueSchema(StringSchema(), StringSchema(), KeyValueEncodingType.SEPARATED)
+        of_pairs = await client.create_producer("pairs", schema=pairs)
+        with pytest.raises(InvalidMessage, match="it would be the key of the value, which has none"):
+            await of_pairs.send(KeyValue(None, "v"), partition_key="other")
         assert broker.topic("t").payloads() == [b"v", b"v"]
 
 
@@ -307,6 +311,10 @@ async def test_the_key_belongs_to_the_value_if_the_schema_uses_it() -> None:
         broker.topic("pairs").publish(b"1", None, keys=["a", "b"])
         of_pairs = await client.subscribe("pairs", "s", schema=pairs, **EARLIEST)
         assert values(await receive(of_pairs, 2)) == [KeyValue("a", "1"), KeyValue("b", None)]
+        inline = KeyValueSchema(StringSchema(), StringSchema())
+        broker.topic("inline").publish(inline.encode(KeyValue("a", None)), None, keys=["x", "y"])
+        of_inline = await client.subscribe("inline", "s", schema=inline, **EARLIEST)
+        assert values(await receive(of_inline, 2)) == [KeyValue("a", None), None]
 
 
 async def test_with_skip_undecodable_messages_are_acknowledged_and_the_next_ones_handed_out(

@@ -12,7 +12,7 @@ import pytest
 from fastavro import parse_schema, schemaless_writer
 
 from magnetar.exceptions import DecodeError, EncodeError
-from magnetar.schema import AvroSchema, SchemaInfo, SchemaType
+from magnetar.schema import AvroSchema, JsonSchema, SchemaInfo, SchemaType
 
 
 def _record(name: str = "R", **fields: Any) -> dict[str, Any]:
@@ -171,6 +171,9 @@ def test_decimals_are_exact(kind: Any) -> None:
         ({"type": "long", "logicalType": "timestamp-millis"}, datetime(2026, 1, 1, 1, 1, 1, 1, tzinfo=UTC)),
         ({"type": "int", "logicalType": "date"}, "no date"),
         ({"type": "long", "logicalType": "timestamp-millis"}, 1.5),
+        ({"type": "long", "logicalType": "timestamp-micros"}, datetime(2026, 1, 1)),
+        ({"type": "long", "logicalType": "local-timestamp-millis"}, datetime(2026, 1, 1, tzinfo=UTC)),
+        ({"type": "long", "logicalType": "local-timestamp-micros"}, datetime(2026, 1, 1, tzinfo=UTC)),
     ],
 )
 def test_logical_values_that_would_lose_something_are_refused(logical: Any, value: Any) -> None:
@@ -213,6 +216,15 @@ def test_values_of_unions_keep_their_branch(writer: Any, reader: Any, value: Any
         found = _resolve(_record(a=writer), reader_record, {"a": value})["a"]
         assert found == expected
         assert type(found) is type(expected)
+
+
+def test_keys_that_are_no_fields_are_refused() -> None:
+    definition = _record(a=["null", _INNER, _COUNTS], b=("int", 1))
+    avro = AvroSchema(None, definition)
+    assert avro.decode(avro.encode({"a": {"x": 1, "y": 2}})) == {"a": {"x": 1, "y": 2}, "b": 1}
+    for schema in (avro, JsonSchema(None, definition)):
+        with pytest.raises(EncodeError, match=r"field 'c': record R has no such field"):
+            schema.encode({"a": None, "c": 2})
 
 
 def test_recursive_records_are_resolved() -> None:

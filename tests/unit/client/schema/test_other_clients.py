@@ -371,6 +371,26 @@ def test_auto_produce_checks_payloads_by_the_topic_s_schema() -> None:
         schema.encode("text")  # type: ignore[arg-type]
 
 
+def test_auto_produce_checks_json_by_its_definition() -> None:
+    reading = schemas.JsonSchema(GoReading)
+    good = b'{"small": 1, "text": "a", "words": null}'
+    for topic_schema, wrap in (
+        (reading, lambda payload: payload),
+        (schemas.KeyValueSchema(schemas.StringSchema(), reading), lambda payload: _sized(b"k") + _sized(payload)),
+    ):
+        schema = schemas.AutoProduceBytesSchema(topic_schema.schema_info())
+        assert schema.encode(wrap(good)) == wrap(good)
+        for bad in (b"5", b"null", b"[]", b'{"small": "text"}', b'{"small": 3000000000}', b"{"):
+            with pytest.raises(EncodeError, match="does not match the topic's schema"):
+                schema.encode(wrap(bad))
+    old_style = SchemaInfo(SchemaType.JSON, "JSON", b'{"type": "object", "id": "x"}')
+    assert schemas.AutoProduceBytesSchema(old_style).encode(b'{"a": 1}') == b'{"a": 1}'
+
+
+def _sized(part: bytes) -> bytes:
+    return len(part).to_bytes(4, "big") + part
+
+
 class GoAddress(schemas.Record):
     city = schemas.String(required=True)
 
