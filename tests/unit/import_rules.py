@@ -91,6 +91,7 @@ RULES: Final = frozenset(
         "magnetar_broker.schemas.key_value_definitions",
         "magnetar_broker.schemas.protobuf_definitions",
         "magnetar_broker.schemas.schema_rules",
+        "magnetar_broker.schemas.work_budget",
         "magnetar_broker.server.grpc.produce_answers",
         "magnetar_broker.server.grpc.stream_budget",
         "magnetar_broker.server.pulsar.acknowledged_ids",

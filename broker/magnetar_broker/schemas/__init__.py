@@ -25,10 +25,11 @@ interrupted, the next change continues. Numbers of versions are not used again.
 read and is not marked for deletion. A deletion of the topic marks its node, then deletes the schema, then the node. So
 no version is added to a topic that is being deleted, and a later topic of its name begins without a schema.
 
-**Hostile definitions** come from any client. Their size, nesting, number of types and the work of comparing them are
-bounded, and a type is never expanded where it is only named. With a megabyte it can still take seconds: then it's done
-in a thread (`takes_long`).
+**Hostile definitions** come from any client. Their size, nesting, number of types, the length of their names and the
+work of checking and comparing them are bounded, and a type is never expanded where it is only named. With a megabyte it
+can still take a second or two: then it's done in a thread (`takes_long`).
 
+    work_budget.py                how much work may be done for one request
     bounded_json.py               the JSON of a definition, parsed within bounds
     avro_definitions.py           Avro schemas: parsed, checked, and compared for equality
     protobuf_definitions.py       descriptors of PROTOBUF_NATIVE

@@ -11,13 +11,18 @@ by its JSON, whose nesting is bounded; a type is never expanded where it is only
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar_broker.schemas.bounded_json import InvalidDefinition, JsonValue
+from magnetar_broker.schemas.work_budget import WorkBudget
 
 __all__ = [
+    "MAX_NAMES_LENGTH",
+    "MAX_NAME_LENGTH",
     "ArrayType",
     "AvroType",
     "EnumType",
@@ -40,9 +45,18 @@ _TYPE_ATTRIBUTES: Final = frozenset(
 )
 _FIELD_ATTRIBUTES: Final = frozenset(("default", "doc", "name", "order", "type", "aliases"))
 _MAX_FIXED_BYTES: Final = 2**31 - 9
-# Types, fields, symbols and values of defaults together.
+# Types, fields, symbols, aliases and values of defaults together.
 _MAX_PARTS: Final = 50_000
+# Characters of a full name; real ones have less than 300. And of all full names: a long namespace is part of each.
+MAX_NAME_LENGTH: Final = 1000
+MAX_NAMES_LENGTH: Final = 4 * 1024 * 1024
 _INTEGERS: Final = {"int": 31, "long": 63}
+_ASCII_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+")
+_MAX_FLOAT_LENGTH: Final = 1000
+_JAVA_SPACES: Final = "".join(map(chr, range(33)))
+_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[fFdD]?")
+_HEXADECIMAL: Final = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]++\.?[0-9a-fA-F]*+|\.[0-9a-fA-F]++)[pP][+-]?[0-9]++[fFdD]?")
+_NO_NUMBER: Final = re.compile(r"[+-]?(?:NaN|Infinity)")
 
 
 @dataclass(eq=False, slots=True)
@@ -137,18 +151,20 @@ class RecordType(NamedType):
     complete: bool = False
 
 
-def parse_avro(definition: JsonValue) -> AvroType:
+def parse_avro(definition: JsonValue, budget: WorkBudget) -> AvroType:
     """Raises `InvalidDefinition`, which names the field and the rule."""
-    return _Parser().parse(definition)
+    return _Parser(budget).parse(definition)
 
 
 class _Parser:
-    def __init__(self) -> None:
+    def __init__(self, budget: WorkBudget) -> None:
+        self._budget = budget
         self._types: dict[str, NamedType] = {}
         self._namespace = ""
         # Names of the record and the fields that are being parsed.
         self._path: list[str] = []
         self._parts = 0
+        self._names_length = 0
         self._defaults = _DefaultCheck(self._count)
 
     def parse(self, definition: JsonValue) -> AvroType:
@@ -207,7 +223,7 @@ class _Parser:
         name = self._parse_name(definition)
         enclosing = self._namespace
         self._namespace = name.rpartition(".")[0]
-        aliases = [self._qualify(self._check_name(alias), self._namespace) for alias in self._parse_aliases(definition)]
+        aliases = [self._make_full_name(alias, self._namespace) for alias in self._parse_aliases(definition)]
         made: NamedType
         if kind == "enum":
             properties.pop("default", None)
@@ -225,12 +241,24 @@ class _Parser:
         name, namespace = definition.get("name"), definition.get("namespace")
         if not isinstance(name, str):
             raise self._error(f'a type {definition["type"]} has no "name" that is a string, but {_show(name)}')
-        full = self._qualify(self._check_name(name), namespace if isinstance(namespace, str) else self._namespace)
+        full = self._make_full_name(name, namespace if isinstance(namespace, str) else self._namespace)
         if full in PRIMITIVES:
             raise self._error(f"a type has the name of the primitive type {full!r}")
         if full in self._types:
             raise self._error(f"type {full!r:.100} is defined twice")
         return full
+
+    def _make_full_name(self, name: str, namespace: str) -> str:
+        length = len(name) + (0 if "." in name else len(namespace) + 1)
+        if length > MAX_NAME_LENGTH:
+            raise self._error(
+                f"name {name!r:.100} has {length} characters with its namespace, and at most "
+                f"{MAX_NAME_LENGTH} are allowed"
+            )
+        self._names_length += length
+        if self._names_length > MAX_NAMES_LENGTH:
+            raise self._error(f"all names have more than {MAX_NAMES_LENGTH} characters with their namespaces")
+        return self._qualify(self._check_name(name), namespace)
 
     def _qualify(self, name: str, namespace: str) -> str:
         if "." in name:
@@ -239,7 +267,7 @@ class _Parser:
 
     def _check_name(self, name: str) -> str:
         short = name.rpartition(".")[2]
-        if not short or not (short[0].isalpha() or short[0] == "_") or not short.replace("_", "a").isalnum():
+        if not (_ASCII_NAME.fullmatch(short) or _is_java_name(short)):
             raise self._error(f"name {name!r:.100} is not valid: use letters, digits and '_', and no digit first")
         return name
 
@@ -251,6 +279,7 @@ class _Parser:
         aliases = definition.get("aliases", [])
         if not isinstance(aliases, list):
             raise self._error(f'"aliases" is not an array, but {_show(aliases)}')
+        self._count(len(aliases))
         found = []
         for alias in aliases:
             if not isinstance(alias, str):
@@ -333,10 +362,10 @@ class _Parser:
         kind = parsed.type.kind if isinstance(parsed.type, PrimitiveType) else ""
         if kind in ("float", "double") and isinstance(parsed.default, str):
             # As Avro's library for Java: so a default can be NaN.
-            try:
-                parsed.default = float(parsed.default)
-            except ValueError:
-                raise self._error(f"its default {_show(parsed.default)} is not a {kind}") from None
+            number = _parse_java_float(parsed.default)
+            if number is None:
+                raise self._error(f"its default {_show(parsed.default)} is not a {kind}")
+            parsed.default = number
         elif not self._defaults.is_valid(parsed.type, parsed.default):
             raise self._error(
                 f"its default {_show(parsed.default)} is not a value of its type {parsed.type.label:.100}"
@@ -345,7 +374,10 @@ class _Parser:
     def _count(self, parts: int = 1) -> None:
         self._parts += parts
         if self._parts > _MAX_PARTS:
-            raise InvalidDefinition(f"the definition has more than {_MAX_PARTS} types, fields, symbols and defaults")
+            raise InvalidDefinition(
+                f"the definition has more than {_MAX_PARTS} types, fields, symbols, aliases and defaults"
+            )
+        self._budget.spend(parts)
 
     def _error(self, rule: str) -> InvalidDefinition:
         if not self._path:
@@ -412,6 +444,30 @@ def _is_primitive(kind: str, value: JsonValue) -> bool:
     return value is None if kind == "null" else isinstance(value, bool)
 
 
+def _is_java_name(name: str) -> bool:
+    """Java looks at units of UTF-16, of which no pair is a letter."""
+    return (
+        bool(name)
+        and not name[0].isdecimal()
+        and all((each.isalpha() or each.isdecimal() or each == "_") and each <= "\uffff" for each in name)
+    )
+
+
+def _parse_java_float(text: str) -> float | None:
+    """Parse a number as Java does: also with a suffix, and in hexadecimal. None: it is none."""
+    text = text[: _MAX_FLOAT_LENGTH + 1].strip(_JAVA_SPACES)
+    if len(text) > _MAX_FLOAT_LENGTH:
+        return None
+    if _DECIMAL.fullmatch(text):
+        return float(text.rstrip("fFdD"))
+    if _HEXADECIMAL.fullmatch(text):
+        try:
+            return float.fromhex(text[:-1] if text[-1] in "fFdD" else text)
+        except OverflowError:
+            return math.copysign(math.inf, -1 if text[0] == "-" else 1)
+    return float(text) if _NO_NUMBER.fullmatch(text) else None
+
+
 def _show(value: JsonValue) -> str:
     """Return the beginning of a value, in bounded time."""
     if isinstance(value, dict | list):
@@ -421,56 +477,67 @@ def _show(value: JsonValue) -> str:
     return json.dumps(value)[:100]
 
 
-def describe_equality(avro_type: AvroType) -> str:
+def describe_equality(avro_type: AvroType, budget: WorkBudget) -> str:
     """Return a text that is equal for types that Avro's library for Java, and so Pulsar, treats as equal: it ignores
-    documentation, aliases, defaults of enums, and whether a record is an error."""
-    parts: list[str] = []
-    _describe(avro_type, parts, set())
-    return "".join(parts)
+    documentation, aliases, defaults of enums, and whether a record is an error.
+
+    Fingerprints of the text are stored. With another text for a schema, topics that have it would get it again, as a
+    new version.
+    """
+    description = _Description(budget)
+    description.add(avro_type)
+    return "".join(description.parts)
 
 
-def _describe(avro_type: AvroType, parts: list[str], described: set[str]) -> None:
-    """A named type is described where it is first met, and named after that."""
-    if isinstance(avro_type, UnionType):
-        _describe_all(avro_type.branches, parts, described)
-        return
-    if isinstance(avro_type, NamedType) and avro_type.name in described:
-        parts.append(_dump(avro_type.name))
-        return
-    parts.append("{" + _dump(avro_type.properties))
-    if isinstance(avro_type, PrimitiveType):
-        parts.append(avro_type.kind)
-    elif isinstance(avro_type, ArrayType):
-        parts.append("array")
-        _describe(avro_type.items, parts, described)
-    elif isinstance(avro_type, MapType):
-        parts.append("map")
-        _describe(avro_type.values, parts, described)
-    elif isinstance(avro_type, NamedType):
-        described.add(avro_type.name)
-        _describe_named(avro_type, parts, described)
-    parts.append("}")
+class _Description:
+    def __init__(self, budget: WorkBudget) -> None:
+        self.parts: list[str] = []
+        self._budget = budget
+        # By id, in the order in which they are met. A type is described where that is, and is a number after that:
+        # its name may be long.
+        self._numbers: dict[int, int] = {}
 
+    def add(self, avro_type: AvroType) -> None:
+        self._budget.spend()
+        if isinstance(avro_type, UnionType):
+            self._add_all(avro_type.branches)
+            return
+        number = self._numbers.get(id(avro_type))
+        if number is not None:
+            self.parts.append(f"#{number}")
+            return
+        self.parts.append("{" + _dump(avro_type.properties))
+        if isinstance(avro_type, PrimitiveType):
+            self.parts.append(avro_type.kind)
+        elif isinstance(avro_type, ArrayType):
+            self.parts.append("array")
+            self.add(avro_type.items)
+        elif isinstance(avro_type, MapType):
+            self.parts.append("map")
+            self.add(avro_type.values)
+        elif isinstance(avro_type, NamedType):
+            self._numbers[id(avro_type)] = len(self._numbers)
+            self._add_named(avro_type)
+        self.parts.append("}")
 
-def _describe_named(named: NamedType, parts: list[str], described: set[str]) -> None:
-    parts.append(_dump(named.name))
-    if isinstance(named, EnumType):
-        parts.append("enum" + _dump(list(named.symbols)))
-    elif isinstance(named, FixedType):
-        parts.append(f"fixed{named.size}")
-    elif isinstance(named, RecordType):
-        for each in named.fields.values():
-            default = _dump(each.default) if each.has_default else ""
-            parts.append(f"{each.name}={default},{each.order}{_dump(each.properties)}")
-            _describe(each.type, parts, described)
+    def _add_named(self, named: NamedType) -> None:
+        self.parts.append(_dump(named.name))
+        if isinstance(named, EnumType):
+            self.parts.append("enum" + _dump(list(named.symbols)))
+        elif isinstance(named, FixedType):
+            self.parts.append(f"fixed{named.size}")
+        elif isinstance(named, RecordType):
+            for each in named.fields.values():
+                default = _dump(each.default) if each.has_default else ""
+                self.parts.append(f"{each.name}={default},{each.order}{_dump(each.properties)}")
+                self.add(each.type)
 
-
-def _describe_all(types: list[AvroType], parts: list[str], described: set[str]) -> None:
-    parts.append("[")
-    for each in types:
-        _describe(each, parts, described)
-        parts.append(",")
-    parts.append("]")
+    def _add_all(self, types: list[AvroType]) -> None:
+        self.parts.append("[")
+        for each in types:
+            self.add(each)
+            self.parts.append(",")
+        self.parts.append("]")
 
 
 def _dump(value: object) -> str:

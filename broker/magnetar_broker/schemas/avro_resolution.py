@@ -13,8 +13,8 @@ The rules are those by which Avro 1.11 for Java resolves a writer's and a reader
 - Logical types and other properties don't matter.
 
 Named types refer to each other in any way, also in circles. So pairs of types wait in a list rather than on the stack,
-and each pair of records is compared once: a pair that is met again is part of the same question. All comparisons spend
-from one budget, because a union of thousands of records is compared with another one pair by pair.
+and each pair of records is compared once: a pair that is met again is part of the same question. All that grows with
+the schemas spends from one budget, because a union of thousands of records is compared with another one pair by pair.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from magnetar_broker.errors import BrokerError
 from magnetar_broker.schemas.avro_definitions import (
     ArrayType,
     AvroType,
@@ -37,12 +36,14 @@ from magnetar_broker.schemas.avro_definitions import (
     RecordType,
     UnionType,
 )
-from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_broker.schemas.work_budget import WorkBudget, too_complex
 
-__all__ = ["MAX_STEPS", "ReadProblem", "Rule", "WorkBudget", "find_read_problem"]
+__all__ = ["ReadProblem", "Rule", "find_read_problem"]
 
-# Pairs of types. Two schemas of a hundred fields take some hundred steps, and a million steps a second or two.
-MAX_STEPS: Final = 4_000_000
+# What it costs to remember a pair of types: less time than memory.
+_PAIR_STEPS: Final = 8
+# Names that are compared in order for one step.
+_SYMBOLS_PER_STEP: Final = 16
 # Records in unions of records in unions, which only differ in name.
 _MAX_TRIALS: Final = 50
 # Characters of a path or a name in an error.
@@ -79,21 +80,6 @@ class ReadProblem:
     reader: str = ""
 
 
-class WorkBudget:
-    def __init__(self, steps: int = MAX_STEPS) -> None:
-        self._limit = self._steps = steps
-
-    def spend(self, steps: int = 1) -> None:
-        """Raise `BrokerError` when all is spent."""
-        self._steps -= steps
-        if self._steps < 0:
-            raise too_complex(f"it takes more than {self._limit} comparisons of types")
-
-
-def too_complex(why: str) -> BrokerError:
-    return BrokerError(ErrorCode.INVALID_ARGUMENT, f"the schemas are too complex to compare: {why}", "schema")
-
-
 def find_read_problem(writer: AvroType, reader: AvroType, budget: WorkBudget) -> ReadProblem | None:
     """Return why a reader can't read all that the writer can write; None: it can."""
     return _Resolution(_Aliases(reader, budget), budget).find_problem(writer, reader)
@@ -127,20 +113,24 @@ class _Aliases:
     """Names of the writer's types and fields, as the reader calls them."""
 
     def __init__(self, reader: AvroType, budget: WorkBudget) -> None:
+        self._budget = budget
         self._types: dict[str, str] = {}
         self._fields: dict[str, dict[str, str]] = {}
-        self._collect(reader, budget)
+        # By ids of the writer's records.
+        self._renamed: dict[int, tuple[dict[str, Field], str]] = {}
+        self._collect(reader)
 
-    def _collect(self, reader: AvroType, budget: WorkBudget) -> None:
+    def _collect(self, reader: AvroType) -> None:
         waiting: list[AvroType] = [reader]
         seen: set[int] = set()
         while waiting:
-            budget.spend()
             each = waiting.pop()
+            self._budget.spend(1 + _size(each))
             if isinstance(each, NamedType):
                 if id(each) in seen:
                     continue
                 seen.add(id(each))
+                self._budget.spend(len(each.aliases))
                 self._types.update(dict.fromkeys(each.aliases, each.name))
             waiting += _children(each)
             if isinstance(each, RecordType):
@@ -149,7 +139,7 @@ class _Aliases:
     def _collect_fields(self, record: RecordType) -> None:
         aliases = {alias: each.name for each in record.fields.values() for alias in each.aliases}
         if aliases:
-            self._fields.update(dict.fromkeys((record.name, *record.aliases), aliases))
+            self._fields[record.name] = aliases
 
     def name(self, written: NamedType) -> str:
         return self._types.get(written.name, written.name)
@@ -159,13 +149,27 @@ class _Aliases:
         aliases = self._fields.get(self.name(written))
         if not aliases:
             return written.fields, ""
-        renamed: dict[str, Field] = {}
-        for each in written.fields.values():
-            name = aliases.get(each.name, each.name)
-            if name in renamed:
-                return renamed, name
-            renamed[name] = each
-        return renamed, ""
+        if id(written) not in self._renamed:
+            self._budget.spend(_PAIR_STEPS + len(written.fields))
+            self._renamed[id(written)] = _rename(written, aliases)
+        return self._renamed[id(written)]
+
+
+def _rename(written: RecordType, aliases: dict[str, str]) -> tuple[dict[str, Field], str]:
+    renamed: dict[str, Field] = {}
+    for each in written.fields.values():
+        name = aliases.get(each.name, each.name)
+        if name in renamed:
+            return renamed, name
+        renamed[name] = each
+    return renamed, ""
+
+
+def _size(avro_type: AvroType) -> int:
+    """Return how many types `_children` returns."""
+    if isinstance(avro_type, RecordType):
+        return len(avro_type.fields)
+    return len(avro_type.branches) if isinstance(avro_type, UnionType) else isinstance(avro_type, ArrayType | MapType)
 
 
 def _children(avro_type: AvroType) -> list[AvroType]:
@@ -185,6 +189,8 @@ class _Resolution:
     waiting: list[_Pair] = field(default_factory=list)
     # By ids of writer and reader: records that wait or were compared.
     compared: set[tuple[int, int]] = field(default_factory=set)
+    # Of two records: the name of a field that has no value or two, and the rule.
+    broken: dict[tuple[int, int], tuple[Rule, str] | None] = field(default_factory=dict)
     # Whether the fields of two records match, as far as it was found out.
     matching: dict[tuple[int, int], bool] = field(default_factory=dict)
     equal: set[tuple[int, int]] = field(default_factory=set)
@@ -193,9 +199,9 @@ class _Resolution:
 
     def find_problem(self, writer: AvroType, reader: AvroType) -> ReadProblem | None:
         root = reader.short_name if isinstance(reader, NamedType) else ""
+        self.budget.spend()
         self.waiting.append(_Pair(writer, reader, _Path(None, root)))
         while self.waiting:
-            self.budget.spend()
             pair = self.waiting.pop()
             problem = self._compare(pair)
             if problem is not None:
@@ -216,36 +222,46 @@ class _Resolution:
         if isinstance(writer, RecordType) and isinstance(reader, RecordType):
             return self._compare_records(pair, writer, reader)
         if isinstance(writer, ArrayType) and isinstance(reader, ArrayType):
-            self.waiting.append(_Pair(writer.items, reader.items, _Path(pair.path, "[]")))
+            self._add_all((_Pair(writer.items, reader.items, _Path(pair.path, "[]")),))
             return None
         if isinstance(writer, MapType) and isinstance(reader, MapType):
-            self.waiting.append(_Pair(writer.values, reader.values, _Path(pair.path, "{}")))
+            self._add_all((_Pair(writer.values, reader.values, _Path(pair.path, "{}")),))
             return None
         rule = self._find_broken_rule(writer, reader)
         return None if rule is None else _problem(rule, pair)
 
     def _add_all(self, pairs: Iterable[_Pair]) -> None:
         """Let pairs wait. The first one is compared first."""
-        self.waiting += reversed(list(pairs))
+        added = list(pairs)
+        self.budget.spend(len(added))
+        self.waiting += reversed(added)
 
     def _compare_records(self, pair: _Pair, writer: RecordType, reader: RecordType) -> ReadProblem | None:
         key = (id(writer), id(reader))
         if key in self.compared:
             return None
         self.compared.add(key)
-        self.budget.spend(len(writer.fields) + len(reader.fields))
-        written, twice = self.aliases.fields(writer)
-        if twice:
-            return ReadProblem(Rule.ALIASES, _Path(pair.path, f".{twice}").show())
-        missing = _find_missing(written, reader)
-        if missing:
-            return ReadProblem(Rule.DEFAULT, _Path(pair.path, f".{missing}").show())
+        self.budget.spend(_PAIR_STEPS + len(writer.fields))
+        broken = self._find_broken_field(writer, reader)
+        if broken is not None:
+            rule, name = broken
+            return ReadProblem(rule, _Path(pair.path, f".{name}").show())
         self._add_all(
             _Pair(each.type, reader.fields[name].type, _Path(pair.path, f".{name}"))
-            for name, each in written.items()
+            for name, each in self.aliases.fields(writer)[0].items()
             if name in reader.fields
         )
         return None
+
+    def _find_broken_field(self, writer: RecordType, reader: RecordType) -> tuple[Rule, str] | None:
+        """Return the rule and name of a field that has no value for the reader, or two."""
+        key = (id(writer), id(reader))
+        if key not in self.broken:
+            self.budget.spend(_PAIR_STEPS + len(reader.fields))
+            written, twice = self.aliases.fields(writer)
+            missing = "" if twice else _find_missing(written, reader)
+            self.broken[key] = (Rule.ALIASES, twice) if twice else (Rule.DEFAULT, missing) if missing else None
+        return self.broken[key]
 
     def _have_same_name(self, writer: NamedType, reader: NamedType) -> bool:
         return self.aliases.name(writer).rpartition(".")[2] == reader.short_name
@@ -287,7 +303,7 @@ class _Resolution:
         arrays, maps and records of these fields."""
         key = (id(writer), id(reader))
         if key not in self.matching:
-            self.budget.spend(len(writer.fields) + len(reader.fields))
+            self.budget.spend(_PAIR_STEPS + len(writer.fields))
             # A record that contains itself matches, unless something else is found.
             self.matching[key] = True
             self.trials += 1
@@ -298,9 +314,9 @@ class _Resolution:
         return self.matching[key]
 
     def _do_fields_match(self, writer: RecordType, reader: RecordType) -> bool:
-        written, twice = self.aliases.fields(writer)
-        if twice or _find_missing(written, reader):
+        if self._find_broken_field(writer, reader) is not None:
             return False
+        written, _ = self.aliases.fields(writer)
         return not any(
             self._is_mismatch(each.type, reader.fields[name].type)
             for name, each in written.items()
@@ -314,8 +330,7 @@ class _Resolution:
             branch = self._choose_branch(writer, reader)
             return branch is None
         if isinstance(writer, RecordType) and isinstance(reader, RecordType):
-            written, twice = self.aliases.fields(writer)
-            return bool(twice or _find_missing(written, reader))
+            return self._find_broken_field(writer, reader) is not None
         return self._find_broken_rule(writer, reader) is not None
 
     def _are_equal(self, writer: AvroType, reader: AvroType) -> bool:
@@ -327,16 +342,17 @@ class _Resolution:
         seen: set[tuple[int, int]] = set()
         while waiting:
             one, other = waiting.pop()
+            self.budget.spend()
             key = (id(one), id(other))
             if key in seen or key in self.equal:
                 continue
             if key in self.different or not self._look_equal(one, other):
+                self.budget.spend(2 * _PAIR_STEPS)
                 self.different |= {key, (id(writer), id(reader))}
                 return False
+            self.budget.spend(_PAIR_STEPS + _size(one))
             seen.add(key)
-            ours, others = _children(one), _children(other)
-            self.budget.spend(1 + len(ours))
-            waiting += zip(ours, others, strict=True)
+            waiting += zip(_children(one), _children(other), strict=True)
         self.equal |= seen
         return True
 
@@ -350,12 +366,13 @@ class _Resolution:
         if isinstance(one, FixedType) and isinstance(other, FixedType):
             return one.size == other.size
         if isinstance(one, EnumType) and isinstance(other, EnumType):
-            self.budget.spend(len(one.symbols) // 16)
-            return list(one.symbols) == list(other.symbols)
+            self.budget.spend(len(one.symbols) // _SYMBOLS_PER_STEP)
+            return len(one.symbols) == len(other.symbols) and list(one.symbols) == list(other.symbols)
         if isinstance(one, RecordType) and isinstance(other, RecordType):
+            self.budget.spend(len(one.fields) // _SYMBOLS_PER_STEP)
             written, twice = self.aliases.fields(one)
-            return not twice and list(written) == list(other.fields)
-        return len(_children(one)) == len(_children(other))
+            return not twice and len(written) == len(other.fields) and list(written) == list(other.fields)
+        return _size(one) == _size(other)
 
 
 def _find_missing(written: dict[str, Field], reader: RecordType) -> str:

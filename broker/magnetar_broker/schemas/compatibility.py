@@ -23,15 +23,16 @@ from typing import Final
 
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.schemas.avro_definitions import AvroType
-from magnetar_broker.schemas.avro_resolution import ReadProblem, Rule, WorkBudget, find_read_problem
-from magnetar_broker.schemas.definitions import fingerprint, parse_avro_schema, read_schema_id
+from magnetar_broker.schemas.avro_resolution import ReadProblem, Rule, find_read_problem
+from magnetar_broker.schemas.definitions import AVRO_TYPES, examine, fingerprint_of, parse_avro_schema, read_schema_id
 from magnetar_broker.schemas.key_value_definitions import split_schema
 from magnetar_broker.schemas.protobuf_definitions import find_root_message
+from magnetar_broker.schemas.work_budget import WorkBudget
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import SchemaCompatibility
 from magnetar_protos.schema_pb2 import Schema, SchemaType
 
-__all__ = ["check_compatible", "check_readable"]
+__all__ = ["TRANSITIVE", "check_compatible", "check_readable"]
 
 _BACKWARD: Final = frozenset(
     (
@@ -49,7 +50,8 @@ _FORWARD: Final = frozenset(
         SchemaCompatibility.FULL_TRANSITIVE,
     )
 )
-_TRANSITIVE: Final = frozenset(
+# By these all versions count, by others only the last one does.
+TRANSITIVE: Final = frozenset(
     (
         SchemaCompatibility.BACKWARD_TRANSITIVE,
         SchemaCompatibility.FORWARD_TRANSITIVE,
@@ -57,26 +59,35 @@ _TRANSITIVE: Final = frozenset(
     )
 )
 
-# To parse a definition takes as long as that many comparisons of types.
-_BYTES_PER_STEP: Final = 8
 
-
-def check_compatible(schema: Schema, earlier: Sequence[tuple[int, Schema]], strategy: SchemaCompatibility) -> None:
+def check_compatible(
+    schema: Schema,
+    earlier: Sequence[tuple[int, Schema]],
+    strategy: SchemaCompatibility,
+    budget: WorkBudget | None = None,
+) -> None:
     """Raise `BrokerError` INCOMPATIBLE_SCHEMA, with field and rule, unless the schema may become the next version.
 
     `earlier`: version numbers and schemas that count, oldest first. Strategies that are not transitive compare with the
-    last one only.
+    last one only. All are valid.
     """
     strategy = _resolve_default(strategy)
     if strategy == SchemaCompatibility.ALWAYS_COMPATIBLE or not earlier:
         return
-    if strategy in _TRANSITIVE:
-        _Comparison(strategy, schema, is_transitive=True).check_all(earlier)
-    elif not _is_same(schema, earlier[-1][1]):
-        _Comparison(strategy, schema).check_all(earlier[-1:])
+    backward, forward = strategy in _BACKWARD, strategy in _FORWARD
+    comparison = _Comparison(strategy, schema, budget or WorkBudget(), backward=backward, forward=forward)
+    if strategy in TRANSITIVE:
+        comparison.check_all(earlier)
+    else:
+        comparison.check_last(*earlier[-1])
 
 
-def check_readable(schema: Schema, earlier: Sequence[tuple[int, Schema]], strategy: SchemaCompatibility) -> None:
+def check_readable(
+    schema: Schema,
+    earlier: Sequence[tuple[int, Schema]],
+    strategy: SchemaCompatibility,
+    budget: WorkBudget | None = None,
+) -> None:
     """Raise `BrokerError` INCOMPATIBLE_SCHEMA unless a consumer with this schema may read the topic.
 
     `earlier` as for `check_compatible`. With none, the topic's messages have no schema.
@@ -86,20 +97,19 @@ def check_readable(schema: Schema, earlier: Sequence[tuple[int, Schema]], strate
         return
     if not earlier:
         raise _incompatible("the topic has no schema that its messages could be read with")
-    if strategy in (SchemaCompatibility.BACKWARD_TRANSITIVE, SchemaCompatibility.FULL_TRANSITIVE):
-        _Comparison(strategy, schema, is_consumer=True, is_transitive=True).check_all(earlier)
-    elif strategy == SchemaCompatibility.ALWAYS_INCOMPATIBLE:
+    if strategy == SchemaCompatibility.ALWAYS_INCOMPATIBLE:
         raise _incompatible("consumers can't use a schema while the strategy is ALWAYS_INCOMPATIBLE")
-    elif not _is_same(schema, earlier[-1][1]):
-        _Comparison(strategy, schema, is_consumer=True, forward=False, backward=True).check_all(earlier[-1:])
+    is_transitive = strategy in (SchemaCompatibility.BACKWARD_TRANSITIVE, SchemaCompatibility.FULL_TRANSITIVE)
+    forward = is_transitive and strategy in _FORWARD
+    comparison = _Comparison(strategy, schema, budget or WorkBudget(), backward=True, forward=forward, is_consumer=True)
+    if is_transitive:
+        comparison.check_all(earlier)
+    else:
+        comparison.check_last(*earlier[-1])
 
 
 def _resolve_default(strategy: SchemaCompatibility) -> SchemaCompatibility:
     return SchemaCompatibility.FULL if strategy == SchemaCompatibility.UNDEFINED else strategy
-
-
-def _is_same(schema: Schema, other: Schema) -> bool:
-    return schema.type == other.type and fingerprint(schema) == fingerprint(other)
 
 
 def _incompatible(text: str) -> BrokerError:
@@ -113,28 +123,45 @@ class _Comparison:
         self,
         strategy: SchemaCompatibility,
         schema: Schema,
+        budget: WorkBudget,
         *,
+        backward: bool,
+        forward: bool,
         is_consumer: bool = False,
-        backward: bool | None = None,
-        forward: bool | None = None,
-        is_transitive: bool = False,
     ) -> None:
-        """`backward`, `forward`: as by the strategy."""
         self._strategy = strategy
         self._schema = schema
+        self._budget = budget
+        self._backward = backward
+        self._forward = forward
         self._is_consumer = is_consumer
-        self._backward = strategy in _BACKWARD if backward is None else backward
-        self._forward = strategy in _FORWARD if forward is None else forward
-        self._is_transitive = is_transitive
-        self._budget = WorkBudget()
+        self._is_transitive = False
         self._version = 0
-        # Parts of the new schema.
-        self._parsed: dict[bytes, AvroType | None] = {}
+        # By type and definition: parts of the new schema, and of the only version that it is compared with.
+        self._parsed: dict[tuple[int, bytes], AvroType | None] = {}
 
     def check_all(self, earlier: Sequence[tuple[int, Schema]]) -> None:
         """Begin with the last version."""
+        self._is_transitive = True
         for self._version, schema in reversed(earlier):
             self._check(self._schema, schema, "")
+
+    def check_last(self, version: int, schema: Schema) -> None:
+        """Compare with one version. The same schema again is compatible by each strategy."""
+        self._version = version
+        if not self._is_same(schema):
+            self._check(self._schema, schema, "")
+
+    def _is_same(self, other: Schema) -> bool:
+        if self._schema.type != other.type:
+            return False
+        if other.type not in AVRO_TYPES:
+            return examine(self._schema, self._budget) == examine(other, self._budget)
+        if self._schema.definition == other.definition:
+            return True
+        new_type, old_type = self._parse(self._schema), self._parse(other)
+        new = fingerprint_of(self._schema, new_type, self._budget)
+        return new == fingerprint_of(other, old_type, self._budget)
 
     def _check(self, new: Schema, old: Schema, part: str) -> None:
         if new.type != old.type:
@@ -157,12 +184,12 @@ class _Comparison:
         self._check(new_parts.value, old_parts.value, "value")
 
     def _check_message(self, new: Schema, old: Schema, part: str) -> None:
-        was, is_now = find_root_message(old.definition), find_root_message(new.definition)
+        was, is_now = (find_root_message(each.definition, self._budget) for each in (old, new))
         if was != is_now:
             raise self._refuse(part, f"the message type changed from {was!r:.200} to {is_now!r:.200}")
 
     def _check_avro(self, new: Schema, old: Schema, part: str) -> None:
-        new_type, old_type = self._parse(new, is_new=True), self._parse(old)
+        new_type, old_type = self._parse(new), self._parse(old, keep=not self._is_transitive)
         if new_type is None or old_type is None:
             self._check_json_schemas(new, old, new_type, old_type, part)
             return
@@ -176,14 +203,14 @@ class _Comparison:
                 consequence = f", so readers with version {self._version} can't read newer messages"
                 raise self._refuse(part, _explain(problem, backward=False) + consequence)
 
-    def _parse(self, schema: Schema, *, is_new: bool = False) -> AvroType | None:
-        """Parse a definition, the new one only once. This counts as work, too, since there may be many versions."""
-        if is_new and schema.definition in self._parsed:
-            return self._parsed[schema.definition]
-        self._budget.spend(len(schema.definition) // _BYTES_PER_STEP)
-        parsed = parse_avro_schema(schema)
-        if is_new:
-            self._parsed[schema.definition] = parsed
+    def _parse(self, schema: Schema, *, keep: bool = True) -> AvroType | None:
+        """Parse a definition once, unless there may be many like it."""
+        key = (schema.type, schema.definition)
+        if key in self._parsed:
+            return self._parsed[key]
+        parsed = parse_avro_schema(schema, self._budget)
+        if keep:
+            self._parsed[key] = parsed
         return parsed
 
     def _check_json_schemas(

@@ -12,14 +12,18 @@ from typing import Final
 
 from magnetar_broker.schemas.avro_definitions import AvroType, UnionType, describe_equality, parse_avro
 from magnetar_broker.schemas.bounded_json import InvalidDefinition, JsonValue, parse_json
-from magnetar_broker.schemas.key_value_definitions import split_schema
+from magnetar_broker.schemas.key_value_definitions import KeyValueSchemas, split_schema
 from magnetar_broker.schemas.protobuf_definitions import find_root_message
+from magnetar_broker.schemas.work_budget import WorkBudget
 from magnetar_protos.schema_pb2 import Schema, SchemaType
 
 __all__ = [
+    "AVRO_TYPES",
+    "MAX_PROPERTIES",
     "MAX_PROPERTIES_LENGTH",
-    "check_definition",
-    "fingerprint",
+    "check_number_of_properties",
+    "examine",
+    "fingerprint_of",
     "parse_avro_schema",
     "read_schema_id",
     "takes_long",
@@ -33,23 +37,65 @@ _JSON_SCHEMA_TYPES: Final = frozenset(
 # What clients send as the definition of STRING, which has none.
 _NO_STRING_DEFINITIONS: Final = (b"", b"null")
 _LONG_BYTES: Final = 16 * 1024
+MAX_PROPERTIES: Final = 1000
 MAX_PROPERTIES_LENGTH: Final = 64 * 1024
+# To handle a property takes as long as to handle that many bytes.
+_BYTES_PER_PROPERTY: Final = 16
+# Bytes of JSON that are parsed for one step.
+_BYTES_PER_STEP: Final = 8
 
 
 def takes_long(*schemas: Schema) -> bool:
     """Return whether to check or compare these schemas in a thread: with a megabyte it takes up to some seconds."""
-    return sum(len(schema.definition) for schema in schemas) > _LONG_BYTES
+    # Parts of KEY_VALUE have properties in a property, which is parsed.
+    size = sum(len(schema.definition) + _BYTES_PER_PROPERTY * len(schema.properties) for schema in schemas)
+    return size > _LONG_BYTES or size + sum(map(_measure_properties, schemas)) > _LONG_BYTES
 
 
-def check_definition(schema: Schema) -> None:
-    """Raise `BrokerError` INVALID_ARGUMENT, about "schema", for a definition that is not one of its type."""
+def _measure_properties(schema: Schema) -> int:
+    return sum(len(key) + len(value) for key, value in schema.properties.items())
+
+
+def check_number_of_properties(number: int) -> None:
+    """Raise `BrokerError` if they are too many. It costs nothing: call it before anything is done with each."""
+    if number > MAX_PROPERTIES:
+        raise InvalidDefinition(f"the schema has {number} properties, and {MAX_PROPERTIES} are allowed")
+
+
+def examine(schema: Schema, budget: WorkBudget | None = None) -> bytes:
+    """Check a schema and return its fingerprint: 32 bytes that are equal for schemas that mean the same.
+
+    Raises `BrokerError` INVALID_ARGUMENT, about "schema", for a definition that is not one of its type.
+
+    Equal are those that Pulsar takes for the same version: Avro schemas by Avro's comparison, others byte by byte. Name
+    and properties don't count, but for what the properties of KEY_VALUE say about its parts.
+    """
+    budget = budget or WorkBudget()
+    if schema.type == SchemaType.KEY_VALUE:
+        _check_properties(schema)
+        parts = split_schema(schema)
+        _check_parts(parts, budget)
+        return _hash(f"{schema.type} {parts.encoding} {_describe_exactly(parts.key)} {_describe_exactly(parts.value)}")
+    parsed = _check(schema, budget)
+    return fingerprint_of(schema, parsed, budget)
+
+
+def fingerprint_of(schema: Schema, parsed: AvroType | None, budget: WorkBudget) -> bytes:
+    """As `examine`, for a schema whose Avro schema is parsed already. It is not KEY_VALUE."""
+    if parsed is None:
+        return _hash(_describe_exactly(schema))
+    return _hash(f"{schema.type} avro {describe_equality(parsed, budget)}")
+
+
+def _check(schema: Schema, budget: WorkBudget) -> AvroType | None:
+    """Return the Avro schema, if it has one."""
     _check_properties(schema)
     if schema.type in AVRO_TYPES:
-        parse_avro_schema(schema)
+        return parse_avro_schema(schema, budget)
+    if schema.type == SchemaType.KEY_VALUE:
+        _check_parts(split_schema(schema), budget)
     elif schema.type == SchemaType.PROTOBUF_NATIVE:
-        find_root_message(schema.definition)
-    elif schema.type == SchemaType.KEY_VALUE:
-        _check_key_value(schema)
+        find_root_message(schema.definition, budget)
     elif schema.type == SchemaType.STRING:
         if schema.definition not in _NO_STRING_DEFINITIONS:
             raise InvalidDefinition(f"a STRING schema has no definition, but there are {len(schema.definition)} bytes")
@@ -59,30 +105,33 @@ def check_definition(schema: Schema) -> None:
         raise InvalidDefinition(
             f"{SchemaType.Name(schema.type)} schemas have no definition, but there are {len(schema.definition)} bytes"
         )
+    return None
 
 
 def _check_properties(schema: Schema) -> None:
-    size = len(schema.name) + sum(len(key) + len(value) for key, value in schema.properties.items())
+    check_number_of_properties(len(schema.properties))
+    size = len(schema.name) + _measure_properties(schema)
     if size > MAX_PROPERTIES_LENGTH:
         raise InvalidDefinition(
             f"name and properties of the schema have {size} characters, and {MAX_PROPERTIES_LENGTH} are allowed"
         )
 
 
-def _check_key_value(schema: Schema) -> None:
-    parts = split_schema(schema)
+def _check_parts(parts: KeyValueSchemas, budget: WorkBudget) -> None:
     for name, part in (("key", parts.key), ("value", parts.value)):
         try:
-            check_definition(part)
+            _check(part, budget)
         except InvalidDefinition as error:
             raise InvalidDefinition(f"{name}: {error}") from None
 
 
-def parse_avro_schema(schema: Schema) -> AvroType | None:
+def parse_avro_schema(schema: Schema, budget: WorkBudget | None = None) -> AvroType | None:
     """Return the Avro schema; None: it is a JSON schema. Raises `InvalidDefinition`."""
+    budget = budget or WorkBudget()
+    budget.spend(len(schema.definition) // _BYTES_PER_STEP)
     document = parse_json(schema.definition)
     try:
-        parsed = parse_avro(document)
+        parsed = parse_avro(document, budget)
     except InvalidDefinition:
         if schema.type == SchemaType.JSON and _is_json_schema(document):
             return None
@@ -93,10 +142,26 @@ def parse_avro_schema(schema: Schema) -> AvroType | None:
 
 
 def _is_json_schema(document: JsonValue) -> bool:
-    if not isinstance(document, dict):
+    """Return whether it is one for Pulsar, which reads it with Jackson's module for JSON schemas."""
+    if not isinstance(document, dict) or not _is_boolean(document.get("required")):
         return False
     kind = document.get("type")
-    return isinstance(kind, str) and kind in _JSON_SCHEMA_TYPES and isinstance(document.get("properties", {}), dict)
+    if kind == "object":
+        properties, others = document.get("properties"), document.get("additionalProperties")
+        if not (others is None or isinstance(others, bool) or _is_json_schema(others)):
+            return False
+        if not isinstance(properties, dict):
+            return properties is None
+        return all(each is None or _is_json_schema(each) for each in properties.values())
+    if kind == "array":
+        items = document.get("items")
+        return items is None or all(map(_is_json_schema, items if isinstance(items, list) else [items]))
+    return isinstance(kind, str) and kind in _JSON_SCHEMA_TYPES
+
+
+def _is_boolean(value: JsonValue) -> bool:
+    """Return whether Jackson takes it for a boolean, or for none."""
+    return value is None or isinstance(value, int) or value in ("true", "false", "")
 
 
 def read_schema_id(schema: Schema) -> JsonValue:
@@ -105,22 +170,9 @@ def read_schema_id(schema: Schema) -> JsonValue:
     return document.get("id") if isinstance(document, dict) else None
 
 
-def fingerprint(schema: Schema) -> bytes:
-    """Return 32 bytes that are equal for schemas that mean the same. The schema is valid.
-
-    Equal are those that Pulsar takes for the same version: Avro schemas by Avro's comparison, others byte by byte. Name
-    and properties don't count, but for what the properties of KEY_VALUE say about its parts.
-    """
-    return hashlib.sha256(_describe(schema).encode("utf-8", "surrogateescape")).digest()
-
-
-def _describe(schema: Schema) -> str:
-    if schema.type == SchemaType.KEY_VALUE:
-        parts = split_schema(schema)
-        return f"{schema.type} {parts.encoding} {_describe_exactly(parts.key)} {_describe_exactly(parts.value)}"
-    parsed = parse_avro_schema(schema) if schema.type in AVRO_TYPES else None
-    return _describe_exactly(schema) if parsed is None else f"{schema.type} avro {describe_equality(parsed)}"
-
-
 def _describe_exactly(schema: Schema) -> str:
     return f"{schema.type} {hashlib.sha256(schema.definition).hexdigest()}"
+
+
+def _hash(description: str) -> bytes:
+    return hashlib.sha256(description.encode("utf-8", "surrogateescape")).digest()

@@ -8,20 +8,42 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol, TypeVar
 
 from google.protobuf.descriptor import Descriptor, FileDescriptor
-from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    EnumDescriptorProto,
+    FileDescriptorProto,
+    FileDescriptorSet,
+)
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 from magnetar_broker.schemas.bounded_json import InvalidDefinition, parse_json
+from magnetar_broker.schemas.work_budget import WorkBudget
 
 __all__ = ["find_root_message"]
 
+_MAX_PARTS: Final = 50_000
+# As for Avro schemas: of a full name, and of all full names. Each has the package in it.
+_MAX_NAME_LENGTH: Final = 1000
+_MAX_NAMES_LENGTH: Final = 4 * 1024 * 1024
+_BYTES_PER_STEP: Final = 8
 
-def find_root_message(definition: bytes) -> str:
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+T = TypeVar("T", bound=_Named)
+
+
+def find_root_message(definition: bytes, budget: WorkBudget) -> str:
     """Return the full name of the message type. Raises `InvalidDefinition`."""
+    budget.spend(len(definition) // _BYTES_PER_STEP)
     document = parse_json(definition)
     if not isinstance(document, dict):
         raise InvalidDefinition("the definition is not a JSON object")
@@ -32,7 +54,11 @@ def find_root_message(definition: bytes) -> str:
             raise InvalidDefinition(f'the definition has no "{name}" that is a string')
         texts.append(text)
     encoded, message_name, file_name = texts
-    root = _build_file(_parse_files(encoded), file_name)
+    files = _parse_files(encoded)
+    names = _NameCheck(budget)
+    for each in files.values():
+        names.check_file(each)
+    root = _build_file(files, file_name)
     return _find_message(root, message_name).full_name
 
 
@@ -44,6 +70,61 @@ def _parse_files(encoded: str) -> dict[str, FileDescriptorProto]:
     except DecodeError:
         raise InvalidDefinition('"fileDescriptorSet" is not a FileDescriptorSet') from None
     return {each.name: each for each in files.file}
+
+
+class _NameCheck:
+    """Bounds the full names of a definition before the descriptors are built, which have them all."""
+
+    def __init__(self, budget: WorkBudget) -> None:
+        self._budget = budget
+        self._parts = 0
+        self._length = 0
+
+    def check_file(self, file: FileDescriptorProto) -> None:
+        self._count(1 + len(file.dependency))
+        scope = len(file.package) + 1
+        self._check_messages(file.message_type, scope)
+        self._check_enums(file.enum_type, scope)
+        self._check_names(file.extension, scope)
+        for each in self._check_names(file.service, scope):
+            self._check_names(each.method, scope + len(each.name) + 1)
+
+    def _check_messages(self, messages: Sequence[DescriptorProto], scope: int) -> None:
+        waiting = [(messages, scope)]
+        while waiting:
+            messages, scope = waiting.pop()
+            for each in self._check_names(messages, scope):
+                inner = scope + len(each.name) + 1
+                for named in (each.field, each.extension, each.oneof_decl):
+                    self._check_names(named, inner)
+                self._count(len(each.extension_range) + len(each.reserved_range) + len(each.reserved_name))
+                self._check_enums(each.enum_type, inner)
+                waiting.append((each.nested_type, inner))
+
+    def _check_enums(self, enums: Sequence[EnumDescriptorProto], scope: int) -> None:
+        for each in self._check_names(enums, scope):
+            self._check_names(each.value, scope)
+            self._count(len(each.reserved_range) + len(each.reserved_name))
+
+    def _check_names(self, named: Sequence[T], scope: int) -> Sequence[T]:
+        self._count(len(named))
+        for each in named:
+            length = scope + len(each.name)
+            if length > _MAX_NAME_LENGTH:
+                raise InvalidDefinition(
+                    f"name {each.name!r:.100} has {length} characters with its package, and at most "
+                    f"{_MAX_NAME_LENGTH} are allowed"
+                )
+            self._length += length
+        if self._length > _MAX_NAMES_LENGTH:
+            raise InvalidDefinition(f"all names have more than {_MAX_NAMES_LENGTH} characters with their packages")
+        return named
+
+    def _count(self, parts: int) -> None:
+        self._parts += parts
+        if self._parts > _MAX_PARTS:
+            raise InvalidDefinition(f"the definition has more than {_MAX_PARTS} messages, fields and other parts")
+        self._budget.spend(parts)
 
 
 def _build_file(files: dict[str, FileDescriptorProto], root: str) -> FileDescriptor:

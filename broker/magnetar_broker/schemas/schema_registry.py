@@ -69,15 +69,8 @@ _CACHE_BYTES: Final = 2 * 1024 * 1024
 _CACHED_BYTES: Final = 512
 _READ_AT_A_TIME: Final = 16
 
-# The strategies by which all versions count. By others only the last one does.
-_ALL_COUNT: Final = frozenset(
-    (
-        SchemaCompatibility.BACKWARD_TRANSITIVE,
-        SchemaCompatibility.FORWARD_TRANSITIVE,
-        SchemaCompatibility.FULL_TRANSITIVE,
-    )
-)
-_ALL_COUNT_FOR_CONSUMERS: Final = _ALL_COUNT - {SchemaCompatibility.FORWARD_TRANSITIVE}
+# The strategies by which all versions count for a consumer. By others only the last one does.
+_ALL_COUNT_FOR_CONSUMERS: Final = compatibility.TRANSITIVE - {SchemaCompatibility.FORWARD_TRANSITIVE}
 # Those by which a consumer with the last version's schema is admitted as it is (compatibility.py).
 _LAST_IS_READABLE: Final = frozenset(
     (
@@ -374,7 +367,7 @@ class SchemaRegistry:
         self, topic: TopicName, found: FoundSchema, examined: _Examined, rules: SchemaRules
     ) -> None:
         strategy = rules.compatibility
-        counted = _list_counted(found.list_live(), strategy, strategy in _ALL_COUNT)
+        counted = _list_counted(found.list_live(), strategy, strategy in compatibility.TRANSITIVE)
         await self._compare(topic, examined, counted, strategy, is_consumer=False)
 
     async def _compare(
@@ -433,7 +426,7 @@ class SchemaRegistry:
         digest = hashlib.sha256(schema.SerializeToString(deterministic=True)).digest()
         fingerprint = self._fingerprints.get(digest)
         if fingerprint is None:
-            fingerprint = await self._apply(partial(_check_and_fingerprint, schema), schema)
+            fingerprint = await self._apply(partial(definitions.examine, schema), schema)
             self._fingerprints.put(digest, fingerprint, _CACHED_BYTES)
         return _Examined(schema, digest, fingerprint)
 
@@ -492,11 +485,6 @@ def _list_counted(
     if strategy == SchemaCompatibility.ALWAYS_COMPATIBLE:
         return []
     return live if all_count else live[-1:]
-
-
-def _check_and_fingerprint(schema: Schema) -> bytes:
-    definitions.check_definition(schema)
-    return definitions.fingerprint(schema)
 
 
 def _mark_deleted(found: FoundSchema, now_ms: int, force: bool) -> SchemaNode:

@@ -10,14 +10,14 @@ import pytest
 
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.schemas import compatibility
-from magnetar_broker.schemas.avro_resolution import WorkBudget, find_read_problem
+from magnetar_broker.schemas.avro_resolution import find_read_problem
 from magnetar_broker.schemas.definitions import (
     MAX_PROPERTIES_LENGTH,
-    check_definition,
-    fingerprint,
+    examine,
     parse_avro_schema,
     takes_long,
 )
+from magnetar_broker.schemas.work_budget import WorkBudget
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import SchemaCompatibility
 from magnetar_protos.schema_pb2 import Schema
@@ -62,12 +62,12 @@ _INNER: Final = _record(_field("unit", "text"), name="Unit")
         (b'{"type":"array","items":' * 40_000, "nested deeper than 100 levels"),
         (b'"' + b'\\"' * 500_000, "the definition is not JSON"),
         (b" " * (MAX_DEFINITION_BYTES + 1), "has 1048577 bytes, and 1048576 are allowed"),
-        (b'["int"' + b',"int"' * 100_000 + b"]", "more than 50000 types, fields, symbols and defaults"),
+        (b'["int"' + b',"int"' * 100_000 + b"]", "more than 50000 types, fields, symbols, aliases and defaults"),
     ],
 )
 def test_error_names_where_and_why(definition: Any, error: str) -> None:
     with pytest.raises(BrokerError) as raised:
-        check_definition(_avro(definition))
+        examine(_avro(definition))
     assert error in str(raised.value)
     assert len(str(raised.value)) < 1000
     assert (raised.value.code, raised.value.about) == (ErrorCode.INVALID_ARGUMENT, "schema")
@@ -76,12 +76,12 @@ def test_error_names_where_and_why(definition: Any, error: str) -> None:
 def test_error_names_the_part_of_a_key_value() -> None:
     schema = Schema(type="KEY_VALUE", definition=b"\0\0\0\0\0\0\0\1x", properties={"value.schema.type": "AVRO"})
     with pytest.raises(BrokerError, match="value: the definition is not JSON"):
-        check_definition(schema)
+        examine(schema)
 
 
 def test_properties_are_bounded() -> None:
     with pytest.raises(BrokerError, match="65537 characters, and 65536 are allowed"):
-        check_definition(Schema(properties={"x": "y" * MAX_PROPERTIES_LENGTH}))
+        examine(Schema(properties={"x": "y" * MAX_PROPERTIES_LENGTH}))
 
 
 @pytest.mark.parametrize("linked", ["L{}", ["null", "L{}"]])
@@ -92,8 +92,8 @@ def test_long_chain_of_types_is_compared(linked: Any) -> None:
         inner = json.loads(json.dumps(linked).replace("{}", str(number - 1)))
         fields.append(_field(f"f{number}", _record(_field("a", inner), _field("b", inner), name=f"L{number}")))
     old, new = _avro(_record(*fields)), _avro(_record(*fields, _field("added", "int", default=0)))
-    check_definition(new)
-    assert fingerprint(old) != fingerprint(new)
+    examine(new)
+    assert examine(old) != examine(new)
     assert takes_long(old, new)
     compatibility.check_compatible(new, [(0, old)], SchemaCompatibility.FULL_TRANSITIVE)
 
@@ -105,7 +105,7 @@ def test_nesting_up_to_the_limit_is_compared() -> None:
         nested, value = {"type": "array", "items": nested}, [value]
     old, new = _record(_field("a", nested)), _record(_field("a", nested), _field("b", nested, default=value))
     compatibility.check_compatible(_avro(new), [(0, _avro(old))], SchemaCompatibility.FULL)
-    check_definition(_avro(new))
+    examine(_avro(new))
 
 
 def test_comparison_ends_with_an_error_when_it_takes_too_much_work() -> None:
@@ -118,7 +118,7 @@ def test_comparison_ends_with_an_error_when_it_takes_too_much_work() -> None:
     writer, reader = parse_avro_schema(union("A")), parse_avro_schema(union("B"))
     assert writer is not None
     assert reader is not None
-    with pytest.raises(BrokerError, match="too complex to compare: it takes more than 5000") as raised:
+    with pytest.raises(BrokerError, match="too complex to check or compare: it takes more than 5000") as raised:
         find_read_problem(writer, reader, WorkBudget(5000))
     assert (raised.value.code, raised.value.about) == (ErrorCode.INVALID_ARGUMENT, "schema")
     assert find_read_problem(writer, reader, WorkBudget()) is None

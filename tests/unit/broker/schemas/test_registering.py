@@ -91,13 +91,13 @@ async def test_of_two_schemas_that_do_not_fit_each_other_one_is_added() -> None:
 
 async def test_a_schema_is_parsed_once_for_many_producers(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[Schema] = []
-    fingerprint = definitions.fingerprint
+    examine = definitions.examine
 
     def noted(one: Schema) -> bytes:
         parsed.append(one)
-        return fingerprint(one)
+        return examine(one)
 
-    monkeypatch.setattr(definitions, "fingerprint", noted)
+    monkeypatch.setattr(definitions, "examine", noted)
     async with running_registry_scene() as scene:
         registry = await scene.start_broker()
         for _ in range(5):

@@ -178,7 +178,7 @@ def _note_rules(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that gets the name of each rule that is applied to definitions."""
     done: list[str] = []
     for module, name in (
-        (definitions, "fingerprint"),
+        (definitions, "examine"),
         (compatibility, "check_compatible"),
         (compatibility, "check_readable"),
     ):
@@ -206,7 +206,7 @@ async def test_the_same_schemas_are_compared_once(monkeypatch: pytest.MonkeyPatc
                 await registry.check_readable(TOPIC, schema("unfit"), full)
             assert (error.value.code, error.value.about) == (ErrorCode.INCOMPATIBLE_SCHEMA, "schema")
             await registry.check_readable(TOPIC, schema("a"), full)
-        assert done == ["fingerprint", "check_compatible", "check_readable", "check_readable"]
+        assert done == ["examine", "check_compatible", "check_readable", "check_readable"]
         await registry.check_readable(TOPIC, schema("other"), FULL)
         await registry.check_readable(TOPIC, schema("other"), full)
         await registry.register(TOPIC, schema("b"), full)
@@ -338,7 +338,7 @@ async def test_fingerprints_and_verdicts_are_bounded(monkeypatch: pytest.MonkeyP
             done.clear()
             for number in range(10):
                 await registry.check_readable(TOPIC, schema(f"f{number}"), FULL)
-            assert done == ["fingerprint", "check_readable"] * 10
+            assert done == ["examine", "check_readable"] * 10
         done.clear()
         await registry.check_readable(TOPIC, schema("f9"), FULL)
         assert not done

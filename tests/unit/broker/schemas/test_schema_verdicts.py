@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.schemas.compatibility import check_compatible, check_readable
-from magnetar_broker.schemas.definitions import check_definition, fingerprint
+from magnetar_broker.schemas.definitions import examine
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import SchemaCompatibility
 from magnetar_protos.schema_pb2 import Schema
@@ -45,12 +45,12 @@ def _judge_all() -> dict[str, Any]:
         evolutions[name] = verdicts
     return {
         "evolutions": evolutions,
-        "definitions": {name: _judge(check_definition, _make(each)) for name, each in DEFINITIONS.items()},
+        "definitions": {name: _judge(examine, _make(each)) for name, each in DEFINITIONS.items()},
         "pairs": {name: _judge_pair(*pair) for name, pair in PAIRS.items()},
     }
 
 
-def _judge(use: Callable[..., None], *arguments: Any) -> str:
+def _judge(use: Callable[..., object], *arguments: Any) -> str:
     try:
         use(*arguments)
     except BrokerError as error:
@@ -60,16 +60,16 @@ def _judge(use: Callable[..., None], *arguments: Any) -> str:
 
 def _judge_pair(first: CaseSchema, second: CaseSchema) -> str:
     for each in (first, second):
-        if (verdict := _judge(check_definition, _make(each))) != "ok":
+        if (verdict := _judge(examine, _make(each))) != "ok":
             return verdict
-    if fingerprint(_make(first)) == fingerprint(_make(second)):
+    if examine(_make(first)) == examine(_make(second)):
         return "same"
     return _judge(_register, Evolution((first,), second), "ALWAYS_COMPATIBLE")
 
 
 @cache
 def _fingerprint(encoded: bytes) -> bytes:
-    return fingerprint(Schema.FromString(encoded))
+    return examine(Schema.FromString(encoded))
 
 
 def _make(case: CaseSchema) -> Schema:
@@ -87,7 +87,7 @@ def _versions(evolution: Evolution) -> list[tuple[int, Schema]]:
 def _register(evolution: Evolution, strategy: str) -> None:
     """Do what the registry does for a producer's schema."""
     new, versions = _make(evolution.new), _versions(evolution)
-    check_definition(new)
+    examine(new)
     known = (_fingerprint(schema.SerializeToString(deterministic=True)) for _, schema in versions)
     if _fingerprint(new.SerializeToString(deterministic=True)) not in known:
         check_compatible(new, versions, _parse(strategy))
