@@ -41,6 +41,7 @@ from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker.admin.broker_calls import BrokerCalls
 from magnetar_broker.admin.broker_stats_calls import BrokerStatsCalls
 from magnetar_broker.admin.bundle_calls import BundleCalls, BundleOwners, OwnerBundleCalls
+from magnetar_broker.admin.calling_client import calling
 from magnetar_broker.admin.catalog_calls import NamespaceCalls, TenantCalls
 from magnetar_broker.admin.cluster_calls import ClusterCalls
 from magnetar_broker.admin.configuration_calls import ConfigurationCalls
@@ -173,15 +174,17 @@ class AdminService:
         )
         self._brokers = build_broker_call_server(local_handlers)
 
-    async def serve_client(self, name: str, request: bytes) -> bytes:
-        """Serve `admin.<name>`. Raises `Refusal`."""
+    async def serve_client(self, name: str, request: bytes, address: str = "") -> bytes:
+        """Serve `admin.<name>`. `address`: of the client. Raises `Refusal`."""
         self._check_connected(name)
-        return await self._clients.serve(name, request)
+        with calling(address):
+            return await self._clients.serve(name, request)
 
-    async def call(self, name: str, request: Message) -> Any:
-        """Carry out a client's call that did not come over gRPC. Raises `Refusal`."""
+    async def call(self, name: str, request: Message, address: str = "") -> Any:
+        """Carry out a client's call that did not come over gRPC. `address`: of the client. Raises `Refusal`."""
         self._check_connected(name)
-        return await self._clients.call(name, request)
+        with calling(address):
+            return await self._clients.call(name, request)
 
     async def close(self) -> None:
         """Cancel the changes in flight."""

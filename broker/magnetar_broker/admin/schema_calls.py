@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from magnetar_broker.admin.calling_client import find_calling_client
 from magnetar_broker.admin.map_bounded import map_bounded
 from magnetar_broker.admin.names import parse_persistent_name
 from magnetar_broker.admin.owner_rpc import OwnerRpc
@@ -22,10 +23,11 @@ from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.schemas.schema_registry import RegisteredSchema, SchemaRegistry
 from magnetar_broker.schemas.schema_rules import SchemaRules
+from magnetar_broker.topics.topic_schemas import run_bounded
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
-from magnetar_protos.schema_pb2 import SchemaVersion
+from magnetar_protos.schema_pb2 import Schema, SchemaVersion
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["MAX_WHOLE_BYTES", "PAGE_BYTES", "SchemaCalls"]
@@ -85,22 +87,27 @@ class SchemaCalls:
     async def upload_schema(self, request: pb.SchemaDefinitionRequest) -> pb.SchemaVersionAnswer:
         name = _parse_with_schema(request)
         check_not_system_topic(name)
-        rules = await self._find_rules(name)
         try:
-            version = await self._schemas.register(name, request.schema, rules, explicit=True)
+            version = await self._register(name, request.schema)
         except BrokerError as error:
             if error.code != ErrorCode.TOPIC_NOT_FOUND:
                 raise
             # The schema is valid: otherwise the topic would not be created.
             await self._create_topic(parse_persistent_name(request.topic))
-            version = await self._schemas.register(name, request.schema, rules, explicit=True)
+            version = await self._register(name, request.schema)
         return pb.SchemaVersionAnswer(version=version)
+
+    async def _register(self, name: TopicName, schema: Schema) -> int:
+        rules, client = await self._find_rules(name), find_calling_client()
+        register = self._schemas.register
+        return await run_bounded(name, lambda: register(name, schema, rules, client=client, explicit=True))
 
     async def check_schema(self, request: pb.SchemaDefinitionRequest) -> pb.SchemaCheckAnswer:
         name = _parse_with_schema(request)
-        rules = await self._find_rules(name)
+        rules, client = await self._find_rules(name), find_calling_client()
+        check = self._schemas.check_compatible
         try:
-            await self._schemas.check_compatible(name, request.schema, rules)
+            await run_bounded(name, lambda: check(name, request.schema, rules, client=client))
         except BrokerError as error:
             if error.code != ErrorCode.INCOMPATIBLE_SCHEMA:
                 raise
@@ -109,7 +116,8 @@ class SchemaCalls:
 
     async def find_schema_version(self, request: pb.SchemaDefinitionRequest) -> pb.SchemaVersionAnswer:
         name = _parse_with_schema(request)
-        version = await self._schemas.find_version(name, request.schema)
+        find, client = self._schemas.find_version, find_calling_client()
+        version = await run_bounded(name, lambda: find(name, request.schema, client=client))
         return pb.SchemaVersionAnswer(version=version)
 
     async def delete_schema(self, request: pb.DeleteSchemaRequest) -> pb.SchemaVersionAnswer:

@@ -180,7 +180,7 @@ class AdminApi:
         if service is None:
             return refuse(503, "the broker has no session with its metadata store yet: try again later")
         try:
-            response = await service.call(call.name, message)
+            response = await service.call(call.name, message, _find_address(scope))
         except Refusal as error:
             return refuse(_REFUSALS.get(error.code, 500), str(error))
         return call, route, response
@@ -194,6 +194,12 @@ def _list_routes() -> Iterator[tuple[str, list[str], tuple[AdminCall, Route] | U
             yield route.verb, route.segments, (call, route)
     for unsupported in UNSUPPORTED:
         yield unsupported.verb, unsupported.segments, unsupported
+
+
+def _find_address(scope: Scope) -> str:
+    """Return the address of the client; empty: it is not known."""
+    host, port = scope.get("client") or ("", 0)
+    return f"{host}:{port}" if host else ""
 
 
 async def _read_body(receive: Receive) -> bytes:

@@ -27,7 +27,8 @@ no version is added to a topic that is being deleted, and a later topic of its n
 
 **Hostile definitions** come from any client. Their size, nesting, number of types, the length of their names and the
 work of checking and comparing them are bounded, and a type is never expanded where it is only named. With a megabyte it
-can still take a second or two: then it's done in a thread (`takes_long`).
+can still take a second or two: then it's done in a thread (`takes_long`), which the hosts of clients use in turn. Each
+schema is checked and compared once, and what came of it is cached.
 
     work_budget.py                how much work may be done for one request
     bounded_json.py               the JSON of a definition, parsed within bounds
@@ -41,6 +42,7 @@ can still take a second or two: then it's done in a thread (`takes_long`).
     schema_node.py                the node of a topic's schema
     schema_deletion.py            deletes it with its topic
     definition_ledgers.py         the ledgers of definitions, and their cache
+    large_work.py                 the thread for large definitions, and its turns
     bounded_cache.py              a cache that is bounded by its bytes
     shared_reads.py               fresh reads that concurrent callers share
     schema_registry.py            versions: found, added, read and deleted

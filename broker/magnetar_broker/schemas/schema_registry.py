@@ -21,7 +21,6 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +35,7 @@ from magnetar_broker.name_locks import NameLocks
 from magnetar_broker.schemas import compatibility, definitions
 from magnetar_broker.schemas.bounded_cache import BoundedCache
 from magnetar_broker.schemas.definition_ledgers import DefinitionDeleted, DefinitionLedgers, definition_lost
+from magnetar_broker.schemas.large_work import LargeWork, find_host
 from magnetar_broker.schemas.schema_deletion import prepare_schema_deletion
 from magnetar_broker.schemas.schema_node import (
     FoundSchema,
@@ -46,6 +46,7 @@ from magnetar_broker.schemas.schema_node import (
 )
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.schemas.shared_reads import SharedReads
+from magnetar_broker.schemas.work_budget import WorkBudget
 from magnetar_metadata.errors import ForeignValue, MetadataError, OutcomeUnknown, SessionLost
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -107,6 +108,8 @@ class _Examined:
     """A valid schema."""
 
     schema: Schema
+    # Of the client.
+    host: str
     # Of all that it has: it decides, with the versions that it is compared with, how that ends.
     digest: bytes
     # Of what makes it another version.
@@ -114,7 +117,9 @@ class _Examined:
 
 
 class SchemaRegistry:
-    """All methods raise `BrokerError`, and take a partition for its topic. What they return must not be altered."""
+    """All methods raise `BrokerError`, and take a partition for its topic. What they return must not be altered.
+
+    `client`: the address of the client whose schema it is. Empty: the broker itself, or an unknown client."""
 
     def __init__(
         self,
@@ -140,15 +145,16 @@ class SchemaRegistry:
         self._fingerprints = BoundedCache[bytes, bytes](cache_bytes)
         # Of comparisons: why a schema was refused; empty: it was not.
         self._verdicts = BoundedCache[bytes, str](cache_bytes)
-        # Large definitions are parsed and compared in it, one after the other.
-        self._thread = ThreadPoolExecutor(1, "schemas")
+        self._large = LargeWork()
+        # Held while a schema of a client's host is examined or compared: others with the same one wait for its result.
+        self._judging = NameLocks[tuple[str, bytes]]()
         # Held while this broker changes a topic's schema.
         self._changing = NameLocks[TopicName]()
 
     async def close(self) -> None:
+        self._large.close()
         await self._reads.close()
         await self._ledgers.close()
-        self._thread.shutdown(wait=False)
 
     async def has_schema(self, topic: TopicName) -> bool:
         """Return whether the topic has a schema that is not deleted. One read of the metadata store, no bookie."""
@@ -198,20 +204,22 @@ class SchemaRegistry:
         the metadata store, no bookie."""
         return (await self._find(topic.base)).node.versions
 
-    async def find_version(self, topic: TopicName, schema: Schema) -> int | None:
+    async def find_version(self, topic: TopicName, schema: Schema, *, client: str = "") -> int | None:
         """Return the version that has this schema."""
-        examined = await self._examine(schema)
+        examined = await self._examine(schema, find_host(client))
         known = (await self._find(topic.base)).find_fingerprint(examined.fingerprint)
         return None if known is None else known.version
 
-    async def register(self, topic: TopicName, schema: Schema, rules: SchemaRules, *, explicit: bool = False) -> int:
+    async def register(
+        self, topic: TopicName, schema: Schema, rules: SchemaRules, *, client: str = "", explicit: bool = False
+    ) -> int:
         """Return the version of the schema, after adding it if it is none yet.
 
         INVALID_ARGUMENT, about "schema": it is not valid. INCOMPATIBLE_SCHEMA: the rules refuse it. `explicit`: an
         administrator adds it, so `allow_auto_update` does not count.
         """
         topic = topic.base
-        examined = await self._examine(schema)
+        examined = await self._examine(schema, find_host(client))
         known = (await self._find(topic)).find_fingerprint(examined.fingerprint)
         if known is not None:
             return known.version
@@ -258,10 +266,10 @@ class SchemaRegistry:
             return version.version
         raise _changed_too_often(topic)
 
-    async def check_compatible(self, topic: TopicName, schema: Schema, rules: SchemaRules) -> None:
+    async def check_compatible(self, topic: TopicName, schema: Schema, rules: SchemaRules, *, client: str = "") -> None:
         """Raise INCOMPATIBLE_SCHEMA unless `register` would accept the schema."""
         topic = topic.base
-        examined = await self._examine(schema)
+        examined = await self._examine(schema, find_host(client))
 
         async def check(found: FoundSchema) -> None:
             if found.find_fingerprint(examined.fingerprint) is None:
@@ -269,12 +277,12 @@ class SchemaRegistry:
 
         await self._read_until_unchanged(topic, check)
 
-    async def check_readable(self, topic: TopicName, schema: Schema, rules: SchemaRules) -> None:
+    async def check_readable(self, topic: TopicName, schema: Schema, rules: SchemaRules, *, client: str = "") -> None:
         """Raise INCOMPATIBLE_SCHEMA unless a consumer with this schema may read the topic.
 
         Consumers with the schema of the last version, which most of them have, need no bookie."""
         topic, strategy = topic.base, rules.compatibility
-        examined = await self._examine(schema)
+        examined = await self._examine(schema, find_host(client))
 
         async def check(found: FoundSchema) -> None:
             live = found.list_live()
@@ -385,15 +393,18 @@ class SchemaRegistry:
         key = hashlib.sha256(b"%b %d %d " % (examined.digest, is_consumer, strategy) + ledgers).digest()
         refusal = self._verdicts.get(key)
         if refusal is None:
-            refusal = await self._judge(topic, examined.schema, versions, strategy, is_consumer=is_consumer)
-            self._verdicts.put(key, refusal, len(refusal.encode()) + _CACHED_BYTES)
+            async with self._judging.hold((examined.host, key)):
+                refusal = self._verdicts.get(key)
+                if refusal is None:
+                    refusal = await self._judge(topic, examined, versions, strategy, is_consumer=is_consumer)
+                    self._verdicts.put(key, refusal, len(refusal.encode()) + _CACHED_BYTES)
         if refusal:
             raise BrokerError(ErrorCode.INCOMPATIBLE_SCHEMA, refusal, "schema")
 
     async def _judge(
         self,
         topic: TopicName,
-        schema: Schema,
+        examined: _Examined,
         versions: Sequence[SchemaVersion],
         strategy: SchemaCompatibility,
         *,
@@ -404,14 +415,16 @@ class SchemaRegistry:
         read = await self._read_versions(topic, versions)
         earlier = [(one.version, one.schema) for one in read if one.schema is not None]
         try:
-            await self._apply(partial(rule, schema, earlier, strategy), schema, *(old for _, old in earlier))
+            compare = partial(rule, examined.schema, earlier, strategy)
+            involved = [examined.schema, *(old for _, old in earlier)] if earlier else []
+            await self._apply(compare, examined.host, *involved)
         except BrokerError as error:
             if error.code != ErrorCode.INCOMPATIBLE_SCHEMA:
                 raise
             return str(error)
         return ""
 
-    async def _examine(self, schema: Schema) -> _Examined:
+    async def _examine(self, schema: Schema, host: str) -> _Examined:
         """INVALID_ARGUMENT, about "schema": it is not valid."""
         size = schema.ByteSize()
         if size > MAX_DEFINITION_BYTES:
@@ -426,15 +439,19 @@ class SchemaRegistry:
         digest = hashlib.sha256(schema.SerializeToString(deterministic=True)).digest()
         fingerprint = self._fingerprints.get(digest)
         if fingerprint is None:
-            fingerprint = await self._apply(partial(definitions.examine, schema), schema)
-            self._fingerprints.put(digest, fingerprint, _CACHED_BYTES)
-        return _Examined(schema, digest, fingerprint)
+            async with self._judging.hold((host, digest)):
+                fingerprint = self._fingerprints.get(digest)
+                if fingerprint is None:
+                    fingerprint = await self._apply(partial(definitions.examine, schema), host, schema)
+                    self._fingerprints.put(digest, fingerprint, _CACHED_BYTES)
+        return _Examined(schema, host, digest, fingerprint)
 
-    async def _apply(self, rule: Callable[[], T], *schemas: Schema) -> T:
+    async def _apply(self, rule: Callable[[WorkBudget], T], host: str, *schemas: Schema) -> T:
         """Return the result of a rule on these schemas. One that takes long is applied in a thread."""
+        budget = WorkBudget()
         if not definitions.takes_long(*schemas):
-            return rule()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, rule)
+            return rule(budget)
+        return await self._large.run(host, partial(rule, budget), budget.cancel)
 
     async def _find(self, topic: TopicName) -> FoundSchema:
         with _convert_errors(topic):

@@ -12,9 +12,8 @@ once a second at most, with what its opening has read. If policies can't be read
 were known last.
 
 **Time.** The registry is on bookies and in the metadata store. Each request has a maximum time, after which it fails
-with an error that clients retry. A registration may have been done then: the next request finds it. The registry
-handles large definitions one after the other. Each client has one of them there at a time, so that a client that sends
-many does not use up the time of others.
+with an error that clients retry. A registration may have been done then: the next request finds it. Large
+definitions are checked in one thread, which the hosts of clients use in turn (large_work.py).
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.name_locks import NameLocks
-from magnetar_broker.schemas.definitions import takes_long
 from magnetar_broker.schemas.schema_registry import SchemaRegistry
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.system_topics import is_system_topic
@@ -36,7 +33,7 @@ from magnetar_protos.schema_pb2 import Schema, SchemaType
 from magnetar_wire.schemas import InvalidSchema, decode_schema_version, encode_schema_version
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["SchemaAccess", "TopicSchemas", "takes_any_schema"]
+__all__ = ["SchemaAccess", "TopicSchemas", "run_bounded", "takes_any_schema"]
 
 T = TypeVar("T")
 
@@ -52,6 +49,18 @@ _POLICIES_TIMEOUT_S: Final = 2.0
 def takes_any_schema(schema: Schema) -> bool:
     """Return whether a consumer with this schema uses the one of each message."""
     return schema.type == SchemaType.AUTO_CONSUME
+
+
+async def run_bounded(name: TopicName, work: Callable[[], Awaitable[T]], timeout_s: float = _TIMEOUT_S) -> T:
+    """Run `work` on the schema of a topic, and cancel it after a time. Raises `BrokerError`."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await work()
+    except TimeoutError:
+        raise BrokerError(
+            ErrorCode.SERVICE_NOT_READY,
+            f"the schema of {name} can't be read or stored now, without an answer for {timeout_s:g} s: retry",
+        ) from None
 
 
 class SchemaAccess:
@@ -71,28 +80,10 @@ class SchemaAccess:
         self.registry = registry
         self.find_rules = find_rules
         self._timeout_s = timeout_s
-        # By client.
-        self._large = NameLocks[str]()
-
-    async def check_in_turn(self, name: TopicName, schema: Schema, client: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Run `work` on a client's schema within the maximum time; large ones of a client one after the other."""
-
-        async def run_in_turn() -> T:
-            async with self._large.hold(client):
-                return await work()
-
-        return await self.run_bounded(name, run_in_turn if takes_long(schema) else work)
 
     async def run_bounded(self, name: TopicName, work: Callable[[], Awaitable[T]]) -> T:
         """Run `work`, and cancel it after a time. Raises `BrokerError`."""
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                return await work()
-        except TimeoutError:
-            raise BrokerError(
-                ErrorCode.SERVICE_NOT_READY,
-                f"the schema of {name} can't be read or stored now, without an answer for {self._timeout_s:g} s: retry",
-            ) from None
+        return await run_bounded(name, work, self._timeout_s)
 
     async def read(self, name: TopicName, version: bytes, incarnation: str = "") -> tuple[bytes, Schema]:
         """Return a version of a topic's schema and its number, encoded. Empty: the latest. Raises `BrokerError`:
@@ -139,14 +130,14 @@ class TopicSchemas:
         """Return the encoded version of a producer's schema; empty: it has none. `client`: its address. Raises
         `BrokerError`."""
         if schema.type not in _WITHOUT_SCHEMA:
-            version = await self._access.check_in_turn(self._name, schema, client, lambda: self._register(schema))
+            version = await self._access.run_bounded(self._name, lambda: self._register(schema, client))
             return encode_schema_version(version)
         if (await self._find_recent_rules()).validation_enforced:
             await self._access.run_bounded(self._name, self._check_without_schema)
         return b""
 
-    async def _register(self, schema: Schema) -> int:
-        return await self._access.registry.register(self._name, schema, await self._find_rules())
+    async def _register(self, schema: Schema, client: str) -> int:
+        return await self._access.registry.register(self._name, schema, await self._find_rules(), client=client)
 
     async def _check_without_schema(self) -> None:
         if await self._access.registry.has_schema(self._name):
@@ -163,17 +154,15 @@ class TopicSchemas:
         first version.
         """
         if schema.type not in _WITHOUT_SCHEMA:
-            await self._access.check_in_turn(
-                self._name, schema, client, lambda: self._admit_consumer(schema, is_unused)
-            )
+            await self._access.run_bounded(self._name, lambda: self._admit_consumer(schema, client, is_unused))
 
-    async def _admit_consumer(self, schema: Schema, is_unused: Callable[[], bool]) -> None:
+    async def _admit_consumer(self, schema: Schema, client: str, is_unused: Callable[[], bool]) -> None:
         registry, name = self._access.registry, self._name
         rules = await self._find_rules()
         if await registry.has_schema(name):
-            await registry.check_readable(name, schema, rules)
+            await registry.check_readable(name, schema, rules, client=client)
         elif is_unused() and not is_system_topic(name):
-            await registry.register(name, schema, rules)
+            await registry.register(name, schema, rules, client=client)
         elif rules.compatibility != SchemaCompatibility.ALWAYS_COMPATIBLE:
             raise BrokerError(
                 ErrorCode.INCOMPATIBLE_SCHEMA,

@@ -37,7 +37,9 @@ class FakeSchemaRegistry(SchemaRegistry):
             raise BrokerError(ErrorCode.NOT_FOUND, f"topic {topic} has no version {version}")
         return RegisteredSchema(version, versions[version], 0)
 
-    async def register(self, topic: TopicName, schema: Schema, rules: SchemaRules, *, explicit: bool = False) -> int:
+    async def register(
+        self, topic: TopicName, schema: Schema, rules: SchemaRules, *, client: str = "", explicit: bool = False
+    ) -> int:
         versions = await self._versions(topic)
         for version, known in enumerate(versions):
             if (known.type, known.definition) == (schema.type, schema.definition):
@@ -48,7 +50,7 @@ class FakeSchemaRegistry(SchemaRegistry):
         versions.append(schema)
         return len(versions) - 1
 
-    async def check_readable(self, topic: TopicName, schema: Schema, rules: SchemaRules) -> None:
+    async def check_readable(self, topic: TopicName, schema: Schema, rules: SchemaRules, *, client: str = "") -> None:
         _check_type(await self._versions(topic), schema)
 
     async def _versions(self, topic: TopicName) -> list[Schema]:

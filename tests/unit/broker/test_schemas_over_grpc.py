@@ -140,7 +140,7 @@ async def test_waiting_definitions_count_as_memory_of_their_stream(monkeypatch: 
     """SCH-1"""
     gate = asyncio.Event()
 
-    async def register(*_: object) -> int:
+    async def register(*_: object, **__: object) -> int:
         await gate.wait()
         return 0
 

@@ -180,21 +180,3 @@ async def test_cancelled_opening_is_not_reported_as_slow() -> None:
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
-
-
-async def test_client_with_many_large_schemas_does_not_delay_others() -> None:
-    """(SCH-1) The registry gets one of them at a time, and small ones at once."""
-    scene = _Scene()
-    scene.registry.gate.clear()
-    large = [Schema(type=SchemaType.STRING, definition=b"%d" % number * 100_000) for number in range(5)]
-    opening = [asyncio.create_task(scene.schemas.admit_producer(schema, "many:1")) for schema in large]
-    others = [
-        asyncio.create_task(scene.schemas.admit_producer(large[0], "other:1")),
-        asyncio.create_task(scene.schemas.admit_producer(_STRING, "many:1")),
-    ]
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert scene.registry.calls == 3
-    scene.registry.gate.set()
-    await asyncio.gather(*opening, *others)
-    assert scene.registry.calls == 7

@@ -64,7 +64,7 @@ class BrokerService:
             return self._instance
         session = self._session()
         if method.startswith(_ADMIN):
-            return await session.admin.serve_client(method.removeprefix(_ADMIN), request)
+            return await session.admin.serve_client(method.removeprefix(_ADMIN), request, peer.address)
         if method.startswith(_HERE):
             return await session.admin.serve_broker(method.removeprefix(_HERE), request)
         handler = self._calls.get(method)

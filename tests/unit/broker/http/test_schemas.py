@@ -12,6 +12,7 @@ from magnetar import exceptions
 from magnetar.admin import NamespacePolicies, SchemaCheck, TopicPolicies
 from magnetar.schema import AvroSchema, SchemaInfo, SchemaType, StringSchema
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.schemas.large_work import LargeWork
 from magnetar_protos.admin_pb2 import SchemaDefinitionRequest
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.admin.json.schemas import MAX_SCHEMA_BODY_BYTES
@@ -82,6 +83,28 @@ async def test_a_version_that_does_not_exist_is_not_found() -> None:
             assert (await scene.ask("GET", f"{PATH}/rooms/schema/{version}")).status == 404, version
         for version in ("x", "1.5", "0x1", "%20", "99999999999999999999"):
             assert (await scene.ask("GET", f"{PATH}/rooms/schema/{version}")).status == 400, version
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+async def test_administrators_use_large_work_in_turn_as_their_host(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SCH-1: so that many requests of one do not delay clients and other administrators."""
+    hosts: list[str] = []
+    run = LargeWork.run
+
+    async def noted(work: LargeWork, host: str, *arguments: Any) -> Any:
+        hosts.append(host)
+        return await run(work, host, *arguments)
+
+    monkeypatch.setattr(LargeWork, "run", noted)
+    async with running_over(protocol) as scene:
+        large = json.dumps({"type": "record", "name": "Reading", "doc": "x" * 20_000, "fields": [_CELSIUS]})
+        schemas = scene.admin.schemas
+        assert await schemas.find_version("rooms", _info(large)) is None
+        await schemas.check("rooms", _info(large.replace("x", "y")))
+        await schemas.upload("rooms", _info(large.replace("x", "z")))
+        assert hosts == ["in-process" if protocol == "grpc" else "127.0.0.1"] * 3
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])

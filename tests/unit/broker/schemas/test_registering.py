@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -93,9 +94,9 @@ async def test_a_schema_is_parsed_once_for_many_producers(monkeypatch: pytest.Mo
     parsed: list[Schema] = []
     examine = definitions.examine
 
-    def noted(one: Schema) -> bytes:
+    def noted(one: Schema, *arguments: Any) -> bytes:
         parsed.append(one)
-        return examine(one)
+        return examine(one, *arguments)
 
     monkeypatch.setattr(definitions, "examine", noted)
     async with running_registry_scene() as scene:
