@@ -75,7 +75,7 @@ async def test_a_host_has_a_bounded_queue() -> None:
     scene.work.close()
 
 
-async def test_those_that_gave_up_take_no_turn() -> None:
+async def test_cancelled_callers_take_no_turn() -> None:
     scene = _Scene()
     first, second, third = (scene.start("h", name) for name in ("first", "second", "third"))
     last = scene.start("other", "last")
@@ -88,7 +88,7 @@ async def test_those_that_gave_up_take_no_turn() -> None:
     assert scene.done == ["first", "third", "last"]
 
     async def cancelled_after(turns: int) -> None:
-        """In whichever step of its turn."""
+        """At one of the steps of its turn."""
         late = scene.start("h", "late")
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -101,7 +101,7 @@ async def test_those_that_gave_up_take_no_turn() -> None:
     scene.work.close()
 
 
-async def test_one_that_gives_up_at_its_turn_passes_it_on() -> None:
+async def test_a_caller_cancelled_at_its_turn_passes_it_on() -> None:
     scene = _Scene()
     running, waiting, last = (scene.start("h", name) for name in ("running", "waiting", "last"))
     running.add_done_callback(lambda _: waiting.cancel())

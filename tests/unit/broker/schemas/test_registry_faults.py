@@ -358,5 +358,6 @@ async def test_large_definitions_are_compared_in_a_thread(monkeypatch: pytest.Mo
         registry = await scene.start_broker()
         long = "x" * 40_000
         await registry.register(TOPIC, schema(long), FULL)
+        threads.clear()
         assert await code_of(registry.register(TOPIC, schema("unfit"), FULL)) == ErrorCode.INCOMPATIBLE_SCHEMA
         assert threads == {"schemas_0"}
