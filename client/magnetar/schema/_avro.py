@@ -78,18 +78,24 @@ class AvroSchema(RecordSchema[T]):
         check_writer(writer, SchemaType.AVRO)
         written = self._definition if writer is None else parse_definition(writer.definition)
         model = self._model
-        read = make_avro_reader(written, self._definition, None)
+        marks_branches = model is not None and model.marks_branches
+        read = make_avro_reader(written, self._definition, None, marks_branches=marks_branches)
         return decode_each(read, "AVRO", None if model is None else model.make_all)
 
 
 def make_avro_reader(
-    writer: AvroDefinition, reader: AvroDefinition, finish: Callable[[Any], T] | None
+    writer: AvroDefinition,
+    reader: AvroDefinition,
+    finish: Callable[[Any], T] | None,
+    *,
+    marks_branches: bool = False,
 ) -> Callable[[bytes], T]:
     """Return a function that reads payloads. It raises DecodeError, or any exception of the libraries' for a payload
-    that is not valid. `finish` gets each value."""
+    that is not valid. `finish` gets each value. `marks_branches`: values of some unions are marked
+    (`_avro_reading.py`)."""
     try:
-        convert = make_conversion(writer, reader)
-        readable = make_readable(writer, marks_branches=convert is not None)
+        convert = make_conversion(writer, reader, marks_branches=marks_branches)
+        readable = make_readable(writer, marks_branches=marks_branches or convert is not None)
         scan = make_scan(writer)
     except RecursionError as error:
         raise DecodeError("types of the writer's Avro definition refer to one another in a chain too long") from error

@@ -52,12 +52,13 @@ _JSON_CLASSES: Final[dict[str, type]] = {
 _MAX_STEPS: Final = 50_000
 
 
-def make_conversion(writer: AvroDefinition, reader: AvroDefinition) -> Convert | None:
+def make_conversion(writer: AvroDefinition, reader: AvroDefinition, *, marks_branches: bool = False) -> Convert | None:
     """Return what converts a value of the writer's, read with marked branches (`_avro_reading.py`), into one of the
-    reader's; None if nothing has to be converted. Raises DecodeError if no value can be."""
+    reader's; None if nothing has to be converted. `marks_branches`: the result has marks, too, of the reader's unions.
+    Raises DecodeError if no value can be converted."""
     if writer.root == reader.root:
         return None
-    return _Resolution(writer, reader).convert_root()
+    return _Resolution(writer, reader, marks_branches=marks_branches).convert_root()
 
 
 class _Resolution:
@@ -67,9 +68,10 @@ class _Resolution:
     since something has relied on it. A pair that has none stays so: fewer others never give it one.
     """
 
-    def __init__(self, writer: AvroDefinition, reader: AvroDefinition) -> None:
+    def __init__(self, writer: AvroDefinition, reader: AvroDefinition, *, marks_branches: bool) -> None:
         self._writer = writer
         self._reader = reader
+        self._marks_branches = marks_branches
         # By names of writer's and reader's record; an empty list while the conversion is being made.
         self._records: dict[tuple[str, str], list[Convert | None]] = {}
         self._failed: dict[tuple[str, str], DecodeError] = {}
@@ -173,10 +175,14 @@ class _Resolution:
         self._steps += len(read)
         for branch in sorted(read, key=lambda branch: self._distance(kind, written, branch)):
             try:
-                return self.convert(written, branch, path)
+                convert = self.convert(written, branch, path)
             except DecodeError:
                 continue
+            return _marking(read.index(branch), convert) if self._is_marked(read) else convert
         raise DecodeError(f"{path}: the writer's type is {kind}, which no branch of the reader's union can read")
+
+    def _is_marked(self, union: list[Any]) -> bool:
+        return self._marks_branches and find_value_classes(self._reader, union) is None
 
     def _distance(self, kind: str, written: Any, branch: Any) -> int:
         """Return how far a branch of the reader's is from the writer's type: equal ones come first."""
@@ -213,7 +219,9 @@ class _Resolution:
         """Return the value of a default in JSON."""
         kind, read = self._reader.resolve(read)
         if kind == "union":
-            return self._default(_branch_of(self._reader, read, default), default)
+            branch = _branch_of(self._reader, read, default)
+            value = self._default(branch, default)
+            return {read.index(branch): value} if self._is_marked(read) else value
         if kind == "record":
             return {
                 field["name"]: self._default(field["type"], default.get(field["name"], field.get(DEFAULT)))
@@ -251,6 +259,10 @@ def _marked_conversion(converts: list[Convert | None]) -> Convert:
         return value if to is None else to(value)
 
     return convert
+
+
+def _marking(index: int, convert: Convert | None) -> Convert:
+    return lambda value: {index: value if convert is None else convert(value)}
 
 
 def _class_conversion(converts: dict[type, Convert | None]) -> Convert:

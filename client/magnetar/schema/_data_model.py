@@ -49,6 +49,7 @@ class DataModel(Model[T]):
         self._validate_all = TypeAdapter(list[value_class]).validator.validate_python  # type: ignore[valid-type]
         self._convert: Callable[[Any], Any] | None = record.from_plain if converts else None
         super().__init__(value_class, record.definition, self._make, record.to_plain)
+        self.marks_branches = converts and form == "avro"
         self.inf_nan_mode = _inf_nan_mode(value_class) if form == "json" else "constants"
         self._flat = _FlatRecord(record, form, self.inf_nan_mode) if _is_flat(record, form) else None
 
@@ -60,21 +61,24 @@ class DataModel(Model[T]):
             self._flat.note_valid(value)
 
     def make_all(self, plains: list[Any]) -> list[T | DecodeError]:
-        converted = plains if self._convert is None else list(map(self._convert, plains))
+        converted = plains
         try:
+            if self._convert is not None:
+                converted = list(map(self._convert, plains))
             return cast("list[T | DecodeError]", self._validate_all(converted, strict=False))
         except ValidationError:
-            return [self._make_or_fail(plain) for plain in converted]
+            return [self._make_or_fail(plain) for plain in plains]
 
     def _make(self, plain: Any) -> T:
-        value = self._make_or_fail(plain if self._convert is None else self._convert(plain))
+        value = self._make_or_fail(plain)
         if isinstance(value, DecodeError):
             raise value
         return value
 
     def _make_or_fail(self, plain: Any) -> T | DecodeError:
         try:
-            return cast(T, self._validate(plain, strict=False))
+            converted = plain if self._convert is None else self._convert(plain)
+            return cast(T, self._validate(converted, strict=False))
         except ValidationError as error:
             return DecodeError(f"the payload is no valid {self.value_class.__name__}: {describe(error)}")
 

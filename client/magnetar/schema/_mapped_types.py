@@ -31,6 +31,7 @@ __all__ = [
     "ReferenceType",
     "TextType",
     "UnionType",
+    "branch_name",
     "describe",
     "find_plain_classes",
     "record_of",
@@ -189,16 +190,17 @@ class EnumValueType(Mapped):
 
     def __init__(self, definition: Any, enum_type: EnumType) -> None:
         super().__init__(definition)
-        self._enum = enum_type
+        self.enum_type = enum_type
+        self.name = enum_type.name
         self.may_be = enum_type.may_be  # type: ignore[method-assign]
         self.from_plain = enum_type.from_plain  # type: ignore[method-assign]
 
     def accepts(self, value: Any) -> bool:
-        return self._enum.accepts(value) or self._enum.find_member(value) is not None
+        return self.enum_type.accepts(value) or self.enum_type.find_member(value) is not None
 
     def to_plain(self, value: Any) -> Any:
-        member = value if self._enum.accepts(value) else self._enum.find_member(value)
-        return self._enum.to_plain(value if member is None else member)
+        member = value if self.enum_type.accepts(value) else self.enum_type.find_member(value)
+        return self.enum_type.to_plain(value if member is None else member)
 
     def to_default(self, value: Any) -> Any:
         return self.to_plain(value)
@@ -283,15 +285,20 @@ class UnionType(Mapped):
         branch = self._find(value)
         if branch is None:
             raise Misfit(f"{value!r:.100} (a {type(value).__name__}) is of no type of the union")
-        plain, record = branch.to_plain(value), record_of(branch)
-        # A pair is chosen by its name. Without it, records would be chosen by their fields.
-        return plain if record is None or self._is_optional else (record.name, plain)
+        plain = branch.to_plain(value)
+        # A pair is chosen by its name. Without it, the value would be of the first branch that it fits.
+        return plain if self._is_optional or plain is None else (branch_name(branch), plain)
 
     def from_plain(self, plain: Any) -> Any:
+        index = _marked_branch(plain)
+        if index is not None:
+            return _instance_of(self._branches[index], plain[index])
         found = [branch for branch in self._branches if branch.may_be(plain)]
-        if len(found) > 1:  # records, and their fields decide
-            found.sort(key=lambda branch: _count_other_fields(branch, plain))
-        return found[0].from_plain(plain) if found else plain
+        if len(found) < 2:
+            return found[0].from_plain(plain) if found else plain
+        others = [_count_other_fields(branch, plain) for branch in found]  # they are records
+        best = found[others.index(min(others))]
+        return best.from_plain(plain) if others.count(min(others)) > 1 else _instance_of(best, plain)
 
     def to_default(self, value: Any) -> Any:
         branch = self._find(value)
@@ -324,6 +331,7 @@ class RecordType(Mapped):
         # Validates an instance again before it is sent; None: it can't have become invalid in a way that only pydantic
         # notices, or pydantic can't validate what it has made itself.
         self.validate: Callable[[Any], Any] | None = None
+        self._make: Callable[..., Any] | None = None
 
     def accepts(self, value: Any) -> bool:
         return isinstance(value, self.cls)
@@ -360,6 +368,12 @@ class RecordType(Mapped):
                 made[wire_name] = mapped.from_plain(plain[wire_name])
         return made
 
+    def make(self, plain: Any) -> Any:
+        """Return an instance of a value that was read. Raises ValidationError."""
+        if self._make is None:
+            self._make = TypeAdapter(self.cls).validator.validate_python
+        return self._make(self.from_plain(plain), strict=False)
+
     def to_default(self, value: Any) -> Any:
         if not isinstance(value, self.cls):
             raise Misfit(f"{value!r:.100} is not a {self.cls.__name__}")
@@ -384,6 +398,8 @@ def find_plain_classes(mapped: Mapped) -> frozenset[type]:
     branches = mapped.branches if isinstance(mapped, UnionType) else [mapped]
     if not all(isinstance(branch, (PrimitiveType, NullType)) for branch in branches):
         return frozenset()
+    if sum(isinstance(branch, PrimitiveType) for branch in branches) > 1:  # the branch has to be chosen
+        return frozenset()
     return frozenset(branch.plain_class for branch in branches if branch.plain_class is not None)
 
 
@@ -406,6 +422,28 @@ def _message(problem: Any) -> str:
 def record_of(mapped: Mapped) -> RecordType | None:
     named = mapped.named if isinstance(mapped, ReferenceType) else mapped
     return named if isinstance(named, RecordType) else None
+
+
+def branch_name(branch: Mapped) -> str:
+    """Return the name by which a union's branch is chosen (`_value_checks.py`)."""
+    named = branch.named if isinstance(branch, ReferenceType) else branch
+    if isinstance(named, (RecordType, EnumType, EnumValueType)):
+        return named.name
+    return str(named.definition["type"] if isinstance(named.definition, dict) else named.definition)
+
+
+def _marked_branch(plain: Any) -> int | None:
+    """Return the index of a marked branch (`_avro_reading.py`). Keys of other dicts are strings."""
+    if type(plain) is not dict or len(plain) != 1:
+        return None
+    (index,) = plain
+    return index if type(index) is int else None
+
+
+def _instance_of(branch: Mapped, plain: Any) -> Any:
+    """pydantic would choose among records again."""
+    record = record_of(branch)
+    return branch.from_plain(plain) if record is None else record.make(plain)
 
 
 def _count_other_fields(branch: Mapped, plain: Any) -> int:

@@ -101,7 +101,9 @@ def map_model(cls: type, form: Form) -> tuple[RecordType, bool]:
     Raises TypeError for what Avro can't have, with the field and its type.
     """
     mapper = _Mapper(form)
-    return mapper.map_record(cls), mapper.converts
+    record = mapper.map_record(cls)
+    mapper.check_unions()
+    return record, mapper.converts
 
 
 class _Mapper:
@@ -110,6 +112,10 @@ class _Mapper:
         # Records and enums, by name, and their classes.
         self._named: dict[str, tuple[type, RecordType | EnumType]] = {}
         self.converts = False
+        # The branches of unions, with the path and the hint. They are compared when all records are mapped.
+        self._unions: list[tuple[str, str, list[Mapped]]] = []
+        # The namespace that names without one have here.
+        self._namespace = ""
         # These describe the record that is being mapped: whether its fields have constraints, or validators that run
         # before pydantic's, and whether they have the values of enums instead of the members.
         self._has_constraints = False
@@ -120,7 +126,8 @@ class _Mapper:
         if not is_model(cls):
             raise TypeError(f"{cls!r} is not a dataclass, a pydantic model or a Record")
         name, namespace = read_name(cls)
-        full_name = f"{namespace}.{name}" if namespace else name
+        outer_namespace, self._namespace = self._namespace, namespace or self._namespace
+        full_name = self._full_name(name)
         record = RecordType(cls, full_name)
         record.definition["name"] = name
         if namespace:
@@ -138,7 +145,13 @@ class _Mapper:
         if self._needs_validation(cls):
             record.validate = TypeAdapter(cls).validator.validate_python
         self._has_constraints, self._has_input_validators, self._uses_enum_values = outer
+        self._namespace = outer_namespace
         return record
+
+    def _full_name(self, name: str, namespace: str = "") -> str:
+        """A type without a namespace has that of the record around it, as in Avro."""
+        namespace = namespace or self._namespace
+        return f"{namespace}.{name}" if namespace else name
 
     def _map_field(self, record: RecordType, field: ModelField) -> dict[str, Any]:
         path = f"{record.cls.__name__}.{field.name}"
@@ -207,7 +220,7 @@ class _Mapper:
             return self._map_enum(hint, path)
         if is_model(hint):
             known = next((mapped for cls, mapped in self._named.values() if cls is hint), None)
-            return self.map_record(hint) if known is None else ReferenceType(known)
+            return self.map_record(hint) if known is None else self._refer(known, path)
         if hint in _ARRAYS or hint in (dict, Mapping):
             raise _unmapped(path, hint, f"name the type of what is in it: {hint.__name__}[…]")
         raise _unmapped(
@@ -219,7 +232,7 @@ class _Mapper:
     def _map_enum(self, cls: type[enum.Enum], path: str) -> Mapped:
         known = next((mapped for other, mapped in self._named.values() if other is cls), None)
         if isinstance(known, EnumType):
-            return EnumValueType(known.name, known) if self._uses_enum_values else ReferenceType(known)
+            return EnumValueType(known.name, known) if self._uses_enum_values else self._refer(known, path)
         if any(name.startswith("_avro_") for name in cls.__members__):
             raise TypeError(
                 f"{path}: enums have members, so write `_avro_default = enum.nonmember(…)` in {cls.__name__}"
@@ -240,10 +253,18 @@ class _Mapper:
                 raise TypeError(
                     f"{path}: `_avro_default` of {cls.__name__} is {default!r}, which is none of its members"
                 )
-        full_name = f"{namespace}.{name}" if namespace else name
+        full_name = self._full_name(name, namespace)
         mapped = EnumType(definition, cls, full_name)
         self._add_name(cls, full_name, mapped)
         return EnumValueType(definition, mapped) if self._uses_enum_values else mapped
+
+    def _refer(self, known: RecordType | EnumType, path: str) -> ReferenceType:
+        if self._namespace and "." not in known.name:
+            raise TypeError(
+                f"{path}: inside of the namespace {self._namespace!r}, Avro can't refer to {known.name!r}, which has "
+                "none: give it an `_avro_namespace`"
+            )
+        return ReferenceType(known)
 
     def _map_logical(self, hint: Any, path: str, metadata: tuple[Any, ...]) -> Mapped:
         value_class = _VALUE_CLASSES.get(hint, hint)
@@ -280,12 +301,22 @@ class _Mapper:
         for kind in kinds:
             if kinds.count(kind) > 1:
                 raise _unmapped(path, shown, f"a union can't have two types that are {kind}")
-        records = [record for branch in branches if (record := record_of(branch)) is not None]
-        shapes = [frozenset(name for _, name, _ in record.fields) for record in records]
-        if len(set(shapes)) < len(shapes) and not any(_has_literal(record.cls) for record in records):
-            raise _unmapped(path, shown, "two records have the same fields: give each one of type Literal")
+        self._unions.append((path, shown, branches))
+        if sum(not isinstance(branch, NullType) for branch in branches) > 1:
+            self.converts = True
         # Pulsar's clients put null first.
         return UnionType(sorted(branches, key=lambda branch: not isinstance(branch, NullType)))
+
+    def check_unions(self) -> None:
+        """Raises TypeError for unions of which a reader can't know the branch of a value."""
+        for path, shown, branches in self._unions:
+            records = [record for branch in branches if (record := record_of(branch)) is not None]
+            shapes = [frozenset(name for _, name, _ in record.fields) for record in records]
+            is_clear = self._form == "avro" or any(_has_literal(record.cls) for record in records)
+            if len(set(shapes)) < len(shapes) and not is_clear:
+                raise _unmapped(path, shown, "two records have the same fields: give each one of type Literal")
+            if self._form == "json" and (problem := _find_json_problem(branches, has_records=bool(records))):
+                raise TypeError(f"{path} is of type {shown}: {problem}. Use AvroSchema, or other types")
 
     def _strip(self, hint: Any) -> Any:
         """Return a hint without its `Annotated` and aliases."""
@@ -332,6 +363,25 @@ class _Mapper:
                 'give it another name there, with `_avro_name: ClassVar[str] = "…"`'
             )
         self._named[name] = cls, mapped
+
+
+def _find_json_problem(branches: Sequence[Mapped], *, has_records: bool) -> str:
+    """Return what of a union is the same in JSON; empty: nothing."""
+    if has_records and any(isinstance(branch, MapType) for branch in branches):
+        return "a record and a dict are objects in JSON"
+    texts = [branch for branch in branches if branch.definition in ("string", "bytes")]
+    symbols = [set(symbols) for branch in branches if (symbols := _symbols_of(branch))]
+    if len(texts) + bool(symbols) > 1:
+        return "two of its types are strings in JSON"
+    if sum(map(len, symbols)) > len(set().union(*symbols)):
+        return "two enums have a member of the same name"
+    return ""
+
+
+def _symbols_of(branch: Mapped) -> Sequence[str]:
+    named = branch.named if isinstance(branch, ReferenceType) else branch
+    enum_type = named.enum_type if isinstance(named, EnumValueType) else named
+    return enum_type.definition["symbols"] if isinstance(enum_type, EnumType) else ()
 
 
 def _flatten(metadata: Sequence[Any]) -> tuple[Any, ...]:

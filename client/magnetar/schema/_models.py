@@ -21,6 +21,8 @@ class Model(Generic[T]):
 
     # How JSON has the floats that are not finite. None: they are refused.
     inf_nan_mode: Literal["constants", "strings"] | None = "constants"
+    # Whether `from_plain` wants values of AVRO marked with the branch of their union (`_avro_reading.py`).
+    marks_branches: bool = False
 
     def __init__(
         self,
