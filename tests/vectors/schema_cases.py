@@ -110,6 +110,9 @@ _FIELD_TYPES: Final[dict[str, tuple[Any, Any]]] = {
     "enum renamed with alias": (_enum("X"), _enum("X", name="G", aliases=["E"])),
     "enum to another namespace": (_enum("X"), _enum("X", namespace="n")),
     "enum to string": (_enum("X"), "string"),
+    "enum with full alias": (_enum("X", name="n.E"), _enum("X", name="m.G", aliases=["n.E"])),
+    "enum with alias in its namespace": (_enum("X", name="n.E"), _enum("X", name="n.G", aliases=["E"])),
+    "enum with alias in another namespace": (_enum("X", name="n.E"), _enum("X", name="m.G", aliases=["E"])),
     "fixed size": (_fixed(4), _fixed(8)),
     "fixed renamed": (_fixed(4), _fixed(4, name="G")),
     "fixed renamed with alias": (_fixed(4), _fixed(4, name="G", aliases=["F"])),
@@ -423,6 +426,34 @@ _CIRCLE: Final = FileDescriptorSet(
         FileDescriptorProto(name="b.proto", dependency=["a.proto"]),
     ]
 )
+# As texts, for Java's Double.valueOf and Python's float.
+_NUMBERS: Final = (
+    *("inf", "nan", "infinity", "Infinity", "+Infinity", "-NaN", "1_0", "\u0661", "1d", "1F", "0x1.8p1", "0x1p3f"),
+    *("0x1", "0x1p99999", " 1\n", "\u00a01", ".5", "5.", "1e400", "", "1e"),
+)
+# What is in a JSON schema of type object, or array.
+_IN_OBJECT: Final[dict[str, Any]] = {
+    "required": {"required": True},
+    "required: text": {"required": "true"},
+    "required: number": {"required": 1},
+    "required: list": {"required": ["a"]},
+    "required: other text": {"required": "x"},
+    "required in property": {"properties": {"a": {"type": "string", "required": ["x"]}}},
+    "properties null": {"properties": None},
+    "property null": {"properties": {"a": None}},
+    "property is a number": {"properties": {"a": 5}},
+    "property without type": {"properties": {"a": {}}},
+    "no others": {"additionalProperties": False},
+    "others": {"additionalProperties": {"type": "string"}},
+    "others is a number": {"additionalProperties": 5},
+}
+_ITEMS: Final[dict[str, Any]] = {
+    "items": {"type": "string"},
+    "list of items": [{"type": "string"}],
+    "items is a number": 5,
+    "items without type": {},
+    "items null": None,
+}
 DEFINITIONS: Final[dict[str, CaseSchema]] = {
     "empty": CaseSchema("AVRO"),
     "not JSON": CaseSchema("AVRO", b"{"),
@@ -446,6 +477,13 @@ DEFINITIONS: Final[dict[str, CaseSchema]] = {
     "name with digit first": _avro(_record(name="1a")),
     "name with hyphen": _avro(_record(_field("a-b", "int"))),
     "name in another alphabet": _avro(_record(_field("größe", "int"))),
+    **{
+        f"name {name!a}": _avro(_record(name=name))
+        for name in ("a\u00b2", "\U00010400", "a\U00010400", "a\u0663", "\u0663a", "\u2167", "\u02b0", "n\u00b2.R")
+    },
+    "field name with exponent": _avro(_record(_field("a\u00b2", "int"))),
+    "symbol with exponent": _avro(_record(_field("a", _enum("a\u00b2")))),
+    "name of 2000 letters": _avro(_record(name="n" * 2000)),
     "field name with dot": _avro(_record(_field("a.b", "int"))),
     "bad namespace": _avro(_record(namespace="a b")),
     "name of a primitive": _avro(_record(name="int")),
@@ -498,6 +536,8 @@ DEFINITIONS: Final[dict[str, CaseSchema]] = {
     "default true of int": _with_default("int", True),
     "default int of double": _with_default("double", 1),
     "default text of double": _with_default("double", "NaN"),
+    **{f"default text {text!a} of double": _with_default("double", text) for text in _NUMBERS},
+    "default text 1e400 of float": _with_default("float", "1e400"),
     "default of second branch": _with_default(["null", "int"], 5),
     "default of no branch": _with_default(["null", "int"], "x"),
     "default of array": _with_default(_array("int"), [1]),
@@ -512,6 +552,9 @@ DEFINITIONS: Final[dict[str, CaseSchema]] = {
     "comment": CaseSchema("AVRO", b'/* x */ {"type":"record","name":"R","fields":[]}'),
     "content behind": CaseSchema("AVRO", b'{"type":"record","name":"R","fields":[]} x'),
     "NaN": CaseSchema("AVRO", b'{"type":"record","name":"R","fields":[],"x":NaN}'),
+    "NUL behind": CaseSchema("AVRO", b'{"type":"record","name":"R","fields":[]}\0'),
+    "number out of range": CaseSchema("AVRO", b'{"type":"record","name":"R","fields":[],"x":1e400}'),
+    "200 levels": CaseSchema("AVRO", b'{"type":"record","name":"R","fields":[],"x":' + b"[" * 200 + b"]" * 200 + b"}"),
     "invalid UTF-8": CaseSchema("AVRO", b'{"type":"record","name":"R","fields":[],"x":"\xff"}'),
     "surrogate": CaseSchema("AVRO", b'{"type":"record","name":"R","fields":[],"x":"\\ud800"}'),
     "huge number": CaseSchema("AVRO", b'{"type":"record","name":"R","fields":[],"x":' + b"9" * 900 + b"}"),
@@ -524,6 +567,15 @@ DEFINITIONS: Final[dict[str, CaseSchema]] = {
     "json schema: unknown attribute": CaseSchema("JSON", b'{"type":"object","x":1}'),
     "json schema: types": CaseSchema("JSON", b'{"type":["object","string"]}'),
     "json schema: wrong properties": CaseSchema("JSON", b'{"type":"object","properties":[]}'),
+    **{
+        f"json schema: {name}": CaseSchema("JSON", json.dumps({"type": "object", **more}).encode())
+        for name, more in _IN_OBJECT.items()
+    },
+    **{
+        f"json schema: {name}": CaseSchema("JSON", json.dumps({"type": "array", "items": items}).encode())
+        for name, items in _ITEMS.items()
+    },
+    "json schema: properties of a string": CaseSchema("JSON", b'{"type":"string","properties":{"a":5}}'),
     "avro: json schema": CaseSchema("AVRO", _JACKSON.definition),
     "protobuf": CaseSchema("PROTOBUF", _OLD.definition),
     "protobuf: empty": CaseSchema("PROTOBUF"),

@@ -396,9 +396,8 @@ class _DefaultCheck:
 
     def __init__(self, count: Callable[[int], None]) -> None:
         self._count = count
+        # By ids of types and values, which live as long as the parser: they are parts of what it parses.
         self._checked: dict[tuple[int, int], bool] = {}
-        # Objects whose ids are in `_checked`, so that no other gets the same id.
-        self._alive: list[object] = []
 
     def is_valid(self, avro_type: AvroType, value: JsonValue) -> bool:
         self._count(1)
@@ -412,7 +411,6 @@ class _DefaultCheck:
             return isinstance(avro_type, UnionType) and any(self.is_valid(each, value) for each in avro_type.branches)
         key = (id(avro_type), id(value))
         if key not in self._checked:
-            self._alive += (avro_type, value)
             self._checked[key] = self._is_container(avro_type, value)
         return self._checked[key]
 

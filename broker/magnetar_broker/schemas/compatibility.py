@@ -24,8 +24,8 @@ from typing import Final
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.schemas.avro_definitions import AvroType
 from magnetar_broker.schemas.avro_resolution import ReadProblem, Rule, find_read_problem
-from magnetar_broker.schemas.definitions import AVRO_TYPES, examine, fingerprint_of, parse_avro_schema, read_schema_id
-from magnetar_broker.schemas.key_value_definitions import split_schema
+from magnetar_broker.schemas.definitions import AVRO_TYPES, fingerprint, parse_avro_schema, read_schema_id
+from magnetar_broker.schemas.key_value_definitions import KeyValueSchemas, split_schema
 from magnetar_broker.schemas.protobuf_definitions import find_root_message
 from magnetar_broker.schemas.work_budget import WorkBudget
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -155,13 +155,17 @@ class _Comparison:
     def _is_same(self, other: Schema) -> bool:
         if self._schema.type != other.type:
             return False
-        if other.type not in AVRO_TYPES:
-            return examine(self._schema, self._budget) == examine(other, self._budget)
-        if self._schema.definition == other.definition:
+        if self._schema.type != SchemaType.KEY_VALUE and self._schema.definition == other.definition:
             return True
-        new_type, old_type = self._parse(self._schema), self._parse(other)
-        new = fingerprint_of(self._schema, new_type, self._budget)
-        return new == fingerprint_of(other, old_type, self._budget)
+        return self._fingerprint(self._schema) == self._fingerprint(other)
+
+    def _fingerprint(self, schema: Schema) -> bytes:
+        parsed: AvroType | KeyValueSchemas | None = None
+        if schema.type == SchemaType.KEY_VALUE:
+            parsed = split_schema(schema)
+        elif schema.type in AVRO_TYPES:
+            parsed = self._parse(schema)
+        return fingerprint(schema, parsed, self._budget)
 
     def _check(self, new: Schema, old: Schema, part: str) -> None:
         if new.type != old.type:

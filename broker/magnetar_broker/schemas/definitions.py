@@ -23,7 +23,7 @@ __all__ = [
     "MAX_PROPERTIES_LENGTH",
     "check_number_of_properties",
     "examine",
-    "fingerprint_of",
+    "fingerprint",
     "parse_avro_schema",
     "read_schema_id",
     "takes_long",
@@ -71,30 +71,31 @@ def examine(schema: Schema, budget: WorkBudget | None = None) -> bytes:
     and properties don't count, but for what the properties of KEY_VALUE say about its parts.
     """
     budget = budget or WorkBudget()
-    if schema.type == SchemaType.KEY_VALUE:
-        _check_properties(schema)
-        parts = split_schema(schema)
-        _check_parts(parts, budget)
-        return _hash(f"{schema.type} {parts.encoding} {_describe_exactly(parts.key)} {_describe_exactly(parts.value)}")
-    parsed = _check(schema, budget)
-    return fingerprint_of(schema, parsed, budget)
+    return fingerprint(schema, _check(schema, budget), budget)
 
 
-def fingerprint_of(schema: Schema, parsed: AvroType | None, budget: WorkBudget) -> bytes:
-    """As `examine`, for a schema whose Avro schema is parsed already. It is not KEY_VALUE."""
-    if parsed is None:
-        return _hash(_describe_exactly(schema))
-    return _hash(f"{schema.type} avro {describe_equality(parsed, budget)}")
+def fingerprint(schema: Schema, parsed: AvroType | KeyValueSchemas | None, budget: WorkBudget) -> bytes:
+    """Return what `examine` does, for a valid schema. `parsed`: its Avro schema, or its parts."""
+    if isinstance(parsed, KeyValueSchemas):
+        parts = f"{_describe_exactly(parsed.key)} {_describe_exactly(parsed.value)}"
+        description = f"{schema.type} {parsed.encoding} {parts}"
+    elif parsed is None:
+        description = _describe_exactly(schema)
+    else:
+        description = f"{schema.type} avro {describe_equality(parsed, budget)}"
+    return hashlib.sha256(description.encode("utf-8", "surrogateescape")).digest()
 
 
-def _check(schema: Schema, budget: WorkBudget) -> AvroType | None:
-    """Return the Avro schema, if it has one."""
+def _check(schema: Schema, budget: WorkBudget) -> AvroType | KeyValueSchemas | None:
+    """Return the Avro schema, or the parts."""
     _check_properties(schema)
     if schema.type in AVRO_TYPES:
         return parse_avro_schema(schema, budget)
     if schema.type == SchemaType.KEY_VALUE:
-        _check_parts(split_schema(schema), budget)
-    elif schema.type == SchemaType.PROTOBUF_NATIVE:
+        parts = split_schema(schema)
+        _check_parts(parts, budget)
+        return parts
+    if schema.type == SchemaType.PROTOBUF_NATIVE:
         find_root_message(schema.definition, budget)
     elif schema.type == SchemaType.STRING:
         if schema.definition not in _NO_STRING_DEFINITIONS:
@@ -172,7 +173,3 @@ def read_schema_id(schema: Schema) -> JsonValue:
 
 def _describe_exactly(schema: Schema) -> str:
     return f"{schema.type} {hashlib.sha256(schema.definition).hexdigest()}"
-
-
-def _hash(description: str) -> bytes:
-    return hashlib.sha256(description.encode("utf-8", "surrogateescape")).digest()

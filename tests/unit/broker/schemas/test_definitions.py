@@ -12,6 +12,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.schemas import compatibility
 from magnetar_broker.schemas.avro_resolution import find_read_problem
 from magnetar_broker.schemas.definitions import (
+    MAX_PROPERTIES,
     MAX_PROPERTIES_LENGTH,
     examine,
     parse_avro_schema,
@@ -38,6 +39,7 @@ def _field(name: str, field_type: Any, **attributes: Any) -> dict[str, Any]:
     return {"name": name, "type": field_type, **attributes}
 
 
+_DEFAULTS: Final = _record(*(_field(f"f{number}", "int", default=0) for number in range(100)), name="Defaults")
 _INNER: Final = _record(_field("unit", "text"), name="Unit")
 
 
@@ -58,6 +60,11 @@ _INNER: Final = _record(_field("unit", "text"), name="Unit")
         (b"9" * 2000, "a number of the definition has 2000 digits, and 1000 are allowed"),
         (b"1e999", "number 1e999 of the definition is out of range"),
         (b'"\\ud800"', "half of a surrogate pair"),
+        (b'"\\uD800"', "half of a surrogate pair"),
+        (b'"\\uDC00"', "half of a surrogate pair"),
+        (_record(_field("a", "Reading", default={})), "field Reading.a: its default an object of 0 is not a value of"),
+        ({"type": "enum", "name": "E", "symbols": [f"s{n}" for n in range(50_001)]}, "more than 50000 types"),
+        (_record(_field("a", {"type": "array", "items": _DEFAULTS}, default=[{}] * 600)), "more than 50000 types"),
         (b"[" * 1_000_000, "nested deeper than 100 levels"),
         (b'{"type":"array","items":' * 40_000, "nested deeper than 100 levels"),
         (b'"' + b'\\"' * 500_000, "the definition is not JSON"),
@@ -79,7 +86,16 @@ def test_error_names_the_part_of_a_key_value() -> None:
         examine(schema)
 
 
+def test_properties_count_as_work() -> None:
+    """(SCH-2) Those of KEY_VALUE have properties of its parts in them."""
+    assert not takes_long(Schema(properties={"x": "y" * 8_000}))
+    assert takes_long(Schema(properties={"x": "y" * 17_000}))
+    assert takes_long(Schema(properties={str(number): "" for number in range(1025)}))
+
+
 def test_properties_are_bounded() -> None:
+    with pytest.raises(BrokerError, match="has 1001 properties, and 1000 are allowed"):
+        examine(Schema(properties={str(number): "" for number in range(MAX_PROPERTIES + 1)}))
     with pytest.raises(BrokerError, match="65537 characters, and 65536 are allowed"):
         examine(Schema(properties={"x": "y" * MAX_PROPERTIES_LENGTH}))
 

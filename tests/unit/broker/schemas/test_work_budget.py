@@ -161,6 +161,40 @@ def test_fields_that_are_looked_at_are_counted() -> None:
     assert counted.seen <= budget.spent < 20_000
 
 
+def _compare_enums(symbols: list[str], others: list[str]) -> int:
+    """Return how much work it is to compare ten unions with the same enum."""
+    unions = [_field(f"f{number}", ["null", "E"]) for number in range(10)]
+    writer, reader = (
+        parse_avro_schema(_avro(_record(_field("e", {"type": "enum", "name": "E", "symbols": each}), *unions)))
+        for each in (symbols, others)
+    )
+    assert writer is not None
+    assert reader is not None
+    budget = WorkBudget()
+    assert find_read_problem(writer, reader, budget) is None
+    return budget.spent
+
+
+def test_symbols_that_are_compared_are_counted_once() -> None:
+    """(SCH-2) Also if they differ."""
+    symbols = [f"s{number}" for number in range(1600)]
+    for others, few in ((symbols, symbols[:1]), ([*symbols[:-1], "other"], ["other"])):
+        assert _compare_enums(symbols, others) - _compare_enums(symbols[:1], few) == 100
+
+
+def test_bytes_of_definitions_are_counted() -> None:
+    """(SCH-2) There may be many versions."""
+    for definition in (_record(doc="x" * 8000), {"type": "object", "x": ["x" * 8000]}):
+        for work in (examine, parse_avro_schema):
+            budget = WorkBudget()
+            work(Schema(type="JSON", definition=json.dumps(definition).encode()), budget)
+            assert 1000 <= budget.spent < 1100
+    budget = WorkBudget()
+    with pytest.raises(BrokerError):
+        examine(Schema(type="PROTOBUF_NATIVE", definition=json.dumps("x" * 8000).encode()), budget)
+    assert budget.spent >= 1000
+
+
 def test_cancelled_work_ends() -> None:
     """No caller waits any more: what is done for it in a thread ends."""
     schema, other = _avro(_record()), _avro(_record(name="S"))
