@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import functools
+import dataclasses
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
@@ -29,6 +29,7 @@ from magnetar_broker.schemas.schema_registry import SchemaRegistry
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.settings.dynamic import DynamicSettings
 from magnetar_broker.settings.service import BrokerServiceSettings
+from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topic_policies.policy_cache import TopicPolicyCache
 from magnetar_broker.topic_policies.policy_logs import PolicyLogs
 from magnetar_broker.topics.housekeeping import Housekeeping
@@ -39,6 +40,7 @@ from magnetar_broker.topics.topic_storage import LedgerTopicStorage
 from magnetar_broker.topics.topics import Topics
 from magnetar_metadata.store import MetadataStore, SessionState
 from magnetar_protos.admin_pb2 import BrokerAnswer
+from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
@@ -106,7 +108,7 @@ class BrokerSession:
         self.catalog = Catalog(store, clock, randomness, settings, settings.cluster_name, settings.max_message_size)
         self.schemas = SchemaRegistry(self.client, clock, randomness, settings, self._find_policies)
         self._dynamic = DynamicConfiguration(store, self.catalog.nodes, clock, dynamic_settings)
-        self.schema_access = SchemaAccess(self.schemas, self.find_schema_rules)
+        self.schema_access = SchemaAccess(self.schemas, self.find_schema_rules, self.read_schema_rules)
         storage = LedgerTopicStorage(
             self.client,
             self.cache,
@@ -161,7 +163,7 @@ class BrokerSession:
             self.policy_logs,
             lambda: default_policies(settings),
             self.schemas,
-            functools.partial(SchemaRules.of, settings),
+            self.read_schema_rules,
         )
         self._housekeeping = Housekeeping(self.topics, settings, clock, counters)
         sweep_interval_s = settings.managed_ledger_lease_sweep_interval_seconds
@@ -266,10 +268,25 @@ class BrokerSession:
         return override_policies(policies, await self.topic_policies.get(name))
 
     async def find_schema_rules(self, name: TopicName) -> SchemaRules:
-        """Return the rules that a topic has for schemas, by policies that are at most a few seconds old. Any broker
-        knows them. Raises `BrokerError`."""
+        """Return the rules that a topic has for schemas, by policies that are at most a few seconds old, if they can be
+        read (`is_known`). Any broker knows them. Raises `BrokerError`."""
         namespace = await self.catalog.get_policies(name.namespace_name)
-        return SchemaRules.of(self._settings, namespace, await self.topics.read_own_policies(name))
+        rules = SchemaRules.of(self._settings, namespace, await self.topics.read_own_policies(name))
+        is_known = not self.catalog.has_topic_policies or self.topic_policies.knows(name)
+        return dataclasses.replace(rules, is_known=is_known)
+
+    async def read_schema_rules(self, name: TopicName) -> SchemaRules:
+        """Return the rules by the policies as they are now; of a topic that does not exist, its namespace's. Raises
+        `BrokerError`."""
+        topic, own = name.base, Policies()
+        namespace = await self.catalog.get_namespace(topic.namespace_name, fresh=True)
+        if self.catalog.has_topic_policies and not is_system_topic(topic) and topic.is_persistent:
+            try:
+                own = await self.admin.topic_policy_rpc.read(topic, await self.catalog.find_incarnation(topic))
+            except BrokerError as error:
+                if error.code != ErrorCode.TOPIC_NOT_FOUND:
+                    raise
+        return SchemaRules.of(self._settings, namespace.node.policies, own)
 
     async def _sample_rates(self) -> None:
         """Sample the traffic of the broker and all loaded topics at intervals, for their rates."""

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
@@ -79,6 +79,7 @@ from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.admin.call import AdminCall, Scope
 from magnetar_wire.admin.calls import ADMIN_CALLS
 from magnetar_wire.clock import Clock
+from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import Code, Refusal
 
 __all__ = [
@@ -118,10 +119,10 @@ class AdminService:
         policy_logs: PolicyLogs,
         default_policies: Callable[[], Policies],
         schemas: SchemaRegistry,
-        make_schema_rules: Callable[[Policies, Policies], SchemaRules],
+        read_schema_rules: Callable[[TopicName], Awaitable[SchemaRules]],
     ) -> None:
         """`is_connected`: to the metadata store. `describe_settings`: see `ConfigurationCalls`. `default_policies`: the
-        policies of topics by the brokers' settings. `make_schema_rules`: see `SchemaCalls`."""
+        policies of topics by the brokers' settings. `read_schema_rules`: see `SchemaCalls`."""
         self._is_connected = is_connected
 
         # It does not change, and a description of the broker is expensive.
@@ -155,7 +156,7 @@ class AdminService:
             NamespaceTopicCalls(catalog, owner_rpc),
             PartitionedTopicCalls(catalog, owner_rpc, deletions, clock, self.topic_policy_rpc.forget),
             TopicPolicyCalls(catalog, self.topic_policy_rpc, ledgers, default_policies),
-            SchemaCalls(catalog, schemas, owner_rpc, self.topic_policy_rpc, make_schema_rules),
+            SchemaCalls(catalog, schemas, owner_rpc, read_schema_rules),
             SubscriptionLists(catalog, owner_rpc),
             BundleCalls(catalog, ownership, owner_rpc, bundle_owners, broker_id),
             LookupCalls(catalog, ownership, describe_broker, counters),

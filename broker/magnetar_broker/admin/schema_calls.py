@@ -9,7 +9,7 @@ create it. In Pulsar, an upload stores the schema without the topic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -18,7 +18,6 @@ from magnetar_broker.admin.map_bounded import map_bounded
 from magnetar_broker.admin.names import parse_persistent_name
 from magnetar_broker.admin.owner_rpc import OwnerRpc
 from magnetar_broker.admin.topic_calls import check_not_system_topic
-from magnetar_broker.admin.topic_policy_rpc import TopicPolicyRpc
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.schemas.schema_registry import RegisteredSchema, SchemaRegistry
@@ -26,7 +25,6 @@ from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.topics.topic_schemas import run_bounded
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_protos.catalog_pb2 import Policies
 from magnetar_protos.schema_pb2 import Schema, SchemaVersion
 from magnetar_wire.topic_name import TopicName
 
@@ -44,15 +42,13 @@ class SchemaCalls:
         catalog: Catalog,
         schemas: SchemaRegistry,
         owner_rpc: OwnerRpc,
-        policies: TopicPolicyRpc,
-        make_rules: Callable[[Policies, Policies], SchemaRules],
+        read_rules: Callable[[TopicName], Awaitable[SchemaRules]],
     ) -> None:
-        """`make_rules`: of the policies of a namespace, and those of a topic."""
+        """`read_rules` returns a topic's rules by its policies as they are now, or raises `BrokerError`."""
         self._catalog = catalog
         self._schemas = schemas
         self._owner_rpc = owner_rpc
-        self._policies = policies
-        self._make_rules = make_rules
+        self._read_rules = read_rules
 
     async def schema(self, request: pb.TopicSchemaRequest) -> pb.TopicSchemaAnswer:
         name = _parse(request.topic)
@@ -65,7 +61,7 @@ class SchemaCalls:
 
     async def schemas(self, request: pb.TopicSchemasRequest) -> pb.TopicSchemasAnswer:
         name = _parse(request.topic)
-        versions = _list_live(await self._schemas.describe(name))
+        versions = (await self._schemas.find_node(name)).list_live()
         left = [one for one in versions if not request.HasField("after") or one.version > request.after]
         page = left if request.whole else _cut_page(left)
         if sum(one.stored_bytes for one in page) > MAX_WHOLE_BYTES:
@@ -98,13 +94,12 @@ class SchemaCalls:
         return pb.SchemaVersionAnswer(version=version)
 
     async def _register(self, name: TopicName, schema: Schema) -> int:
-        rules, client = await self._find_rules(name), find_calling_client()
-        register = self._schemas.register
-        return await run_bounded(name, lambda: register(name, schema, rules, client=client, explicit=True))
+        register, client = self._schemas.register, find_calling_client()
+        return await run_bounded(name, lambda: register(name, schema, self._read_rules, client=client, explicit=True))
 
     async def check_schema(self, request: pb.SchemaDefinitionRequest) -> pb.SchemaCheckAnswer:
         name = _parse_with_schema(request)
-        rules, client = await self._find_rules(name), find_calling_client()
+        rules, client = await self._read_rules(name), find_calling_client()
         check = self._schemas.check_compatible
         try:
             await run_bounded(name, lambda: check(name, request.schema, rules, client=client))
@@ -145,15 +140,6 @@ class SchemaCalls:
             request = pb.TopicRequest(topic=str(name))
             await self._owner_rpc.call_topic_owner(name, "create_topic", request, repeat=True)
 
-    async def _find_rules(self, name: TopicName) -> SchemaRules:
-        """Return the topic's rules by its policies as they are now; of a topic that does not exist, its namespace's."""
-        namespace = await self._catalog.get_namespace(name.namespace_name, fresh=True)
-        own = Policies()
-        if self._catalog.has_topic_policies:
-            with _ignore(ErrorCode.TOPIC_NOT_FOUND):
-                own = await self._policies.read(name, await self._catalog.find_incarnation(name))
-        return self._make_rules(namespace.node.policies, own)
-
 
 def _parse(text: str) -> TopicName:
     """Return the name of the topic; of a partition, its topic's. Raises `BrokerError`."""
@@ -164,17 +150,6 @@ def _parse_with_schema(request: pb.SchemaDefinitionRequest) -> TopicName:
     if not request.HasField("schema"):
         raise BrokerError(ErrorCode.INVALID_ARGUMENT, "the schema is missing", "schema")
     return _parse(request.topic)
-
-
-def _list_live(versions: Sequence[SchemaVersion]) -> list[SchemaVersion]:
-    """Return the versions that no deletion has marked."""
-    live: list[SchemaVersion] = []
-    for one in versions:
-        if one.ledger_id:
-            live.append(one)
-        else:
-            live.clear()
-    return live
 
 
 def _cut_page(versions: Sequence[SchemaVersion]) -> Sequence[SchemaVersion]:

@@ -57,9 +57,10 @@ from magnetar_wire.randomness import Randomness
 from magnetar_wire.schemas import MAX_DEFINITION_BYTES
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["RegisteredSchema", "RegistrySettings", "SchemaRegistry"]
+__all__ = ["RegisteredSchema", "RegistrySettings", "RulesOrReader", "SchemaRegistry"]
 
 T = TypeVar("T")
+RulesOrReader = SchemaRules | Callable[[TopicName], Awaitable[SchemaRules]]
 
 _log = logging.getLogger(__name__)
 # How often a change is tried. Each other broker that is faster makes one fail, and each change of the topic's node.
@@ -199,9 +200,12 @@ class SchemaRegistry:
 
         return await self._read_until_unchanged(topic, read)
 
+    async def find_node(self, topic: TopicName) -> FoundSchema:
+        """Return the topic's schema node. One read of the metadata store, no bookie."""
+        return await self._find(topic.base)
+
     async def describe(self, topic: TopicName) -> Sequence[SchemaVersion]:
-        """Return what the topic's schema node has of each version, also of those that a deletion marked. One read of
-        the metadata store, no bookie."""
+        """Return what the topic's schema node has of each version, also of those that a deletion marked."""
         return (await self._find(topic.base)).node.versions
 
     async def find_version(self, topic: TopicName, schema: Schema, *, client: str = "") -> int | None:
@@ -211,12 +215,15 @@ class SchemaRegistry:
         return None if known is None else known.version
 
     async def register(
-        self, topic: TopicName, schema: Schema, rules: SchemaRules, *, client: str = "", explicit: bool = False
+        self, topic: TopicName, schema: Schema, rules: RulesOrReader, *, client: str = "", explicit: bool = False
     ) -> int:
         """Return the version of the schema, after adding it if it is none yet.
 
         INVALID_ARGUMENT, about "schema": it is not valid. INCOMPATIBLE_SCHEMA: the rules refuse it. `explicit`: an
         administrator adds it, so `allow_auto_update` does not count.
+
+        `rules`: also a function that reads them. A known schema does not need them. A version stays for good, so they
+        are read when it is decided.
         """
         topic = topic.base
         examined = await self._examine(schema, find_host(client))
@@ -227,7 +234,7 @@ class SchemaRegistry:
             with _convert_errors(topic, is_change=True):
                 return await self._add(topic, examined, rules, explicit)
 
-    async def _add(self, topic: TopicName, examined: _Examined, rules: SchemaRules, explicit: bool) -> int:
+    async def _add(self, topic: TopicName, examined: _Examined, find_rules: RulesOrReader, explicit: bool) -> int:
         new_ledger: NewLedger | None = None
         stored = StoredSchema(schema=examined.schema, created_ms=self._clock.time_ms())
         for _ in range(_ATTEMPTS):
@@ -236,6 +243,8 @@ class SchemaRegistry:
             known = found.find_fingerprint(examined.fingerprint)
             if known is not None:
                 return known.version
+            rules = find_rules if isinstance(find_rules, SchemaRules) else await find_rules(topic)
+            rules.check_known(topic)
             if not (explicit or rules.allow_auto_update):
                 raise _no_auto_update(topic)
             found = await self._delete_removed(topic, found)
@@ -280,7 +289,8 @@ class SchemaRegistry:
     async def check_readable(self, topic: TopicName, schema: Schema, rules: SchemaRules, *, client: str = "") -> None:
         """Raise INCOMPATIBLE_SCHEMA unless a consumer with this schema may read the topic.
 
-        Consumers with the schema of the last version, which most of them have, need no bookie."""
+        Consumers with the schema of the last version, which most of them have, need no bookie, and are admitted though
+        the policies can't be read now."""
         topic, strategy = topic.base, rules.compatibility
         examined = await self._examine(schema, find_host(client))
 
@@ -288,6 +298,7 @@ class SchemaRegistry:
             live = found.list_live()
             if strategy in _LAST_IS_READABLE and live and live[-1].fingerprint == examined.fingerprint:
                 return
+            rules.check_known(topic)
             counted = _list_counted(live, strategy, strategy in _ALL_COUNT_FOR_CONSUMERS)
             await self._compare(topic, examined, counted, strategy, is_consumer=True)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.schemas import SchemaSettings
+from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies, SchemaAutoUpdate, SchemaCompatibility
+from magnetar_wire.topic_name import TopicName
 
 __all__ = ["SchemaRules"]
 
@@ -30,6 +33,16 @@ class SchemaRules:
     allow_auto_update: bool
     # Whether producers without a schema are refused at a topic that has one.
     validation_enforced: bool
+    # False: the policies can't be read now. These rules are by those that were known last, or by none.
+    is_known: bool = True
+
+    def check_known(self, topic: TopicName) -> None:
+        """Raise SERVICE_NOT_READY unless the rules are known."""
+        if not self.is_known:
+            raise BrokerError(
+                ErrorCode.SERVICE_NOT_READY,
+                f"the policies of {topic}, which decide on its schema, can't be read now: retry",
+            )
 
     @classmethod
     def of(cls, settings: SchemaSettings, namespace: Policies, topic: Policies) -> SchemaRules:

@@ -51,6 +51,8 @@ FetchEvents = Callable[[NamespaceName, FetchedEvents], Awaitable[FetchedEvents]]
 @dataclass(slots=True)
 class _Namespace:
     known: FetchedEvents = field(default_factory=FetchedEvents)
+    # Whether they were ever fetched.
+    is_known: bool = False
     # The incarnations of topics with events, as they were read last.
     incarnations: dict[str, str] = field(default_factory=dict)
     # When `known` was up to date, or a fetch failed. On the monotonic clock; None: never.
@@ -80,6 +82,13 @@ class TopicPolicyCache:
         if event is None or await self._read_incarnation(namespace, topic) != event.incarnation:
             return Policies()
         return event.policies
+
+    def knows(self, name: TopicName) -> bool:
+        """Return whether `get` has returned the policies of this topic, and not none because they can't be read."""
+        if is_system_topic(name.base) or not name.is_persistent:
+            return True
+        namespace = self._namespaces.get(name.namespace_name)
+        return namespace is not None and namespace.is_known
 
     async def _read_incarnation(self, namespace: _Namespace, topic: TopicName) -> str | None:
         name = str(topic)
@@ -114,6 +123,7 @@ class TopicPolicyCache:
         fetched_at = None
         try:
             known = namespace.known = await self._fetch(name, namespace.known)
+            namespace.is_known = True
             namespace.incarnations = {key: one for key, one in namespace.incarnations.items() if key in known.by_topic}
             fetched_at = namespace.begun_at
         except BrokerError as error:

@@ -11,6 +11,10 @@ first version. At one that is used without a schema only ALWAYS_COMPATIBLE admit
 once a second at most, with what its opening has read. If policies can't be read now, they are admitted by those that
 were known last.
 
+**Policies.** A version stays for good, so one is added by the policies as they are then, and not while they can't be
+read. A schema that is a version already needs no policies. A consumer with the last one's is admitted by those that
+were known last.
+
 **Time.** The registry is on bookies and in the metadata store. Each request has a maximum time, after which it fails
 with an error that clients retry. A registration may have been done then: the next request finds it. Large
 definitions are checked in one thread, which the hosts of clients use in turn (large_work.py).
@@ -21,6 +25,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from magnetar_broker.errors import BrokerError
@@ -70,15 +75,18 @@ class SchemaAccess:
         self,
         registry: SchemaRegistry,
         find_rules: Callable[[TopicName], Awaitable[SchemaRules]],
+        read_rules: Callable[[TopicName], Awaitable[SchemaRules]],
         timeout_s: float = _TIMEOUT_S,
         policies_age_s: float = _POLICIES_AGE_S,
         policies_timeout_s: float = _POLICIES_TIMEOUT_S,
     ) -> None:
-        """`find_rules` returns the rules by policies that are at most a few seconds old, or raises `BrokerError`."""
+        """`find_rules` returns the rules by policies that are at most a few seconds old, `read_rules` by those that
+        apply now. Both raise `BrokerError`."""
         self.policies_age_s = policies_age_s
         self.policies_timeout_s = policies_timeout_s
         self.registry = registry
         self.find_rules = find_rules
+        self.read_rules = read_rules
         self._timeout_s = timeout_s
 
     async def run_bounded(self, name: TopicName, work: Callable[[], Awaitable[T]]) -> T:
@@ -132,12 +140,12 @@ class TopicSchemas:
         if schema.type not in _WITHOUT_SCHEMA:
             version = await self._access.run_bounded(self._name, lambda: self._register(schema, client))
             return encode_schema_version(version)
-        if (await self._find_recent_rules()).validation_enforced:
+        if (await self._find_recent_rules(self._access.policies_age_s)).validation_enforced:
             await self._access.run_bounded(self._name, self._check_without_schema)
         return b""
 
     async def _register(self, schema: Schema, client: str) -> int:
-        return await self._access.registry.register(self._name, schema, await self._find_rules(), client=client)
+        return await self._access.registry.register(self._name, schema, self._access.read_rules, client=client)
 
     async def _check_without_schema(self) -> None:
         if await self._access.registry.has_schema(self._name):
@@ -158,28 +166,28 @@ class TopicSchemas:
 
     async def _admit_consumer(self, schema: Schema, client: str, is_unused: Callable[[], bool]) -> None:
         registry, name = self._access.registry, self._name
-        rules = await self._find_rules()
         if await registry.has_schema(name):
-            await registry.check_readable(name, schema, rules, client=client)
+            await registry.check_readable(name, schema, await self._find_recent_rules(0.0), client=client)
         elif is_unused() and not is_system_topic(name):
-            await registry.register(name, schema, rules, client=client)
-        elif rules.compatibility != SchemaCompatibility.ALWAYS_COMPATIBLE:
-            raise BrokerError(
-                ErrorCode.INCOMPATIBLE_SCHEMA,
-                f"topic {name} has no schema, but messages, producers or consumers: a consumer with a schema of type "
-                f"{SchemaType.Name(schema.type)} can't add it; open a producer with this schema first, or consume "
-                "bytes",
-            )
+            await registry.register(name, schema, self._access.read_rules, client=client)
+        else:
+            rules = await self._find_rules()
+            rules.check_known(name)
+            if rules.compatibility != SchemaCompatibility.ALWAYS_COMPATIBLE:
+                raise _not_added(name, schema)
 
     async def _find_rules(self) -> SchemaRules:
-        self._known_rules = await self._access.find_rules(self._name)
+        rules = await self._access.find_rules(self._name)
+        if not rules.is_known and self._known_rules is not None:
+            return replace(self._known_rules, is_known=False)
+        self._known_rules = rules
         self._read_at = asyncio.get_running_loop().time()
-        return self._known_rules
+        return rules
 
-    async def _find_recent_rules(self) -> SchemaRules:
-        """Return the rules, or those known last if they can't be read now. Nothing else must fail for that."""
+    async def _find_recent_rules(self, max_age_s: float) -> SchemaRules:
+        """Return the rules, or those known last if they can't be read now."""
         age_s = asyncio.get_running_loop().time() - self._read_at
-        if self._known_rules is not None and age_s < self._access.policies_age_s:
+        if self._known_rules is not None and age_s < max_age_s:
             return self._known_rules
         try:
             async with asyncio.timeout(None if self._known_rules is None else self._access.policies_timeout_s):
@@ -188,8 +196,16 @@ class TopicSchemas:
             if self._known_rules is None:
                 raise
             _log.info("The policies on the schema of %s can't be read now, the known ones apply: %s", self._name, error)
-            return self._known_rules
+            return replace(self._known_rules, is_known=False)
 
 
 def _no_schema(name: TopicName) -> BrokerError:
     return BrokerError(ErrorCode.NOT_FOUND, f"topic {name.base} has no schema: its messages are bytes")
+
+
+def _not_added(name: TopicName, schema: Schema) -> BrokerError:
+    return BrokerError(
+        ErrorCode.INCOMPATIBLE_SCHEMA,
+        f"topic {name} has no schema, but messages, producers or consumers: a consumer with a schema of type "
+        f"{SchemaType.Name(schema.type)} can't add it; open a producer with this schema first, or consume bytes",
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.schemas.schema_registry import RegisteredSchema, SchemaRegistry
+from magnetar_broker.schemas.schema_registry import RegisteredSchema, RulesOrReader, SchemaRegistry
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.schema_pb2 import Schema
@@ -18,6 +18,8 @@ class FakeSchemaRegistry(SchemaRegistry):
     def __init__(self) -> None:
         # The versions of each topic.
         self.schemas: dict[TopicName, list[Schema]] = {}
+        # The rules that consumers were checked by.
+        self.readable_by: list[SchemaRules] = []
         # How often it was called.
         self.calls = 0
         # Calls wait for this.
@@ -38,12 +40,14 @@ class FakeSchemaRegistry(SchemaRegistry):
         return RegisteredSchema(version, versions[version], 0)
 
     async def register(
-        self, topic: TopicName, schema: Schema, rules: SchemaRules, *, client: str = "", explicit: bool = False
+        self, topic: TopicName, schema: Schema, rules: RulesOrReader, *, client: str = "", explicit: bool = False
     ) -> int:
         versions = await self._versions(topic)
         for version, known in enumerate(versions):
             if (known.type, known.definition) == (schema.type, schema.definition):
                 return version
+        if not isinstance(rules, SchemaRules):
+            rules = await rules(topic)
         if not rules.allow_auto_update and not explicit:
             raise BrokerError(ErrorCode.INCOMPATIBLE_SCHEMA, "versions are added by administrators only")
         _check_type(versions, schema)
@@ -51,6 +55,7 @@ class FakeSchemaRegistry(SchemaRegistry):
         return len(versions) - 1
 
     async def check_readable(self, topic: TopicName, schema: Schema, rules: SchemaRules, *, client: str = "") -> None:
+        self.readable_by.append(rules)
         _check_type(await self._versions(topic), schema)
 
     async def _versions(self, topic: TopicName) -> list[Schema]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
+from magnetar_broker.admin.topic_policy_rpc import TopicPolicyRpc
+from magnetar_broker.errors import BrokerError
 from magnetar_broker.schemas.schema_registry import SchemaRegistry
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, OpenProducer, SchemaAnswer, SchemaRequest
 from magnetar_protos.schema_pb2 import Schema, SchemaType
@@ -112,6 +114,34 @@ async def test_refusals_have_their_codes() -> None:
             ("a/b", b"", ErrorCode.INVALID_TOPIC_NAME),
         ):
             assert (await _get(connection, topic, version)).problem.code == code
+        await consumers.stop()
+        await connection.close()
+
+
+async def test_policies_that_can_not_be_read_are_not_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SCH-2: with the topic's own policies another schema might be refused. Known schemas don't need them."""
+
+    async def fail(*_: object) -> NoReturn:
+        raise BrokerError(ErrorCode.SERVICE_NOT_READY, "the owner of the events is away")
+
+    async with running_broker() as scene:
+        connection = scene.transport.connect("broker:6652")
+        producers = ProduceClient(connection.open_stream("produce"))
+        consumers = ConsumeClient(connection.open_stream("consume")).start()
+        for name in ("read", "fetch"):
+            monkeypatch.setattr(TopicPolicyRpc, name, fail)
+        await producers.send(OpenProducer(producer_id=1, topic="t", producer_name="p1", schema=_FIRST))
+        assert await producers.code(1) == ErrorCode.SERVICE_NOT_READY
+        monkeypatch.undo()
+        assert (await producers.open(2, "p2", schema=_FIRST)).schema_version == _V0
+        session = scene.broker_session
+        assert (await session.read_schema_rules(TopicName.parse("t-partition-1"))).is_known
+        for name in ("read", "fetch"):
+            monkeypatch.setattr(TopicPolicyRpc, name, fail)
+        assert (await producers.open(3, "p3", schema=_FIRST)).schema_version == _V0
+        assert not await _subscribe(consumers, 1, _FIRST)
+        monkeypatch.setattr(session.topic_policies, "knows", lambda _: False)
+        assert await _subscribe(consumers, 2, _SECOND) == ErrorCode.SERVICE_NOT_READY
         await consumers.stop()
         await connection.close()
 

@@ -33,7 +33,7 @@ class _Scene:
         self.rules = SchemaRules(SchemaCompatibility.FULL, allow_auto_update=True, validation_enforced=False)
         self.policies_fail = False
         self.policies_read = 0
-        self.access = SchemaAccess(self.registry, self._find_rules, timeout_s, policies_age_s, 0.01)
+        self.access = SchemaAccess(self.registry, self._find_rules, self._find_rules, timeout_s, policies_age_s, 0.01)
         self.schemas = TopicSchemas(_NAME, self.access)
 
     async def _find_rules(self, name: TopicName) -> SchemaRules:
@@ -136,6 +136,24 @@ async def test_unreadable_policies_do_not_affect_producers_without_a_schema() ->
         await scene.schemas.admit_producer(_STRING, _CLIENT)
     scene.policies_gate.clear()
     assert await within(scene.schemas.admit_producer(_WITHOUT[0], _CLIENT), "the admission") == b""
+
+
+async def test_unreadable_policies_refuse_what_depends_on_them() -> None:
+    """(SCH-2) With an error that clients retry. A version that there is already does not depend on them."""
+    scene = _Scene()
+    with pytest.raises(BrokerError, match="has no schema"):
+        await scene.consume(_STRING)
+    scene.rules = replace(
+        scene.rules, compatibility=SchemaCompatibility.ALWAYS_COMPATIBLE, allow_auto_update=False, is_known=False
+    )
+    with pytest.raises(BrokerError, match="which decide on its schema, can't be read now") as raised:
+        await scene.consume(_STRING)
+    assert raised.value.code == ErrorCode.SERVICE_NOT_READY
+    scene.registry.schemas[_NAME] = [_STRING]
+    scene.policies_fail = True
+    assert await scene.schemas.admit_producer(_STRING, _CLIENT) == _V0
+    await scene.consume(_STRING)
+    assert scene.registry.readable_by[-1] == SchemaRules(SchemaCompatibility.FULL, True, False, is_known=False)
 
 
 async def test_many_producers_without_a_schema_read_policies_once() -> None:

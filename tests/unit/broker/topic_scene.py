@@ -84,7 +84,7 @@ class FakeStorage:
         self.counters = BrokerCounters()
         self.rules = SchemaRules(SchemaCompatibility.FULL, allow_auto_update=True, validation_enforced=False)
         self.registry = FakeSchemaRegistry()
-        self.schemas = SchemaAccess(self.registry, self._find_rules)
+        self.schemas = SchemaAccess(self.registry, self._find_rules, self._find_rules)
         self.there: dict[TopicName, str] = {}
         self.opened: list[Topic] = []
         self.deleted: list[TopicName] = []

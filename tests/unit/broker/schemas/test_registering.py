@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Persistence, Policies, SchemaCompatibility
 from magnetar_protos.schema_pb2 import Schema, SchemaType
 from magnetar_wire.schemas import MAX_DEFINITION_BYTES
+from magnetar_wire.topic_name import TopicName
 from tests.unit.broker.admin.catalog_scene import code_of
 from tests.unit.broker.schemas.registry_scene import FULL, PARTITIONED, TOPIC, running_registry_scene, schema
 
@@ -197,3 +199,44 @@ async def test_versions_and_bytes_of_a_topic_are_limited() -> None:
         with pytest.raises(BrokerError, match="1,048,5") as error:
             await few.register(TOPIC, too_large, FULL)
         assert (error.value.code, error.value.about) == (ErrorCode.INVALID_ARGUMENT, "schema")
+
+
+async def test_a_new_version_is_decided_by_rules_as_they_are_then() -> None:
+    """SCH-2: a known schema does not wait for them."""
+
+    async with running_registry_scene() as scene:
+        registry = await scene.start_broker()
+        await registry.register(TOPIC, schema("unfit_1"), FULL)
+        gate, read = asyncio.Event(), asyncio.Event()
+
+        async def read_rules(topic: TopicName) -> SchemaRules:
+            assert topic == TOPIC
+            read.set()
+            await gate.wait()
+            return always if await registry.find_version(TOPIC, schema("f2")) is None else FULL
+
+        always = SchemaRules(SchemaCompatibility.ALWAYS_COMPATIBLE, allow_auto_update=True, validation_enforced=False)
+        assert await registry.register(TOPIC, schema("unfit_1"), read_rules) == 0
+        assert not read.is_set()
+        adding = asyncio.create_task(registry.register(TOPIC, schema("unfit_2"), read_rules))
+        await read.wait()
+        assert await (await scene.start_broker()).register(TOPIC, schema("f2"), always) == 1
+        gate.set()
+        # The rules were read again, since the node had changed.
+        assert await code_of(adding) == ErrorCode.INCOMPATIBLE_SCHEMA
+
+
+async def test_nothing_is_decided_by_unknown_rules() -> None:
+    """SCH-2: clients retry it. Consumers with the schema of the topic are admitted."""
+    unknown = SchemaRules(
+        SchemaCompatibility.ALWAYS_COMPATIBLE, allow_auto_update=True, validation_enforced=False, is_known=False
+    )
+    usual = replace(unknown, compatibility=SchemaCompatibility.FULL)
+    async with running_registry_scene() as scene:
+        registry = await scene.start_broker()
+        assert await code_of(registry.register(TOPIC, schema("a"), unknown)) == ErrorCode.SERVICE_NOT_READY
+        await registry.register(TOPIC, schema("a"), FULL)
+        assert await registry.register(TOPIC, schema("a"), unknown) == 0
+        await registry.check_readable(TOPIC, schema("a"), usual)
+        for rules in (usual, unknown):
+            assert await code_of(registry.check_readable(TOPIC, schema("b"), rules)) == ErrorCode.SERVICE_NOT_READY

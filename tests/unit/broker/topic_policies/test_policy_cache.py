@@ -66,6 +66,7 @@ async def test_policies_are_fetched_once_in_their_time() -> None:
 async def test_another_incarnation_and_system_topics_have_none() -> None:
     """TOP-7"""
     owner = _Owner()
+    assert owner.cache.knows(TopicName.parse("__change_events"))
     owner.incarnation = "j"
     assert await owner.ttl_of() == 0
     owner.fetches.clear()
@@ -90,6 +91,20 @@ async def test_the_known_policies_apply_while_they_can_not_be_fetched(monkeypatc
     owner.clock.advance(10)
     assert await owner.ttl_of() == 1
     await owner.cache.close()
+
+
+async def test_policies_that_were_never_fetched_are_not_known() -> None:
+    """SCH-2: what depends on them for good must not take them for none."""
+    owner = _Owner()
+    assert not owner.cache.knows(_TOPIC)
+    owner.fails = BrokerError(ErrorCode.SERVICE_NOT_READY, "down")
+    assert await owner.ttl_of() == 0
+    assert not owner.cache.knows(_TOPIC)
+    for fails in (None, owner.fails):
+        owner.fails = fails
+        owner.clock.advance(10)
+        assert await owner.ttl_of() == 1
+        assert owner.cache.knows(_TOPIC.partition(3))
 
 
 async def test_a_fetch_that_hangs_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
