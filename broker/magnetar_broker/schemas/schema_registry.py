@@ -437,6 +437,7 @@ class SchemaRegistry:
 
     async def _examine(self, schema: Schema, host: str) -> _Examined:
         """INVALID_ARGUMENT, about "schema": it is not valid."""
+        definitions.check_number_of_properties(len(schema.properties))
         size = schema.ByteSize()
         if size > MAX_DEFINITION_BYTES:
             raise BrokerError(

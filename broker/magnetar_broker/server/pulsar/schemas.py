@@ -14,6 +14,7 @@ import logging
 from typing import Final
 
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.schemas.definitions import check_number_of_properties
 from magnetar_broker.server.pulsar.error_codes import server_error
 from magnetar_broker.server.pulsar.replies import INTERNAL_ERROR, frame, shorten
 from magnetar_broker.server.pulsar.session import ClientSession
@@ -44,7 +45,7 @@ _MAX_WAITING_BYTES: Final = 4 * 1024 * 1024
 
 
 def from_pulsar(schema: pulsar_pb2.Schema | None) -> schema_pb2.Schema:
-    """Translate a schema. Raises `BrokerError` for an unknown type."""
+    """Translate a schema. Raises `BrokerError` for an unknown type, and for too many properties."""
     if schema is None:
         return schema_pb2.Schema()
     if schema.type <= 0:
@@ -57,6 +58,7 @@ def from_pulsar(schema: pulsar_pb2.Schema | None) -> schema_pb2.Schema:
             f"{max(_KNOWN)}",
             "schema",
         )
+    check_number_of_properties(len(schema.properties))
     return schema_pb2.Schema(
         type=SchemaType.Name(schema.type),
         name=schema.name,

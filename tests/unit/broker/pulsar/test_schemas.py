@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from magnetar.admin import NamespacePolicies
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.server.pulsar.schemas import from_pulsar
 from magnetar_protos.entry_pb2 import KeyValue
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
@@ -278,6 +280,11 @@ async def test_invalid_schemas_are_refused_for_good(schema: Schema) -> None:
         assert await _refused_consumer(client, schema) == error
         assert (await _register(client, schema)).error_code == error
         assert (await _get(client)).schema_version == _V0
+
+
+def test_properties_are_counted_before_they_are_copied() -> None:
+    with pytest.raises(BrokerError, match="1001 properties, and 1000 are allowed"):
+        from_pulsar(Schema(type=_AVRO, properties=[KeyValue(key="same", value="")] * 1001))
 
 
 async def test_schema_of_the_maximum_size_is_stored_and_read() -> None:

@@ -199,6 +199,9 @@ async def test_versions_and_bytes_of_a_topic_are_limited() -> None:
         with pytest.raises(BrokerError, match="1,048,5") as error:
             await few.register(TOPIC, too_large, FULL)
         assert (error.value.code, error.value.about) == (ErrorCode.INVALID_ARGUMENT, "schema")
+        too_large.properties.update((str(number), "") for number in range(1000))
+        with pytest.raises(BrokerError, match="1001 properties"):
+            await few.register(TOPIC, too_large, FULL)
 
 
 async def test_a_new_version_is_decided_by_rules_as_they_are_then() -> None:

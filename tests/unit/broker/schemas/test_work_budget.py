@@ -11,6 +11,7 @@ from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
     EnumDescriptorProto,
     EnumValueDescriptorProto,
+    FieldDescriptorProto,
     FileDescriptorProto,
     FileDescriptorSet,
     MethodDescriptorProto,
@@ -32,7 +33,7 @@ _TOO_MUCH: Final = "names have more than 4194304 characters"
 
 
 def _avro(definition: Any) -> Schema:
-    return Schema(type="AVRO", definition=json.dumps(definition).encode())
+    return Schema(type="JSON", definition=json.dumps(definition).encode())
 
 
 def _record(*fields: Any, name: str = "R", **attributes: Any) -> dict[str, Any]:
@@ -81,6 +82,7 @@ def test_references_do_not_repeat_a_long_name() -> None:
 
 
 _LONG: Final = "n" * 900
+_FIELDS: Final = DescriptorProto(name="M", field=[FieldDescriptorProto(name=f"f{number}") for number in range(5000)])
 
 
 @pytest.mark.parametrize(
@@ -90,6 +92,7 @@ _LONG: Final = "n" * 900
             FileDescriptorProto(package=_LONG, message_type=[DescriptorProto(name=f"m{n}") for n in range(5000)]),
             _TOO_MUCH,
         ),
+        (FileDescriptorProto(package=_LONG, message_type=[_FIELDS]), _TOO_MUCH),
         (FileDescriptorProto(package="p" * 20_000, message_type=[DescriptorProto(name="M")]), _TOO_LONG),
         (FileDescriptorProto(message_type=[DescriptorProto(name="M")] * 60_000), "more than 50000 messages"),
         (
@@ -175,6 +178,42 @@ def _compare_enums(symbols: list[str], others: list[str]) -> int:
     return budget.spent
 
 
+def _compare(writer: Any, reader: Any) -> int:
+    """Return how much work it is to find whether the reader can read what the writer writes."""
+    budget = WorkBudget()
+    types = parse_avro_schema(_avro(writer)), parse_avro_schema(_avro(reader))
+    assert types[0] is not None
+    assert types[1] is not None
+    find_read_problem(types[0], types[1], budget)
+    return budget.spent
+
+
+_MANY: Final = [_field(f"f{number}", "int") for number in range(1000)]
+_ENUMS: Final = [{"type": "enum", "name": f"E{number}", "symbols": []} for number in range(1000)]
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "steps"),
+    [
+        # The reader's fields are listed and seen for aliases, and looked for in the writer's record.
+        (_record(), _record(*_MANY), 2000 + 1000),
+        # The writer's are looked for in the reader's record, perhaps renamed before, and compared.
+        (_record(*_MANY), _record(), 1000),
+        (_record(*_MANY), _record(_field("a", "int", aliases=["f0"])), 1000 + 1000),
+        (_record(*_MANY), _record(*_MANY), 2000 + 1000 + 1000 + 1000),
+        (_record(_field("u", _ENUMS)), _record(_field("u", "int")), 1000),
+        (_record(_field("u", "int")), _record(_field("u", _ENUMS)), 2000 + 1000),
+        # Of unions that are equal, pairs of types are listed, seen and remembered, and names compared.
+        (_ENUMS, _ENUMS, 2000 + 1000 + 1000 + 8000),
+        ([_record(*_MANY)], [_record(*_MANY)], 2000 + 1000 + 1000 + 8000 + 1000 // 16),
+        (_record(), _record(aliases=["a"] * 1000), 1000),
+    ],
+)
+def test_all_that_is_looked_at_is_counted(writer: Any, reader: Any, steps: int) -> None:
+    """(SCH-2)"""
+    assert steps <= _compare(writer, reader) < steps + 40
+
+
 def test_symbols_that_are_compared_are_counted_once() -> None:
     """(SCH-2) Also if they differ."""
     symbols = [f"s{number}" for number in range(1600)]
@@ -193,6 +232,19 @@ def test_bytes_of_definitions_are_counted() -> None:
     with pytest.raises(BrokerError):
         examine(Schema(type="PROTOBUF_NATIVE", definition=json.dumps("x" * 8000).encode()), budget)
     assert budget.spent >= 1000
+
+
+def test_parts_of_definitions_are_counted() -> None:
+    """(SCH-2)"""
+    message = DescriptorProto(name="M", nested_type=[DescriptorProto(name=f"m{number}") for number in range(1000)])
+    # Fields are parsed and described, messages counted before they are built.
+    for schema, parts in (
+        (_avro(_record(*_MANY)), 2000),
+        (_native(FileDescriptorProto(name="f", message_type=[message])), 1000),
+    ):
+        budget = WorkBudget()
+        examine(schema, budget)
+        assert 0 <= budget.spent - len(schema.definition) // 8 - parts < 40
 
 
 def test_cancelled_work_ends() -> None:
