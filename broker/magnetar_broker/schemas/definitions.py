@@ -14,7 +14,7 @@ from magnetar_broker.schemas.avro_definitions import AvroType, UnionType, descri
 from magnetar_broker.schemas.bounded_json import InvalidDefinition, JsonValue, parse_json
 from magnetar_broker.schemas.key_value_definitions import KeyValueSchemas, split_schema
 from magnetar_broker.schemas.protobuf_definitions import find_root_message
-from magnetar_broker.schemas.work_budget import WorkBudget
+from magnetar_broker.schemas.work_budget import BYTES_PER_STEP, WorkBudget
 from magnetar_protos.schema_pb2 import Schema, SchemaType
 
 __all__ = [
@@ -41,8 +41,6 @@ MAX_PROPERTIES: Final = 1000
 MAX_PROPERTIES_LENGTH: Final = 64 * 1024
 # To handle a property takes as long as to handle that many bytes.
 _BYTES_PER_PROPERTY: Final = 16
-# Bytes of JSON that are parsed for one step.
-_BYTES_PER_STEP: Final = 8
 
 
 def takes_long(*schemas: Schema) -> bool:
@@ -129,7 +127,7 @@ def _check_parts(parts: KeyValueSchemas, budget: WorkBudget) -> None:
 def parse_avro_schema(schema: Schema, budget: WorkBudget | None = None) -> AvroType | None:
     """Return the Avro schema; None: it is a JSON schema. Raises `InvalidDefinition`."""
     budget = budget or WorkBudget()
-    budget.spend(len(schema.definition) // _BYTES_PER_STEP)
+    budget.spend(len(schema.definition) // BYTES_PER_STEP)
     document = parse_json(schema.definition)
     try:
         parsed = parse_avro(document, budget)

@@ -21,16 +21,13 @@ from google.protobuf.descriptor_pb2 import (
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
+from magnetar_broker.schemas.avro_definitions import MAX_NAME_LENGTH, MAX_NAMES_LENGTH
 from magnetar_broker.schemas.bounded_json import InvalidDefinition, parse_json
-from magnetar_broker.schemas.work_budget import WorkBudget
+from magnetar_broker.schemas.work_budget import BYTES_PER_STEP, WorkBudget
 
 __all__ = ["find_root_message"]
 
 _MAX_PARTS: Final = 50_000
-# As for Avro schemas: of a full name, and of all full names. Each has the package in it.
-_MAX_NAME_LENGTH: Final = 1000
-_MAX_NAMES_LENGTH: Final = 4 * 1024 * 1024
-_BYTES_PER_STEP: Final = 8
 
 
 class _Named(Protocol):
@@ -43,7 +40,7 @@ T = TypeVar("T", bound=_Named)
 
 def find_root_message(definition: bytes, budget: WorkBudget) -> str:
     """Return the full name of the message type. Raises `InvalidDefinition`."""
-    budget.spend(len(definition) // _BYTES_PER_STEP)
+    budget.spend(len(definition) // BYTES_PER_STEP)
     document = parse_json(definition)
     if not isinstance(document, dict):
         raise InvalidDefinition("the definition is not a JSON object")
@@ -110,14 +107,14 @@ class _NameCheck:
         self._count(len(named))
         for each in named:
             length = scope + len(each.name)
-            if length > _MAX_NAME_LENGTH:
+            if length > MAX_NAME_LENGTH:
                 raise InvalidDefinition(
                     f"name {each.name!r:.100} has {length} characters with its package, and at most "
-                    f"{_MAX_NAME_LENGTH} are allowed"
+                    f"{MAX_NAME_LENGTH} are allowed"
                 )
             self._length += length
-        if self._length > _MAX_NAMES_LENGTH:
-            raise InvalidDefinition(f"all names have more than {_MAX_NAMES_LENGTH} characters with their packages")
+        if self._length > MAX_NAMES_LENGTH:
+            raise InvalidDefinition(f"all names have more than {MAX_NAMES_LENGTH} characters with their packages")
         return named
 
     def _count(self, parts: int) -> None:

@@ -12,10 +12,12 @@ from typing import Final
 from magnetar_broker.errors import BrokerError
 from magnetar_protos.broker_pb2 import ErrorCode
 
-__all__ = ["MAX_STEPS", "WorkBudget", "too_complex"]
+__all__ = ["BYTES_PER_STEP", "MAX_STEPS", "WorkBudget", "too_complex"]
 
-# A step takes a microsecond or two. Two schemas of a hundred fields take some hundred steps.
-MAX_STEPS: Final = 1_000_000
+# A step takes a microsecond or less. Two schemas of a hundred fields take some hundred steps.
+MAX_STEPS: Final = 2_000_000
+# Bytes of JSON that are parsed for one step.
+BYTES_PER_STEP: Final = 4
 
 
 class WorkBudget:

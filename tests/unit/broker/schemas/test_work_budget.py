@@ -227,11 +227,11 @@ def test_bytes_of_definitions_are_counted() -> None:
         for work in (examine, parse_avro_schema):
             budget = WorkBudget()
             work(Schema(type="JSON", definition=json.dumps(definition).encode()), budget)
-            assert 1000 <= budget.spent < 1100
+            assert 2000 <= budget.spent < 2100
     budget = WorkBudget()
     with pytest.raises(BrokerError):
         examine(Schema(type="PROTOBUF_NATIVE", definition=json.dumps("x" * 8000).encode()), budget)
-    assert budget.spent >= 1000
+    assert budget.spent >= 2000
 
 
 def test_parts_of_definitions_are_counted() -> None:
@@ -244,7 +244,7 @@ def test_parts_of_definitions_are_counted() -> None:
     ):
         budget = WorkBudget()
         examine(schema, budget)
-        assert 0 <= budget.spent - len(schema.definition) // 8 - parts < 40
+        assert 0 <= budget.spent - len(schema.definition) // 4 - parts < 40
 
 
 def test_cancelled_work_ends() -> None:
