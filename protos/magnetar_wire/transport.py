@@ -34,6 +34,7 @@ requests that were never given to a connection; in doubt it is `Disconnected`.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -130,6 +131,9 @@ class Peer:
     """The other end of a call or stream, for logs and limits."""
 
     address: str
+    when_call_ends: Callable[[Callable[[], None]], None] | None = None
+    """Of a call: its argument is called when the answer was sent, or the client is gone. None: the answer is not
+    copied, or takes no memory while it is sent."""
 
 
 class Stream(Protocol):

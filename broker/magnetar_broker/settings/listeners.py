@@ -154,8 +154,9 @@ class PulsarListenerSettings(Configuration):
 class LookupSettings(Configuration):
     max_concurrent_lookup_request: int = setting(
         10_000,
-        "Maximum number of concurrent lookups, requests for a topic's partitions and requests for its last message, "
-        "counted together. Further ones are refused, and clients retry them. Pulsar's default: 50000.",
+        "Maximum number of concurrent lookups and requests for a topic's partitions, last message or schema, or for a "
+        "namespace's topics, counted together. Further ones are refused, and clients retry them. Pulsar's default: "
+        "50000.",
         subject=Subject.BUNDLES,
         unit="requests",
         ge=1,

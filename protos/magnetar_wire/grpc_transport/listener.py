@@ -16,6 +16,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from urllib.parse import unquote
 
 from magnetar_wire.grpc_transport.admission import Admission
@@ -140,7 +141,8 @@ class _Handler:
         if request is None:  # cancelled by the client; the library cancels this task now or in a moment
             raise asyncio.CancelledError
         try:
-            answer = await self._service.call(_peer(context), method, request)
+            peer = replace(_peer(context), when_call_ends=functools.partial(_add_done_callback, context))
+            answer = await self._service.call(peer, method, request)
             check_message_size(answer)
             return answer
         finally:
@@ -175,6 +177,10 @@ class _Handler:
             raise
         finally:
             await stream.close()
+
+
+def _add_done_callback(context: Context, ended: Callable[[], None]) -> None:
+    context.add_done_callback(lambda _: ended())  # type: ignore[arg-type]  # the stub has a class, not a protocol
 
 
 def _peer(context: Context) -> Peer:

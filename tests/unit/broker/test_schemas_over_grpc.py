@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import pytest
@@ -11,11 +12,12 @@ import pytest
 from magnetar_broker.admin.topic_policy_rpc import TopicPolicyRpc
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.schemas.schema_registry import SchemaRegistry
+from magnetar_broker.server.grpc.schema_answers import SchemaAnswers
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, OpenProducer, SchemaAnswer, SchemaRequest
 from magnetar_protos.schema_pb2 import Schema, SchemaType
 from magnetar_wire.schemas import MAX_DEFINITION_BYTES, encode_schema_version
 from magnetar_wire.topic_name import TopicName
-from magnetar_wire.transport import Connection
+from magnetar_wire.transport import Connection, Peer
 from tests.produce_client import ProduceClient, entry
 from tests.running import until
 from tests.unit.broker.broker_scene import BrokerScene, running_broker
@@ -158,6 +160,33 @@ async def test_definitions_of_the_maximum_size_pass_and_larger_ones_are_refused(
         await producers.send(OpenProducer(producer_id=2, topic="t", producer_name="p2", schema=too_large))
         assert await producers.code(2) == ErrorCode.INVALID_ARGUMENT
         await until(lambda: not scene.broker_session.budget.used_bytes, "nothing counts any more")
+        await connection.close()
+
+
+async def test_answers_that_are_not_read_are_bounded() -> None:
+    """SCH-1: of each host, and of all together; a refused call is repeated."""
+    async with running_broker() as scene:
+        connection = scene.transport.connect("broker:6652")
+        producers = ProduceClient(connection.open_stream("produce"))
+        await producers.open(1, "p1", schema=_record({"name": "a", "type": "int", "doc": "x" * 1_000}))
+        answers = SchemaAnswers(scene.broker.server, max_bytes=5_000, max_bytes_per_host=2_500)
+        request = SchemaRequest(topic="t").SerializeToString()
+        ends: list[Callable[[], None]] = []
+
+        async def get(address: str, when_ended: Callable[[Callable[[], None]], None] | None = ends.append) -> int:
+            peer = Peer(address, when_ended)
+            answer = SchemaAnswer.FromString(await answers.get_schema(peer, scene.broker_session, request))
+            return answer.problem.code
+
+        refused = ErrorCode.TOO_MANY_REQUESTS
+        assert [await get(f"a:{port}") for port in range(3)] == [0, 0, refused]
+        assert [await get("b:1"), await get("b:1"), await get("c:1")] == [0, 0, refused]
+        ends.pop(0)()
+        assert [await get("c:1"), await get("a:9")] == [0, refused]
+        while ends:
+            ends.pop()()
+        assert not answers.pending_bytes
+        assert [await get("a:1", None) for _ in range(9)] == [0] * 9
         await connection.close()
 
 

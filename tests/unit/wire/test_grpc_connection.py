@@ -68,3 +68,28 @@ async def test_a_peer_that_is_known_to_be_back_is_reached_at_once() -> None:
     await connection.close()
     await again.close()
     await transport.close()
+
+
+class _Noting(_Echo):
+    def __init__(self) -> None:
+        self.ended: list[bytes] = []
+
+    async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
+        assert peer.when_call_ends is not None
+        peer.when_call_ends(lambda: self.ended.append(request))
+        assert request not in self.ended
+        return request
+
+
+async def test_a_service_learns_when_its_call_has_ended() -> None:
+    """So that it can bound the answers that are not sent yet."""
+    transport, service = GrpcTransport(), _Noting()
+    listener = await transport.listen("127.0.0.1:0", service)
+    connection = transport.connect(listener.address)
+    for request in (b"one", b"two"):
+        assert await connection.call("echo", request, timeout_s=30) == request
+        await until(lambda: request in service.ended, "it has ended")  # noqa: B023 (waited for in this round)
+    assert service.ended == [b"one", b"two"]
+    await connection.close()
+    await listener.close()
+    await transport.close()

@@ -1,5 +1,5 @@
-"""The calls of clients about a topic, `lookup`, `partitions`, `last_message` and `schema` (broker.proto), and the call
-of other brokers that assign a bundle to this one, `claim` (ownership.proto).
+"""The calls of clients about a topic, `lookup`, `partitions` and `last_message` (broker.proto), and the call of other
+brokers that assign a bundle to this one, `claim` (ownership.proto).
 
 Errors are part of the answer, with their code. Only a request that can't be decoded is refused by the transport.
 """
@@ -23,8 +23,6 @@ from magnetar_protos.broker_pb2 import (
     LookupRequest,
     PartitionsAnswer,
     PartitionsRequest,
-    SchemaAnswer,
-    SchemaRequest,
 )
 from magnetar_protos.ownership_pb2 import ClaimAnswer, ClaimRequest
 from magnetar_wire.bundles import BundleRange
@@ -32,18 +30,18 @@ from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from magnetar_wire.transport import Code, Refusal
 
-__all__ = ["claim_bundle", "get_last_message", "get_partitions", "get_schema", "look_up"]
+__all__ = ["claim_bundle", "decode_request", "get_last_message", "get_partitions", "look_up", "parse_topic_name"]
 
 M = TypeVar("M", bound=Message)
 
 
 async def look_up(server: ServerContext, session: BrokerSession, data: bytes) -> bytes:
     """Answer with the address of the topic's owner."""
-    request, answer = _decode_request(LookupRequest, data), LookupAnswer()
+    request, answer = decode_request(LookupRequest, data), LookupAnswer()
     server.counters.lookups += 1
     try:
         with server.lookup_limit.hold():
-            owner = await session.ownership.find_owner(_parse_topic_name(request.topic))
+            owner = await session.ownership.find_owner(parse_topic_name(request.topic))
         server.counters.lookups_elsewhere += not owner.is_local
         answer.address = owner.addresses.find(request.listener_name)
     except BrokerError as error:
@@ -54,10 +52,10 @@ async def look_up(server: ServerContext, session: BrokerSession, data: bytes) ->
 
 async def get_partitions(server: ServerContext, session: BrokerSession, data: bytes) -> bytes:
     """Answer with the topic's number of partitions; 0: it has none."""
-    request, answer = _decode_request(PartitionsRequest, data), PartitionsAnswer()
+    request, answer = decode_request(PartitionsRequest, data), PartitionsAnswer()
     try:
         with server.lookup_limit.hold():
-            name = _parse_topic_name(request.topic)
+            name = parse_topic_name(request.topic)
             answer.partitions = await session.catalog.resolve_partitions(name, request.create)
     except BrokerError as error:
         answer.problem.CopyFrom(error.problem)
@@ -66,10 +64,10 @@ async def get_partitions(server: ServerContext, session: BrokerSession, data: by
 
 async def get_last_message(server: ServerContext, session: BrokerSession, data: bytes) -> bytes:
     """Answer with the topic's incarnation and its last readable message, if it has one."""
-    request, answer = _decode_request(LastMessageRequest, data), LastMessageAnswer()
+    request, answer = decode_request(LastMessageRequest, data), LastMessageAnswer()
     try:
         with server.lookup_limit.hold():
-            log = (await session.topics.get(_parse_topic_name(request.topic), create=False)).log
+            log = (await session.topics.get(parse_topic_name(request.topic), create=False)).log
             answer.incarnation = log.incarnation
             if (last := await log.read_last_readable()) is not None:
                 ledger_id, entry_id = last.position
@@ -79,24 +77,9 @@ async def get_last_message(server: ServerContext, session: BrokerSession, data: 
     return answer.SerializeToString()
 
 
-async def get_schema(server: ServerContext, session: BrokerSession, data: bytes) -> bytes:
-    """Answer with a version of the topic's schema. Any broker knows it."""
-    request, answer = _decode_request(SchemaRequest, data), SchemaAnswer()
-    try:
-        with server.lookup_limit.hold():
-            name = _parse_topic_name(request.topic)
-            answer.schema_version, schema = await session.schema_access.read(
-                name, request.schema_version, request.incarnation
-            )
-            answer.schema.CopyFrom(schema)
-    except BrokerError as error:
-        answer.problem.CopyFrom(error.problem)
-    return answer.SerializeToString()
-
-
 async def claim_bundle(limit: ConcurrencyLimit, session: BrokerSession, data: bytes) -> bytes:
     """Claim the bundle for this broker, unless it has an owner. Answer with its owner."""
-    request, answer = _decode_request(ClaimRequest, data), ClaimAnswer()
+    request, answer = decode_request(ClaimRequest, data), ClaimAnswer()
     with limit.hold():
         try:
             owner = await session.ownership.claim_bundle(*_parse_bundle(request))
@@ -106,7 +89,7 @@ async def claim_bundle(limit: ConcurrencyLimit, session: BrokerSession, data: by
     return answer.SerializeToString()
 
 
-def _decode_request(kind: type[M], data: bytes) -> M:
+def decode_request(kind: type[M], data: bytes) -> M:
     """Raises `Refusal`."""
     try:
         return kind.FromString(data)
@@ -114,7 +97,8 @@ def _decode_request(kind: type[M], data: bytes) -> M:
         raise Refusal(Code.INVALID_ARGUMENT, f"the request can't be decoded: {error}") from None
 
 
-def _parse_topic_name(text: str) -> TopicName:
+def parse_topic_name(text: str) -> TopicName:
+    """Raises `BrokerError`."""
     try:
         return TopicName.parse(text)
     except InvalidTopicName as error:

@@ -2,7 +2,7 @@
 
     call   instance                             which process this is; always answered
     call   lookup, partitions, last_message     lookup.py
-    call   schema                               lookup.py
+    call   schema                               schema_answers.py
     call   claim                                lookup.py; from other brokers
     call   admin.<name>, here.<name>            magnetar_broker/admin/admin_service.py; `here` from other brokers
     stream produce                              produce_stream.py
@@ -27,10 +27,10 @@ from magnetar_broker.server.grpc.lookup import (
     claim_bundle,
     get_last_message,
     get_partitions,
-    get_schema,
     look_up,
 )
 from magnetar_broker.server.grpc.produce_stream import ProduceStream
+from magnetar_broker.server.grpc.schema_answers import SchemaAnswers
 from magnetar_broker.session_end import is_trusted
 from magnetar_broker.topics.topic import Topic
 from magnetar_wire.topic_name import TopicName
@@ -50,12 +50,12 @@ class BrokerService:
     def __init__(self, server: ServerContext, instance: bytes) -> None:
         self._server = server
         self._instance = instance
+        self._schema_answers = SchemaAnswers(server)
         claim_limit = ConcurrencyLimit(_MAX_CLAIMS, _refuse_claim)
         self._calls: dict[str, Callable[[BrokerSession, bytes], Awaitable[bytes]]] = {
             "lookup": partial(look_up, server),
             "partitions": partial(get_partitions, server),
             "last_message": partial(get_last_message, server),
-            "schema": partial(get_schema, server),
             "claim": partial(claim_bundle, claim_limit),
         }
 
@@ -67,6 +67,8 @@ class BrokerService:
             return await session.admin.serve_client(method.removeprefix(_ADMIN), request, peer.address)
         if method.startswith(_HERE):
             return await session.admin.serve_broker(method.removeprefix(_HERE), request)
+        if method == "schema":
+            return await self._schema_answers.get_schema(peer, session, request)
         handler = self._calls.get(method)
         if handler is None:
             raise Refusal(Code.UNIMPLEMENTED, f"a broker has no call {method!r:.100}")
