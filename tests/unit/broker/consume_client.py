@@ -64,9 +64,12 @@ class ConsumeServer:
         # Finding a topic waits for this.
         self.gate = asyncio.Event()
         self.gate.set()
+        # How often a topic was looked for.
+        self.finding = 0
 
     async def find(self, name: TopicName, incarnation: str, create: bool) -> _Topic:
         assert create
+        self.finding += 1
         await self.gate.wait()
         if name.local_name not in self.topics:
             raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {name}")

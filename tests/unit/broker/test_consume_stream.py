@@ -23,6 +23,7 @@ from magnetar_protos.broker_pb2 import (
     Unsubscribe,
 )
 from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_protos.schema_pb2 import Schema, SchemaType
 from magnetar_wire.entry import add_broker_metadata, encode_entry
 from magnetar_wire.transport import Code, Rejected
 from tests.unit.broker.consume_client import ConsumeClient, ConsumeServer, eventually
@@ -399,3 +400,23 @@ async def test_while_too_many_receipts_wait_no_more_is_read() -> None:
         cursor.gate.set()
         await sending
         await eventually(lambda: len(client.done) == 200)
+
+
+async def test_while_large_schemas_wait_no_more_is_read() -> None:
+    """SCH-1: they count as memory of the stream."""
+    async with _running() as (_, server, client):
+        server.gate.clear()
+        large = Schema(type=SchemaType.AVRO, definition=b"x" * 1_000_000)
+
+        async def send() -> None:
+            for number in range(1, 41):
+                opening = OpenConsumer(consumer_id=number, topic="none", subscription="s", schema=large)
+                await client.send(open=[opening])
+
+        sending = asyncio.create_task(send())
+        for _ in range(2000):
+            await asyncio.sleep(0)
+        assert 5 < server.finding < 20
+        server.gate.set()
+        await sending
+        await eventually(lambda: len(client.ended) == 40)

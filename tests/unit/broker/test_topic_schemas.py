@@ -121,6 +121,9 @@ async def test_silent_registry_fails_the_opening_in_bounded_time() -> None:
             await within(work, "the refusal")
         assert raised.value.code == ErrorCode.SERVICE_NOT_READY
     assert await scene.schemas.admit_producer(_WITHOUT[0], _CLIENT) == b""
+    scene.rules = replace(scene.rules, validation_enforced=True)
+    with pytest.raises(BrokerError, match="retry"):
+        await within(scene.schemas.admit_producer(_WITHOUT[0], _CLIENT), "the refusal")
 
 
 async def test_unreadable_policies_do_not_affect_producers_without_a_schema() -> None:

@@ -10,8 +10,14 @@ import pytest
 
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.schemas.definition_ledgers import DefinitionLedgers
+from magnetar_broker.schemas.schema_deletion import prepare_schema_deletion
+from magnetar_broker.schemas.schema_node import read_topic_checks
 from magnetar_broker.schemas.schema_registry import SchemaRegistry
+from magnetar_broker.settings.service import BrokerServiceSettings
+from magnetar_metadata.errors import BadVersion, NoNode
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.topic_name import TopicName
 from tests.unit.broker.admin.catalog_scene import code_of
 from tests.unit.broker.schemas.registry_scene import (
@@ -281,3 +287,86 @@ async def test_nothing_is_added_to_a_topic_that_is_being_deleted(name: TopicName
         await code_of(scene.delete_topic(name, scene.killed_after(1, made=False)))
         assert await code_of(registry.register(name, schema(), FULL)) == ErrorCode.TOPIC_NOT_FOUND
         assert await code_of(registry.delete(name)) == ErrorCode.TOPIC_NOT_FOUND
+
+
+async def test_a_topic_of_the_same_version_is_not_the_one_that_was_read() -> None:
+    """SCH-1: a late version is not added to a later topic whose node has the same version by chance."""
+
+    async with running_registry_scene() as scene:
+        store = scene.cluster.server.connect()
+        checks = await read_topic_checks(store, TOPIC)
+        await store.transaction(checks)
+        await scene.delete_topic()
+        await scene.create_topic()
+        (topic_check, *_), (read, *_) = await read_topic_checks(store, TOPIC), checks
+        assert topic_check == read
+        with pytest.raises((BadVersion, NoNode)):
+            await store.transaction(checks)
+
+
+@pytest.mark.parametrize("name", BOTH)
+async def test_a_topic_created_elsewhere_a_moment_ago_gets_a_schema(name: TopicName) -> None:
+    """Though the server of the store that the broker is connected to lags behind."""
+
+    async with running_registry_scene(topic=False) as scene:
+        store = scene.cluster.server.connect()
+        scene.cluster.server.lag(store)
+        await scene.create(name)
+        assert await read_topic_checks(store, name)
+
+
+async def test_a_late_deletion_leaves_a_damaged_schema_of_a_later_topic() -> None:
+    async with running_registry_scene() as scene:
+        await (await scene.start_broker()).register(TOPIC, schema(), FULL)
+        await _damage(scene, TOPIC)
+
+        async def is_being_deleted() -> bool:
+            return False
+
+        client = await scene.client()
+        with pytest.raises(BrokerError, match="changed at the same time"):
+            await prepare_schema_deletion(
+                TOPIC, client, scene.clock, SeededRandomness("late"), is_being_deleted, create=False
+            )
+
+
+async def test_a_version_removed_while_it_is_read_is_not_found() -> None:
+    """SCH-1: and not lost."""
+
+    async def removed_at(request: int) -> bool:
+        async with running_registry_scene() as scene:
+            registry = await scene.start_broker()
+            await registry.register(TOPIC, schema(), FULL)
+            store = PausedStore(scene.cluster.server.connect(LONG_S), request, changes=0)
+
+            async def read() -> ErrorCode | None:
+                return await code_of((await scene.start_broker(store=store)).get(TOPIC, 0))
+
+            reading = asyncio.ensure_future(read())
+            await store.wait_until_paused(reading)
+            await registry.delete(TOPIC, force=True)
+            store.continues.set()
+            assert await reading in (None, ErrorCode.NOT_FOUND)
+            return store.is_paused
+
+    request = 0
+    while await removed_at(request):
+        request += 1
+    assert request >= 2
+
+
+async def test_removed_versions_count_until_their_ledgers_are_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise registrations and deletions in turn could fill the node while ledgers can't be deleted."""
+
+    async def delete_none(*_: object) -> list[int]:
+        return []
+
+    async with running_registry_scene() as scene:
+        registry = await scene.start_broker(BrokerServiceSettings(max_schema_versions_per_topic=2))
+        for number in range(2):
+            await registry.register(TOPIC, schema(f"f{number}"), FULL)
+        with monkeypatch.context() as patched:
+            patched.setattr(DefinitionLedgers, "delete", delete_none)
+            await registry.delete(TOPIC, force=True)
+            assert await code_of(registry.register(TOPIC, schema("f2"), FULL)) == ErrorCode.NOT_ALLOWED
+        assert await registry.register(TOPIC, schema("f2"), FULL) == 3

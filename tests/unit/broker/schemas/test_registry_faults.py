@@ -283,6 +283,7 @@ async def test_a_call_joins_no_read_that_was_in_flight_before_it() -> None:
     await _idle()
     late = [asyncio.ensure_future(shared.read("topic")) for _ in range(3)]
     await _idle()
+    assert len(ends) == 1  # the next read begins when this one has ended
     ends[0].set_result(1)
     await _idle()
     assert await early == 1
