@@ -100,6 +100,9 @@ class _Posted(Part):
 
     fields = frozenset(["schema"])
 
+    def carries(self, message: Message) -> bool:
+        return message.HasField("schema")
+
     def to_json(self, message: Any) -> Any:
         schema = message.schema
         return {
