@@ -56,7 +56,7 @@ _EMPTY: Final = '""'
 _MAX_VALUES: Final = 150_000
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _STRINGS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
-_VERSION: Final = {"type": "integer", "minimum": -1, "maximum": 2**63 - 1}
+_VERSION: Final = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1, "description": "-1: none"}
 
 
 def format_definition(schema_type: int, definition: bytes) -> str:
@@ -100,13 +100,24 @@ class _Posted(Part):
 
     fields = frozenset(["schema"])
 
-    def carries(self, message: Message) -> bool:
-        return message.HasField("schema")
+    def carries(self, message: Any) -> bool:
+        """Pulsar's API has no names of schemas: that is lost."""
+        schema = message.schema
+        if not message.HasField("schema") or _NAMES.get(schema.type, "AUTO") in _OF_CLIENTS:
+            return False
+        try:
+            parts = split_key_value(schema.definition) if schema.type == SchemaType.KEY_VALUE else (schema.definition,)
+            for part in parts:
+                (part or b"").decode()
+            parse_definition(schema.type, format_definition(schema.type, schema.definition))
+        except (InvalidSchema, InvalidJson, UnicodeDecodeError):
+            return False
+        return True
 
     def to_json(self, message: Any) -> Any:
         schema = message.schema
         return {
-            "type": SchemaType.Name(schema.type),
+            "type": _NAMES.get(schema.type, str(schema.type)),
             "schema": format_definition(schema.type, schema.definition),
             "properties": dict(schema.properties),
         }
@@ -119,9 +130,8 @@ class _Posted(Part):
             raise InvalidJson(f"{where}: type is missing")
         schema.type = _parse_type(given["type"], f"{where}.type")
         text = given.get("schema")
-        if text is not None:
-            text = check_text(text, f"{where}.schema")
-            schema.definition = parse_definition(schema.type, text, f"{where}.schema")
+        text = "" if text is None else check_text(text, f"{where}.schema")
+        schema.definition = parse_definition(schema.type, text, f"{where}.schema")
         _fill_properties(schema, given.get("properties"), f"{where}.properties")
 
     def schema(self, descriptor: Any) -> Schema:
