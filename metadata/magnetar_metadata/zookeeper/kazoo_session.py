@@ -20,8 +20,10 @@ kazoo (2.11) behaves in some ways that are wrong here. These are the remedies:
 - It waits for the answer to its session request for the whole session timeout. A server that is just starting accepts
   connections, and loses early requests. Here, the first attempt waits `_FIRST_PATIENCE_S`, and each further attempt
   without an answer twice as long, so that slow servers have enough time, too.
-- It wakes its thread through a socket pair that is full after about 270 requests, and then blocks the caller. So at
-  most `_AT_ONCE` requests are passed to it at a time.
+- It wakes its thread through a socket pair that is full after about 270 requests, and then blocks the caller.
+  `KazooWakeUp` never blocks.
+- It keeps any number of requests while it has no connection. Here, at most `_AT_ONCE` requests wait for answers at a
+  time; those that wait for their turn when the connection breaks have not been sent.
 - An unknown error code ends its thread and leaves the request without an answer. The state LOST follows, which ends all
   pending requests here.
 - It does not report the negotiated timeout, nor when it requested the session. Both are read from its messages.
@@ -56,6 +58,7 @@ from magnetar_metadata.errors import NotSent, OutcomeUnknown, SessionLost
 from magnetar_metadata.session import StoreSession
 from magnetar_metadata.store import SessionState
 from magnetar_metadata.zookeeper.kazoo_errors import to_metadata_error
+from magnetar_metadata.zookeeper.kazoo_wake_up import KazooWakeUp
 from magnetar_wire.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -76,6 +79,10 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         super().__init__()
         self.over = False
         self._connection: socket.socket | None = None
+
+    def create_socket_pair(self) -> tuple[KazooWakeUp, KazooWakeUp]:
+        wake_up = KazooWakeUp()
+        return wake_up, wake_up
 
     def create_connection(self, *args: Any, **options: Any) -> Any:
         if self.over:
