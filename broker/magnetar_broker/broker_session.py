@@ -33,6 +33,7 @@ from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topic_policies.policy_cache import TopicPolicyCache
 from magnetar_broker.topic_policies.policy_logs import PolicyLogs
 from magnetar_broker.topics.housekeeping import Housekeeping
+from magnetar_broker.topics.policy_refresh import PolicyRefresh
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topic_schemas import SchemaAccess
@@ -116,7 +117,7 @@ class BrokerSession:
             randomness,
             counters,
             settings,
-            self._find_policies,
+            self._find_known_policies,
             self.schema_access,
         )
         self._load = LoadSampler(clock, counters, lambda: len(self.topics), identity.cpu_seconds)
@@ -166,6 +167,7 @@ class BrokerSession:
             self.read_schema_rules,
         )
         self._housekeeping = Housekeeping(self.topics, settings, clock, counters)
+        self._policy_refresh = PolicyRefresh(self.topics.loaded, self._find_known_policies, settings, clock)
         sweep_interval_s = settings.managed_ledger_lease_sweep_interval_seconds
         self._orphaned_ledgers = OrphanedLedgerDeleter(self.client, clock, randomness, sweep_interval_s)
         self._namespace_leases = NamespaceLeaseSweeper(
@@ -192,6 +194,7 @@ class BrokerSession:
         loop = asyncio.get_running_loop()
         self._background_tasks = [
             loop.create_task(self._restart_on_error(self._housekeeping.run), name="housekeeping"),
+            loop.create_task(self._restart_on_error(self._policy_refresh.run), name="policies"),
             loop.create_task(self._restart_on_error(self._sample_rates), name="rates"),
             loop.create_task(self._restart_on_error(self._orphaned_ledgers.run), name="orphaned ledgers"),
             loop.create_task(self._restart_on_error(self._namespace_leases.run), name="namespace leases"),
@@ -267,6 +270,12 @@ class BrokerSession:
             return policies
         return override_policies(policies, await self.topic_policies.get(name))
 
+    async def _find_known_policies(self, name: TopicName) -> Policies | None:
+        """Like `_find_policies`. None: its own can't be read, and were not read before."""
+        policies = await self._find_policies(name)
+        is_known = not self.catalog.has_topic_policies or self.topic_policies.knows(name)
+        return policies if is_known else None
+
     async def find_schema_rules(self, name: TopicName) -> SchemaRules:
         """Return the rules that a topic has for schemas, by policies that are at most a few seconds old, if they can be
         read (`is_known`). Any broker knows them. Raises `BrokerError`."""
@@ -326,7 +335,7 @@ def sample_topic(topic: Topic, now: float) -> None:
 
 def _list_counters(topic: Topic) -> Iterator[Traffic | DeliveryCounters]:
     yield topic.counters.received
-    for producer in topic.producers():
+    for producer in topic.producers.connected():
         yield producer.counters
     yield topic.subscriptions.deliveries.delivered
     yield from topic.subscriptions.counters()

@@ -168,7 +168,7 @@ class Publishing:
         assert self.server.budget.used_bytes == 0
         for topic in self.server.storage.opened:
             assert topic.budget.used_bytes == 0
-            assert not topic.producers()
+            assert not topic.producers.connected()
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -201,7 +201,7 @@ async def test_corrupted_produce_streams_are_refused_and_harm_no_others(seed: in
     await good.send((1, 0, [entry(0, producer="good")]))
     await until(lambda: len(good.receipts) == 1, "others are served")
     assert server.budget.used_bytes == 0
-    assert sum(len(topic.producers()) for topic in server.topics.loaded()) == 1
+    assert sum(len(topic.producers.connected()) for topic in server.topics.loaded()) == 1
     await connection.close()
     await listener.close()
 

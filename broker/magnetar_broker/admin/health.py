@@ -122,12 +122,12 @@ class BrokerHealth:
             connection_epoch=self._messages,
         )
         sent = _Sent()
-        producer = await topic.open_producer(opening, sent)
+        producer = await topic.producers.open(opening, sent)
         try:
             producer.publish(0, [encode_entry(metadata, payload)])
             position = await sent.outcome
         finally:
-            topic.leave(producer, TopicUnloaded("the heartbeat has been read"))
+            topic.producers.leave(producer, TopicUnloaded("the heartbeat has been read"))
         stored = await topic.log.reads.read_stored(position)
         if stored is None or decode_entry(stored.stored).payload != payload:
             raise TopicUnloaded(f"the bookies return another entry for {position} of {name} than was stored")

@@ -112,7 +112,7 @@ def describe_loaded(topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStat
         oldest_backlog_age_s=-1,
     )
     if not request.exclude_producers:
-        stats.producers.extend(_producer(producer) for producer in topic.producers()[:_MAX_SHOWN])
+        stats.producers.extend(_producer(producer) for producer in topic.producers.connected()[:_MAX_SHOWN])
     left = _MAX_SHOWN
     for one in topic.subscriptions.stats():
         stats.acknowledged_ranges += one.acknowledged_ranges

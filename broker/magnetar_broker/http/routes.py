@@ -139,7 +139,7 @@ def describe_broker(broker: Broker, http_address: str) -> dict[str, Any]:
         # Owned bundles, and loaded topics.
         "bundles": 0 if session is None else len(session.ownership.list_owned()),
         "topics": len(topics),
-        "producers": sum(len(topic.producers()) for topic in topics),
+        "producers": sum(len(topic.producers.connected()) for topic in topics),
         # Streams of clients over gRPC, and connections of Pulsar's protocol.
         "streams": 0 if session is None else session.streams,
         "connections": len(broker.pulsar_connections),

@@ -130,7 +130,7 @@ class TopicMetrics:
                     one.counters.acknowledged_entries,
                 ]
         values: list[float] = [
-            len(topic.producers()),
+            len(topic.producers.connected()),
             len(subscriptions),
             consumers,
             received.messages_per_s,
@@ -150,7 +150,7 @@ class TopicMetrics:
             topic.log.pending_bytes,
             bool(log.waiting_for),
         ]
-        totals.producers += len(topic.producers())
+        totals.producers += len(topic.producers.connected())
         totals.subscriptions += len(subscriptions)
         totals.consumers += consumers
         totals.storage_bytes += log.stored_bytes

@@ -69,7 +69,7 @@ class Housekeeping:
         now = self._clock.monotonic()
         topic.log.tick()
         topic.cursors.tick(now)
-        topic.report_waiting()
+        topic.producers.report_waiting()
         topic.report_terminated()
         if topic.in_use or topic.log.leases.any_active:
             topic.unused_since = now

@@ -98,7 +98,7 @@ class TopicPublishing:
 
 
 class Producer:
-    """A producer that `Topic.open_producer` opened."""
+    """A producer that `Producers.open` opened."""
 
     __slots__ = (
         "_counted_entries",

@@ -16,21 +16,19 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 from magnetar_broker.counters import BrokerCounters, TopicCounters
 from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.position import Position
-from magnetar_broker.settings.topics import TopicSettings
-from magnetar_broker.topics.consumer import MAX_CLIENT_VERSION_LENGTH, Consumer, ConsumerSink
-from magnetar_broker.topics.producer import Producer, ProducerIdentity, ProducerSink, TopicPublishing
-from magnetar_broker.topics.producer_names import ProducerNames
+from magnetar_broker.topics.consumer import Consumer, ConsumerSink
+from magnetar_broker.topics.live_settings import LiveSettings
+from magnetar_broker.topics.producers import Producers
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_broker.topics.topic_schemas import TopicSchemas
-from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, OpenProducer
+from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.tasks import OrderedTaskGroup
@@ -39,10 +37,6 @@ from magnetar_wire.topic_name import TopicName
 __all__ = ["Topic"]
 
 _log = logging.getLogger(__name__)
-_NAME_BYTES: Final = 6
-_MAX_NAME_LENGTH: Final = 256
-_MAX_INSTANCE_BYTES: Final = 64
-_MAX_PROPERTIES_BYTES: Final = 16_384
 
 
 class Topic:
@@ -50,21 +44,18 @@ class Topic:
 
     __slots__ = (
         "_closing",
-        "_names",
-        "_publishing",
-        "_randomness",
-        "_reported_waiting",
         "_schemas",
         "_settings",
-        "_undecided",
         "budget",
         "counted_lapsed_leases",
         "counters",
         "cursors",
         "ended",
+        "live_settings",
         "log",
         "name",
         "on_lost",
+        "producers",
         "subscriptions",
         "unused_since",
     )
@@ -75,13 +66,15 @@ class Topic:
         log: ManagedLedger,
         cursors: CursorTable,
         subscriptions: Subscriptions,
-        settings: TopicSettings,
+        live_settings: LiveSettings,
         clock: Clock,
         randomness: Randomness,
         counters: BrokerCounters,
         schemas: TopicSchemas,
     ) -> None:
         self.name = name
+        self.live_settings = live_settings
+        settings = live_settings.current
         self._schemas = schemas
         self.log = log
         self.cursors = cursors
@@ -97,43 +90,17 @@ class Topic:
         self.unused_since = clock.monotonic()
         self.counted_lapsed_leases = 0
         self._settings = settings
-        self._randomness = randomness
-        self._names: ProducerNames[Producer] = ProducerNames()
-        self._publishing = TopicPublishing(
-            log=log,
-            budget=self.budget,
-            max_message_bytes=settings.max_message_size,
-            clock=clock,
-            counters=self.counters,
-            broker_counters=counters,
-            record_stored=self._names.record_stored,
+        self.producers = Producers(
+            log, schemas, settings, clock, randomness, self.budget, self.counters, counters, self._check_served
         )
-        # By name, producers that have left and whose entries are not all decided.
-        self._undecided: dict[str, list[Producer]] = {}
         self._closing: asyncio.Task[None] | None = None
-        # What `report_waiting` reported last.
-        self._reported_waiting = ""
         log.on_appended = subscriptions.appended
         log.on_lost = self._lost
         cursors.on_lost = self._lost
 
-    # Producers.
-
-    def producers(self) -> list[Producer]:
-        """Return the connected producers."""
-        return list(self._names.live.values())
-
-    def undecided_producers(self) -> list[Producer]:
-        """Return the connected producers, and those that have left with entries that are not decided yet.
-
-        The simulation compares their entries with the topic's bound.
-        """
-        left = [one for several in self._undecided.values() for one in several]
-        return list(dict.fromkeys([*self.producers(), *left]))
-
     @property
     def in_use(self) -> bool:
-        return bool(self._names.live) or self.subscriptions.consumers > 0
+        return len(self.producers) > 0 or self.subscriptions.consumers > 0
 
     def drop_trimmed_ledgers(self) -> None:
         """Move all subscriptions out of ledgers that the log has deleted."""
@@ -143,99 +110,6 @@ class Topic:
     def waiting_for(self) -> str:
         """Return why publishing waits; empty: it does not."""
         return self.log.waiting_for
-
-    def report_waiting(self) -> None:
-        """Report to producers why publishing waits, if that has changed. Housekeeping calls it about every second."""
-        waiting_for = self.log.waiting_for
-        if waiting_for != self._reported_waiting:
-            self._reported_waiting = waiting_for
-            for producer in self.producers():
-                producer.report_waiting(waiting_for)
-
-    async def open_producer(self, opening: OpenProducer, sink: ProducerSink, address: str = "") -> Producer:
-        """Open a producer with a name that no other producer of the topic has.
-
-        When this returns, all entries of the previous producer with that name are decided. Until then only
-        `report_waiting` of the sink is called. Raises `BrokerError`. If it is cancelled, no producer is open, but its
-        schema may have been added.
-        """
-        self._check_served()
-        self.log.check_not_terminated()
-        _check_request(opening)
-        schema_version = await self._schemas.admit_producer(opening.schema, address)
-        limit = self._settings.max_producers_per_topic
-        name = opening.producer_name or self._generate_name()
-        if limit and len(self._names.live) >= limit and name not in self._names.live:
-            raise BrokerError(
-                ErrorCode.PRODUCER_BUSY,
-                f"{self.name} has {limit} producers, its maximum (max_producers_per_topic)",
-            )
-        identity = ProducerIdentity(
-            producer_id=opening.producer_id,
-            name=name,
-            instance=opening.instance,
-            epoch=opening.connection_epoch,
-            properties=dict(opening.properties),
-            address=address,
-            client_version=opening.client_version[:MAX_CLIENT_VERSION_LENGTH],
-            partial=opening.partial,
-            schema_version=schema_version,
-        )
-        producer = Producer(identity, self._publishing, sink)
-        evicted = self._names.claim(name, opening.instance, opening.connection_epoch, producer)
-        if evicted is not None:
-            evicted.end(
-                BrokerError(
-                    ErrorCode.PRODUCER_FENCED,
-                    f"producer {name!r} has reconnected: messages of its former connection are not accepted any more",
-                )
-            )
-            self._record_undecided(evicted)
-        if self._reported_waiting:
-            producer.report_waiting(self._reported_waiting)
-        try:
-            while before := self._undecided.get(name):
-                await before[0].settled()
-            if producer.error is not None:  # it was evicted, or the topic was closed, while it waited
-                raise producer.error.again()
-            self._check_served()
-            self.log.check_not_terminated()
-        except BaseException:
-            self._names.release(name, producer)
-            raise
-        producer.is_opened = True
-        return producer
-
-    def last_sequence_id(self, producer: Producer) -> int:
-        return self._names.last_sequence_id(producer.producer_name)
-
-    def leave(self, producer: Producer, error: BrokerError) -> None:
-        """End a producer and release its name. Its pending entries are still decided."""
-        producer.end(error, report=False)
-        self._names.release(producer.producer_name, producer)
-        self._record_undecided(producer)
-
-    def _record_undecided(self, producer: Producer) -> None:
-        """Record a producer that has left until all its entries are decided."""
-        if not producer.pending:
-            return
-        undecided = self._undecided.setdefault(producer.producer_name, [])
-        if producer in undecided:
-            return
-        undecided.append(producer)
-
-        def forget() -> None:
-            undecided.remove(producer)
-            if not undecided and self._undecided.get(producer.producer_name) is undecided:
-                del self._undecided[producer.producer_name]
-
-        producer.on_settled = forget
-
-    def _generate_name(self) -> str:
-        while True:
-            name = f"magnetar-{self._randomness.token(_NAME_BYTES).hex()}"
-            if name not in self._names.live:
-                return name
 
     # Consumers.
 
@@ -247,7 +121,7 @@ class Topic:
     def _is_unused(self) -> bool:
         """Return whether nothing is stored, and nobody is connected but consumers that take any schema."""
         is_empty = self.log.last <= self.log.before_first
-        return is_empty and not self._names.live and not self.subscriptions.has_consumers_of_one_schema
+        return is_empty and len(self.producers) == 0 and not self.subscriptions.has_consumers_of_one_schema
 
     # Termination.
 
@@ -263,7 +137,7 @@ class Topic:
         try:
             self.log.check_not_terminated()
         except BrokerError as error:
-            for producer in self.producers():
+            for producer in self.producers.connected():
                 producer.end(error)
             self.subscriptions.report_end()
 
@@ -285,7 +159,7 @@ class Topic:
 
     def _end(self, error: BrokerError) -> None:
         self.ended = self.ended or error
-        for producer in self.producers():
+        for producer in self.producers.connected():
             producer.end(error)
 
     async def close_consumers(self, problem: BrokerError) -> None:
@@ -331,7 +205,7 @@ class Topic:
                 await asyncio.wait([closing])
 
     async def _close(self, problem: BrokerError, *, is_graceful: bool) -> None:
-        producers = self.producers()
+        producers = self.producers.connected()
         for producer in producers:
             producer.stop()
         for producer in producers:
@@ -362,14 +236,3 @@ class Topic:
     def _check_served(self) -> None:
         if self.ended is not None:
             raise self.ended.again()
-
-
-def _check_request(opening: OpenProducer) -> None:
-    properties_size = sum(len(key) + len(value) for key, value in opening.properties.items())
-    for what, size, limit in (
-        ("the producer's name", len(opening.producer_name), _MAX_NAME_LENGTH),
-        ("the producer's instance", len(opening.instance), _MAX_INSTANCE_BYTES),
-        ("the producer's properties", properties_size, _MAX_PROPERTIES_BYTES),
-    ):
-        if size > limit:
-            raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"{what} has {size} characters, above the limit of {limit}")

@@ -4,8 +4,9 @@ First the log is opened, which recovers its last ledger, and then the cursors. T
 log is open. If a later part can't be opened, or the opening is cancelled, the parts that are open are abandoned.
 
 A topic gets its policies, its own and its namespace's, when it is opened: its own are waited for when the log is
-recovered, which needs none. They are read again, at most a few seconds old, where they have an effect: `persistence`
-for each ledger (ledger_striping.py), `auto_subscription_creation` for each subscription that would be created.
+recovered, which needs none. From then on its settings follow them (live_settings.py). They are read at once, at most a
+few seconds old, where that matters: `persistence` for each ledger (ledger_striping.py), `auto_subscription_creation`
+for each subscription that would be created.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Final
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.read.striping import Striping
@@ -27,8 +27,8 @@ from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.prefetched_topic import PrefetchedTopic, prefetch_topic
 from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
 from magnetar_broker.schemas.schema_rules import SchemaRules
-from magnetar_broker.settings.dynamic import change_fields
 from magnetar_broker.settings.service import BrokerServiceSettings
+from magnetar_broker.topics.live_settings import FindPolicies, LiveSettings
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topic_deletion import delete_topic, finish_deletion
@@ -43,8 +43,6 @@ from magnetar_wire.topic_name import TopicName
 
 __all__ = ["LedgerTopicStorage"]
 
-_MAX_WITH_POLICIES: Final = 1000
-
 
 class LedgerTopicStorage:
     """The `TopicStorage` of one session of the metadata store."""
@@ -57,21 +55,17 @@ class LedgerTopicStorage:
         randomness: Randomness,
         counters: BrokerCounters,
         settings: BrokerServiceSettings,
-        policies_of: Callable[[TopicName], Awaitable[Policies]],
+        find_policies: FindPolicies,
         schemas: SchemaAccess,
     ) -> None:
-        """`policies_of` returns the policies of a topic, its own and its namespace's, at most a few seconds old, or
-        raises `BrokerError`."""
         self._schemas = schemas
-        self._policies_of = policies_of
+        self._find_policies = find_policies
         self._client = client
         self._cache = cache
         self._clock = clock
         self._randomness = randomness
         self._counters = counters
         self._settings = settings
-        # By encoded policies, for namespaces that have some: topics share the settings.
-        self._by_policies: dict[bytes, BrokerServiceSettings] = {}
 
     async def prefetch(self, name: TopicName) -> PrefetchedTopic:
         return await prefetch_topic(self._client.ledgers.store, name)
@@ -89,19 +83,23 @@ class LedgerTopicStorage:
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
         client, clock, randomness = self._client, self._clock, self._randomness
-        settings = self._settings_with(policies)
-
-        own = Policies()
+        live = LiveSettings(self._settings, policies, are_known=own_policies is None)
+        settings, own = live.current, Policies()
 
         async def find_settings() -> BrokerServiceSettings:
-            nonlocal settings, own
+            nonlocal own
             if own_policies is not None:
                 own = await own_policies
-                settings = self._settings_with(override_policies(policies, own))
+                # They may be none because they can't be read: `PolicyRefresh` finds out.
+                live.update(override_policies(policies, own))
+                live.are_known = False
             return settings
 
         async def read_settings() -> BrokerServiceSettings:
-            return self._settings_with(await self._policies_of(name))
+            present = await self._find_policies(name)
+            if present is not None:
+                live.update(present)
+            return settings
 
         async def read_striping() -> Striping:
             return (await read_settings()).striping
@@ -139,7 +137,7 @@ class LedgerTopicStorage:
             log,
             cursors,
             subscriptions,
-            settings,
+            live,
             clock,
             randomness,
             self._counters,
@@ -154,17 +152,6 @@ class LedgerTopicStorage:
             )
             raise
         return topic
-
-    def _settings_with(self, policies: Policies) -> BrokerServiceSettings:
-        if not policies.ByteSize():
-            return self._settings
-        key = policies.SerializeToString(deterministic=True)
-        found = self._by_policies.get(key)
-        if found is None:
-            if len(self._by_policies) >= _MAX_WITH_POLICIES:
-                self._by_policies.clear()
-            found = self._by_policies[key] = _apply(self._settings, policies)
-        return found
 
     async def claim(self, name: TopicName) -> bytes:
         node = TopicNode(name, self._client, self._clock, self._randomness)
@@ -185,16 +172,3 @@ class LedgerTopicStorage:
         except MetadataError as error:
             text = f"topic {name} may be deleted completely, partly or not at all: delete it again: {error}"
             raise BrokerError(ErrorCode.METADATA_ERROR, text) from error
-
-
-def _apply(settings: BrokerServiceSettings, policies: Policies) -> BrokerServiceSettings:
-    changed: dict[str, object] = {}
-    if policies.HasField("persistence"):
-        changed = {
-            "managed_ledger_default_ensemble_size": policies.persistence.ensemble_size,
-            "managed_ledger_default_write_quorum": policies.persistence.write_quorum,
-            "managed_ledger_default_ack_quorum": policies.persistence.ack_quorum,
-        }
-    if policies.HasField("auto_subscription_creation"):
-        changed["allow_auto_subscription_creation"] = policies.auto_subscription_creation.allowed
-    return change_fields(settings, changed)

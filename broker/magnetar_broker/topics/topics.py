@@ -253,7 +253,7 @@ class Topics:
         if topic is not None and topic.in_use and not force:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
-                f"{name} has {len(topic.producers())} producers and {topic.subscriptions.consumers} "
+                f"{name} has {len(topic.producers.connected())} producers and {topic.subscriptions.consumers} "
                 "consumers: close them, or delete it with force",
             )
         deleting = self._begin_ending(name, self._delete(name, topic, force))

@@ -153,7 +153,7 @@ async def test_without_a_session_everything_is_refused_and_nothing_is_done() -> 
         assert refused.value.code is Code.UNAVAILABLE
         assert topic.ended is not None
         with pytest.raises(BrokerError):
-            await topic.open_producer(OpenProducer(producer_name="late"), _nobody())
+            await topic.producers.open(OpenProducer(producer_name="late"), _nobody())
         gate.set()
         await until(lambda: scene.broker.session is not None, "the broker has another session")
         scene.broker._open_metadata = opens

@@ -219,9 +219,9 @@ async def test_broken_stream_closes_its_producers_and_stores_sent_entries() -> N
         await before.send((1, 0, [entry(4, bytes(18), num_messages_in_batch=3, highest_sequence_id=6)]))
         await until(lambda: len(server.log().waiting) == 1, "the topic has taken it")
         before.stream.cancel()
-        await until(lambda: not server.storage.opened[0].producers(), "its producer has left")
+        await until(lambda: not server.storage.opened[0].producers.connected(), "its producer has left")
         await after.send(OpenProducer(producer_id=1, topic="t", producer_name="p", instance=b"another"))
-        await until(lambda: bool(server.storage.opened[0].producers()), "the other one waits")
+        await until(lambda: bool(server.storage.opened[0].producers.connected()), "the other one waits")
         assert not after.opened
         server.log().decide()
         await until(lambda: 1 in after.opened, "it is open")
@@ -325,7 +325,7 @@ async def test_protocol_violation_ends_the_stream(what: str) -> None:
             await client.stream.send(ProduceRequest(frame=frame).SerializeToString())
         await until(lambda: client.over, "the stream is ended")
         assert isinstance(client.error, Rejected)
-        await until(lambda: not server.storage.opened[0].producers(), "its producers have left")
+        await until(lambda: not server.storage.opened[0].producers.connected(), "its producers have left")
         assert not server.log().stored
         assert server.budget.used_bytes == 0
 

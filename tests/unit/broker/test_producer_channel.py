@@ -21,11 +21,12 @@ class _FullTopic:
         self.budget = PublishBudget(1)
         self.budget.add(1)
         self.log = SimpleNamespace(incarnation="i")
+        self.producers = self
         self.producer = SimpleNamespace(
             producer_name="p", identity=SimpleNamespace(schema_version=b""), is_stopped=False, publish=None
         )
 
-    async def open_producer(self, *_: object) -> Any:
+    async def open(self, *_: object) -> Any:
         return self.producer
 
     def last_sequence_id(self, _: object) -> int:

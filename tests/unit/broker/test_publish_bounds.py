@@ -145,4 +145,4 @@ async def test_one_message_opens_and_closes_so_much_and_no_more() -> None:
         assert isinstance(other.error, Rejected)
         assert "301 parts, more than max_parts_per_produce_request = 300" in str(other.error)
         assert not other.opened
-        await until(lambda: not server.storage.opened[0].producers(), "nobody is left")
+        await until(lambda: not server.storage.opened[0].producers.connected(), "nobody is left")

@@ -171,7 +171,7 @@ async def test_paused_producer_of_closing_topic_ends_with_error(first: str) -> N
         taken = len(log.waiting)
         assert taken < len(sent)
         topic = server.storage.opened[0]
-        [producer] = topic.producers()
+        [producer] = topic.producers.connected()
         problem = BrokerError(ErrorCode.SERVICE_NOT_READY, "it moves")
 
         async def close_producer() -> None:

@@ -145,7 +145,7 @@ async def test_topic_accepts_publishes_before_its_cursors_are_loaded() -> None:
     waiting = asyncio.create_task(topics.get(NAME, create=True))
     topic = await within(topics.find(NAME, "", True, to_publish=True), "the log is open")
     sink = FakeProducerSink()
-    producer = await topic.open_producer(OpenProducer(producer_name="p"), sink)
+    producer = await topic.producers.open(OpenProducer(producer_name="p"), sink)
     producer.publish(0, [entry(0)])
     await until(lambda: "stored" in [name for name, *_ in sink.results], "it is stored")
     assert not waiting.done()
@@ -153,7 +153,7 @@ async def test_topic_accepts_publishes_before_its_cursors_are_loaded() -> None:
     storage.cursors_gate.set()
     assert await waiting is topic
     assert await topics.find(NAME, "", True, to_publish=True) is topic
-    assert topic.producers() == [producer]
+    assert topic.producers.connected() == [producer]
 
 
 async def test_producers_are_ended_where_the_rest_of_the_topic_is_not_opened() -> None:
@@ -163,7 +163,7 @@ async def test_producers_are_ended_where_the_rest_of_the_topic_is_not_opened() -
     storage.cursors_gate.clear()
     topic = await within(topics.find(NAME, "", True, to_publish=True), "the log is open")
     sink = FakeProducerSink()
-    await topic.open_producer(OpenProducer(producer_name="p"), sink)
+    await topic.producers.open(OpenProducer(producer_name="p"), sink)
     bundle = BundleRange(0, 0xFFFFFFFF)
     await within(
         topics.unload_bundle_topics(NAME.namespace_name, bundle, TopicUnloaded("it goes")), "nothing of it is open"
@@ -171,7 +171,7 @@ async def test_producers_are_ended_where_the_rest_of_the_topic_is_not_opened() -
     assert [name for name, *_ in sink.results] == ["ended"]
     assert log_of(topic).abandoned
     with pytest.raises(TopicUnloaded):
-        await topic.open_producer(OpenProducer(producer_name="q"), sink)
+        await topic.producers.open(OpenProducer(producer_name="q"), sink)
     again = await within(topics.find(NAME, "", True, to_publish=True), "it is opened again")
     assert again is not topic
     # Lost by its log while the cursors are being opened: a client waits for the end of that opening.
@@ -211,7 +211,7 @@ async def test_producers_go_on_while_the_cursors_of_a_bundle_are_saved() -> None
     first, second = [await topics.get(TopicName.parse(name), create=True) for name in ("a", "b")]
     cursors_of(second).settled.clear()
     sink = FakeProducerSink()
-    producer = await first.open_producer(OpenProducer(producer_name="p"), sink)
+    producer = await first.producers.open(OpenProducer(producer_name="p"), sink)
     bundle = BundleRange(0, 0xFFFFFFFF)
     problem = TopicUnloaded("it moves")
     unloading = asyncio.create_task(topics.unload_bundle_topics(NAME.namespace_name, bundle, problem))
@@ -252,7 +252,7 @@ async def test_get_of_a_closing_topic_waits_and_reopens_it() -> None:
     log = log_of(topic)
     log.prompt = False
     sink = FakeProducerSink()
-    producer = await topic.open_producer(OpenProducer(producer_name="p"), sink)
+    producer = await topic.producers.open(OpenProducer(producer_name="p"), sink)
     producer.publish(0, [entry(0)])
     unloading = asyncio.create_task(topics.unload(NAME))
     await until(lambda: topic.ended is not None, "it is ending")
@@ -266,7 +266,7 @@ async def test_get_of_a_closing_topic_waits_and_reopens_it() -> None:
     assert again is not topic
     assert [name for name, *_ in sink.results] == ["stored", "ended"]
     with pytest.raises(BrokerError):
-        await topic.open_producer(OpenProducer(producer_name="q"), sink)
+        await topic.producers.open(OpenProducer(producer_name="q"), sink)
 
 
 async def test_a_log_that_does_not_close_is_abandoned() -> None:
@@ -310,7 +310,7 @@ async def test_deleting_refuses_while_somebody_is_connected_unless_forced() -> N
     topics = topics_on(storage)
     topic = await topics.get(NAME, create=True)
     sink = FakeProducerSink()
-    await topic.open_producer(OpenProducer(producer_name="p"), sink)
+    await topic.producers.open(OpenProducer(producer_name="p"), sink)
     subscriptions_of(topic).consumers = 2
     with pytest.raises(BrokerError) as refused:
         await topics.delete(NAME, force=False)

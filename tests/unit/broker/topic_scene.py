@@ -12,6 +12,7 @@ from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.position import Position
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.settings.topics import TopicSettings
+from magnetar_broker.topics.live_settings import LiveSettings
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topic_schemas import SchemaAccess, TopicSchemas
 from magnetar_broker.topics.topics import Topics
@@ -139,7 +140,7 @@ class FakeStorage:
             log,  # type: ignore[arg-type]
             FakeCursorTable(log),
             FakeSubscriptions(),  # type: ignore[arg-type]
-            self.options,
+            LiveSettings(self.options, Policies(), are_known=True),  # type: ignore[arg-type]
             self.clock,
             SeededRandomness(1),
             self.counters,

@@ -90,14 +90,14 @@ class ProducerChannel:
 
     async def open(self, opening: OpenProducer, topic: Topic, address: str, max_message_bytes: int) -> None:
         """Open the producer and report it to the client. Raises `BrokerError`."""
-        producer = await topic.open_producer(opening, self, address)
+        producer = await topic.producers.open(opening, self, address)
         self._topic, self._producer = topic, producer
         self._session.answers.add_opened(
             ProducerOpened(
                 producer_id=self.producer_id,
                 producer_name=producer.producer_name,
                 incarnation=topic.log.incarnation,
-                last_sequence_id=topic.last_sequence_id(producer),
+                last_sequence_id=topic.producers.last_sequence_id(producer),
                 max_message_bytes=max_message_bytes,
                 schema_version=producer.identity.schema_version,
             )
@@ -199,7 +199,7 @@ class ProducerChannel:
         for run in waiting:
             self.decided(count_entry_memory(run.entries))
         if self._producer is not None and self._topic is not None:
-            self._topic.leave(self._producer, error)
+            self._topic.producers.leave(self._producer, error)
 
     # Results from the topic: `ProducerSink`.
 

@@ -126,7 +126,7 @@ class ConnectedProducer:
             await topic.subscriptions.make_on_first_use(request.initial_subscription_name, StartAt(earliest=True))
         producer = await self._open(topic, request)
         if self.is_closed:  # while it was being opened
-            topic.leave(producer, TopicUnloaded("its connection is closed"))
+            topic.producers.leave(producer, TopicUnloaded("its connection is closed"))
             return
         self._topic, self._producer, self._budget = topic, producer, broker_session.budget
         self.is_open = not self._is_closing
@@ -145,15 +145,17 @@ class ConnectedProducer:
             schema=from_pulsar(request.schema if request.HasField("schema") else None),
         )
         try:
-            return await topic.open_producer(opening, self, self._session.address)
+            return await topic.producers.open(opening, self, self._session.address)
         except BrokerError as error:
             if error.code not in _TAKEN:
                 raise
-            holder = next((one for one in topic.producers() if one.producer_name == request.producer_name), None)
+            holder = next(
+                (one for one in topic.producers.connected() if one.producer_name == request.producer_name), None
+            )
             if holder is None or await holder.check_alive():
                 raise _busy(error) from None
         try:
-            return await topic.open_producer(opening, self, self._session.address)
+            return await topic.producers.open(opening, self, self._session.address)
         except BrokerError as error:
             raise _busy(error) from None
 
@@ -164,7 +166,7 @@ class ConnectedProducer:
         response = CommandProducerSuccess(
             request_id=request_id,
             producer_name=self._producer.producer_name,
-            last_sequence_id=self._topic.last_sequence_id(self._producer),
+            last_sequence_id=self._topic.producers.last_sequence_id(self._producer),
             schema_version=self._producer.identity.schema_version,
             producer_ready=True,
         )
@@ -203,7 +205,7 @@ class ConnectedProducer:
             self._session.requests.count_reply()
         self._refused.clear()
         if self._producer is not None and self._topic is not None:
-            self._topic.leave(self._producer, reason)
+            self._topic.producers.leave(self._producer, reason)
 
     @property
     def _is_known(self) -> bool:

@@ -30,7 +30,7 @@ async def test_a_healthy_broker_has_stored_a_message_and_read_it_back_from_its_b
         assert topic.counters.received.messages == 1
         assert [len(bookie.reads()) for bookie in scene.bookies].count(0) == 1
         # It is the system's, and nobody is connected to it any more.
-        assert topic.producers() == []
+        assert topic.producers.connected() == []
         assert await scene.broker_session.catalog.list_topics(SYSTEM_NAMESPACE) == []
         health = await scene.admin.brokers.health()
         assert (health.healthy, health.reasons) == (True, [])

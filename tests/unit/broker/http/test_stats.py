@@ -110,7 +110,7 @@ async def test_chunks_are_counted() -> None:
         client = scene.broker.client()
         consumer = await client.subscribe("orders", "s")
         topic = scene.broker.broker_session.topics.loaded()[0]
-        producer = await topic.open_producer(OpenProducer(producer_name="p"), FakeProducerSink())
+        producer = await topic.producers.open(OpenProducer(producer_name="p"), FakeProducerSink())
         await _sample(scene, 0)
         chunks = [
             MessageMetadata(

@@ -144,7 +144,7 @@ async def test_an_id_that_is_in_use_is_answered_as_it_stands() -> None:
         await client.subscribe()
         await client.subscribe()
         [topic] = scene.broker_session.topics.loaded()
-        assert len(topic.producers()) == topic.subscriptions.consumers == 1
+        assert len(topic.producers.connected()) == topic.subscriptions.consumers == 1
         commands = [
             BaseCommand(
                 type=BaseCommand.PRODUCER, producer=CommandProducer(topic="new", producer_id=2, request_id=100)

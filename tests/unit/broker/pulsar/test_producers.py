@@ -117,7 +117,7 @@ async def test_go_producer_is_closed_at_the_first_refused_message() -> None:
         assert not client.answers_of(BaseCommand.SEND_ERROR)
         [topic] = scene.broker_session.topics.loaded()
         assert topic.counters.received.entries == 4
-        assert len(topic.producers()) == 2
+        assert len(topic.producers.connected()) == 2
 
 
 async def test_refused_entries_are_logged_once_per_producer_and_error(caplog: pytest.LogCaptureFixture) -> None:

@@ -59,7 +59,7 @@ async def test_a_close_answers_for_entries_that_a_closing_topic_does_not_take() 
         client.publish(2, *range(5), name="p2")
         closing_producer = asyncio.create_task(client.close_producer(2))
         # The topic waits for the entries of its first producer, and takes none of the second.
-        first, second = full.producers()
+        first, second = full.producers.connected()
         undecided = asyncio.Event()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Producer, "settled", lambda one: undecided.wait() if one is first else settled(one))
@@ -88,7 +88,7 @@ async def test_entries_waiting_for_capacity_are_released_when_producer_ends(how:
         if how == "cut":
             client.cut()
         else:
-            full.producers()[0].end(BrokerError(ErrorCode.SERVICE_NOT_READY, "it is lost"))
+            full.producers.connected()[0].end(BrokerError(ErrorCode.SERVICE_NOT_READY, "it is lost"))
             await client.wait_for_answers(BaseCommand.CLOSE_PRODUCER)
         await until(lambda: scene.broker_session.budget.used_bytes == 0, "they are given back")
         assert client.session.waiting_publish_bytes == client.session.pending_publish_bytes == 0

@@ -1,0 +1,25 @@
+"""Which of the brokers' settings each policy replaces, for the topics that it applies to.
+
+A policy that is not set replaces nothing: the broker's setting applies. applied_policies.py has the opposite direction:
+the policies that a topic without any has by the brokers' settings.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from magnetar_protos.catalog_pb2 import Policies
+
+__all__ = ["settings_by_policies"]
+
+
+def settings_by_policies(policies: Policies) -> dict[str, Any]:
+    """Return the values of settings by name, of those that these policies replace."""
+    changed: dict[str, Any] = {}
+    if policies.HasField("persistence"):
+        changed["managed_ledger_default_ensemble_size"] = policies.persistence.ensemble_size
+        changed["managed_ledger_default_write_quorum"] = policies.persistence.write_quorum
+        changed["managed_ledger_default_ack_quorum"] = policies.persistence.ack_quorum
+    if policies.HasField("auto_subscription_creation"):
+        changed["allow_auto_subscription_creation"] = policies.auto_subscription_creation.allowed
+    return changed
