@@ -297,11 +297,18 @@ def test_forced_wipe_works_without_external_zookeeper(
     assert [record for record in caplog.records if record.name.startswith("kazoo")] == []
 
 
-def test_up_reports_progress_while_waiting(tmp_path: Path) -> None:
-    progress: list[str] = []
-    with LocalCluster(tmp_path, die_with_parent=True, bookie_command=_STAND_IN, on_progress=progress.append) as cluster:
-        cluster.up(1, zookeeper=_NO_ZOOKEEPER)
-    assert progress[0].startswith("bookie-1: ")
+class _Reported(Exception):
+    pass
+
+
+def test_progress_is_reported_while_waiting(tmp_path: Path) -> None:
+    def report(progress: str) -> None:
+        raise _Reported(progress)
+
+    with LocalCluster(tmp_path, die_with_parent=True, bookie_command=_STAND_IN, on_progress=report) as cluster:
+        cluster.up(0, zookeeper=_NO_ZOOKEEPER)
+        with pytest.raises(_Reported, match=r"^slow: "):
+            cluster.add("slow", environment={"STAND_IN_NEVER_READY": "1"})
 
 
 def test_port_taken_before_first_start_is_replaced(three: LocalCluster) -> None:
