@@ -45,5 +45,6 @@ schema is checked and compared once, and what came of it is cached.
     large_work.py                 the thread for large definitions, and its turns
     bounded_cache.py              a cache that is bounded by its bytes
     shared_reads.py               fresh reads that concurrent callers share
+    schema_judge.py               checks and compares schemas, each once
     schema_registry.py            versions: found, added, read and deleted
 """

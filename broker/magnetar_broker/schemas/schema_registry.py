@@ -3,7 +3,7 @@
 **What is read when.** The node is read afresh for each call, also for a version that was read before: a topic can be
 deleted and created again, and version 0 of the later topic is another schema. With a node that was read before that, a
 message of the later topic would be decoded with a schema of the earlier one. Concurrent calls for a topic share a read.
-Definitions are cached by ledger, whose ids are never used again, and so is how comparisons with them end.
+Definitions are cached by ledger, whose ids are never used again.
 
 **Adding a version** is decided by the node and the topic as they are, and stored by a transaction that is refused if
 either has changed. Then everything is decided again. A producer whose registration failed or was not answered
@@ -18,7 +18,6 @@ not transitive need the last one.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,11 +31,11 @@ from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.name_locks import NameLocks
-from magnetar_broker.schemas import compatibility, definitions
-from magnetar_broker.schemas.bounded_cache import BoundedCache
+from magnetar_broker.schemas import compatibility
 from magnetar_broker.schemas.definition_ledgers import DefinitionDeleted, DefinitionLedgers, definition_lost
-from magnetar_broker.schemas.large_work import LargeWork, find_host
+from magnetar_broker.schemas.large_work import find_host
 from magnetar_broker.schemas.schema_deletion import prepare_schema_deletion
+from magnetar_broker.schemas.schema_judge import CACHE_BYTES, ExaminedSchema, SchemaJudge
 from magnetar_broker.schemas.schema_node import (
     FoundSchema,
     SchemaChanged,
@@ -46,7 +45,6 @@ from magnetar_broker.schemas.schema_node import (
 )
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.schemas.shared_reads import SharedReads
-from magnetar_broker.schemas.work_budget import WorkBudget
 from magnetar_metadata.errors import ForeignValue, MetadataError, OutcomeUnknown, SessionLost
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -54,7 +52,6 @@ from magnetar_protos.catalog_pb2 import Policies, SchemaCompatibility
 from magnetar_protos.schema_pb2 import Schema, SchemaNode, SchemaVersion, StoredSchema
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
-from magnetar_wire.schemas import MAX_DEFINITION_BYTES
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["RegisteredSchema", "RegistrySettings", "RulesOrReader", "SchemaRegistry"]
@@ -65,10 +62,6 @@ RulesOrReader = SchemaRules | Callable[[TopicName], Awaitable[SchemaRules]]
 _log = logging.getLogger(__name__)
 # How often a change is tried. Each other broker that is faster makes one fail, and each change of the topic's node.
 _ATTEMPTS: Final = 20
-# Of fingerprints, and of verdicts.
-_CACHE_BYTES: Final = 2 * 1024 * 1024
-# What a cached fingerprint takes, or a verdict besides its text.
-_CACHED_BYTES: Final = 512
 _READ_AT_A_TIME: Final = 16
 
 # The strategies by which all versions count for a consumer. By others only the last one does.
@@ -104,19 +97,6 @@ class RegisteredSchema:
     created_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Examined:
-    """A valid schema."""
-
-    schema: Schema
-    # Of the client.
-    host: str
-    # Of all that it has: it decides, with the versions that it is compared with, how that ends.
-    digest: bytes
-    # Of what makes it another version.
-    fingerprint: bytes
-
-
 class SchemaRegistry:
     """All methods raise `BrokerError`, and take a partition for its topic. What they return must not be altered.
 
@@ -129,7 +109,7 @@ class SchemaRegistry:
         randomness: Randomness,
         settings: RegistrySettings,
         find_policies: Callable[[TopicName], Awaitable[Policies]],
-        cache_bytes: int = _CACHE_BYTES,
+        cache_bytes: int = CACHE_BYTES,
     ) -> None:
         """`find_policies` returns the policies of a topic, its own and its namespace's, at most a few seconds old, or
         raises `BrokerError`."""
@@ -142,18 +122,12 @@ class SchemaRegistry:
         self._ledgers = DefinitionLedgers(client)
         self._nodes = SchemaNodes(client, clock, randomness)
         self._reads = SharedReads[TopicName, FoundSchema](self._nodes.read)
-        # Of valid schemas, by their digest.
-        self._fingerprints = BoundedCache[bytes, bytes](cache_bytes)
-        # Of comparisons: why a schema was refused; empty: it was not.
-        self._verdicts = BoundedCache[bytes, str](cache_bytes)
-        self._large = LargeWork()
-        # Held while a schema of a client's host is examined or compared: others with the same one wait for its result.
-        self._judging = NameLocks[tuple[str, bytes]]()
+        self._judge = SchemaJudge(cache_bytes)
         # Held while this broker changes a topic's schema.
         self._changing = NameLocks[TopicName]()
 
     async def close(self) -> None:
-        self._large.close()
+        self._judge.close()
         await self._reads.close()
         await self._ledgers.close()
 
@@ -210,7 +184,7 @@ class SchemaRegistry:
 
     async def find_version(self, topic: TopicName, schema: Schema, *, client: str = "") -> int | None:
         """Return the version that has this schema."""
-        examined = await self._examine(schema, find_host(client))
+        examined = await self._judge.examine(schema, find_host(client))
         known = (await self._find(topic.base)).find_fingerprint(examined.fingerprint)
         return None if known is None else known.version
 
@@ -226,7 +200,7 @@ class SchemaRegistry:
         are read when it is decided.
         """
         topic = topic.base
-        examined = await self._examine(schema, find_host(client))
+        examined = await self._judge.examine(schema, find_host(client))
         known = (await self._find(topic)).find_fingerprint(examined.fingerprint)
         if known is not None:
             return known.version
@@ -234,7 +208,7 @@ class SchemaRegistry:
             with _convert_errors(topic, is_change=True):
                 return await self._add(topic, examined, rules, explicit)
 
-    async def _add(self, topic: TopicName, examined: _Examined, find_rules: RulesOrReader, explicit: bool) -> int:
+    async def _add(self, topic: TopicName, examined: ExaminedSchema, find_rules: RulesOrReader, explicit: bool) -> int:
         new_ledger: NewLedger | None = None
         stored = StoredSchema(schema=examined.schema, created_ms=self._clock.time_ms())
         for _ in range(_ATTEMPTS):
@@ -278,7 +252,7 @@ class SchemaRegistry:
     async def check_compatible(self, topic: TopicName, schema: Schema, rules: SchemaRules, *, client: str = "") -> None:
         """Raise INCOMPATIBLE_SCHEMA unless `register` would accept the schema."""
         topic = topic.base
-        examined = await self._examine(schema, find_host(client))
+        examined = await self._judge.examine(schema, find_host(client))
 
         async def check(found: FoundSchema) -> None:
             if found.find_fingerprint(examined.fingerprint) is None:
@@ -292,7 +266,7 @@ class SchemaRegistry:
         Consumers with the schema of the last version, which most of them have, need no bookie, and are admitted though
         the policies can't be read now."""
         topic, strategy = topic.base, rules.compatibility
-        examined = await self._examine(schema, find_host(client))
+        examined = await self._judge.examine(schema, find_host(client))
 
         async def check(found: FoundSchema) -> None:
             live = found.list_live()
@@ -300,7 +274,7 @@ class SchemaRegistry:
                 return
             rules.check_known(topic)
             counted = _list_counted(live, strategy, strategy in _ALL_COUNT_FOR_CONSUMERS)
-            await self._compare(topic, examined, counted, strategy, is_consumer=True)
+            await self._judge.compare(examined, counted, strategy, partial(self._read_counted, topic), is_consumer=True)
 
         await self._read_until_unchanged(topic, check)
 
@@ -383,87 +357,11 @@ class SchemaRegistry:
         )
 
     async def _check_addable(
-        self, topic: TopicName, found: FoundSchema, examined: _Examined, rules: SchemaRules
+        self, topic: TopicName, found: FoundSchema, examined: ExaminedSchema, rules: SchemaRules
     ) -> None:
         strategy = rules.compatibility
         counted = _list_counted(found.list_live(), strategy, strategy in compatibility.TRANSITIVE)
-        await self._compare(topic, examined, counted, strategy, is_consumer=False)
-
-    async def _compare(
-        self,
-        topic: TopicName,
-        examined: _Examined,
-        versions: Sequence[SchemaVersion],
-        strategy: SchemaCompatibility,
-        *,
-        is_consumer: bool,
-    ) -> None:
-        """Raise INCOMPATIBLE_SCHEMA unless a schema is compatible with these versions. What has been compared before is
-        not read again: the same ledgers always have the same definitions."""
-        ledgers = b"".join(version.ledger_id.to_bytes(8, "big") for version in versions)
-        key = hashlib.sha256(b"%b %d %d " % (examined.digest, is_consumer, strategy) + ledgers).digest()
-        refusal = self._verdicts.get(key)
-        if refusal is None:
-            async with self._judging.hold((examined.host, key)):
-                refusal = self._verdicts.get(key)
-                if refusal is None:
-                    refusal = await self._judge(topic, examined, versions, strategy, is_consumer=is_consumer)
-                    self._verdicts.put(key, refusal, len(refusal.encode()) + _CACHED_BYTES)
-        if refusal:
-            raise BrokerError(ErrorCode.INCOMPATIBLE_SCHEMA, refusal, "schema")
-
-    async def _judge(
-        self,
-        topic: TopicName,
-        examined: _Examined,
-        versions: Sequence[SchemaVersion],
-        strategy: SchemaCompatibility,
-        *,
-        is_consumer: bool,
-    ) -> str:
-        """Return why a schema is not compatible with these versions; empty: it is."""
-        rule = compatibility.check_readable if is_consumer else compatibility.check_compatible
-        read = await self._read_versions(topic, versions)
-        earlier = [(one.version, one.schema) for one in read if one.schema is not None]
-        try:
-            compare = partial(rule, examined.schema, earlier, strategy)
-            involved = [examined.schema, *(old for _, old in earlier)] if earlier else []
-            await self._apply(compare, examined.host, *involved)
-        except BrokerError as error:
-            if error.code != ErrorCode.INCOMPATIBLE_SCHEMA:
-                raise
-            return str(error)
-        return ""
-
-    async def _examine(self, schema: Schema, host: str) -> _Examined:
-        """INVALID_ARGUMENT, about "schema": it is not valid."""
-        definitions.check_number_of_properties(len(schema.properties))
-        size = schema.ByteSize()
-        if size > MAX_DEFINITION_BYTES:
-            raise BrokerError(
-                ErrorCode.INVALID_ARGUMENT,
-                f"the schema has {size:,} bytes with its name and properties: at most {MAX_DEFINITION_BYTES:,} are "
-                "stored",
-                "schema",
-            )
-
-        # Producers that come again after a break have the same few schemas, and parsing one takes a fifth of a ms.
-        digest = hashlib.sha256(schema.SerializeToString(deterministic=True)).digest()
-        fingerprint = self._fingerprints.get(digest)
-        if fingerprint is None:
-            async with self._judging.hold((host, digest)):
-                fingerprint = self._fingerprints.get(digest)
-                if fingerprint is None:
-                    fingerprint = await self._apply(partial(definitions.examine, schema), host, schema)
-                    self._fingerprints.put(digest, fingerprint, _CACHED_BYTES)
-        return _Examined(schema, host, digest, fingerprint)
-
-    async def _apply(self, rule: Callable[[WorkBudget], T], host: str, *schemas: Schema) -> T:
-        """Return the result of a rule on these schemas. One that takes long is applied in a thread."""
-        budget = WorkBudget()
-        if not definitions.takes_long(*schemas):
-            return rule(budget)
-        return await self._large.run(host, partial(rule, budget), budget.cancel)
+        await self._judge.compare(examined, counted, strategy, partial(self._read_counted, topic), is_consumer=False)
 
     async def _find(self, topic: TopicName) -> FoundSchema:
         with _convert_errors(topic):
@@ -492,6 +390,10 @@ class SchemaRegistry:
                     raise result
                 found.append(result)
         return found
+
+    async def _read_counted(self, topic: TopicName, versions: Sequence[SchemaVersion]) -> list[tuple[int, Schema]]:
+        read = await self._read_versions(topic, versions)
+        return [(one.version, one.schema) for one in read if one.schema is not None]
 
     async def _read_version(self, topic: TopicName, version: SchemaVersion) -> RegisteredSchema:
         if not version.ledger_id:
