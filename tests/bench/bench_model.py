@@ -1,0 +1,132 @@
+"""What deduplication, chunks, partitions and policies cost, through the SDK on a standalone, with messages of 100 bytes.
+
+Each bench is a generator in `BENCHES` that gets the standalone and yields its result. One with two arms yields
+`compare_arms`: the arms do the same work in turns, within one run. `MAGNETAR_BENCH_FOLDER` selects the disk, and
+`MAGNETAR_BENCH_SCALE` shrinks the work; `MAGNETAR_BENCH_ONLY=policies` runs the benches named there.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import magnetar
+from magnetar.admin import NamespacePolicies
+from magnetar.admin.policies import BacklogQuota, DispatchRate, InactiveTopics, PublishRate, Retention, SubscribeRate
+from magnetar_testing.standalone_process import StandaloneProcess
+from tests.bench.bench_ledger import log_line
+from tests.bench.harness import Result
+
+SCALE: Final = float(os.environ.get("MAGNETAR_BENCH_SCALE", "1"))
+TURNS: Final = 9 if SCALE >= 1 else 1
+MESSAGE_BYTES: Final = 100
+COUNT: Final = max(1000, int(300_000 * SCALE))
+_WARM_UP: Final = 1000
+# More than any bench reaches.
+_MANY: Final = 1_000_000_000
+
+
+def benches() -> Iterator[Result]:
+    wanted = [name for name in os.environ.get("MAGNETAR_BENCH_ONLY", "").split(",") if name] or list(BENCHES)
+    for name in wanted:
+        with (
+            tempfile.TemporaryDirectory(dir=os.environ.get("MAGNETAR_BENCH_FOLDER")) as folder,
+            StandaloneProcess(Path(folder) / "standalone") as server,
+        ):
+            yield from BENCHES[name](server)
+
+
+def compare_arms(
+    bench: str, ours: Callable[[], float], other: Callable[[], float], *, against: str, floor: float
+) -> Result:
+    """Compare two arms, each of which does the same work once a call and returns its speed, such as messages/s."""
+    ratios, speeds = [], []
+    for turn in range(TURNS):
+        if turn % 2:  # neither arm is always the first one
+            beside = other()
+            mine = ours()
+        else:
+            mine = ours()
+            beside = other()
+        ratios.append(mine / beside)
+        speeds.append((mine, beside))
+    medians = [statistics.median(arm) for arm in zip(*speeds, strict=True)]
+    shown = ", ".join(f"{one:.2f}" for one in ratios)
+    log_line(f"{bench}: {medians[0]:,.0f} and {medians[1]:,.0f}; ratios {shown}")
+    return Result(bench, statistics.median(ratios), "ratio", against, floor)
+
+
+class BatchedPublisher:
+    """Publishes batched messages of 100 bytes to one topic."""
+
+    def __init__(self, client: magnetar.Client, topic: str) -> None:
+        self._producer = client.create_producer(
+            topic,
+            batching_enabled=True,
+            batching_max_messages=1000,
+            batching_max_allowed_size_in_bytes=131_072,
+            batching_max_publish_delay_ms=5,
+            max_pending_messages=20_000,
+            block_if_queue_full=True,
+        )
+        self._body = os.urandom(MESSAGE_BYTES)
+        self._publish(_WARM_UP)
+
+    def measure(self) -> float:
+        """Publish `COUNT` messages and return messages/s; each one is persisted."""
+        began = time.perf_counter()
+        self._publish(COUNT)
+        return COUNT / (time.perf_counter() - began)
+
+    def _publish(self, count: int) -> None:
+        body, send = self._body, self._producer.send_async
+        for _ in range(count):
+            send(body, None)
+        self._producer.flush()
+
+
+def _bench_policies(server: StandaloneProcess) -> Iterator[Result]:
+    """Publish with every limit set and none reached."""
+    with server.client() as client, server.admin() as admin:
+        admin.namespaces.create("public/limited", _EVERY_LIMIT)
+        admin.namespaces.create("public/unlimited")
+        limited = BatchedPublisher(client, "persistent://public/limited/published")
+        unlimited = BatchedPublisher(client, "persistent://public/unlimited/published")
+        yield compare_arms(
+            "model.policies",
+            limited.measure,
+            unlimited.measure,
+            against="the same without limits, messages/s",
+            floor=0.95,
+        )
+
+
+_EVERY_LIMIT: Final = NamespacePolicies(
+    retention=Retention(time_minutes=_MANY, size_mb=1_000_000),
+    message_ttl_seconds=_MANY,
+    subscription_expiration_minutes=_MANY // 1_000,
+    backlog_quota_size=BacklogQuota("producer_exception", limit_size_bytes=1 << 39),
+    backlog_quota_age=BacklogQuota("producer_exception", limit_time_seconds=1_000_000),
+    inactive_topics=InactiveTopics(True, "delete_when_no_subscriptions", _MANY),
+    publish_rate=PublishRate(messages_per_s=_MANY, bytes_per_s=1 << 40),
+    dispatch_rate=DispatchRate(messages=_MANY, bytes=1 << 40),
+    subscription_dispatch_rate=DispatchRate(messages=_MANY, bytes=1 << 40),
+    subscribe_rate=SubscribeRate(per_consumer=_MANY),
+    max_producers_per_topic=_MANY,
+    max_consumers_per_topic=_MANY,
+    max_consumers_per_subscription=_MANY,
+    max_unacked_messages_per_consumer=_MANY,
+    max_unacked_messages_per_subscription=_MANY,
+    max_subscriptions_per_topic=_MANY,
+    max_topics_per_namespace=_MANY,
+)
+
+# By name: a bench that another part of the project adds is a line here.
+BENCHES: Final[dict[str, Callable[[StandaloneProcess], Iterator[Result]]]] = {
+    "policies": _bench_policies,
+}
