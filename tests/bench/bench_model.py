@@ -1,4 +1,4 @@
-"""What deduplication, chunks, partitions and policies cost, through the SDK on a standalone, with messages of 100 bytes.
+"""What deduplication, chunks, partitions and policies cost, through the SDK on a standalone, with 100-byte messages.
 
 Each bench is a generator in `BENCHES` that gets the standalone and yields its result. One with two arms yields
 `compare_arms`: the arms do the same work in turns, within one run. `MAGNETAR_BENCH_FOLDER` selects the disk, and
