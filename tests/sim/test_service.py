@@ -28,7 +28,7 @@ _BRANCHES: Final = [
     # A session that is believed no more (CHK-40).
     Branch("_abort_session", "problem = TopicUnloaded"),
     # A producer that comes again before its former opening has ended: sent again, in order (CHK-33).
-    Branch("Producers.open", "evicted.end"),
+    Branch("topics.producers:Producers.open", "evicted.end"),
     # Deliveries and acknowledgements of an epoch that has ended (CHK-52).
     Branch("Subscription.acknowledge", "raise acknowledged.problem or BrokerError(\nErrorCode.STALE_EPOCH"),
     Branch("PartitionConsumer.delivered", "if not self.is_connected or delivery.epoch != self.epoch.number:\nreturn"),
