@@ -23,9 +23,6 @@ from magnetar_protos.broker_pb2 import ErrorCode, StartAt, StartMessageId
 
 __all__ = ["ReadingCalls"]
 
-# Topics have no retention policies. What a topic without a durable subscription retains does not count: as soon as
-# there is a subscription, messages that it has acknowledged are deleted.
-_RETAINED: Final = False
 # The limits of positions that a cursor stores.
 _MAX_ID: Final = 2**63 - 1
 _MAX_BATCH_INDEX: Final = 2**31 - 1
@@ -76,7 +73,9 @@ class ReadingCalls:
     async def find_position(self, topic: Topic, request: pb.FindPositionRequest) -> pb.FindPositionAnswer:
         position = await _find_position(topic.log, request.at)
         return pb.FindPositionAnswer(
-            incarnation=topic.log.incarnation, position=message_of(position), retained=_RETAINED
+            incarnation=topic.log.incarnation,
+            position=message_of(position),
+            retained=topic.log.retention.retains_acknowledged,
         )
 
     async def plan(self, topic: Topic, request: pb.PlanRequest) -> pb.PlanAnswer:
@@ -84,7 +83,7 @@ class ReadingCalls:
         if request.incarnation and request.incarnation != log.incarnation:
             return pb.PlanAnswer(incarnation=log.incarnation, other_incarnation=True)
         answer = await self._planner.plan(log, request)
-        answer.retained = _RETAINED
+        answer.retained = topic.log.retention.retains_acknowledged
         return answer
 
     async def renew_lease(self, topic: Topic, request: pb.RenewLeaseRequest) -> Done:

@@ -54,7 +54,10 @@ def default_policies(settings: BrokerServiceSettings) -> Policies:
             max_mark_delete_rate=settings.managed_ledger_default_mark_delete_rate_limit,
         ),
         auto_subscription_creation=AutoSubscriptionCreation(allowed=settings.allow_auto_subscription_creation),
-        retention=Retention(),
+        retention=Retention(
+            time_minutes=int(settings.default_retention_time_in_minutes),
+            size_mb=int(settings.default_retention_size_in_mb),
+        ),
         message_ttl_seconds=0,
         backlog_quota_size=no_quota,
         backlog_quota_age=no_quota,

@@ -20,6 +20,14 @@ def settings_by_policies(policies: Policies) -> dict[str, Any]:
         changed["managed_ledger_default_ensemble_size"] = policies.persistence.ensemble_size
         changed["managed_ledger_default_write_quorum"] = policies.persistence.write_quorum
         changed["managed_ledger_default_ack_quorum"] = policies.persistence.ack_quorum
+        if (rate := policies.persistence.max_mark_delete_rate) > 0:
+            changed["managed_ledger_default_mark_delete_rate_limit"] = rate
+    if policies.HasField("retention"):
+        changed["default_retention_time_in_minutes"] = policies.retention.time_minutes
+        changed["default_retention_size_in_mb"] = policies.retention.size_mb
+        # It replaces this default, too, also if it retains nothing.
+        changed["default_retention_without_subscription_minutes"] = 0
+        changed["default_retention_without_subscription_size_mb"] = -1
     if policies.HasField("auto_subscription_creation"):
         changed["allow_auto_subscription_creation"] = policies.auto_subscription_creation.allowed
     return changed

@@ -3,12 +3,17 @@
 Storage is freed by whole ledgers, so a ledger must end: when it holds enough, or is old (`RollRule`). A full ledger is
 not closed before it has reached a minimum age, so that a busy topic does not get too many ledgers.
 
-A closed ledger may be deleted when no durable subscription needs it and it is not retained (`deletable_ledgers`).
+A closed ledger may be deleted when no durable subscription needs it and it is not retained.
 
 - **Needed**: a durable subscription has not acknowledged all of its entries, durably.
-- **Retained**: it was written while the topic had no durable subscription, so perhaps nobody could read it yet, and
-  neither bound of `RetentionWithoutSubscription` is exceeded. The time of a ledger begins when it is closed, by the
-  clock of the broker that closes it. The size is that of the retained ledgers, from this one on.
+- **Retained by a policy** (`deletable_by_policy`): the topic has a retention policy, neither bound of which is
+  exceeded. The bound of size is exceeded if the log is as large, or larger, without this ledger and those before it:
+  so at least that size is retained, of which the ledgers that are needed, and the current one, are a part.
+- **Retained without a subscription** (`deletable_ledgers`): the topic has no retention policy, the ledger was written
+  while the topic had no durable subscription, so perhaps nobody could read it yet, and neither bound of
+  `RetentionWithoutSubscription` is exceeded. The size is that of the retained ledgers, from this one on.
+
+The time of a ledger begins when it is closed, by the clock of the broker that closes it.
 
 Which ledgers were written without a durable subscription follows from one number, `LedgerList.unsubscribed_up_to`:
 
@@ -22,9 +27,6 @@ Which ledgers were written without a durable subscription follows from one numbe
 The number grows only. A crash between the two writes leaves a topic without a subscription, and all ledgers count.
 
 Ledgers are deleted from the front only. A retained ledger also retains the ledgers behind it, as a lease does.
-
-A namespace has no retention policy yet. If it has one, the policy will replace `RetentionWithoutSubscription` in
-`deletable_ledgers`, for all ledgers.
 """
 
 from __future__ import annotations
@@ -37,7 +39,14 @@ from typing import Final
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
 from magnetar_broker.position import LATEST, Position
 
-__all__ = ["NO_RETENTION", "RetentionWithoutSubscription", "RollRule", "deletable_ledgers"]
+__all__ = [
+    "NO_RETENTION",
+    "RetentionPolicy",
+    "RetentionWithoutSubscription",
+    "RollRule",
+    "deletable_by_policy",
+    "deletable_ledgers",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,4 +102,38 @@ def deletable_ledgers(
             if not retention.is_over(now_ms - ledger.closed_ms, retained_bytes):
                 return
             retained_bytes -= ledger.length_bytes
+        yield ledger.ledger_id
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    # None: no bound. 0: nothing is retained.
+    time_ms: int | None
+    min_bytes: int | None
+
+    @property
+    def retains(self) -> bool:
+        """Whether anything is retained."""
+        return self.time_ms != 0 and self.min_bytes != 0
+
+    def is_over(self, age_ms: int, bytes_left: int) -> bool:
+        """Return whether a ledger of this age is not retained any more. `bytes_left`: the size of the log without it
+        and those before it."""
+        if self.time_ms is not None and max(0, age_ms) >= self.time_ms:
+            return True
+        return self.min_bytes is not None and bytes_left >= self.min_bytes
+
+
+def deletable_by_policy(
+    ledger_list: LedgerList, acknowledged: Position | None, policy: RetentionPolicy, now_ms: int
+) -> Iterator[int]:
+    """Yield the ids of the ledgers that may be deleted, from the front, of a topic that has a retention policy.
+    `acknowledged`: as for `deletable_ledgers`."""
+    bytes_left = 0
+    if policy.min_bytes is not None:
+        bytes_left = sum(one.length_bytes for one in ledger_list.ledgers)
+    for ledger in ledger_list.closed_up_to(LATEST if acknowledged is None else acknowledged):
+        bytes_left -= ledger.length_bytes
+        if not policy.is_over(now_ms - ledger.closed_ms, bytes_left):
+            return
         yield ledger.ledger_id

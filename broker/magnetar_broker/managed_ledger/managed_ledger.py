@@ -84,6 +84,7 @@ class ManagedLedger:
         clock: Clock,
         lost: LostEntries | None = None,
         read_striping: Callable[[], Awaitable[Striping]] | None = None,
+        are_policies_known: Callable[[], bool] = lambda: True,
     ) -> None:
         # The lost entries that were found.
         self.lost_entries = lost or LostEntries(node.name)
@@ -100,7 +101,7 @@ class ManagedLedger:
         self.append = self._appender.append
         self.read, self.read_nowait, self.read_at = self.reads.read, self.reads.read_nowait, self.reads.read_at
         self.leases = LogLeases(node, settings, clock, self._appender.check_open, self._fail)
-        self.retention = LogRetention(node, self.leases, settings, clock, self._fail)
+        self.retention = LogRetention(node, self.leases, settings, clock, self._fail, are_policies_known)
 
     @classmethod
     async def open(
@@ -121,6 +122,7 @@ class ManagedLedger:
         on_lost_entry: Callable[[], object] = lambda: None,
         find_settings: Callable[[], Awaitable[ManagedLedgerSettings]] | None = None,
         read_striping: Callable[[], Awaitable[Striping]] | None = None,
+        are_policies_known: Callable[[], bool] = lambda: True,
     ) -> Self:
         """Open the topic's log, and fence the broker that had it before.
 
@@ -130,7 +132,8 @@ class ManagedLedger:
         `along` are changes in the transaction that creates a new topic, with `properties`; `prefetched` are its nodes.
         `on_claimed` is called as soon as no other broker can change the topic's node any more, `on_lost_entry` for each
         entry that is found lost, now or later. `read_striping` returns the present striping by the policies; it is
-        called for each ledger, and while one waits for bookies.
+        called for each ledger, and while one waits for bookies. `are_policies_known`: whether `settings` are by all
+        policies of the topic; as long as they are not, nothing is trimmed.
 
         Raises `BrokerError`: TOPIC_NOT_FOUND where there is none and `create` is false, SERVICE_NOT_READY where one of
         `along` was refused, METADATA_ERROR or PERSISTENCE_ERROR where it can't be opened now.
@@ -151,7 +154,7 @@ class ManagedLedger:
         )
         if find_settings is not None:
             settings = await find_settings()
-        self = cls(node, client, cache, settings, clock, lost, read_striping)
+        self = cls(node, client, cache, settings, clock, lost, read_striping, are_policies_known)
         if self.has_ledgers_to_delete:
             self._trimmer.finish_soon()
         return self

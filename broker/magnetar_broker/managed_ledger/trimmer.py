@@ -1,8 +1,9 @@
 """Frees storage: takes ledgers off the front of the list, and deletes them.
 
-`LogRetention` says which ledgers may be deleted now, by the rules of ledger_lifetime_rules.py and the leases. `Trimmer`
-deletes them in three steps, so that a crash leaves nothing that is never deleted, and nothing is deleted that the list
-still names:
+`LogRetention` decides which ledgers may be deleted now, by the rules of ledger_lifetime_rules.py and the leases. It
+reads the settings each time, which follow the topic's policies. As long as these are not known, it allows no deletion,
+as one of them might retain the ledgers. `Trimmer` deletes them in three steps, so that a crash leaves nothing that is
+never deleted, and nothing is deleted that the list still names:
 
     1. the ledgers move from the list to `deleting`, by compare-and-set
     2. each is deleted
@@ -29,10 +30,10 @@ from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.ledger_lifetime_rules import (
     NO_RETENTION,
-    RetentionWithoutSubscription,
+    deletable_by_policy,
     deletable_ledgers,
 )
-from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_retention
+from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_retention, create_retention_policy
 from magnetar_broker.managed_ledger.ledger_list import ListChange
 from magnetar_broker.managed_ledger.log_leases import LogLeases
 from magnetar_broker.managed_ledger.topic_node import TopicNode
@@ -55,7 +56,17 @@ _DELETED_AT_A_TIME: Final = 16
 class LogRetention:
     """Which ledgers of a topic may be deleted now."""
 
-    __slots__ = ("_clock", "_fail", "_leases", "_node", "_retains_all", "_retention", "_saved_mark")
+    __slots__ = (
+        "_are_policies_known",
+        "_clock",
+        "_fail",
+        "_is_system_topic",
+        "_leases",
+        "_node",
+        "_retains_all",
+        "_saved_mark",
+        "_settings",
+    )
 
     def __init__(
         self,
@@ -64,12 +75,16 @@ class LogRetention:
         settings: ManagedLedgerSettings,
         clock: Clock,
         fail: Callable[[TopicUnloaded], object],
+        are_policies_known: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`settings`: by the topic's policies, as they change. `are_policies_known`: whether all of them are known."""
         self._node = node
         self._leases = leases
+        self._settings = settings
         self._clock = clock
         self._fail = fail
-        self._retention = NO_RETENTION if is_system_topic(node.name) else create_retention(settings)
+        self._are_policies_known = are_policies_known
+        self._is_system_topic = is_system_topic(node.name)
         # Only its owner deletes what it holds, also if that is acknowledged (topic_policies/).
         self._retains_all = is_events_topic(node.name)
         # At most `unsubscribed_up_to` as it is in the node.
@@ -78,21 +93,41 @@ class LogRetention:
     def deletable(self, acknowledged: Position | None) -> Iterator[int]:
         """Yield the ledgers that a trim may delete now. Durable subscriptions have acknowledged everything up to
         `acknowledged`; None: the topic has none."""
-        if self._retains_all:
+        if self._retains_all or not self._are_policies_known():
             return iter(())
-        return self._not_leased(acknowledged, self._retention)
+        return self._not_leased(self._not_retained(acknowledged))
+
+    def _not_retained(self, acknowledged: Position | None) -> Iterator[int]:
+        ledger_list, now_ms = self._node.ledger_list, self._clock.time_ms()
+        if self._is_system_topic:
+            return deletable_ledgers(ledger_list, acknowledged, NO_RETENTION, now_ms)
+        if (policy := create_retention_policy(self._settings)) is not None:
+            return deletable_by_policy(ledger_list, acknowledged, policy, now_ms)
+        return deletable_ledgers(ledger_list, acknowledged, create_retention(self._settings), now_ms)
 
     def deletable_up_to(self, ledger_id: int) -> Iterator[int]:
         """Yield the closed ledgers up to this one that are not leased, needed or not, retained or not."""
-        return self._not_leased(Position(ledger_id, LATEST.entry_id), NO_RETENTION)
+        up_to = Position(ledger_id, LATEST.entry_id)
+        return self._not_leased(deletable_ledgers(self._node.ledger_list, up_to, NO_RETENTION, self._clock.time_ms()))
 
-    def _not_leased(self, acknowledged: Position | None, retention: RetentionWithoutSubscription) -> Iterator[int]:
-        found = deletable_ledgers(self._node.ledger_list, acknowledged, retention, self._clock.time_ms())
+    def _not_leased(self, found: Iterator[int]) -> Iterator[int]:
         return takewhile(lambda ledger_id: not self._leases.protects(ledger_id), found)
 
+    @property
+    def retains_acknowledged(self) -> bool:
+        """Whether messages are retained that all subscriptions have acknowledged, at least for now: as long as the
+        policies are not known, they are."""
+        policy = create_retention_policy(self._settings)
+        return not self._are_policies_known() or (policy is not None and policy.retains)
+
     def mark_unsubscribed(self) -> None:
-        """Raise the mark to the last ledger. Called where a durable cursor is about to be created and there is none."""
-        if self._retention != NO_RETENTION:
+        """Raise the mark to the last ledger. Called where a durable cursor is about to be created and there is none.
+
+        A topic that has a retention policy now is marked, too: the policy may be removed.
+        """
+        if self._is_system_topic:
+            return
+        if create_retention(self._settings) != NO_RETENTION or create_retention_policy(self._settings) is not None:
             self._node.ledger_list.mark_unsubscribed()
 
     async def save_mark(self) -> None:

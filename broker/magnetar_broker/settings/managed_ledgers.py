@@ -73,12 +73,32 @@ class ManagedLedgerSettings(Configuration):
         gt=0,
         named_by="Pulsar",
     )
+    default_retention_time_in_minutes: int = setting(
+        0,
+        "Minutes for which messages that all subscriptions have acknowledged are retained, in topics without a "
+        "retention policy, counted for each ledger from when it was closed. -1: no limit. 0: they are not retained.",
+        subject=Subject.RETENTION,
+        ge=-1,
+        le=MAX_COUNT,
+        named_by="Pulsar",
+    )
+    default_retention_size_in_mb: int = setting(
+        0,
+        "Size, in MiB, of messages that are retained in each topic without a retention policy: the oldest ledgers are "
+        "deleted as long as at least this size is left, even before default_retention_time_in_minutes is over. -1: no "
+        "limit. 0: acknowledged messages are not retained.",
+        subject=Subject.RETENTION,
+        ge=-1,
+        le=MAX_COUNT,
+        named_by="Pulsar",
+    )
     default_retention_without_subscription_minutes: float = setting(
         10_080,
         "Minutes for which a topic without a durable subscription retains messages, counted for each ledger from when "
         "it was closed. Ledgers written before the topic's first durable subscription was created are retained for "
         "the same time. -1: no limit. 0: closed ledgers are deleted at once, as Pulsar does. System topics retain "
-        "nothing.",
+        "nothing. Topics with a retention policy, or with default_retention_time_in_minutes and "
+        "default_retention_size_in_mb, retain what these say instead.",
         subject=Subject.RETENTION,
         ge=-1,
         allow_inf_nan=False,

@@ -12,6 +12,7 @@ for each subscription that would be created.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 
@@ -90,9 +91,11 @@ class LedgerTopicStorage:
             nonlocal own
             if own_policies is not None:
                 own = await own_policies
-                # They may be none because they can't be read: `PolicyRefresh` finds out.
                 live.update(override_policies(policies, own))
+                # They may be none because they can't be read. Else `_find_policies` has them cached.
                 live.are_known = False
+                with suppress(BrokerError):
+                    await read_settings()
             return settings
 
         async def read_settings() -> BrokerServiceSettings:
@@ -129,6 +132,7 @@ class LedgerTopicStorage:
             on_lost_entry=self._counters.count_lost_entry,
             find_settings=find_settings,
             read_striping=read_striping,
+            are_policies_known=lambda: live.are_known,
         )
         cursors = CursorTable(log, client, settings, clock, randomness, nodes)
         subscriptions = Subscriptions(name, log, cursors, settings, clock, randomness, read_settings)

@@ -107,7 +107,6 @@ _PUT: Final = PolicyPath(setter="PUT")
 _NULLABLE: Final = PolicyPath(removed_without_body=True)
 # Without a body if it is not set, and another status.
 _UNSET_204: Final = PolicyPath(unset_status=204)
-_RETAINING: Final = "retaining acknowledged messages"
 _THROTTLING: Final = "throttling"
 _BOUNDS: Final = "this limit per namespace or topic"
 
@@ -138,7 +137,7 @@ POLICIES: Final = (
     Policy(
         "retention", "retention", Field("retention", of=RETENTION),
         "How long acknowledged messages are retained.",
-        PolicyPath(invalid_status=400, removed_without_body=True), PolicyPath(invalid_status=400), _RETAINING,
+        PolicyPath(invalid_status=400, removed_without_body=True), PolicyPath(invalid_status=400),
     ),
     Policy(
         "message_ttl_seconds", "messageTTL", Field("message_ttl_seconds"),
@@ -320,6 +319,4 @@ def find_missing_effects(policies: Policies, level: Level) -> list[str]:
         for field, _ in policies.ListFields()
         if field.name in POLICY_OF and POLICY_OF[field.name].effect(level)
     ]
-    if policies.persistence.max_mark_delete_rate > 0:
-        missing.append(("managedLedgerMaxMarkDeleteRate", "limiting how often positions are stored"))
     return [f"{name} is stored, and not yet in effect: {feature} is not supported yet" for name, feature in missing]

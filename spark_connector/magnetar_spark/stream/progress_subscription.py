@@ -71,8 +71,8 @@ class ProgressSubscription:
                 "the query no progressSubscription, so they may be deleted before they are read. Set the "
                 "option progressSubscription to a name, for a subscription that is created for this query "
                 "and moved along with it, or set the option failOnDataLoss to false to skip messages that "
-                "are deleted before they are read; retention would also help, but can't be set in this "
-                "version"
+                "are deleted before they are read. A retention policy of the topic or its namespace, or "
+                "default_retention_time_in_minutes of the brokers, also retains them, for its time"
             )
         self._retained[log] = incarnation
 

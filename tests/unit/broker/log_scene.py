@@ -113,6 +113,7 @@ class Scene(SmallCluster):
         along: Sequence[Change] = (),
         read_ahead: int = 16,
         read_striping: Callable[[], Awaitable[Striping]] | None = None,
+        are_policies_known: Callable[[], bool] = lambda: True,
     ) -> ManagedLedger:
         self._lives += 1
         self.cache = EntryCache(cache_bytes, read_ahead)
@@ -129,6 +130,7 @@ class Scene(SmallCluster):
                 finish_deletion=partial(finish_deletion, name, client=client, clock=clock, randomness=randomness),
                 along=along,
                 read_striping=read_striping,
+                are_policies_known=are_policies_known,
             )
         )
         log.on_lost = self.lost.append

@@ -1,4 +1,5 @@
-"""Retention without a durable subscription: over rolls and openings of a log, and as subscriptions come and go."""
+"""Retention, by a policy and without a durable subscription: over rolls and openings of a log, as subscriptions come
+and go, and as policies change."""
 
 from __future__ import annotations
 
@@ -8,7 +9,10 @@ from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.position import LATEST, Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
+from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.system_topics import events_topic
+from magnetar_broker.topics.live_settings import LiveSettings
+from magnetar_protos.catalog_pb2 import Policies, Retention
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from tests.unit.broker.log_scene import SMALL, Scene, numbered, running_log_scene
 
@@ -260,3 +264,61 @@ async def test_truncate_deletes_retained_ledgers() -> None:
         await scene.patiently(log.truncate())
         assert ids(log) == []
         assert log.before_first == Position(*log.last)
+
+
+def _live(policies: Policies, *, are_known: bool) -> LiveSettings:
+    """The settings of a topic with these policies, else as `SMALL`."""
+    small = {name: getattr(SMALL, name) for name in type(SMALL).model_fields}
+    return LiveSettings(BrokerServiceSettings(**small), policies, are_known=are_known)
+
+
+async def test_acknowledged_messages_stay_as_long_as_the_policy_has_it() -> None:
+    """RET-2: changes of the policy apply to the topic as it is, and to what it has; and without one, nothing that is
+    acknowledged stays."""
+    async with running_log_scene() as scene:
+        live = _live(Policies(retention=Retention(time_minutes=60, size_mb=-1)), are_known=True)
+        log = await scene.open(options=live.current)
+        cursors = await scene.patiently(scene.cursors(log))
+        cursor = await scene.patiently(cursors.create("s", log.before_first, {}))
+        await scene.append(log, *numbered(10))
+        cursor.acknowledge_up_to(log.last)
+        await scene.patiently(cursor.wait_until_saved())
+        scene.clock.advance(59 * _MINUTES)
+        assert not await trimmed(scene, log, cursors)
+        live.update(Policies(retention=Retention(time_minutes=120, size_mb=-1)))
+        scene.clock.advance(60 * _MINUTES)
+        assert not await trimmed(scene, log, cursors)
+        assert log.retention.retains_acknowledged
+        live.update(Policies())
+        assert await trimmed(scene, log, cursors)
+        assert await scene.payloads(log) == numbered(1, 9)
+
+
+async def test_nothing_is_trimmed_before_the_policies_are_known() -> None:
+    """RET-2, CHK-58: a policy that can't be read might retain it. An administrator's truncate goes on."""
+    async with running_log_scene() as scene:
+        live = _live(Policies(), are_known=False)
+        log = await scene.open(options=live.current, are_policies_known=lambda: live.are_known)
+        await scene.append(log, *numbered(10))
+        assert not await trimmed(scene, log)
+        assert await scene.payloads(log) == numbered(10)
+        assert log.retention.retains_acknowledged
+        live.update(Policies())
+        assert await trimmed(scene, log)
+        assert await scene.payloads(log) == numbered(1, 9)
+        live.are_known = False
+        await scene.patiently(log.truncate())
+        assert await scene.payloads(log) == []
+
+
+async def test_a_lease_holds_ledgers_past_the_retention_policy() -> None:
+    """RET-2, SPK-5"""
+    async with running_log_scene() as scene:
+        live = _live(Policies(retention=Retention(time_minutes=1, size_mb=-1)), are_known=True)
+        log = await scene.open(options=live.current)
+        await scene.append(log, *numbered(10))
+        ledgers = ids(log)
+        scene.clock.advance(2 * _MINUTES)
+        await scene.patiently(log.leases.take_lease(bytes(16), ledgers[1], 600_000, "a reader"))
+        assert await trimmed(scene, log)
+        assert ids(log) == ledgers[1:]

@@ -1,4 +1,4 @@
-"""The rule by which ledgers of a topic's log are retained without a durable subscription, without I/O."""
+"""The rules by which ledgers of a topic's log are retained: by a policy, and without a durable subscription."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import pytest
 
 from magnetar_broker.managed_ledger.ledger_lifetime_rules import (
     NO_RETENTION,
+    RetentionPolicy,
     RetentionWithoutSubscription,
+    deletable_by_policy,
     deletable_ledgers,
 )
-from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_retention
+from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_retention, create_retention_policy
 from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListChange, ListedLedger
 from magnetar_broker.position import Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
+from magnetar_broker.settings.service import BrokerServiceSettings
+from magnetar_broker.topics.live_settings import LiveSettings
 from magnetar_protos import managed_ledger_pb2 as pb
+from magnetar_protos.catalog_pb2 import Policies, Retention
 
 _HOUR = RetentionWithoutSubscription(3_600_000, None)
 _FOR_EVER = RetentionWithoutSubscription(None, None)
@@ -151,3 +156,66 @@ def test_the_options_are_the_bounds() -> None:
         for value in (-0.5, -2, float("nan"), float("inf")):
             with pytest.raises(ValueError, match=f"default_retention_without_subscription_{name}"):
                 ManagedLedgerSettings(**{f"default_retention_without_subscription_{name}": value})  # type: ignore[arg-type]
+
+
+def test_a_policy_retains_acknowledged_ledgers_by_time_and_size() -> None:
+    """RET-2: a ledger goes when one of the bounds is exceeded. Of the size at least that much is left, of all ledgers
+    together. With a bound of 0 nothing is retained, and without one the other decides."""
+    ledger_list = a_list(1_000, 2_000, 3_000, unsubscribed_up_to=3)  # three of 100 bytes, and the current one of 30
+    for acknowledged in (None, Position(4, 2)):
+        for time_ms, min_bytes, now_ms, expected in (
+            (None, None, 10**15, []),
+            (3_600_000, None, 3_600_999, []),
+            (3_600_000, None, 3_601_000, [1]),
+            (3_600_000, None, 3_602_000, [1, 2]),
+            (None, 231, 10**15, []),
+            (None, 230, 3_000, [1]),
+            (None, 131, 3_000, [1]),
+            (None, 130, 3_000, [1, 2]),
+            (None, 30, 3_000, [1, 2, 3]),
+            (3_600_000, 231, 3_601_000, [1]),
+            (3_600_000, 130, 3_000, [1, 2]),
+            (0, None, 3_000, [1, 2, 3]),
+            (0, 10**9, 3_000, [1, 2, 3]),
+            (None, 0, 3_000, [1, 2, 3]),
+            (3_600_000, 0, 3_000, [1, 2, 3]),
+        ):
+            policy = RetentionPolicy(time_ms, min_bytes)
+            assert list(deletable_by_policy(ledger_list, acknowledged, policy, now_ms)) == expected
+            assert policy.retains == (time_ms != 0 and min_bytes != 0)
+
+
+def test_a_policy_deletes_nothing_that_a_subscription_needs() -> None:
+    """RET-2: also if both bounds are exceeded; and the bytes of the backlog count for the size."""
+    ledger_list = a_list(1_000, 2_000, 3_000)
+    assert list(deletable_by_policy(ledger_list, Position(1, 9), RetentionPolicy(0, 0), 10**12)) == [1]
+    assert list(deletable_by_policy(ledger_list, Position(2, 8), RetentionPolicy(1, 1), 10**12)) == [1]
+    assert list(deletable_by_policy(ledger_list, Position(0, -1), RetentionPolicy(1, 1), 10**12)) == []
+
+
+@pytest.mark.parametrize(
+    ("retention", "expected"),
+    [
+        (None, None),
+        (Retention(time_minutes=60, size_mb=-1), RetentionPolicy(3_600_000, None)),
+        (Retention(time_minutes=-1, size_mb=5), RetentionPolicy(None, 5 * 1_048_576)),
+        (Retention(time_minutes=-1, size_mb=-1), RetentionPolicy(None, None)),
+        (Retention(time_minutes=10, size_mb=1), RetentionPolicy(600_000, 1_048_576)),
+        # Nothing is retained, and `create_retention` has the rule.
+        (Retention(), None),
+    ],
+)
+def test_a_policy_replaces_the_default_without_subscription(
+    retention: Retention | None, expected: RetentionPolicy | None
+) -> None:
+    """RET-1, RET-2: also a policy that retains nothing."""
+    policies = Policies() if retention is None else Policies(retention=retention)
+    for settings in (BrokerServiceSettings(), BrokerServiceSettings(default_retention_time_in_minutes=7)):
+        applied = LiveSettings(settings, policies, are_known=True).current
+        if retention is None and settings.default_retention_time_in_minutes:
+            assert create_retention_policy(applied) == RetentionPolicy(7 * 60_000, 0)
+        else:
+            assert create_retention_policy(applied) == expected
+        assert create_retention(applied) == (
+            RetentionWithoutSubscription(604_800_000, None) if retention is None else NO_RETENTION
+        )
