@@ -89,7 +89,7 @@ class PartitionsRoutingMode(enum.Enum):
 
 
 class BatchingType(enum.Enum):
-    """Which messages share a batch: all in order, or those of one key (not supported yet)."""
+    """Which messages share a batch: all, or those of one key."""
 
     Default = 0
     KeyBased = 1

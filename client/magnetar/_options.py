@@ -135,7 +135,7 @@ class ProducerOptions(Configuration):
     lazy_start_partitioned_producers: bool = False
     # Shown in the topic's statistics.
     properties: Mapping[str, str] = Field(default_factory=dict)
-    batching_type: BatchingType = unsupported(BatchingType.Default, "use BatchingType.Default")
+    batching_type: BatchingType = BatchingType.Default
     encryption_key: Any = unsupported(instead=NO_ENCRYPTION)
     crypto_key_reader: Any = unsupported(instead=NO_ENCRYPTION)
     access_mode: ProducerAccessMode = unsupported(ProducerAccessMode.Shared, "use ProducerAccessMode.Shared")

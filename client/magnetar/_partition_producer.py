@@ -35,6 +35,7 @@ from magnetar import exceptions
 from magnetar._broker_stream import check_open_size
 from magnetar._client_core import ClientCore, client_version
 from magnetar._errors import from_problem, from_transport, is_retryable
+from magnetar._keyed_send_queue import KeyedSendQueue
 from magnetar._operations import CLOSE_TIMEOUT_S, Backoff
 from magnetar._options import ProducerOptions
 from magnetar._produce_stream import ProduceStream
@@ -67,7 +68,7 @@ class PartitionProducer:
         self.was_opened = False
         self._limits = limits
         self._clock = client.clock
-        self.queue: SendQueue = SendQueue(limits, 0, self._wake, self._clock.monotonic, self._explain_pending)
+        self.queue: SendQueue = self._create_queue(limits, 0)
         self._client = client
         self._partition = topic.partition_index
         self._options = options
@@ -109,6 +110,10 @@ class PartitionProducer:
         return self._open
 
     # From the queue to the stream.
+
+    def _create_queue(self, limits: SendLimits, next_sequence_id: int) -> SendQueue:
+        kind = KeyedSendQueue if limits.batch_by_key else SendQueue
+        return kind(limits, next_sequence_id, self._wake, self._clock.monotonic, self._explain_pending)
 
     def _wake(self) -> None:
         """Have the loop take batches from the queue. Any thread may call this."""
@@ -289,9 +294,7 @@ class PartitionProducer:
         limits = self._limits
         if 0 < answer.max_message_bytes < limits.max_message_bytes:
             limits = replace(limits, max_message_bytes=answer.max_message_bytes)
-        self.queue = SendQueue(
-            limits, self.last_sequence_id + 1, self._wake, self._clock.monotonic, self._explain_pending
-        )
+        self.queue = self._create_queue(limits, self.last_sequence_id + 1)
         self.producer_name = self._shared.producer_name = answer.producer_name
         self.was_opened = True
 
@@ -433,7 +436,7 @@ class PartitionProducer:
         self._closing, self._open, self._stream = True, False, None
         self._in_flight, self._flushes = InFlight(), []
         self._answer = self._reopening = self._batch_timer = None
-        self.queue = SendQueue(self._limits, 0, self._wake, self._clock.monotonic, self._explain_pending)
+        self.queue = self._create_queue(self._limits, 0)
         self.queue.close(error)
 
     async def wait_ended(self) -> None:

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,6 +56,8 @@ class SendLimits:
     batch_bytes: int
     batch_delay_s: float
     max_message_bytes: int
+    # Each key has a batch of its own: see `KeyedSendQueue`.
+    batch_by_key: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "batch_messages", min(self.batch_messages, MAX_BATCH_MESSAGES))
@@ -117,8 +120,8 @@ class SendQueue:
         # The number of batches that were ever closed.
         self.closed_batches = 0
         self._next_sequence_id = next_sequence_id
-        # The messages of closed batches that are not answered; and that are answered, but whose callbacks were not
-        # called.
+        # The messages of all batches but `open_batch` that are not answered; and of those that are answered, but whose
+        # callbacks were not called.
         self._pending = self._pending_bytes = 0
         self._uncalled = self._uncalled_bytes = 0
         self._wake = wake
@@ -167,10 +170,6 @@ class SendQueue:
                     raise self._full()
                 self._wait()
             try:
-                if self.open_batch and self._batch_bytes + size > self.limits.batch_bytes:
-                    self._close_batch()
-                if not self.open_batch:
-                    self._opened_at = self._monotonic()
                 self._append(message, callback, waiter)
             except BaseException:
                 self._repair()
@@ -189,13 +188,10 @@ class SendQueue:
         with self.lock:
             self._count_fast_path()
             self._woken = False
-            if self.open_batch and (
-                self._urgent or self._waiting_threads or now >= self._opened_at + self.limits.batch_delay_s
-            ):
-                self._close_batch()
+            self._close_due(math.inf if self._urgent or self._waiting_threads else now)
             self._urgent = False
             batches, self._closed = self._closed, []
-            due = self._opened_at + self.limits.batch_delay_s if self.open_batch else None
+            due = self._next_due()
             self._timer_set = due is not None
             self._set_capacity()
             return batches, due
@@ -227,8 +223,7 @@ class SendQueue:
         """Have later sends raise the error, and return what was not taken yet."""
         with self.lock:
             self._count_fast_path()
-            if self.open_batch:
-                self._close_batch()
+            self._close_due(math.inf)
             batches, self._closed = self._closed, []
             if self.ended_by is None:
                 self.ended_by = error
@@ -269,6 +264,10 @@ class SendQueue:
         Ctrl-C may interrupt this wherever a function is called. Between the lines that take the message, from the
         change of `open_batch` to that of `_urgent`, none is.
         """
+        if self.open_batch and self._batch_bytes + message.size > self.limits.batch_bytes:
+            self._close_batch()
+        if not self.open_batch:
+            self._opened_at = self._monotonic()
         index = len(self.open_batch) // 2
         if self._columns is not None or not message.is_plain:
             if self._columns is None:
@@ -323,6 +322,15 @@ class SendQueue:
             "max_pending_bytes, or set block_if_queue_full"
             + (f"; {reason}" if (reason := self._explain_pending()) else "")
         )
+
+    def _close_due(self, now: float) -> None:
+        """Close what is open and due."""
+        if self.open_batch and now >= self._opened_at + self.limits.batch_delay_s:
+            self._close_batch()
+
+    def _next_due(self) -> float | None:
+        """Return when the next batch is due."""
+        return self._opened_at + self.limits.batch_delay_s if self.open_batch else None
 
     def _close_batch(self) -> None:
         callbacks = self.open_batch[1::2]

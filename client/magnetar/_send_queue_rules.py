@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from array import array
+from base64 import b64encode
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat, takewhile
@@ -106,6 +107,7 @@ class Batch:
     """The messages of one entry. A single message is stored without a batch's framing, so it may be larger."""
 
     __slots__ = (
+        "by_key",
         "bytes",
         "callbacks",
         "columns",
@@ -129,7 +131,10 @@ class Batch:
         size: int,
         opened_at: float,
         next_sequence_id: int,
+        *,
+        by_key: bool = False,
     ) -> None:
+        """`by_key`: all messages have one key, which the entry's metadata get."""
         self.payloads = payloads
         self.count = len(payloads)
         # None: no message has one.
@@ -139,6 +144,7 @@ class Batch:
         self.waiters = waiters
         # What counts towards max_pending_bytes.
         self.bytes = size
+        self.by_key = by_key
         # On the monotonic clock. The send timeout begins here.
         self.opened_at = opened_at
         self.first_sequence_id = next_sequence_id
@@ -173,6 +179,8 @@ class Batch:
             if messages.sequence_ids is None and self.count > 1:
                 messages.sequence_ids = array("Q", range(self.first_sequence_id, self.last_sequence_id + 1))
             encode = encode_message if self.count == 1 else encode_batch
+            if self.by_key and self.count > 1:  # a single message's keys are the entry's
+                shared = _with_key(shared, messages)
             self.entry = encode(messages, shared, compression)  # type: ignore[arg-type]  # the same numbers
             self.payloads, self.columns = [], None
         return self.entry
@@ -217,6 +225,20 @@ def _fill_sequence_ids(ids: list[int | None], next_id: int) -> list[int | None]:
         filled.append(value)
         next_id = max(next_id, value + 1)
     return filled
+
+
+def _with_key(shared: MessageMetadata, messages: Messages) -> MessageMetadata:
+    """Return the metadata with the keys of the first message, as stock clients set them: brokers choose a consumer by
+    them, without decoding the batch."""
+    metadata = MessageMetadata()
+    metadata.CopyFrom(shared)
+    if messages.keys is not None and (key := messages.keys[0]) is not None:
+        metadata.partition_key = b64encode(key).decode("ascii") if isinstance(key, bytes) else key
+        if isinstance(key, bytes):
+            metadata.partition_key_b64_encoded = True
+    if messages.ordering_keys is not None and (ordering_key := messages.ordering_keys[0]) is not None:
+        metadata.ordering_key = ordering_key
+    return metadata
 
 
 class InFlight:

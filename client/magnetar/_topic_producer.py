@@ -12,6 +12,7 @@ import copy
 import logging
 
 from magnetar._client_core import ClientCore
+from magnetar._enums import BatchingType
 from magnetar._options import ProducerOptions, parse_topic_name
 from magnetar._outgoing_message import OutgoingMessage
 from magnetar._partition_producer import PartitionProducer
@@ -191,6 +192,7 @@ class TopicProducer:
             batch_bytes=options.batching_max_allowed_size_in_bytes,
             batch_delay_s=options.batching_max_publish_delay_ms / 1000,
             max_message_bytes=MAX_MESSAGE_BYTES,
+            batch_by_key=options.batching_enabled and options.batching_type is BatchingType.KeyBased,
         )
         names = [self._name.partition(index) if self._is_partitioned else self._name for index in range(first, count)]
         return [PartitionProducer(self.client, name, options, limits) for name in names]

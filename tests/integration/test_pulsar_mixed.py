@@ -192,6 +192,23 @@ def test_a_key_of_bytes_is_text_to_a_stock_client(native: magnetar.Client, stock
         assert receive(again, 1)[0].key_bytes() == b"\xff\x00key"
 
 
+def test_batches_by_key_are_read_by_both(native: magnetar.Client, stock: pulsar.Client, topic: str) -> None:
+    """PRD-5, PRD-10: published by either client, each entry has messages of one key, in the order of sending"""
+    consumers: tuple[Any, Any] = native.subscribe(topic, "n"), stock.subscribe(topic, "s")
+    by_key: dict[str, Any] = {"batching_enabled": True, "batching_max_publish_delay_ms": 60_000}
+    for client, module in ((native, magnetar), (stock, pulsar)):
+        producer: Any = client.create_producer(topic, batching_type=module.BatchingType.KeyBased, **by_key)
+        for number in range(12):
+            producer.send_async(b"%d" % number, lambda *_: None, partition_key=f"k{number % 3}")
+        producer.flush()
+        for consumer in consumers:
+            entries: dict[int, list[tuple[str, bytes]]] = {}
+            for message in receive(consumer, 12):
+                entry = entries.setdefault(message.message_id().entry_id(), [])
+                entry.append((message.partition_key(), message.data()))
+            assert sorted(entries.values()) == [[(f"k{k}", b"%d" % n) for n in range(k, 12, 3)] for k in range(3)]
+
+
 @pytest.mark.parametrize("scheme", [HashingScheme.JavaStringHash, HashingScheme.Murmur3_32Hash])
 def test_a_key_s_partition_is_the_same_for_both(
     scheme: HashingScheme, server: StandaloneProcess, native: magnetar.Client, admin: Admin, topic: str

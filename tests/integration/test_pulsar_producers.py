@@ -12,7 +12,7 @@ from typing import Any
 
 import pulsar
 import pytest
-from pulsar import BatchingType, CompressionType, MessageId, PartitionsRoutingMode, ProducerAccessMode
+from pulsar import CompressionType, MessageId, PartitionsRoutingMode, ProducerAccessMode
 
 from tests.stock_clients import BATCHES, LONG_MS, OURS_ALONE, StockServer, payloads, send_batch, topic
 
@@ -89,7 +89,7 @@ def test_every_compression_arrives(client: pulsar.Client, kind: CompressionType)
 def test_a_batch_ends_by_count_bytes_or_time(
     client: pulsar.Client, limit: dict[str, int], batches: list[int] | None
 ) -> None:
-    """WIRE-1, PRD-3: messages of a batch are of one entry, with indexes, in the order in which they were sent."""
+    """WIRE-1, PRD-4: messages of a batch are of one entry, with indexes, in the order in which they were sent."""
     name, acknowledged = topic("batches"), threading.Semaphore(0)
     producer = client.create_producer(name, **{**BATCHES, **limit})
     for number in range(10):
@@ -106,22 +106,8 @@ def test_a_batch_ends_by_count_bytes_or_time(
         assert list(entries.values()) == [list(range(size)) for size in batches]
 
 
-def test_batches_by_key_hold_one_key_each(client: pulsar.Client) -> None:
-    """WIRE-1, PRD-3."""
-    name = topic("by-key")
-    producer = client.create_producer(name, batching_type=BatchingType.KeyBased, **BATCHES)
-    for number in range(12):
-        producer.send_async(b"%d" % number, lambda result, message_id: None, partition_key=f"k{number % 3}")
-    producer.flush()
-    entries: dict[int, list[tuple[str, bytes]]] = defaultdict(list)
-    for message in read(client, name, 12):
-        entries[message.message_id().entry_id()].append((message.partition_key(), message.data()))
-    found = {one[0][0]: one for one in entries.values()}
-    assert found == {f"k{key}": [(f"k{key}", b"%d" % number) for number in range(key, 12, 3)] for key in range(3)}
-
-
 def test_sequence_ids_go_on_under_a_name(client: pulsar.Client) -> None:
-    """WIRE-1, PRD-5: from where the application begins, or where the name's last producer ended."""
+    """WIRE-1, PRD-7: from where the application begins, or where the name's last producer ended."""
     name = topic("sequence")
     first = client.create_producer(name, producer_name="p", initial_sequence_id=41)
     assert first.last_sequence_id() == 41
@@ -205,7 +191,7 @@ def test_messages_go_to_partitions_as_the_client_routes_them(server: StockServer
 
 
 def test_more_than_may_be_pending_is_refused_or_waits(client: pulsar.Client) -> None:
-    """WIRE-1, PRD-7: nothing of what is accepted is lost."""
+    """WIRE-1, PRD-1: nothing of what is accepted is lost."""
     name, results, done = topic("pending"), list[pulsar.Result](), threading.Semaphore(0)
 
     def on_sent(result: pulsar.Result, message_id: Any) -> None:

@@ -425,7 +425,7 @@ async def test_order_and_nothing_lost_while_everything_breaks() -> None:
                 if chance.random() < 0.3:
                     await asyncio.sleep(0)
                 if chance.random() < 0.04:
-                    _inject_fault(broker, chance)
+                    inject_fault(broker, chance)
             broker.receipting.set()
             ids = await asyncio.gather(*sends)
             stored = broker.topic("t").payloads()
@@ -443,7 +443,7 @@ async def test_order_and_nothing_lost_while_everything_breaks() -> None:
         await go(seed)
 
 
-def _inject_fault(broker: FakeBroker, chance: SeededRandomness) -> None:
+def inject_fault(broker: FakeBroker, chance: SeededRandomness) -> None:
     kind = chance.below(4)
     if kind == 0:
         broker.break_streams()

@@ -245,7 +245,7 @@ def test_a_message_that_cannot_be_encoded_is_refused_alone(arguments: dict[str, 
     [
         ({"chunking_enabled": True}, exceptions.OperationNotSupported),
         ({"access_mode": magnetar.ProducerAccessMode.Exclusive}, exceptions.OperationNotSupported),
-        ({"batching_type": magnetar.BatchingType.KeyBased}, exceptions.OperationNotSupported),
+        ({"batching_type": "KeyBased"}, exceptions.InvalidConfiguration),
         ({"encryption_key": "k"}, exceptions.OperationNotSupported),
         ({"max_pending_messages": 0}, exceptions.InvalidConfiguration),
         ({"send_timeout_millis": -1}, exceptions.InvalidConfiguration),
