@@ -35,8 +35,11 @@ _CLASSES: Final[dict[int, type[MagnetarException]]] = {
     ErrorCode.INTERNAL_ERROR: exceptions.BrokerFailed,
     ErrorCode.CONFLICT: exceptions.NotAllowedError,
     ErrorCode.INCOMPATIBLE_SCHEMA: exceptions.IncompatibleSchema,
+    ErrorCode.BACKLOG_QUOTA_HOLD: exceptions.ProducerBlockedQuotaExceededError,
+    ErrorCode.BACKLOG_QUOTA_EXCEEDED: exceptions.ProducerBlockedQuotaExceededException,
 }
-# The same request may succeed a moment later: the broker, its storage or metadata, or the connection has failed.
+# The same request may succeed a moment later: the broker, its storage or metadata, or the connection has failed, or the
+# topic has to wait.
 _RETRYABLE: Final = (
     exceptions.UnknownError,
     exceptions.BrokerMetadataError,
@@ -44,6 +47,8 @@ _RETRYABLE: Final = (
     exceptions.ServiceUnitNotReady,
     exceptions.TooManyLookupRequestException,
     exceptions.ConnectError,
+    # Until the backlog has shrunk.
+    exceptions.ProducerBlockedQuotaExceededError,
 )
 # Not retryable in general, but a consumer that was open once is reopened after them.
 _REOPEN: Final = (

@@ -15,6 +15,10 @@ another producer has taken its name in the meantime, it retries until the name i
 the producer's schema is not compatible with the topic's any more, it ends: whether messages are stored that were sent
 before is unknown.
 
+While a backlog quota of the topic is reached, the broker closes its producers, and refuses to reopen them. Messages
+wait, as in any other pause between two openings; or, if the quota's policy is `producer_exception`, all pending
+messages fail with each attempt to reopen.
+
 **The schema** is sent with each opening. The broker's answer has its version, with which entries are stamped when they
 are encoded: those that were encoded before keep theirs.
 
@@ -30,6 +34,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from magnetar import exceptions
 from magnetar._broker_stream import check_open_size
@@ -54,6 +59,18 @@ from magnetar_wire.transport import TransportError
 __all__ = ["PartitionProducer"]
 
 log = logging.getLogger(__name__)
+# A broker that ends an opening with these has stored nothing that it has not reported.
+_NOT_STORED: Final = (
+    exceptions.TopicTerminated,
+    exceptions.ProducerBlockedQuotaExceededError,
+    exceptions.ProducerBlockedQuotaExceededException,
+)
+# What fails because of these may have been stored before, in an earlier opening.
+_FAIL_PENDING: Final = (
+    exceptions.TopicTerminated,
+    exceptions.IncompatibleSchema,
+    exceptions.ProducerBlockedQuotaExceededException,
+)
 
 
 class PartitionProducer:
@@ -207,9 +224,7 @@ class PartitionProducer:
 
     def _fail_pending(self, error: MagnetarException) -> None:
         for batch in self._in_flight.remove_all():
-            is_unknown = batch.may_be_stored and isinstance(
-                error, exceptions.TopicTerminated | exceptions.IncompatibleSchema
-            )
+            is_unknown = batch.may_be_stored and isinstance(error, _FAIL_PENDING)
             self._complete(batch, _unknown(error) if is_unknown else error)
 
     def _fail_expired(self, batches: list[Batch], timeout_s: float) -> None:
@@ -321,8 +336,7 @@ class PartitionProducer:
     def _on_opening_ended(self, error: MagnetarException) -> None:
         """Handle the end of the opening, or of the attempt at one."""
         was_open, self._open, self._channel_id = self._open, False, 0
-        # A broker that ends an opening because the topic is terminated has stored nothing that it has not reported.
-        self._in_flight.requeue_sent(may_be_stored=not isinstance(error, exceptions.TopicTerminated))
+        self._in_flight.requeue_sent(may_be_stored=not isinstance(error, _NOT_STORED))
         if not was_open or self._closing:  # `_open_once`, or `close`, waits for this
             if self._answer is not None and not self._answer.done():
                 self._answer.set_exception(error)
@@ -341,6 +355,9 @@ class PartitionProducer:
             log.warning("topic %s was deleted: pending messages fail, and the producer is reopened", self.topic)
             self._incarnation = ""
             self._fail_pending(exceptions.IncarnationChanged(str(error)))
+        elif isinstance(error, exceptions.ProducerBlockedQuotaExceededException):
+            log.warning("messages of producer %s on %s fail: %s", self.producer_name, self.topic, error)
+            self._fail_pending(error)
         elif not (is_retryable(error) or isinstance(error, exceptions.ProducerBusy | exceptions.Timeout)):
             log.error("producer %s on %s ends: %s", self.producer_name, self.topic, error)
             self.end(error)

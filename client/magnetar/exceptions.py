@@ -303,13 +303,13 @@ class OperationNotSupported(MagnetarException):
 
 
 class ProducerBlockedQuotaExceededError(MagnetarException):
-    """An exceeded backlog quota; not raised by this client."""
+    """A backlog at its quota: the producer can't be created until it has shrunk. Open producers wait."""
 
     result = Result.ProducerBlockedQuotaExceededError
 
 
 class ProducerBlockedQuotaExceededException(MagnetarException):
-    """An exceeded backlog quota; not raised by this client."""
+    """A backlog at its quota, whose policy is `producer_exception`. The producer stays usable: send again later."""
 
     result = Result.ProducerBlockedQuotaExceededException
 

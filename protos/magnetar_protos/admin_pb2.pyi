@@ -745,7 +745,7 @@ class PartitionedStatsAnswer(_message.Message):
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., stats: _Optional[_Union[TopicStats, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[TopicStats, _Mapping]]] = ...) -> None: ...
 
 class TopicStats(_message.Message):
-    __slots__ = ("topic", "incarnation", "partitions", "received", "delivered", "refused_entries", "failed_entries", "storage_bytes", "stored_entries", "messages_ever", "pending_bytes", "waiting_for", "producers", "subscriptions", "owner_broker", "lost_entries", "lost", "last_publish_ms", "backlog_bytes", "chunks", "oldest_backlog_subscription", "oldest_backlog_ms", "oldest_backlog_age_s", "acknowledged_ranges", "not_in_effect", "owner_http_address")
+    __slots__ = ("topic", "incarnation", "partitions", "received", "delivered", "refused_entries", "failed_entries", "storage_bytes", "stored_entries", "messages_ever", "pending_bytes", "waiting_for", "producers", "subscriptions", "owner_broker", "lost_entries", "lost", "last_publish_ms", "backlog_bytes", "chunks", "oldest_backlog_subscription", "oldest_backlog_ms", "oldest_backlog_age_s", "acknowledged_ranges", "not_in_effect", "owner_http_address", "backlog_quota_bytes", "backlog_quota_seconds", "evictions_by_size", "evictions_by_age")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -772,6 +772,10 @@ class TopicStats(_message.Message):
     ACKNOWLEDGED_RANGES_FIELD_NUMBER: _ClassVar[int]
     NOT_IN_EFFECT_FIELD_NUMBER: _ClassVar[int]
     OWNER_HTTP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_QUOTA_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_QUOTA_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    EVICTIONS_BY_SIZE_FIELD_NUMBER: _ClassVar[int]
+    EVICTIONS_BY_AGE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     incarnation: str
     partitions: int
@@ -798,7 +802,11 @@ class TopicStats(_message.Message):
     acknowledged_ranges: int
     not_in_effect: _containers.RepeatedScalarFieldContainer[str]
     owner_http_address: str
-    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., partitions: _Optional[int] = ..., received: _Optional[_Union[Rates, _Mapping]] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., refused_entries: _Optional[int] = ..., failed_entries: _Optional[int] = ..., storage_bytes: _Optional[int] = ..., stored_entries: _Optional[int] = ..., messages_ever: _Optional[int] = ..., pending_bytes: _Optional[int] = ..., waiting_for: _Optional[str] = ..., producers: _Optional[_Iterable[_Union[ProducerStats, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionStats, _Mapping]]] = ..., owner_broker: _Optional[str] = ..., lost_entries: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[LostEntry, _Mapping]]] = ..., last_publish_ms: _Optional[int] = ..., backlog_bytes: _Optional[int] = ..., chunks: _Optional[int] = ..., oldest_backlog_subscription: _Optional[str] = ..., oldest_backlog_ms: _Optional[int] = ..., oldest_backlog_age_s: _Optional[int] = ..., acknowledged_ranges: _Optional[int] = ..., not_in_effect: _Optional[_Iterable[str]] = ..., owner_http_address: _Optional[str] = ...) -> None: ...
+    backlog_quota_bytes: int
+    backlog_quota_seconds: int
+    evictions_by_size: int
+    evictions_by_age: int
+    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., partitions: _Optional[int] = ..., received: _Optional[_Union[Rates, _Mapping]] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., refused_entries: _Optional[int] = ..., failed_entries: _Optional[int] = ..., storage_bytes: _Optional[int] = ..., stored_entries: _Optional[int] = ..., messages_ever: _Optional[int] = ..., pending_bytes: _Optional[int] = ..., waiting_for: _Optional[str] = ..., producers: _Optional[_Iterable[_Union[ProducerStats, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionStats, _Mapping]]] = ..., owner_broker: _Optional[str] = ..., lost_entries: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[LostEntry, _Mapping]]] = ..., last_publish_ms: _Optional[int] = ..., backlog_bytes: _Optional[int] = ..., chunks: _Optional[int] = ..., oldest_backlog_subscription: _Optional[str] = ..., oldest_backlog_ms: _Optional[int] = ..., oldest_backlog_age_s: _Optional[int] = ..., acknowledged_ranges: _Optional[int] = ..., not_in_effect: _Optional[_Iterable[str]] = ..., owner_http_address: _Optional[str] = ..., backlog_quota_bytes: _Optional[int] = ..., backlog_quota_seconds: _Optional[int] = ..., evictions_by_size: _Optional[int] = ..., evictions_by_age: _Optional[int] = ...) -> None: ...
 
 class LostEntry(_message.Message):
     __slots__ = ("ledger_id", "entry_id", "reason")

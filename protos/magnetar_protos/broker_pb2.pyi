@@ -36,6 +36,8 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     INTERNAL_ERROR: _ClassVar[ErrorCode]
     CONFLICT: _ClassVar[ErrorCode]
     INCOMPATIBLE_SCHEMA: _ClassVar[ErrorCode]
+    BACKLOG_QUOTA_HOLD: _ClassVar[ErrorCode]
+    BACKLOG_QUOTA_EXCEEDED: _ClassVar[ErrorCode]
 
 class SubscriptionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -68,6 +70,8 @@ UNSUPPORTED: ErrorCode
 INTERNAL_ERROR: ErrorCode
 CONFLICT: ErrorCode
 INCOMPATIBLE_SCHEMA: ErrorCode
+BACKLOG_QUOTA_HOLD: ErrorCode
+BACKLOG_QUOTA_EXCEEDED: ErrorCode
 EXCLUSIVE: SubscriptionType
 SHARED: SubscriptionType
 FAILOVER: SubscriptionType

@@ -104,6 +104,7 @@ RULES: Final = frozenset(
         "magnetar_broker.system_topics",
         "magnetar_broker.topic_policies.policy_events",
         "magnetar_broker.topic_properties",
+        "magnetar_broker.topics.backlog_quota_rules",
         "magnetar_broker.topics.dispatch.base_consumer",
         "magnetar_broker.topics.dispatch.chunk_owners",
         "magnetar_broker.topics.dispatch.delivery_capacity",

@@ -19,7 +19,7 @@ from magnetar_broker.admin.topic_stats import (
 )
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.stored_sizes import StoredSizes
+from magnetar_broker.managed_ledger.stored_sizes import count_bytes_after
 from magnetar_broker.name_locks import NameLocks
 from magnetar_broker.ownership.interface import Ownership
 from magnetar_broker.ownership.namespace_bundles import decode_bundle_at
@@ -249,7 +249,7 @@ class TopicCalls:
     async def backlog_size(self, topic: Topic, request: pb.BacklogSizeRequest) -> pb.BacklogSizeAnswer:
         after = request.after
         start = await find_start(topic.log, StartAt(message_id=after))
-        return pb.BacklogSizeAnswer(bytes=StoredSizes(topic.log.stats().ledgers).after(start.mark_delete))
+        return pb.BacklogSizeAnswer(bytes=count_bytes_after(topic.log.ledger_list.ledgers, start.mark_delete))
 
     async def internal_stats(self, topic: Topic, request: pb.TopicRequest) -> pb.InternalStatsAnswer:
         stats = describe_log(topic)

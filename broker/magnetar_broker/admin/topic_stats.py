@@ -13,8 +13,9 @@ from magnetar_broker.admin.partition_clients import add_rates, merge_consumers, 
 from magnetar_broker.counters import Traffic
 from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.stored_sizes import StoredSizes
+from magnetar_broker.managed_ledger.stored_sizes import count_bytes_after
 from magnetar_broker.position import Position
+from magnetar_broker.topics.backlog_quota_rules import QuotaKind
 from magnetar_broker.topics.producer import Producer
 from magnetar_broker.topics.subscription_stats import ConsumerStats, SubscriptionStats
 from magnetar_broker.topics.topic import Topic
@@ -59,6 +60,8 @@ _SUMMED: Final = (
     "backlog_bytes",
     "chunks",
     "acknowledged_ranges",
+    "evictions_by_size",
+    "evictions_by_age",
 )
 
 
@@ -89,7 +92,6 @@ def describe_loaded(topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStat
     """Describe the topic by what is in memory. How many messages a backlog has is not known: its number of entries is
     the least. Nor is the age of the oldest message."""
     log = topic.log.stats()
-    sizes = StoredSizes(log.ledgers)
     stats = pb.TopicStats(
         topic=str(topic.name),
         incarnation=topic.log.incarnation,
@@ -110,13 +112,17 @@ def describe_loaded(topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStat
         chunks=topic.counters.chunks,
         last_publish_ms=topic.log.last_time_ms,
         oldest_backlog_age_s=-1,
+        backlog_quota_bytes=topic.quotas.get_quota(QuotaKind.SIZE).limit,
+        backlog_quota_seconds=topic.quotas.get_quota(QuotaKind.AGE).limit,
+        evictions_by_size=topic.quotas.evictions[QuotaKind.SIZE],
+        evictions_by_age=topic.quotas.evictions[QuotaKind.AGE],
     )
     if not request.exclude_producers:
         stats.producers.extend(_producer(producer) for producer in topic.producers.connected()[:_MAX_SHOWN])
     left = _MAX_SHOWN
     for one in topic.subscriptions.stats():
         stats.acknowledged_ranges += one.acknowledged_ranges
-        size = sizes.after(one.mark_delete)
+        size = count_bytes_after(log.ledgers, one.mark_delete)
         if one.durable:
             stats.backlog_bytes = max(stats.backlog_bytes, size)
         if not left:
@@ -159,7 +165,13 @@ def merge_stats(name: TopicName, answers: Sequence[pb.TopicStatsAnswer]) -> pb.T
 
 
 def _sum(name: TopicName, parts: Sequence[pb.TopicStats]) -> pb.TopicStats:
-    total = pb.TopicStats(topic=str(name), partitions=len(parts), oldest_backlog_age_s=-1)
+    total = pb.TopicStats(
+        topic=str(name),
+        partitions=len(parts),
+        oldest_backlog_age_s=-1,
+        backlog_quota_bytes=max((part.backlog_quota_bytes for part in parts), default=-1),
+        backlog_quota_seconds=max((part.backlog_quota_seconds for part in parts), default=-1),
+    )
     total.received.SetInParent()
     total.delivered.SetInParent()
     subscriptions: dict[str, pb.SubscriptionStats] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_protos.catalog_pb2 import (
     AutoSubscriptionCreation,
-    BacklogPolicy,
     BacklogQuota,
     Clusters,
     DelayedDelivery,
@@ -44,8 +43,12 @@ def override_policies(policies: Policies, *others: Policies) -> Policies:
 def default_policies(settings: BrokerServiceSettings) -> Policies:
     """Return what applies to a topic without policies in a namespace without policies. What has no effect yet is as
     Pulsar's brokers have it switched off."""
-    no_rate, no_quota = DispatchRate(period_seconds=1), BacklogQuota(limit_size_bytes=-1, limit_time_seconds=-1)
-    no_quota.policy = BacklogPolicy.PRODUCER_REQUEST_HOLD
+    no_rate = DispatchRate(period_seconds=1)
+    quota = BacklogQuota(
+        limit_size_bytes=settings.backlog_quota_default_limit_bytes,
+        limit_time_seconds=settings.backlog_quota_default_limit_second,
+        policy=settings.backlog_quota_default_retention_policy.upper(),
+    )
     return Policies(
         persistence=Persistence(
             ensemble_size=settings.managed_ledger_default_ensemble_size,
@@ -59,8 +62,8 @@ def default_policies(settings: BrokerServiceSettings) -> Policies:
             size_mb=int(settings.default_retention_size_in_mb),
         ),
         message_ttl_seconds=0,
-        backlog_quota_size=no_quota,
-        backlog_quota_age=no_quota,
+        backlog_quota_size=quota,
+        backlog_quota_age=quota,
         deduplication=False,
         compaction_threshold_bytes=0,
         delayed_delivery=DelayedDelivery(tick_time_ms=1000),

@@ -6,11 +6,14 @@ the policies that a topic without any has by the brokers' settings.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, cast
 
-from magnetar_protos.catalog_pb2 import Policies
+from magnetar_broker.settings.backlog_quotas import Quota, QuotaPolicy
+from magnetar_protos.catalog_pb2 import BacklogPolicy, Policies
 
 __all__ = ["settings_by_policies"]
+
+_QUOTA_POLICIES: Final = {number: cast(QuotaPolicy, name.lower()) for name, number in BacklogPolicy.items()}
 
 
 def settings_by_policies(policies: Policies) -> dict[str, Any]:
@@ -30,4 +33,10 @@ def settings_by_policies(policies: Policies) -> dict[str, Any]:
         changed["default_retention_without_subscription_size_mb"] = -1
     if policies.HasField("auto_subscription_creation"):
         changed["allow_auto_subscription_creation"] = policies.auto_subscription_creation.allowed
+    if policies.HasField("backlog_quota_size"):
+        quota = policies.backlog_quota_size
+        changed["size_quota"] = Quota(quota.limit_size_bytes, _QUOTA_POLICIES[quota.policy])
+    if policies.HasField("backlog_quota_age"):
+        quota = policies.backlog_quota_age
+        changed["age_quota"] = Quota(quota.limit_time_seconds, _QUOTA_POLICIES[quota.policy])
     return changed

@@ -85,6 +85,7 @@ class CursorTable:
         "_creating",
         "_cursors",
         "_deleting",
+        "_listed",
         "_log",
         "_lost",
         "_opener",
@@ -113,6 +114,8 @@ class CursorTable:
         )
         self._cursors: dict[str, DurableCursor] = {}
         self._opener = CursorOpener(self._context, log, randomness, self._add_open)
+        # Set when the names of all cursors are known, or the table is closed.
+        self._listed = asyncio.Event()
         # Cursors that are being created, with their first positions; and those that are being deleted.
         self._creating: dict[str, Position] = {}
         self._deleting: dict[str, DurableCursor] = {}
@@ -128,6 +131,12 @@ class CursorTable:
         for deleted in await self._opener.read_nodes():
             self._deleting[deleted.name] = deleted
             self._tasks.spawn(self._finish_deletion(deleted))
+        self._listed.set()
+
+    async def wait_until_listed(self) -> None:
+        """Return when the names of all cursors are known. Raises `TopicUnloaded`."""
+        await self._listed.wait()
+        self._check_open()
 
     def _add_open(self, cursor: DurableCursor) -> None:
         self._cursors[cursor.name] = cursor
@@ -365,6 +374,7 @@ class CursorTable:
     def _abandon(self, error: TopicUnloaded) -> None:
         if self._lost is None:
             self._lost = error
+        self._listed.set()
         for cursor in list(self._cursors.values()):  # the callbacks of saves may change it
             cursor.abandon(error)
         self._tasks.cancel(error)

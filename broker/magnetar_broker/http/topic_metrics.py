@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from prometheus_client.core import Metric
 
+from magnetar_broker.topics.backlog_quota_rules import QuotaKind
 from magnetar_broker.topics.topic import Topic
 from magnetar_wire.process.metric_families import MetricFamilies
 
@@ -38,6 +39,10 @@ _TOPIC_METRICS: Final = (
     ("out_bytes_total", "Bytes delivered.", True),
     ("storage_size", "Bytes in the topic's ledgers.", False),
     ("storage_entries", "Entries in the topic's ledgers.", False),
+    ("storage_backlog_size", "Bytes that the subscription furthest behind has not acknowledged.", False),
+    ("storage_backlog_quota_limit", "The backlog quota in bytes; below 0: none.", False),
+    ("storage_backlog_quota_limit_time", "The backlog quota in seconds; below 0: none.", False),
+    ("storage_backlog_age_seconds", "Age of the oldest message of the backlog; -1: unknown, without a quota.", False),
     ("msg_backlog", "Entries that subscriptions have not acknowledged.", False),
     ("publish_refused_entries_total", "Published entries refused: invalid, too large or unsupported.", True),
     ("publish_failed_entries_total", "Entries accepted, but not stored; clients resend them.", True),
@@ -82,6 +87,8 @@ class TopicMetrics:
     totals: Totals = field(default_factory=Totals)
     _by_topic: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     _by_subscription: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)
+    # By namespace, topic and kind of the quota.
+    _evictions: dict[tuple[str, str, str], int] = field(default_factory=dict)
 
     async def gather(self, topics: Sequence[Topic]) -> None:
         for number, topic in enumerate(topics, 1):
@@ -100,7 +107,15 @@ class TopicMetrics:
         for (namespace, topic, subscription), values in self._by_subscription.items():
             for family, value in zip(subscription_families, values, strict=True):
                 family.add_metric([self.cluster, namespace, topic, subscription], value)
-        return [*families, *subscription_families]
+        evictions = _family(
+            "storage_backlog_quota_exceeded_evictions_total",
+            "Evictions of messages because a backlog quota was reached.",
+            True,
+            [*labels, "quota_type"],
+        )
+        for (namespace, topic, kind), count in self._evictions.items():
+            evictions.add_metric([self.cluster, namespace, topic, kind], count)
+        return [*families, *subscription_families, evictions]
 
     def _read(self, topic: Topic) -> None:
         totals = self.totals
@@ -143,6 +158,10 @@ class TopicMetrics:
             sent.bytes,
             log.stored_bytes,
             log.stored_entries,
+            topic.quotas.count_backlog_bytes(),
+            topic.quotas.get_quota(QuotaKind.SIZE).limit,
+            topic.quotas.get_quota(QuotaKind.AGE).limit,
+            topic.quotas.known_age_s(),
             backlog,
             topic.counters.refused_entries,
             topic.counters.failed_entries,
@@ -156,6 +175,9 @@ class TopicMetrics:
         totals.storage_bytes += log.stored_bytes
         totals.backlog_entries += backlog
         totals.waiting += bool(log.waiting_for)
+        for kind, count in topic.quotas.evictions.items():
+            key = namespace, name, kind.value
+            self._evictions[key] = self._evictions.get(key, 0) + count
         known = self._by_topic.get((namespace, name))
         if known is not None:
             values = [one + other for one, other in zip(known, values, strict=True)]

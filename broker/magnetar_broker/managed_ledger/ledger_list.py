@@ -50,6 +50,8 @@ class ListedLedger:
     # The number of readable entries. Those of the current ledger are confirmed.
     entries: int = 0
     length_bytes: int = 0
+    # The bytes of all ledgers before it, plus a constant of the list.
+    bytes_before: int = 0
     # The number of entries in all ledgers before it, plus a constant of the list.
     rank: int = 0
     last_index: int = 0
@@ -129,12 +131,13 @@ class LedgerList:
             unsubscribed_up_to=node.unsubscribed_up_to,
             is_terminated=node.terminated,
         )
-        rank = 0
+        rank = bytes_before = 0
         for listed in [*(listed for page in pages for listed in page.ledgers), *node.ledgers]:
             if listed.ledger_id < node.first_ledger_id:
                 continue
-            self.ledgers.append(_listed(listed, rank))
+            self.ledgers.append(_listed(listed, rank, bytes_before))
             rank += listed.entries
+            bytes_before += listed.length_bytes
         ids = [listed.ledger_id for listed in self.ledgers]
         if any(later <= earlier for earlier, later in pairwise(ids)):
             raise ForeignList(f"the ledgers of topic {node.incarnation} are not in order")
@@ -317,8 +320,13 @@ class LedgerList:
         if self.ledgers and self.ledgers[-1].ledger_id == change.empty:
             self.ledgers.pop()
         if change.new_ledger is not None:
-            rank = self.ledgers[-1].rank + self.ledgers[-1].entries if self.ledgers else 0
-            self.ledgers.append(ListedLedger(change.new_ledger, rank=rank, chunks=change.chunks))
+            rank = bytes_before = 0
+            if self.ledgers:
+                last = self.ledgers[-1]
+                rank, bytes_before = last.rank + last.entries, last.bytes_before + last.length_bytes
+            self.ledgers.append(
+                ListedLedger(change.new_ledger, bytes_before=bytes_before, rank=rank, chunks=change.chunks)
+            )
         self.deleting = list(node.deleting)
         self.pages = [(page.number, page.last_ledger_id) for page in node.pages]
         self.next_page = node.next_page
@@ -339,12 +347,13 @@ class LedgerList:
         self.last = self.before_first
 
 
-def _listed(listed: pb.ListedLedger, rank: int) -> ListedLedger:
+def _listed(listed: pb.ListedLedger, rank: int, bytes_before: int) -> ListedLedger:
     return ListedLedger(
         listed.ledger_id,
         listed.closed,
         listed.entries,
         listed.length_bytes,
+        bytes_before,
         rank,
         listed.last_index,
         listed.first_time_ms,

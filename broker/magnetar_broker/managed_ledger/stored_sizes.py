@@ -1,6 +1,7 @@
-"""The bytes that a log stores after a position, for statistics.
+"""The bytes that a log stores after a position, and the position after which it stores at most some bytes.
 
-A ledger's entries count as equally large, as in Pulsar: the sizes of single entries are known to bookies only.
+A ledger's entries count as equally large, as in Pulsar: the sizes of single entries are known to bookies only. Neither
+function looks at more than a few ledgers (`ListedLedger.bytes_before`).
 """
 
 from __future__ import annotations
@@ -11,30 +12,38 @@ from operator import attrgetter
 from typing import Final
 
 from magnetar_broker.managed_ledger.ledger_list import ListedLedger
-from magnetar_broker.position import Position
+from magnetar_broker.position import EARLIEST, Position
 
-__all__ = ["StoredSizes"]
+__all__ = ["count_bytes_after", "find_position_before_bytes"]
 
 _ledger_id: Final = attrgetter("ledger_id")
 
 
-class StoredSizes:
-    """The sizes of one topic's ledgers at the moment when it is made: for any number of positions."""
+def count_bytes_after(ledgers: Sequence[ListedLedger], position: Position) -> int:
+    """Return the bytes of the entries after the position."""
+    at = bisect_left(ledgers, position.ledger_id, key=_ledger_id)
+    if at == len(ledgers):
+        return 0
+    ledger, end = ledgers[at], _end(ledgers[-1])
+    if ledger.ledger_id > position.ledger_id:
+        return end - ledger.bytes_before
+    left = ledger.entries - min(max(0, position.entry_id + 1), ledger.entries)
+    return end - _end(ledger) + (ledger.length_bytes * left // ledger.entries if left else 0)
 
-    __slots__ = ("_ledgers", "_sizes_from")
 
-    def __init__(self, ledgers: Sequence[ListedLedger]) -> None:
-        self._ledgers = ledgers
-        # The bytes of the ledger with that number and of all after it, and 0 at the end.
-        self._sizes_from = [0] * (len(ledgers) + 1)
-        for at in range(len(ledgers) - 1, -1, -1):
-            self._sizes_from[at] = self._sizes_from[at + 1] + ledgers[at].length_bytes
+def find_position_before_bytes(ledgers: Sequence[ListedLedger], size_bytes: int) -> Position:
+    """Return the first position after which there are at most that many bytes."""
+    if not ledgers:
+        return EARLIEST
+    end = _end(ledgers[-1])
+    ledger = ledgers[min(bisect_left(ledgers, end - size_bytes, key=_end), len(ledgers) - 1)]
+    # The entries of this ledger that may be left: the most for which `count_bytes_after` counts no more.
+    capacity = size_bytes - (end - _end(ledger))
+    left = ledger.entries
+    if ledger.length_bytes:
+        left = min(left, ((capacity + 1) * ledger.entries - 1) // ledger.length_bytes)
+    return Position(ledger.ledger_id, ledger.entries - left - 1)
 
-    def after(self, position: Position) -> int:
-        """Return the bytes of the entries after the position."""
-        at = bisect_left(self._ledgers, position.ledger_id, key=_ledger_id)
-        if at == len(self._ledgers) or self._ledgers[at].ledger_id > position.ledger_id:
-            return self._sizes_from[at]
-        ledger = self._ledgers[at]
-        left = ledger.entries - min(max(0, position.entry_id + 1), ledger.entries)
-        return self._sizes_from[at + 1] + (ledger.length_bytes * left // ledger.entries if left else 0)
+
+def _end(ledger: ListedLedger) -> int:
+    return ledger.bytes_before + ledger.length_bytes

@@ -7,6 +7,7 @@ very many topics a round takes longer, and the cost per second stays the same (C
 - The log is trimmed if its first ledger is not needed by a durable cursor, not retained and not held by a lease, or if
   a trimmed ledger is not deleted yet.
 - Expired leases are removed from the topic's node, and counted.
+- Backlog quotas are enforced (backlog_quotas.py), at an interval of their own.
 - A topic without clients and leases is deleted or unloaded, if the settings enable that.
 """
 
@@ -43,6 +44,8 @@ class Housekeeping:
         self._counters = counters or BrokerCounters()
         # Topics that are being trimmed, deleted or closed.
         self._at_work: dict[Topic, None] = {}
+        # Topics whose backlog quotas are being enforced.
+        self._enforcing: dict[Topic, None] = {}
 
     async def run(self) -> None:
         """Maintain the topics until this is cancelled."""
@@ -64,9 +67,10 @@ class Housekeeping:
                     self.maintain_topic(topic, tasks)
 
     def maintain_topic(self, topic: Topic, tasks: OrderedTaskGroup) -> None:
+        now = self._clock.monotonic()
+        self._begin_enforcing(topic, now, tasks)
         if topic.ended is not None or topic in self._at_work:
             return
-        now = self._clock.monotonic()
         topic.log.tick()
         topic.cursors.tick(now)
         topic.producers.report_waiting()
@@ -77,6 +81,23 @@ class Housekeeping:
         if len(self._at_work) < _MAX_AT_WORK and self._needs_work(topic, now):
             self._at_work[topic] = None
             tasks.create_task(self._work(topic, now), name="housekeeping")
+
+    def _begin_enforcing(self, topic: Topic, now: float, tasks: OrderedTaskGroup) -> None:
+        if topic.ended is not None or topic in self._enforcing or len(self._enforcing) == _MAX_AT_WORK:
+            return
+        if topic.quotas.is_due(now):
+            self._enforcing[topic] = None
+            tasks.create_task(self._enforce_quotas(topic), name="backlog quotas")
+
+    async def _enforce_quotas(self, topic: Topic) -> None:
+        try:
+            await topic.quotas.enforce()
+        except BrokerError as error:
+            _log.info("The backlog quotas of %s can't be enforced now: %s", topic.name, error)
+        except Exception:  # noqa: BLE001 (the other topics go on)
+            _log.exception("The backlog quotas of %s can't be enforced because of an internal error", topic.name)
+        finally:
+            del self._enforcing[topic]
 
     def _count_lapsed_leases(self, topic: Topic) -> None:
         lapsed = topic.log.leases.lapsed

@@ -16,12 +16,12 @@ from magnetar_broker.topics.live_settings import FindPolicies
 from magnetar_broker.topics.topic import Topic
 from magnetar_wire.clock import Clock
 
-__all__ = ["PolicyRefresh"]
+__all__ = ["MIN_INTERVAL_S", "PolicyRefresh"]
 
 _log = logging.getLogger(__name__)
 _TOPICS_PER_TURN: Final = 100
 _TURN_PAUSE_S: Final = 0.001
-_MIN_INTERVAL_S: Final = 1.0
+MIN_INTERVAL_S: Final = 1.0
 
 
 class PolicyRefresh:
@@ -44,7 +44,7 @@ class PolicyRefresh:
                 await self.refresh(topic)
                 if number % _TOPICS_PER_TURN == 0:
                     await self._clock.sleep(_TURN_PAUSE_S)
-            await self._clock.sleep(max(_MIN_INTERVAL_S, self._settings.metadata_cache_ttl_seconds))
+            await self._clock.sleep(max(MIN_INTERVAL_S, self._settings.metadata_cache_ttl_seconds))
 
     async def refresh(self, topic: Topic) -> None:
         if topic.ended is not None:

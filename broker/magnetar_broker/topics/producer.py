@@ -105,6 +105,7 @@ class Producer:
         "_counted_messages",
         "_counted_since",
         "_counted_size",
+        "_ends_with",
         "_logged_errors",
         "_name",
         "_pending",
@@ -133,6 +134,8 @@ class Producer:
         self.is_stopped = False
         # Why it has ended: nothing is reported any more.
         self.error: BrokerError | None = None
+        # The error that ends it when no entry is pending any more.
+        self._ends_with: BrokerError | None = None
         # Called when no entry is pending any more.
         self.on_settled: Callable[[], object] = _ignore
         # Entries that the log has accepted and not decided, oldest first.
@@ -286,6 +289,14 @@ class Producer:
             if report and self.is_opened:
                 self._sink.ended(error)
 
+    def end_when_settled(self, error: BrokerError) -> None:
+        """Stop, and end when all earlier entries are decided and their results reported: then its client knows that
+        everything else is not stored."""
+        self.is_stopped = True
+        self._ends_with = error
+        if not self._pending:
+            self.end(error)
+
     async def settled(self) -> None:
         """Return when no entry is pending."""
         while self._pending:
@@ -299,6 +310,8 @@ class Producer:
             if not waiter.done():
                 waiter.set_result(None)
         self.on_settled()
+        if self._ends_with is not None:
+            self.end(self._ends_with)
 
     async def check_alive(self) -> bool:
         """Return whether the client is alive, as far as can be determined. If it is not, the producer has left."""

@@ -2,8 +2,8 @@
 
 A request to open a producer passes these stages, in this order, and each may refuse it:
 
-    the topic is served and not terminated ─► the request's own limits ─► its schema ─► limits of the topic
-      ─► its name (producer_names.py): a predecessor of that name is evicted
+    the topic is served and not terminated ─► the request's own limits ─► backlog quotas (backlog_quotas.py)
+      ─► its schema ─► limits of the topic ─► its name (producer_names.py): a predecessor of that name is evicted
       ─► the predecessor's entries are decided
 
 Entries of a producer that has left are still decided. Until then it is recorded here: its successor waits for that.
@@ -11,7 +11,7 @@ Entries of a producer that has left are still decided. Until then it is recorded
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from magnetar_broker.counters import BrokerCounters, TopicCounters
@@ -37,6 +37,7 @@ _MAX_PROPERTIES_BYTES: Final = 16_384
 
 class Producers:
     __slots__ = (
+        "_check_quotas",
         "_check_served",
         "_log",
         "_names",
@@ -59,13 +60,16 @@ class Producers:
         counters: TopicCounters,
         broker_counters: BrokerCounters,
         check_served: Callable[[], None],
+        check_quotas: Callable[[], Awaitable[None]],
     ) -> None:
-        """`check_served` raises `BrokerError` when the topic accepts no more requests."""
+        """`check_served` raises `BrokerError` when the topic accepts no more requests, and `check_quotas` while it
+        accepts no producers because of its backlog."""
         self._log = log
         self._schemas = schemas
         self._settings = settings
         self._randomness = randomness
         self._check_served = check_served
+        self._check_quotas = check_quotas
         self._names: ProducerNames[Producer] = ProducerNames()
         self._publishing = TopicPublishing(
             log=log,
@@ -114,6 +118,7 @@ class Producers:
         self._check_served()
         self._log.check_not_terminated()
         _check_request(opening)
+        await self._check_quotas()
         schema_version = await self._schemas.admit_producer(opening.schema, address)
         limit = self._settings.max_producers_per_topic
         name = opening.producer_name or self._generate_name()
@@ -157,6 +162,11 @@ class Producers:
             raise
         producer.is_opened = True
         return producer
+
+    def disconnect(self, error: BrokerError) -> None:
+        """End all producers, each as soon as the entries that the log has accepted from it are decided."""
+        for producer in self.connected():
+            producer.end_when_settled(error)
 
     def last_sequence_id(self, producer: Producer) -> int:
         return self._names.last_sequence_id(producer.producer_name)

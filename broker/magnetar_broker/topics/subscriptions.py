@@ -410,6 +410,16 @@ class Subscriptions:
         subscription.counters.last_expired_ms = self._clock.time_ms()
         return expired
 
+    async def evict(self, name: str, find_end: Callable[[], Position | None]) -> int:
+        """Acknowledge the entries up to `find_end()`, which is called in the subscription's turn; None: none. Returns
+        their number."""
+
+        async def evict(subscription: Subscription) -> int:
+            end = find_end()
+            return 0 if end is None else await subscription.skip_to(end)
+
+        return await self._change(name, evict)
+
     def get_properties(self, name: str) -> Mapping[str, str]:
         """Return the properties of a durable subscription."""
         unopened = next((one for one in self._cursors.unopened_cursors() if one.name == name), None)

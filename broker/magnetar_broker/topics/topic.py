@@ -22,6 +22,7 @@ from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.position import Position
+from magnetar_broker.topics.backlog_quotas import BacklogQuotas
 from magnetar_broker.topics.consumer import Consumer, ConsumerSink
 from magnetar_broker.topics.live_settings import LiveSettings
 from magnetar_broker.topics.producers import Producers
@@ -56,6 +57,7 @@ class Topic:
         "name",
         "on_lost",
         "producers",
+        "quotas",
         "subscriptions",
         "unused_since",
     )
@@ -90,8 +92,20 @@ class Topic:
         self.unused_since = clock.monotonic()
         self.counted_lapsed_leases = 0
         self._settings = settings
+        self.quotas = BacklogQuotas(
+            name, log, cursors, live_settings, clock, subscriptions.evict, self._disconnect_producers
+        )
         self.producers = Producers(
-            log, schemas, settings, clock, randomness, self.budget, self.counters, counters, self._check_served
+            log,
+            schemas,
+            settings,
+            clock,
+            randomness,
+            self.budget,
+            self.counters,
+            counters,
+            self._check_served,
+            self.quotas.check_opening,
         )
         self._closing: asyncio.Task[None] | None = None
         log.on_appended = subscriptions.appended
@@ -101,6 +115,9 @@ class Topic:
     @property
     def in_use(self) -> bool:
         return len(self.producers) > 0 or self.subscriptions.consumers > 0
+
+    def _disconnect_producers(self, error: BrokerError) -> None:
+        self.producers.disconnect(error)
 
     def drop_trimmed_ledgers(self) -> None:
         """Move all subscriptions out of ledgers that the log has deleted."""

@@ -333,6 +333,11 @@ class TopicStats:
     oldest_backlog_subscription: str = ""
     oldest_backlog_ms: int = 0
     acknowledged_ranges: int = 0
+    # The topic's backlog quotas; below 0: none. And how often messages were evicted because one was reached.
+    backlog_quota_bytes: int = -1
+    backlog_quota_seconds: int = -1
+    evictions_by_size: int = 0
+    evictions_by_age: int = 0
     # A text for each policy that is stored for the topic or its namespace, and not yet in effect.
     not_in_effect: Sequence[str] = ()
 

@@ -152,12 +152,12 @@ POLICIES: Final = (
     Policy(
         QUOTA_BY_SIZE, "backlogQuota", Field(QUOTA_BY_SIZE, of=QUOTA),
         "Limit of a subscription's backlog in bytes, and what happens above it.",
-        _POST, _POST, "limiting backlogs",
+        _POST, _POST,
     ),
     Policy(
         QUOTA_BY_AGE, "backlogQuota", Field(QUOTA_BY_AGE, of=QUOTA),
         "Limit of the age of a subscription's oldest message, and what happens above it.",
-        _POST, _POST, "limiting backlogs",
+        _POST, _POST,
     ),
     Policy(
         "deduplication", "deduplication", Field("deduplication"),

@@ -69,6 +69,9 @@ class FakeSubscriptions:
     async def close(self, problem: BrokerError) -> None:
         self.end(problem)
 
+    async def evict(self, name: str, find_end: Callable[[], Position | None]) -> int:
+        return 0
+
     def end(self, problem: BrokerError) -> None:
         if not self.ended:
             self.ended.append(problem)

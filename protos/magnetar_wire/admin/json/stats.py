@@ -280,8 +280,12 @@ TOPIC_STATS: Final = Object(
         "msgChunkPublished": _Computed(lambda stats: stats.chunks > 0, {"type": "boolean"}),
         "storageSize": _Count("storage_bytes"),
         "backlogSize": "backlog_bytes",
-        "oldestBacklogAgeSeconds": "oldest_backlog_age_s",
-        "oldestBacklogSubscription": Field("oldest_backlog_subscription", absent_if_empty=True),
+        "oldestBacklogMessageAgeSeconds": "oldest_backlog_age_s",
+        "oldestBacklogMessageSubscriptionName": Field("oldest_backlog_subscription", absent_if_empty=True),
+        "backlogQuotaLimitSize": "backlog_quota_bytes",
+        "backlogQuotaLimitTime": "backlog_quota_seconds",
+        "backlogEvictionsBySize": _Count("evictions_by_size"),
+        "backlogEvictionsByTime": _Count("evictions_by_age"),
         "earliestMsgPublishTimeInBacklogs": _Count("oldest_backlog_ms"),
         "publishers": Field("producers", of=_PUBLISHER),
         "subscriptions": Field("subscriptions", of=_SUBSCRIPTION, key="subscription"),
@@ -302,13 +306,9 @@ TOPIC_STATS: Final = Object(
         "lost": Field("lost", of=_LOST),
     },
     constants={
-        # There are no limits of rates and backlogs, and no exclusive producers that wait.
+        # There are no limits of rates, and no exclusive producers that wait.
         "publishRateLimitedTimes": 0,
         "waitingPublishers": 0,
-        "backlogQuotaLimitSize": -1,
-        "backlogQuotaLimitTime": -1,
-        # Pulsar computes it for the quota only.
-        "oldestBacklogMessageAgeSeconds": -1,
         "systemTopicBytesInCounter": 0,
         "bytesOutInternalCounter": 0,
         "offloadedStorageSize": 0,

@@ -60,7 +60,7 @@ async def test_messages_and_rates_are_counted() -> None:
         assert stats["averageMsgSize"] == stats["msgThroughputIn"] / 5.0 > 1
         assert stats["lastPublishTimeStamp"] >= began_ms
         assert stats["earliestMsgPublishTimeInBacklogs"] == stats["lastPublishTimeStamp"]
-        assert (stats["oldestBacklogSubscription"], stats["oldestBacklogAgeSeconds"]) == ("s", 0)
+        assert (stats["oldestBacklogMessageSubscriptionName"], stats["oldestBacklogMessageAgeSeconds"]) == ("s", 0)
         assert (stats["ownerBroker"], stats["msgChunkPublished"], stats["publishers"]) == (scene.address, False, [])
         one = stats["subscriptions"]["s"]
         assert (one["msgBacklog"], one["backlogMessages"], one["unackedMessages"], one["type"]) == (1, 9, 9, "Shared")

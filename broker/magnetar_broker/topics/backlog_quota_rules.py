@@ -1,0 +1,102 @@
+"""Rules of backlog quotas, which are Pulsar's: what counts, when a quota is reached, and how much is evicted.
+
+The backlog of a topic is that of the durable subscription that is furthest behind: all entries after its mark-delete
+position, also those that it has acknowledged individually, because they are stored as long as the others. Subscriptions
+that are not durable don't count: they hold back no deletion. Neither do cursors of the broker itself, such as that of
+deduplication, which no consumer can advance; nor is anything evicted from these.
+
+Eviction goes down to 90 % of the quota, so that not each check has to evict again. All subscriptions behind that
+position are moved to it: the slowest one first.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.position import Position
+from magnetar_broker.settings.backlog_quotas import Quota
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["Excess", "QuotaKind", "Slowest", "find_slowest", "is_reached", "is_system_cursor", "left_by_eviction"]
+
+_SYSTEM_CURSORS: Final = ("pulsar.", "__compaction")
+_LEFT_PERCENT: Final = 90
+
+
+class QuotaKind(enum.Enum):
+    # The values are those of the label `quota_type` of Pulsar's metrics.
+    SIZE = "size"
+    AGE = "time"
+
+
+class Slowest(NamedTuple):
+    """The durable subscription that is furthest behind."""
+
+    subscription: str
+    mark_delete: Position
+
+
+def is_system_cursor(name: str) -> bool:
+    """Return whether the cursor belongs to the broker itself, and to no subscription."""
+    return name.startswith(_SYSTEM_CURSORS)
+
+
+def find_slowest(mark_deletes: Iterable[tuple[str, Position]]) -> Slowest | None:
+    return min(
+        (Slowest(*one) for one in mark_deletes if not is_system_cursor(one[0])),
+        key=lambda one: one.mark_delete,
+        default=None,
+    )
+
+
+def is_reached(kind: QuotaKind, quota: Quota, value: float) -> bool:
+    """Return whether a backlog of that many bytes, or whose oldest message is that many seconds old, is at its quota.
+
+    A quota of 0 bytes is reached by each topic; one of 0 seconds is none.
+    """
+    if kind is QuotaKind.SIZE:
+        return quota.limit >= 0 and value >= quota.limit
+    return quota.limit > 0 and value > quota.limit
+
+
+def left_by_eviction(quota: Quota) -> int:
+    """Return the bytes, or seconds, of the backlog that eviction leaves."""
+    return quota.limit * _LEFT_PERCENT // 100
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A backlog that is at its quota."""
+
+    kind: QuotaKind
+    quota: Quota
+    # Empty: the topic has none, and a quota of 0 bytes.
+    subscription: str
+    value: int
+
+    @property
+    def is_evicted(self) -> bool:
+        return self.quota.policy == "consumer_backlog_eviction"
+
+    def describe(self) -> str:
+        if self.kind is QuotaKind.SIZE:
+            has, quota = f"a backlog of {self.value:,} bytes", f"the quota is {self.quota.limit:,} bytes"
+            names = "policy backlog_quota_size, or backlog_quota_default_limit_bytes"
+        else:
+            has = f"a message of {self.value:,} s in its backlog"
+            quota = f"the quota is {self.quota.limit:,} s"
+            names = "policy backlog_quota_age, or backlog_quota_default_limit_second"
+        return f"subscription {self.subscription!r} has {has}, and {quota} ({names}: {self.quota.policy})"
+
+    def to_error(self, topic: TopicName) -> BrokerError:
+        """Return the error for producers."""
+        is_hold = self.quota.policy == "producer_request_hold"
+        return BrokerError(
+            ErrorCode.BACKLOG_QUOTA_HOLD if is_hold else ErrorCode.BACKLOG_QUOTA_EXCEEDED,
+            f"{topic} accepts no messages: {self.describe()}. Consume or skip messages, or raise the quota",
+        )

@@ -1,0 +1,251 @@
+"""Enforces a topic's backlog quotas, by size and by age (backlog_quota_rules.py has the rules).
+
+    producer opens ──► check_opening ──► refused while a quota that blocks producers is reached
+    housekeeping   ──► is_due, enforce ─► producers are closed, after the results of what they have sent;
+                                          or the oldest messages are evicted
+
+Until the backlog has shrunk, or the quota is raised, clients retry to open their producers, or report an error.
+Consumers are not affected, so they can always drain the backlog: what frees it never waits for a producer.
+
+Nothing reads the backlog: its size is known from the list of ledgers. Its age is the time of the first entry, which is
+read once for each position at which the slowest subscription stands, and only if the ledger is old enough.
+
+An eviction is a change of a subscription like any other. What it skips is decided when its turn has come, by the quota
+and the backlog at that time (CHK-69), and only by policies that are known: it can't be undone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from magnetar_broker.cursors.cursor_table import CursorTable
+from magnetar_broker.errors import BrokerError, UnreadableEntry
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.managed_ledger.stored_sizes import count_bytes_after, find_position_before_bytes
+from magnetar_broker.position import Position
+from magnetar_broker.settings.backlog_quotas import Quota
+from magnetar_broker.system_topics import is_system_topic
+from magnetar_broker.topics.backlog_quota_rules import (
+    Excess,
+    QuotaKind,
+    Slowest,
+    find_slowest,
+    is_reached,
+    is_system_cursor,
+    left_by_eviction,
+)
+from magnetar_broker.topics.live_settings import LiveSettings
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.clock import Clock
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["BacklogQuotas", "EvictFrom"]
+
+_log = logging.getLogger(__name__)
+
+
+class EvictFrom(Protocol):
+    async def __call__(self, name: str, find_end: Callable[[], Position | None]) -> int:
+        """Skip the entries of a durable subscription up to `find_end()`, which is called in its turn; None: none.
+        Return their number when that is durable. Raises `BrokerError`."""
+
+
+class BacklogQuotas:
+    __slots__ = (
+        "_clock",
+        "_cursors",
+        "_end_producers",
+        "_evict",
+        "_live_settings",
+        "_log",
+        "_name",
+        "_next_check",
+        "_oldest",
+        "evictions",
+    )
+
+    def __init__(
+        self,
+        name: TopicName,
+        log: ManagedLedger,
+        cursors: CursorTable,
+        live_settings: LiveSettings,
+        clock: Clock,
+        evict: EvictFrom,
+        end_producers: Callable[[BrokerError], object],
+    ) -> None:
+        self._name = name
+        self._log = log
+        self._cursors = cursors
+        self._live_settings = live_settings
+        self._clock = clock
+        self._evict = evict
+        self._end_producers = end_producers
+        self._next_check = 0.0
+        # The first entry of a backlog, and when a broker received it, in ms since 1970.
+        self._oldest: tuple[Position, int] | None = None
+        # How often the backlog was evicted.
+        self.evictions = dict.fromkeys(QuotaKind, 0)
+
+    def get_quota(self, kind: QuotaKind) -> Quota:
+        settings = self._live_settings.current
+        return settings.size_quota if kind is QuotaKind.SIZE else settings.age_quota
+
+    async def check_opening(self) -> None:
+        """Raise `BrokerError` if a quota is reached that blocks producers. Waits until the cursors are known."""
+        limited = [kind for kind in self._limited() if self.get_quota(kind).policy != "consumer_backlog_eviction"]
+        if not limited:
+            return
+        await self._cursors.wait_until_listed()
+        for kind in limited:
+            excess = await self._find_excess(kind)
+            if excess is not None and not excess.is_evicted:
+                raise excess.to_error(self._name)
+
+    def is_due(self, now: float) -> bool:
+        """Return whether `enforce` may have something to do. `now`: of the monotonic clock."""
+        if now < self._next_check:
+            return False
+        self._next_check = now + self._live_settings.current.backlog_quota_check_interval_in_seconds
+        return any(self._may_exceed(kind) for kind in self._limited())
+
+    async def enforce(self) -> None:
+        """Close producers, or evict messages, if a quota is reached. Raises `BrokerError`."""
+        for kind in self._limited():
+            excess = await self._find_excess(kind)
+            if excess is None:
+                continue
+            if excess.is_evicted:
+                await self._evict_all(excess)
+            else:
+                self._end_producers(excess.to_error(self._name))
+            return
+
+    # Measuring.
+
+    def _limited(self) -> list[QuotaKind]:
+        """Return the kinds of quotas that the topic has."""
+        if not self._live_settings.current.backlog_quota_check_enabled or is_system_topic(self._name):
+            return []
+        return [
+            kind
+            for kind in QuotaKind
+            if self.get_quota(kind).limit > 0 or (kind is QuotaKind.SIZE and self.get_quota(kind).limit == 0)
+        ]
+
+    def _find_slowest(self) -> Slowest | None:
+        """Return the slowest subscription whose position is known."""
+        return find_slowest((one.name, one.mark_delete) for one in self._cursors.durable_cursors())
+
+    def count_backlog_bytes(self) -> int:
+        slowest = self._find_slowest()
+        return 0 if slowest is None else count_bytes_after(self._log.ledger_list.ledgers, slowest.mark_delete)
+
+    def known_age_s(self) -> int:
+        """Return the age of the oldest message of the backlog in seconds, as of the last check. -1: it is not known, or
+        no quota by age needs it."""
+        slowest = self._find_slowest()
+        if slowest is None or self._oldest is None or self._oldest[0] != self._log.first_after(slowest.mark_delete):
+            return -1
+        return int(self._age_s(self._oldest[1]))
+
+    def _may_exceed(self, kind: QuotaKind) -> bool:
+        if kind is QuotaKind.SIZE:
+            return is_reached(kind, self.get_quota(kind), self.count_backlog_bytes())
+        slowest = self._find_slowest()
+        return slowest is not None and self._is_old_enough(self._log.first_after(slowest.mark_delete))
+
+    async def _find_excess(self, kind: QuotaKind) -> Excess | None:
+        await self._wait_until_open()
+        slowest = self._find_slowest()
+        value: int | None
+        if kind is QuotaKind.SIZE:
+            value = self.count_backlog_bytes()
+        else:
+            value = None if slowest is None else await self._measure_age(self._log.first_after(slowest.mark_delete))
+        quota = self.get_quota(kind)
+        if value is None or not is_reached(kind, quota, value):
+            return None
+        return Excess(kind, quota, "" if slowest is None else slowest.subscription, value)
+
+    async def _wait_until_open(self) -> None:
+        """Wait for the cursors that are being opened, once for each. Those that can't be opened now don't count."""
+        for unopened in list(self._cursors.unopened_cursors()):
+            if not unopened.is_damaged and unopened.problem is None:
+                try:
+                    await self._cursors.wait_until_open(unopened.name, wait_again=False)
+                except BrokerError as error:
+                    _log.info("The backlog of %s is not known completely: %s", self._name, error)
+
+    def _is_old_enough(self, first: Position) -> bool:
+        """Return whether the entry may be above the quota by age: by its ledger, unless its own time is known."""
+        if first > self._log.last:
+            return False
+        if self._oldest is not None and self._oldest[0] == first:
+            since_ms = self._oldest[1]
+        else:
+            ledger = self._log.ledger_list.find(first.ledger_id)
+            since_ms = 0 if ledger is None else ledger.first_time_ms
+        return is_reached(QuotaKind.AGE, self.get_quota(QuotaKind.AGE), self._age_s(since_ms))
+
+    async def _measure_age(self, first: Position) -> int | None:
+        """Return the age of this entry in seconds. None: it does not matter, or can't be found out now."""
+        if not self._is_old_enough(first):
+            return None
+        if self._oldest is None or self._oldest[0] != first:
+            since_ms = await self._read_time(first)
+            if since_ms is None:
+                return None
+            self._oldest = first, since_ms
+        return int(self._age_s(self._oldest[1]))
+
+    async def _read_time(self, position: Position) -> int | None:
+        try:
+            entries = await self._log.read(position, 1, 1)
+        except UnreadableEntry:  # it is in the backlog nevertheless, and at least as old as the last one of its ledger
+            ledger = self._log.ledger_list.find(position.ledger_id)
+            return None if ledger is None else ledger.last_time_ms
+        except BrokerError as error:
+            _log.info("The age of the backlog of %s can't be found out now: %s", self._name, error)
+            return None
+        return entries[0].broker_time_ms if entries else None
+
+    def _age_s(self, since_ms: int) -> float:
+        return (self._clock.time_ms() - since_ms) / 1000
+
+    # Eviction.
+
+    async def _evict_all(self, excess: Excess) -> None:
+        if not self._live_settings.are_known:
+            return
+        cut: Position | None = None
+        if excess.kind is QuotaKind.AGE:
+            cut_ms = max(0, int(self._clock.time_ms() - left_by_eviction(excess.quota) * 1000))
+            cut = (await self._log.find_first_at_time(cut_ms)).previous
+
+        def find_end() -> Position | None:
+            quota = self.get_quota(excess.kind)
+            if quota != excess.quota or not self._live_settings.are_known:
+                return None
+            ledgers = self._log.ledger_list.ledgers
+            return cut if cut is not None else find_position_before_bytes(ledgers, left_by_eviction(quota))
+
+        _log.warning("%s: %s: its oldest messages are evicted", self._name, excess.describe())
+        self.evictions[excess.kind] += 1
+        for name in self._list_behind(find_end()):
+            try:
+                entries = await self._evict(name, find_end)
+            except BrokerError as error:
+                if error.code != ErrorCode.SUBSCRIPTION_NOT_FOUND:
+                    raise
+                continue  # it was deleted in the meantime
+            _log.warning("%s: %d entries of subscription %r were evicted", self._name, entries, name)
+
+    def _list_behind(self, end: Position | None) -> Iterator[str]:
+        """Yield the subscriptions behind this position, the slowest one first."""
+        cursors = sorted(self._cursors.durable_cursors(), key=lambda one: one.mark_delete)
+        for one in cursors:
+            if end is not None and one.mark_delete < end and not is_system_cursor(one.name):
+                yield one.name
