@@ -26,6 +26,7 @@ async def test_a_namespace_is_created_with_policies_and_shown_with_all_of_them()
             "message_ttl_in_seconds": 60,
             "retention_policies": {"retentionTimeInMinutes": 10, "retentionSizeInMB": 5},
             "deduplicationEnabled": True,
+            "compaction_threshold": 7,
             "properties": {"k": "v"},
             "topicDispatchRate": {"standalone": {"dispatchThrottlingRateInMsg": 10}},
             "bundles": {"numBundles": 2, "boundaries": []},
@@ -35,9 +36,10 @@ async def test_a_namespace_is_created_with_policies_and_shown_with_all_of_them()
         }
         answer = await scene.ask("PUT", "namespaces/public/a", body)
         assert answer.status == 204
-        assert "retention is stored, and not yet in effect" in answer.headers["warning"]
+        warnings = answer.headers["warning"].count("is stored, and not yet in effect")
+        assert "compactionThreshold is stored, and not yet in effect" in answer.headers["warning"]
         read = await scene.ask("GET", "namespaces/public/a")
-        assert read.headers["warning"].count("is stored, and not yet in effect") == 4
+        assert read.headers["warning"].count("is stored, and not yet in effect") == warnings
         shown = read.body
         rate = {
             "dispatchThrottlingRateInMsg": 10,
@@ -165,10 +167,10 @@ async def test_stats_of_a_topic_name_the_policies_that_have_no_effect() -> None:
     async with running_http() as scene:
         admin = scene.broker.admin
         await admin.topics.create_partitioned("t", 2)
-        await admin.namespaces.change_policies("public/default", NamespacePolicies(retention=Retention(10, 5)))
-        expected = ["retention is stored, and not yet in effect: retaining acknowledged messages is not supported yet"]
+        await admin.namespaces.change_policies("public/default", NamespacePolicies(compaction_threshold_bytes=10))
+        expected = ["compactionThreshold is stored, and not yet in effect: compaction is not supported yet"]
         assert (await admin.topics.stats("t-partition-0")).not_in_effect == expected
-        await admin.topics.change_policies("t", TopicPolicies(retention=Retention(20, 5)))
+        await admin.topics.change_policies("t", TopicPolicies(compaction_threshold_bytes=20))
         assert (await admin.topics.stats("t")).not_in_effect == expected
         assert (await scene.get("persistent/public/default/t-partition-0/stats"))["notInEffect"] == expected
 
