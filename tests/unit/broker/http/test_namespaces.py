@@ -59,6 +59,7 @@ async def test_a_namespace_is_created_with_policies_and_shown_with_all_of_them()
             "replicatorDispatchRate": {},
             "clusterSubscribeRate": {},
             "deduplicationEnabled": True,
+            "compaction_threshold": 7,
             "publishMaxMessageRate": {},
             "latency_stats_sample_rate": {},
             "message_ttl_in_seconds": 60,
