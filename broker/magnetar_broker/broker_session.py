@@ -166,7 +166,7 @@ class BrokerSession:
             self.schemas,
             self.read_schema_rules,
         )
-        self._housekeeping = Housekeeping(self.topics, settings, clock, counters)
+        self._housekeeping = Housekeeping(self.topics, settings, clock, counters, self.admin.delete_empty_partitioned)
         self._policy_refresh = PolicyRefresh(self.topics.loaded, self._find_known_policies, settings, clock)
         sweep_interval_s = settings.managed_ledger_lease_sweep_interval_seconds
         self._orphaned_ledgers = OrphanedLedgerDeleter(self.client, clock, randomness, sweep_interval_s)
@@ -268,7 +268,8 @@ class BrokerSession:
         policies = await self.catalog.get_policies(name.namespace_name)
         if not self.catalog.has_topic_policies:
             return policies
-        return override_policies(policies, await self.topic_policies.get(name))
+        own = await self.topic_policies.get(name)
+        return override_policies(policies, own) if own.ListFields() else policies
 
     async def _find_known_policies(self, name: TopicName) -> Policies | None:
         """Like `_find_policies`. None: its own can't be read, and were not read before."""

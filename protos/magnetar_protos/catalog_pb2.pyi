@@ -109,7 +109,7 @@ class NamespaceNode(_message.Message):
     def __init__(self, incarnation: _Optional[bytes] = ..., partitioned_made: _Optional[int] = ..., deletion: _Optional[_Union[Deletion, str]] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., marks_taken_away: _Optional[int] = ..., bundle_starts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PartitionedTopicNode(_message.Message):
-    __slots__ = ("incarnation", "partitions", "deletion", "properties", "growing_to")
+    __slots__ = ("incarnation", "partitions", "deletion", "properties", "growing_to", "has_no_partitions")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -122,12 +122,14 @@ class PartitionedTopicNode(_message.Message):
     DELETION_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     GROWING_TO_FIELD_NUMBER: _ClassVar[int]
+    HAS_NO_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     incarnation: bytes
     partitions: int
     deletion: Deletion
     properties: _containers.ScalarMap[str, str]
     growing_to: int
-    def __init__(self, incarnation: _Optional[bytes] = ..., partitions: _Optional[int] = ..., deletion: _Optional[_Union[Deletion, str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., growing_to: _Optional[int] = ...) -> None: ...
+    has_no_partitions: bool
+    def __init__(self, incarnation: _Optional[bytes] = ..., partitions: _Optional[int] = ..., deletion: _Optional[_Union[Deletion, str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., growing_to: _Optional[int] = ..., has_no_partitions: bool = ...) -> None: ...
 
 class ClusterData(_message.Message):
     __slots__ = ("service_url", "service_url_tls", "broker_service_url", "broker_service_url_tls", "proxy_service_url", "proxy_protocol", "authentication_plugin", "authentication_parameters", "listener_name", "broker_client_tls_trust_store_type", "broker_client_tls_trust_store", "broker_client_tls_trust_store_password", "broker_client_tls_key_store_type", "broker_client_tls_key_store", "broker_client_tls_key_store_password", "broker_client_trust_certs_file_path", "broker_client_certificate_file_path", "broker_client_key_file_path", "broker_client_ssl_factory_plugin", "broker_client_ssl_factory_plugin_params", "broker_client_tls_enabled", "tls_allow_insecure_connection", "broker_client_tls_enabled_with_key_store", "peer_cluster_names")

@@ -148,7 +148,7 @@ class AdminService:
         owner_rpc = OwnerRpc(local_handlers, ownership, peers, clock, catalog.settings.admin_forward_timeout_seconds)
         self.topic_policy_rpc = TopicPolicyRpc(catalog, owner_rpc)
         bundle_owners = BundleOwners(ownership, owner_rpc, broker_id)
-        deletions = Deletions(catalog, owner_rpc, bundle_owners, schemas)
+        deletions = self._deletions = Deletions(catalog, owner_rpc, bundle_owners, schemas)
         forwarding: list[object] = [
             ClusterCalls(catalog, ownership),
             TenantCalls(catalog, deletions),
@@ -186,6 +186,12 @@ class AdminService:
         self._check_connected(name)
         with calling(address):
             return await self._clients.call(name, request)
+
+    async def delete_empty_partitioned(self, name: TopicName) -> None:
+        """Delete a partitioned topic of which no partition exists. Raises `BrokerError`."""
+        if await self._deletions.delete_empty_partitioned(name):
+            await self.topic_policy_rpc.forget(name)
+            _log.info("Deleted %s, whose partitions were all inactive", name)
 
     async def close(self) -> None:
         """Cancel the changes in flight."""

@@ -42,6 +42,16 @@ class Deletions:
 
         await self._catalog.partitioned.delete(name, delete_partitions, self._schemas.prepare_topic_deletion)
 
+    async def delete_empty_partitioned(self, name: TopicName) -> bool:
+        """Delete the partitioned topic if it exists and none of its partitions does. Return whether it is deleted.
+        Raises `BrokerError`."""
+        if await self._catalog.partitioned.find(name) is None:
+            return False
+        if not await self._catalog.partitioned.begin_deletion_if_empty(name):
+            return False
+        await self.delete_partitioned(name, force=False)
+        return True
+
     async def release_bundles(self, namespace: NamespaceName) -> None:
         """Unload the bundles of a namespace that is being deleted. An owner that can't be reached now notices by itself
         that the namespace was deleted."""

@@ -14,7 +14,7 @@ from magnetar_broker.admin.names import parse_topic_name
 from magnetar_broker.admin.topic_calls import check_not_system_topic
 from magnetar_broker.admin.topic_policy_rpc import TopicPolicyRpc
 from magnetar_broker.admin.topic_router import TopicRoute, routed
-from magnetar_broker.catalog.applied_policies import override_policies
+from magnetar_broker.catalog.applied_policies import override_policies, remove_namespace_policies
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.catalog.policies import PolicyLimits, change_policies, find_unmet_policies
 from magnetar_broker.errors import BrokerError, RequestNotStarted
@@ -50,6 +50,7 @@ class TopicPolicyCalls:
         if request.applied:
             namespace = await self._catalog.get_namespace(name.namespace_name, fresh=True)
             policies = override_policies(self._default_policies(), namespace.node.policies, own)
+            remove_namespace_policies(policies)
         return pb.TopicPoliciesAnswer(
             policies=_select(policies, request), warnings=find_missing_effects(_select(own, request), Level.TOPIC)
         )

@@ -9,7 +9,6 @@ from magnetar_protos.catalog_pb2 import (
     Clusters,
     DelayedDelivery,
     DispatchRate,
-    InactiveTopicDeleteMode,
     InactiveTopics,
     Persistence,
     Policies,
@@ -20,11 +19,11 @@ from magnetar_protos.catalog_pb2 import (
 )
 from magnetar_wire.admin.policies import POLICY_OF, Level
 
-__all__ = ["default_policies", "override_policies"]
+__all__ = ["default_policies", "override_policies", "remove_namespace_policies"]
 
 
 def override_policies(policies: Policies, *others: Policies) -> Policies:
-    """Return the policies of topics, of which those of later arguments override those of earlier ones."""
+    """Return policies, of which those of later arguments override those of earlier ones."""
     result, compatibility = Policies(), SchemaCompatibility.UNDEFINED
     for one in (policies, *others):
         for field, _ in one.ListFields():
@@ -34,10 +33,14 @@ def override_policies(policies: Policies, *others: Policies) -> Policies:
             compatibility = one.schema_compatibility
     if compatibility:  # UNDEFINED counts as not set
         result.schema_compatibility = compatibility
-    for field, _ in result.ListFields():
-        if POLICY_OF[field.name].path(Level.TOPIC) is None:
-            result.ClearField(field.name)
     return result
+
+
+def remove_namespace_policies(policies: Policies) -> None:
+    """Remove those that only namespaces have."""
+    for field, _ in policies.ListFields():
+        if POLICY_OF[field.name].path(Level.TOPIC) is None:
+            policies.ClearField(field.name)
 
 
 def default_policies(settings: BrokerServiceSettings) -> Policies:
@@ -61,7 +64,7 @@ def default_policies(settings: BrokerServiceSettings) -> Policies:
             time_minutes=int(settings.default_retention_time_in_minutes),
             size_mb=int(settings.default_retention_size_in_mb),
         ),
-        message_ttl_seconds=0,
+        message_ttl_seconds=settings.ttl_duration_default_in_seconds,
         backlog_quota_size=quota,
         backlog_quota_age=quota,
         deduplication=False,
@@ -69,7 +72,7 @@ def default_policies(settings: BrokerServiceSettings) -> Policies:
         delayed_delivery=DelayedDelivery(tick_time_ms=1000),
         inactive_topics=InactiveTopics(
             delete_while_inactive=settings.broker_delete_inactive_topics_enabled,
-            delete_mode=InactiveTopicDeleteMode.DELETE_WHEN_NO_SUBSCRIPTIONS,
+            delete_mode=settings.broker_delete_inactive_topics_mode.upper(),
             max_inactive_seconds=int(settings.broker_delete_inactive_topics_max_inactive_duration_seconds),
         ),
         dispatch_rate=no_rate,

@@ -355,6 +355,9 @@ class Catalog:
     async def _check_partition(self, name: TopicName) -> int:
         """Return the version of the partitioned topic. Raises TOPIC_NOT_FOUND if it does not have this partition."""
         found = await self.partitioned.find(name.base)
+        if found is not None and found.node.has_no_partitions and found.node.deletion == Deletion.DELETION_NONE:
+            await self.partitioned.allow_partitions(name.base)
+            found = await self.partitioned.find(name.base, fresh=True)
         if found is None:
             raise BrokerError(
                 ErrorCode.TOPIC_NOT_FOUND,

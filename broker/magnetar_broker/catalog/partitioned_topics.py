@@ -163,6 +163,46 @@ class PartitionedTopics:
             ErrorCode.METADATA_ERROR, f"partitioned topic {name} is not deleted yet: its schema changed: try again"
         )
 
+    async def begin_deletion_if_empty(self, name: TopicName) -> bool:
+        """Mark the topic as being deleted if none of its partitions exists. Return whether it is marked.
+
+        A mark that creations of partitions remove (`allow_partitions`) is set before the partitions are looked up. So
+        the deletion begins only if none was created since.
+        """
+
+        def mark(node: PartitionedTopicNode | None) -> PartitionedTopicNode:
+            node = _existing(name, node)
+            node.has_no_partitions = True
+            return node
+
+        def begin(node: PartitionedTopicNode | None) -> PartitionedTopicNode:
+            node = _existing(name, node)
+            if node.has_no_partitions:
+                node.deletion = Deletion.DELETION_BEGUN
+            return node
+
+        path = paths.partitioned(name)
+        node = await self._nodes.change(PartitionedTopicNode, path, mark)
+        assert node is not None
+        await self._nodes.sync()
+        for index in range(max(node.partitions, node.growing_to)):
+            if await self._nodes.exists(paths.topic(name.partition(index))):
+                await self.allow_partitions(name)
+                return False
+        node = await self._nodes.change(PartitionedTopicNode, path, begin)
+        return node is not None and node.deletion == Deletion.DELETION_BEGUN
+
+    async def allow_partitions(self, name: TopicName) -> None:
+        """Prevent a deletion that `begin_deletion_if_empty` is about to begin, unless it has begun."""
+
+        def remove_mark(node: PartitionedTopicNode | None) -> PartitionedTopicNode | None:
+            if node is None:
+                return None
+            node.has_no_partitions = False
+            return node
+
+        await self._nodes.change(PartitionedTopicNode, paths.partitioned(name), remove_mark)
+
     async def _delete_node(self, name: TopicName, incarnation: bytes, along: Sequence[Change] = ()) -> None:
         def deleted(node: PartitionedTopicNode | None) -> PartitionedTopicNode | None:
             return node if node is not None and node.incarnation != incarnation else None

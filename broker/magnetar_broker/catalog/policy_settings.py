@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, cast
 
 from magnetar_broker.settings.backlog_quotas import Quota, QuotaPolicy
-from magnetar_protos.catalog_pb2 import BacklogPolicy, Policies
+from magnetar_protos.catalog_pb2 import BacklogPolicy, InactiveTopicDeleteMode, Policies
 
 __all__ = ["settings_by_policies"]
 
@@ -31,6 +31,15 @@ def settings_by_policies(policies: Policies) -> dict[str, Any]:
         # It replaces this default, too, also if it retains nothing.
         changed["default_retention_without_subscription_minutes"] = 0
         changed["default_retention_without_subscription_size_mb"] = -1
+    if policies.HasField("message_ttl_seconds"):
+        changed["ttl_duration_default_in_seconds"] = policies.message_ttl_seconds
+    if policies.HasField("subscription_expiration_minutes"):
+        changed["subscription_expiration_time_minutes"] = policies.subscription_expiration_minutes
+    if policies.HasField("inactive_topics"):
+        inactive = policies.inactive_topics
+        changed["broker_delete_inactive_topics_enabled"] = inactive.delete_while_inactive
+        changed["broker_delete_inactive_topics_mode"] = InactiveTopicDeleteMode.Name(inactive.delete_mode).lower()
+        changed["broker_delete_inactive_topics_max_inactive_duration_seconds"] = inactive.max_inactive_seconds
     if policies.HasField("auto_subscription_creation"):
         changed["allow_auto_subscription_creation"] = policies.auto_subscription_creation.allowed
     if policies.HasField("backlog_quota_size"):

@@ -88,6 +88,12 @@ class Cursor(ABC):
         return self._state.count_unacknowledged()
 
     @property
+    def used_until_ms(self) -> int:
+        """The time up to which the subscription counts as used, as it was stored last (topics/subscription_expiry.py).
+        0: unknown."""
+        return 0
+
+    @property
     def ledger_id(self) -> int:
         """The ledger in which the cursor was saved last; 0: none."""
         return 0

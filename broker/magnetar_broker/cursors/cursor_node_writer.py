@@ -63,6 +63,18 @@ class CursorNodeWriter:
 
         await self._write(replace)
 
+    @property
+    def used_until_ms(self) -> int:
+        return self._stored.used_until_ms
+
+    async def set_used_until(self, time_ms: int) -> None:
+        """Store until when the subscription counts as used. Raises `BrokerError`."""
+
+        def set_time(node: CursorNode) -> None:
+            node.used_until_ms = time_ms
+
+        await self._write(set_time)
+
     async def mark_deleted(self) -> None:
         """Mark the cursor as deleted: no broker opens it any more. Raises `BrokerError`."""
         if self._stored.exists and not self._stored.node.deleted:

@@ -58,7 +58,7 @@ _OWNER_EPOCH_BYTES: Final = 16
 class StoredNode:
     """A cursor's node as this owner has read or written it last."""
 
-    __slots__ = ("decode_error", "decoded", "former_ledger_count", "ledger_id", "undecoded")
+    __slots__ = ("decode_error", "decoded", "former_ledger_count", "ledger_id", "undecoded", "used_until_ms")
 
     def __init__(
         self, decoded: compare_and_set.StoredValue | None = None, decode_error: str = "", undecoded: Node | None = None
@@ -80,6 +80,8 @@ class StoredNode:
         self.ledger_id = node.ledger_id
         # The number of former ledgers that it names for deletion.
         self.former_ledger_count = len(node.deleting)
+        # Until when the subscription counts as used; 0: unknown.
+        self.used_until_ms = node.used_until_ms
 
     @property
     def exists(self) -> bool:

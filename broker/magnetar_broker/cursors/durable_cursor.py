@@ -137,6 +137,14 @@ class DurableCursor(Cursor):
         await self._node.set_properties(properties)
         self.properties = dict(properties)
 
+    @property
+    def used_until_ms(self) -> int:
+        return self._node.used_until_ms
+
+    async def set_used_until(self, time_ms: int) -> None:
+        """Store until when the subscription counts as used, durably. Raises `BrokerError`."""
+        await self._node.set_used_until(time_ms)
+
     # When changes are saved.
 
     @property

@@ -10,6 +10,7 @@ from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker.settings.administration import CatalogSettings, HealthSettings, MetricsSettings
 from magnetar_broker.settings.bounds import check_lag_bound, check_load_seconds, check_topic_bound
 from magnetar_broker.settings.delivery import ConsumeSettings, SubscriptionSettings
+from magnetar_broker.settings.expiry import ExpirySettings
 from magnetar_broker.settings.listeners import (
     BrokerGrpcSettings,
     LookupSettings,
@@ -29,6 +30,7 @@ __all__ = ["BrokerServiceSettings", "ServingSettings"]
 
 class BrokerServiceSettings(
     TopicSettings,
+    ExpirySettings,
     SchemaSettings,
     ManagedLedgerSettings,
     CursorSettings,

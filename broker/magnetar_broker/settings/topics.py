@@ -109,24 +109,6 @@ class TopicSettings(BacklogQuotaSettings):
         gt=0,
         formerly="topic_housekeeping_interval_s",
     )
-    broker_delete_inactive_topics_enabled: bool = setting(
-        False,
-        "Delete a topic, with all its messages, when it has had no subscription, producer or consumer for "
-        "broker_delete_inactive_topics_max_inactive_duration_seconds. Messages that "
-        "default_retention_without_subscription_minutes retains are deleted, too. Pulsar's default: true.",
-        subject=Subject.TOPICS,
-        named_by="Pulsar",
-        dynamic=True,
-    )
-    broker_delete_inactive_topics_max_inactive_duration_seconds: float = setting(
-        60.0,
-        "Seconds without a subscription, producer or consumer after which broker_delete_inactive_topics_enabled "
-        "deletes a topic.",
-        subject=Subject.TOPICS,
-        gt=0,
-        named_by="Pulsar",
-        dynamic=True,
-    )
     unload_idle_topics_after_seconds: float = setting(
         0.0,
         "Seconds without a connected client after which a topic is unloaded; it is loaded again when it is used. "

@@ -6,24 +6,28 @@ very many topics a round takes longer, and the cost per second stays the same (C
 - The log is ticked, which rolls its ledger over by age. Cursors are ticked, which deletes the ledgers of idle cursors.
 - The log is trimmed if its first ledger is not needed by a durable cursor, not retained and not held by a lease, or if
   a trimmed ledger is not deleted yet.
+- Messages that are too old are acknowledged (message_expiry.py).
+- Subscriptions that are not used are deleted (subscription_expiry.py).
 - Expired leases are removed from the topic's node, and counted.
 - Backlog quotas are enforced (backlog_quotas.py), at an interval of their own.
-- A topic without clients and leases is deleted or unloaded, if the settings enable that.
+- A topic that is not used is deleted (inactive_topics.py) or unloaded, if the settings enable that.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.settings.topics import TopicSettings
-from magnetar_broker.system_topics import is_system_topic
+from magnetar_broker.topics.inactive_topics import is_deletable, record_activity
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topics import Topics
 from magnetar_wire.clock import Clock
 from magnetar_wire.tasks import OrderedTaskGroup
+from magnetar_wire.topic_name import TopicName
 
 __all__ = ["Housekeeping"]
 
@@ -36,12 +40,19 @@ _MAX_AT_WORK: Final = 16
 
 class Housekeeping:
     def __init__(
-        self, topics: Topics, settings: TopicSettings, clock: Clock, counters: BrokerCounters | None = None
+        self,
+        topics: Topics,
+        settings: TopicSettings,
+        clock: Clock,
+        counters: BrokerCounters | None = None,
+        delete_empty_partitioned: Callable[[TopicName], Awaitable[None]] | None = None,
     ) -> None:
+        """`delete_empty_partitioned` deletes a partitioned topic of which no partition exists."""
         self._topics = topics
         self._settings = settings
         self._clock = clock
         self._counters = counters or BrokerCounters()
+        self._delete_empty_partitioned = delete_empty_partitioned
         # Topics that are being trimmed, deleted or closed.
         self._at_work: dict[Topic, None] = {}
         # Topics whose backlog quotas are being enforced.
@@ -75,8 +86,7 @@ class Housekeeping:
         topic.cursors.tick(now)
         topic.producers.report_waiting()
         topic.report_terminated()
-        if topic.in_use or topic.log.leases.any_active:
-            topic.unused_since = now
+        record_activity(topic, now)
         self._count_lapsed_leases(topic)
         if len(self._at_work) < _MAX_AT_WORK and self._needs_work(topic, now):
             self._at_work[topic] = None
@@ -108,8 +118,9 @@ class Housekeeping:
             topic.counted_lapsed_leases = lapsed
 
     def _needs_work(self, topic: Topic, now: float) -> bool:
-        lapsed = topic.log.leases.has_lapsed
-        return lapsed or self._can_trim(topic) or self._is_idle(topic, now) or self._is_inactive(topic, now)
+        if topic.log.leases.has_lapsed or topic.message_expiry.is_due(now) or topic.subscription_expiry.is_due(now):
+            return True
+        return self._can_trim(topic) or self._is_idle(topic, now) or is_deletable(topic, now)
 
     def _can_trim(self, topic: Topic) -> bool:
         log = topic.log
@@ -121,24 +132,18 @@ class Housekeeping:
         after_s = self._settings.unload_idle_topics_after_seconds
         return after_s > 0 and now - topic.unused_since >= after_s
 
-    def _is_inactive(self, topic: Topic, now: float) -> bool:
-        settings = self._settings
-        return (
-            settings.broker_delete_inactive_topics_enabled
-            and now - topic.unused_since >= settings.broker_delete_inactive_topics_max_inactive_duration_seconds
-            and not topic.cursors.names()
-            and not is_system_topic(topic.name)
-        )
-
     async def _work(self, topic: Topic, now: float) -> None:
         try:
             if topic.log.leases.has_lapsed:
                 await topic.log.leases.remove_lapsed()
+            if topic.message_expiry.is_due(now):
+                await topic.message_expiry.run()
+            if topic.subscription_expiry.is_due(now):
+                await topic.subscription_expiry.run()
             if self._can_trim(topic):
                 await self._trim(topic)
-            elif self._is_inactive(topic, now):
-                _log.info("Deleting %s: it has no subscription and is not used", topic.name)
-                await self._topics.delete(topic.name, force=False, only_if=lambda one: self._may_delete(topic, one))
+            elif is_deletable(topic, now):
+                await self._delete_inactive(topic)
             elif self._is_idle(topic, now):
                 await self._topics.unload(topic.name, TopicUnloaded(f"{topic.name} was closed, since it was idle"))
         except BrokerError as error:
@@ -148,11 +153,16 @@ class Housekeeping:
         finally:
             del self._at_work[topic]
 
+    async def _delete_inactive(self, topic: Topic) -> None:
+        _log.info("Deleting %s, which is inactive", topic.name)
+        await self._topics.delete(topic.name, force=False, only_if=lambda one: self._may_delete(topic, one))
+        deletes_partitioned = topic.live_settings.current.broker_delete_inactive_partitioned_topic_metadata_enabled
+        if topic.name.is_partition and deletes_partitioned and self._delete_empty_partitioned is not None:
+            await self._delete_empty_partitioned(topic.name.base)
+
     def _may_delete(self, chosen: Topic, found: Topic | None) -> bool:
         """Return whether the topic is still the chosen one, and inactive, and no reader has got a lease since."""
-        return (
-            found is chosen and not chosen.log.leases.any_active and self._is_inactive(chosen, self._clock.monotonic())
-        )
+        return found is chosen and is_deletable(chosen, self._clock.monotonic())
 
     async def _trim(self, topic: Topic) -> None:
         if await topic.log.trim(topic.cursors.find_slowest_position):

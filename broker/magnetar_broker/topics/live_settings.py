@@ -45,9 +45,11 @@ class LiveSettings:
     def update(self, policies: Policies) -> None:
         """Apply these policies, which are known, instead of the former ones."""
         self.are_known = True
-        if policies is self._policies or policies == self._policies:
+        if policies is self._policies:
             return
-        self._policies = policies
+        is_same, self._policies = policies == self._policies, policies
+        if is_same:
+            return
         changed = settings_by_policies(policies)
         self._changed.clear()
         self._changed.update(changed)

@@ -62,6 +62,7 @@ class Subscription:
         "dispatcher",
         "is_paused",
         "last_active",
+        "left_ms",
         "log",
         "receipts",
         "time_ms",
@@ -106,6 +107,8 @@ class Subscription:
         self._reconnection_timer: Timer | None = None
         self._reconnecting = 0
         self.last_active = LastActiveConsumer()
+        # When the last consumer left, in ms since 1970; 0: there was none.
+        self.left_ms = 0
         self.receipts = AckReceipts(cursor, self.release)
         self.counters = counters
 
@@ -209,6 +212,7 @@ class Subscription:
             del self._consumers[one]
         updates = self.dispatcher.rule.leave(left, self.cursor.mark_delete)
         if not self._consumers:
+            self.left_ms = self.time_ms()
             self.dispatcher.stop()
             self.dispatcher = None
             self.release()
@@ -430,16 +434,36 @@ class Subscription:
     async def skip_to(self, position: Position) -> int:
         """Acknowledge all entries up to `position`, durably, and return their number. The caller runs it as a
         change."""
+        # Counted before it is saved: entries that are published in the meantime are not acknowledged.
+        skipped = self._acknowledge_up_to(position)
+        await self.cursor.wait_until_saved()
+        return skipped
+
+    async def expire_up_to(self, position: Position) -> int:
+        """As `skip_to`, for entries that expire."""
+        expired = self._acknowledge_up_to(position)
+        self._count_expired(expired)
+        await self.cursor.wait_until_saved()
+        return expired
+
+    def expire_now(self, position: Position) -> None:
+        """Acknowledge all entries up to `position`, which expire. They are saved soon. Not while a change waits."""
+        self._count_expired(self._acknowledge_up_to(position))
+        self._run()
+        self.report_end()
+
+    def _acknowledge_up_to(self, position: Position) -> int:
         before = self.cursor.count_unacknowledged()
         if position > self.cursor.mark_delete:
             self.cursor.acknowledge_up_to(min(position, self.log.last))
             if self.dispatcher is not None:
                 self.dispatcher.rule.record_acknowledged_up_to(self.cursor.mark_delete)
             self.counters.last_advanced_ms = self.time_ms()
-        # Counted before it is saved: entries that are published in the meantime are not acknowledged.
-        skipped = before - self.cursor.count_unacknowledged()
-        await self.cursor.wait_until_saved()
-        return skipped
+        return before - self.cursor.count_unacknowledged()
+
+    def _count_expired(self, entries: int) -> None:
+        self.counters.expired_entries += entries
+        self.counters.last_expired_ms = self.time_ms()
 
     async def unsubscribe_for(self, consumer: Consumer, *, force: bool) -> None:
         """Delete the subscription at a consumer's request. `force`: also if it has other consumers. Raises

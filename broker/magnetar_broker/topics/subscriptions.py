@@ -68,6 +68,7 @@ class Subscriptions:
         "_closed",
         "_cursors",
         "_last_active",
+        "_last_used_ms",
         "_loaded",
         "_log",
         "_name",
@@ -100,6 +101,8 @@ class Subscriptions:
         self._loaded: dict[SubscriptionKey, Subscription] = {}
         # Of durable subscriptions that are not loaded.
         self._last_active: dict[str, LastActiveConsumer] = {}
+        # When durable subscriptions were used last since the topic was opened, in ms since 1970.
+        self._last_used_ms: dict[str, int] = {}
         self.deliveries = Deliveries()
         self._tasks = TopicTasks()
         self._changes = SubscriptionChanges(self._tasks, self._loaded.get)
@@ -280,6 +283,8 @@ class Subscriptions:
             del self._loaded[subscription.key]
             if subscription.durable and subscription.last_active.name:
                 self._last_active[subscription.name] = subscription.last_active
+            if subscription.durable and subscription.left_ms:
+                self._last_used_ms[subscription.name] = subscription.left_ms
 
     # Administration of durable subscriptions, by name. All methods raise `BrokerError`.
 
@@ -343,9 +348,35 @@ class Subscriptions:
         self._released(subscription)
         self._last_active.pop(subscription.name, None)
 
+    async def delete_if(self, name: str, check: Callable[[], bool]) -> bool:
+        """Delete the subscription if it has no consumers and `check`, which is called at the last moment, returns True.
+        Return whether it was deleted."""
+
+        async def delete(subscription: Subscription) -> bool:
+            if subscription.consumers or not check():
+                return False
+            await self._delete(subscription, force=False)
+            return True
+
+        return await self._change(name, delete)
+
+    def find_last_use(self, name: str) -> int:
+        """Return when the durable subscription was used last, in ms since 1970: now, if it has consumers. 0: it was not
+        used since the topic was opened."""
+        loaded = self._loaded.get((name, True))
+        if loaded is not None and loaded.consumers:
+            return self._clock.time_ms()
+        left_ms = 0 if loaded is None else loaded.left_ms
+        return max(left_ms, self._last_used_ms.get(name, 0))
+
+    def record_use(self, name: str) -> None:
+        """Note that the durable subscription is used now."""
+        self._last_used_ms[name] = self._clock.time_ms()
+
     async def _delete_named(self, name: str) -> None:
         await self._cursors.delete(name)
         self._last_active.pop(name, None)
+        self._last_used_ms.pop(name, None)
         self.deliveries.forget(name)
 
     async def reset(self, name: str, to: StartAt) -> None:
@@ -388,10 +419,18 @@ class Subscriptions:
 
     async def _expire(self, subscription: Subscription, before_ms: int) -> int:
         first_left = await self._log.find_first_at_time(before_ms)
-        expired = await subscription.skip_to(first_left.previous)
-        subscription.counters.expired_entries += expired
-        subscription.counters.last_expired_ms = self._clock.time_ms()
-        return expired
+        return await subscription.expire_up_to(first_left.previous)
+
+    def expire_now(self, name: str, position: Position) -> bool:
+        """Acknowledge all entries up to the position; they are saved soon. Return False if that is not possible now,
+        since the subscription is being changed."""
+        if self._changes.is_changing((name, True)):
+            return False
+        if self._closed is None and self._cursors.get(name) is not None:
+            subscription = self._loaded_or_load(name)
+            subscription.expire_now(position)
+            subscription.release()
+        return True
 
     async def expire_before(self, name: str, first_left: StartMessageId) -> int:
         """Acknowledge everything before a message that the log has, or the next one. Returns the number of entries."""
@@ -405,10 +444,7 @@ class Subscriptions:
         start = await find_start(self._log, StartAt(message_id=first_left))
         if start.skipped is not None and not subscription.cursor.is_acknowledged(start.skipped[0]):
             subscription.cursor.acknowledge((), [start.skipped])
-        expired = await subscription.skip_to(start.mark_delete)
-        subscription.counters.expired_entries += expired
-        subscription.counters.last_expired_ms = self._clock.time_ms()
-        return expired
+        return await subscription.expire_up_to(start.mark_delete)
 
     async def evict(self, name: str, find_end: Callable[[], Position | None]) -> int:
         """Acknowledge the entries up to `find_end()`, which is called in the subscription's turn; None: none. Returns
@@ -453,6 +489,7 @@ class Subscriptions:
             await self._create(name, to, owner.properties, may_exist=False)  # also if it is within a batch
         subscription = self._loaded_or_load(name)
         await advance(subscription, self._cursors, self._log, to, only_make, owner)
+        self.record_use(name)
         return subscription.cursor.mark_delete
 
     async def _change(

@@ -25,8 +25,10 @@ from magnetar_broker.position import Position
 from magnetar_broker.topics.backlog_quotas import BacklogQuotas
 from magnetar_broker.topics.consumer import Consumer, ConsumerSink
 from magnetar_broker.topics.live_settings import LiveSettings
+from magnetar_broker.topics.message_expiry import MessageExpiry
 from magnetar_broker.topics.producers import Producers
 from magnetar_broker.topics.publish_budget import PublishBudget
+from magnetar_broker.topics.subscription_expiry import SubscriptionExpiry
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_broker.topics.topic_schemas import TopicSchemas
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer
@@ -45,6 +47,7 @@ class Topic:
 
     __slots__ = (
         "_closing",
+        "_opening_consumers",
         "_schemas",
         "_settings",
         "budget",
@@ -52,12 +55,15 @@ class Topic:
         "counters",
         "cursors",
         "ended",
+        "inactive_since",
         "live_settings",
         "log",
+        "message_expiry",
         "name",
         "on_lost",
         "producers",
         "quotas",
+        "subscription_expiry",
         "subscriptions",
         "unused_since",
     )
@@ -88,9 +94,12 @@ class Topic:
         self.ended: BrokerError | None = None
         # Called once, by `abort`.
         self.on_lost: Callable[[Topic, BrokerError], object] = lambda topic, error: None
-        # For housekeeping: since when no client is connected, and how many lapsed leases the metrics have counted.
-        self.unused_since = clock.monotonic()
+        # For housekeeping: since when no client is connected, since when the topic is inactive (inactive_topics.py),
+        # and how many lapsed leases the metrics have counted.
+        self.unused_since = self.inactive_since = clock.monotonic()
         self.counted_lapsed_leases = 0
+        # Requests that open a consumer.
+        self._opening_consumers = 0
         self._settings = settings
         self.quotas = BacklogQuotas(
             name, log, cursors, live_settings, clock, subscriptions.evict, self._disconnect_producers
@@ -107,6 +116,8 @@ class Topic:
             self._check_served,
             self.quotas.check_opening,
         )
+        self.message_expiry = MessageExpiry(log, cursors, subscriptions, live_settings, clock)
+        self.subscription_expiry = SubscriptionExpiry(log, cursors, subscriptions, live_settings, clock)
         self._closing: asyncio.Task[None] | None = None
         log.on_appended = subscriptions.appended
         log.on_lost = self._lost
@@ -114,7 +125,8 @@ class Topic:
 
     @property
     def in_use(self) -> bool:
-        return len(self.producers) > 0 or self.subscriptions.consumers > 0
+        """Whether clients are connected, or about to be."""
+        return len(self.producers) > 0 or self._opening_consumers > 0 or self.subscriptions.consumers > 0
 
     def _disconnect_producers(self, error: BrokerError) -> None:
         self.producers.disconnect(error)
@@ -132,8 +144,12 @@ class Topic:
 
     async def subscribe(self, opened: OpenConsumer, sink: ConsumerSink) -> Consumer:
         """Open a consumer if its schema can read the topic, and call the sink's `opened`. Raises `BrokerError`."""
-        await self._schemas.admit_consumer(opened.schema, sink.address, self._is_unused)
-        return await self.subscriptions.subscribe(opened, sink)
+        self._opening_consumers += 1
+        try:
+            await self._schemas.admit_consumer(opened.schema, sink.address, self._is_unused)
+            return await self.subscriptions.subscribe(opened, sink)
+        finally:
+            self._opening_consumers -= 1
 
     def _is_unused(self) -> bool:
         """Return whether nothing is stored, and nobody is connected but consumers that take any schema."""

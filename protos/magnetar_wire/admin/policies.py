@@ -142,12 +142,12 @@ POLICIES: Final = (
     Policy(
         "message_ttl_seconds", "messageTTL", Field("message_ttl_seconds"),
         "Age at which messages expire, in seconds; 0: they do not expire.",
-        _POST, PolicyPath(parameter="messageTTL", removed_without_body=True), "expiry of messages by age",
+        _POST, PolicyPath(parameter="messageTTL", removed_without_body=True),
     ),
     Policy(
         "subscription_expiration_minutes", "subscriptionExpirationTime", Field("subscription_expiration_minutes"),
         "Minutes without consumers after which a subscription is deleted; 0: never.",
-        _POST, None, "expiry of subscriptions",
+        _POST, None,
     ),
     Policy(
         QUOTA_BY_SIZE, "backlogQuota", Field(QUOTA_BY_SIZE, of=QUOTA),
@@ -182,7 +182,7 @@ POLICIES: Final = (
     Policy(
         "inactive_topics", "inactiveTopicPolicies", Field("inactive_topics", of=INACTIVE_TOPICS),
         "When topics that nobody uses are deleted.",
-        _NULLABLE, _POST, "deleting inactive topics",
+        _NULLABLE, _POST,
     ),
     Policy(
         "publish_rate", "publishRate", Field("publish_rate", of=PUBLISH_RATE),

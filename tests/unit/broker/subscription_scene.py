@@ -57,11 +57,12 @@ class Scene:
         topic: str = "topic",
         per_ledger: int = 10,
         cursors: type[FakeCursorTable] = FakeCursorTable,
+        clock: ManualClock | None = None,
         **options: Any,
     ) -> None:
         self.log = FakeLog(per_ledger)
         self.cursors = cursors(self.log)
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
         self.subscriptions = Subscriptions(
             TopicName.parse(topic),
             self.log,

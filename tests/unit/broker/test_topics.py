@@ -16,7 +16,6 @@ from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.system_topics import events_topic
 from magnetar_broker.topics.housekeeping import Housekeeping
-from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topics import Topics
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
 from magnetar_protos.catalog_pb2 import Policies
@@ -26,34 +25,17 @@ from magnetar_wire.topic_name import TopicName
 from tests.fake_ownership import FakeOwnership
 from tests.produce_client import entry
 from tests.running import until, within
-from tests.unit.broker.fake_cursors import FakeCursorTable
-from tests.unit.broker.fake_log import FakeLog
 from tests.unit.broker.topic_scene import (
     NAME,
     FakeCatalog,
     FakeProducerSink,
     FakeStorage,
-    FakeSubscriptions,
+    cursors_of,
+    log_of,
+    passes,
+    subscriptions_of,
     topics_on,
 )
-
-
-def subscriptions_of(topic: Topic) -> FakeSubscriptions:
-    subscriptions: object = topic.subscriptions
-    assert isinstance(subscriptions, FakeSubscriptions)
-    return subscriptions
-
-
-def cursors_of(topic: Topic) -> FakeCursorTable:
-    cursors: object = topic.cursors
-    assert isinstance(cursors, FakeCursorTable)
-    return cursors
-
-
-def log_of(topic: Topic) -> FakeLog:
-    log: object = topic.log
-    assert isinstance(log, FakeLog)
-    return log
 
 
 async def test_concurrent_requests_open_a_topic_once_despite_cancellation() -> None:
@@ -430,7 +412,7 @@ async def test_housekeeping_trims_consumed_ledgers_and_continues_after_failure()
 async def test_idle_topics_are_unloaded_and_inactive_ones_deleted_if_enabled() -> None:
     """TOP-2: inactive topics are deleted as the policy says; one with a subscription never is."""
     clock = ManualClock()
-    options = TopicSettings(
+    options = BrokerServiceSettings(
         broker_delete_inactive_topics_enabled=True,
         broker_delete_inactive_topics_max_inactive_duration_seconds=10,
         unload_idle_topics_after_seconds=20,
@@ -463,7 +445,7 @@ async def test_idle_topics_are_unloaded_and_inactive_ones_deleted_if_enabled() -
 async def test_a_topic_that_is_read_by_a_lease_is_not_idle() -> None:
     """SPK-5: a reader past the broker is connected to nobody, and uses the topic."""
     clock = ManualClock()
-    options = TopicSettings(
+    options = BrokerServiceSettings(
         broker_delete_inactive_topics_enabled=True,
         broker_delete_inactive_topics_max_inactive_duration_seconds=10,
         unload_idle_topics_after_seconds=20,
@@ -488,7 +470,7 @@ async def test_lease_taken_as_deletion_begins_prevents_the_deletion(
 ) -> None:
     """The leases are checked again when the deletion has begun."""
     clock = ManualClock()
-    options = TopicSettings(
+    options = BrokerServiceSettings(
         broker_delete_inactive_topics_enabled=True,
         broker_delete_inactive_topics_max_inactive_duration_seconds=10,
     )
@@ -534,13 +516,6 @@ async def test_five_thousand_topics_cost_no_more_at_a_time_than_two_thousand() -
     assert len(asyncio.all_tasks()) == tasks + 1
     keeping.cancel()
     await asyncio.wait([keeping])
-
-
-async def passes(clock: ManualClock, seconds: float) -> None:
-    for _ in range(int(seconds * 10)):
-        clock.advance(0.1)
-        for _ in range(6):
-            await asyncio.sleep(0)
 
 
 def test_every_option_is_named_by_a_test() -> None:

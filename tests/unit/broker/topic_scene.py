@@ -11,6 +11,7 @@ from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.position import Position
 from magnetar_broker.schemas.schema_rules import SchemaRules
+from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.live_settings import LiveSettings
 from magnetar_broker.topics.topic import Topic
@@ -19,6 +20,7 @@ from magnetar_broker.topics.topics import Topics
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies, SchemaCompatibility
+from magnetar_testing.clock import ManualClock
 from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import Clock, SystemClock
 from magnetar_wire.topic_name import TopicName
@@ -27,7 +29,18 @@ from tests.unit.broker.fake_cursors import FakeCursorTable
 from tests.unit.broker.fake_log import FakeLog
 from tests.unit.broker.fake_schema_registry import FakeSchemaRegistry
 
-__all__ = ["NAME", "FakeCatalog", "FakeProducerSink", "FakeStorage", "FakeSubscriptions", "topics_on"]
+__all__ = [
+    "NAME",
+    "FakeCatalog",
+    "FakeProducerSink",
+    "FakeStorage",
+    "FakeSubscriptions",
+    "cursors_of",
+    "log_of",
+    "passes",
+    "subscriptions_of",
+    "topics_on",
+]
 
 NAME = TopicName.parse("t")
 
@@ -83,7 +96,7 @@ class FakeStorage:
     `cursors_gate` is not."""
 
     def __init__(self, options: TopicSettings | None = None, clock: Clock | None = None) -> None:
-        self.options = options or TopicSettings()
+        self.options = options or BrokerServiceSettings()
         self.clock = clock or SystemClock()
         self.counters = BrokerCounters()
         self.rules = SchemaRules(SchemaCompatibility.FULL, allow_auto_update=True, validation_enforced=False)
@@ -194,3 +207,28 @@ class FakeCatalog:
 def topics_on(storage: FakeStorage, catalog: FakeCatalog | None = None) -> Topics:
     catalog = catalog or FakeCatalog()
     return Topics(storage, catalog, storage.options, storage.clock, FakeOwnership.of_everything(()), storage.counters)
+
+
+def subscriptions_of(topic: Topic) -> FakeSubscriptions:
+    subscriptions: object = topic.subscriptions
+    assert isinstance(subscriptions, FakeSubscriptions)
+    return subscriptions
+
+
+def cursors_of(topic: Topic) -> FakeCursorTable:
+    cursors: object = topic.cursors
+    assert isinstance(cursors, FakeCursorTable)
+    return cursors
+
+
+def log_of(topic: Topic) -> FakeLog:
+    log: object = topic.log
+    assert isinstance(log, FakeLog)
+    return log
+
+
+async def passes(clock: ManualClock, seconds: float) -> None:
+    for _ in range(int(seconds * 10)):
+        clock.advance(0.1)
+        for _ in range(6):
+            await asyncio.sleep(0)

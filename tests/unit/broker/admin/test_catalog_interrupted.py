@@ -248,3 +248,33 @@ async def test_a_topic_is_not_made_under_policies_that_forbid_it_by_now(scene: C
     along = await scene.catalog.prepare_creation(PLAIN)
     await scene.catalog.update_policies(NAMESPACE, Policies(auto_topic_creation=AutoTopicCreation(allowed=False)))
     assert await code_of(scene.put_topic(PLAIN, along)) == ErrorCode.SERVICE_NOT_READY
+
+
+@pytest.mark.parametrize("turns", range(0, 40, 2))
+async def test_an_empty_partitioned_topic_is_not_deleted_under_a_new_partition(scene: CatalogScene, turns: int) -> None:
+    """TOP-2, CHK-69: a partition is created while a broker deletes the topic: one of the two is refused."""
+    name = TopicName.parse("acme/shop/empty")
+    await scene.catalog.partitioned.create(name, 3, {})
+    deleting = asyncio.create_task(scene.another().partitioned.begin_deletion_if_empty(name))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    refused = await code_of(scene.make_topic(name.partition(1), scene.another()))
+    assert (await deleting) == (refused is not None)
+    if refused is not None:
+        assert refused in (ErrorCode.TOPIC_NOT_FOUND, ErrorCode.SERVICE_NOT_READY)
+    else:
+        await scene.make_topic(name.partition(0))
+        assert not await scene.catalog.partitioned.begin_deletion_if_empty(name)
+
+
+async def test_a_partition_is_created_after_a_deletion_of_an_empty_topic_was_interrupted(scene: CatalogScene) -> None:
+    """TOP-2: the broker that was about to delete the topic has died."""
+    name = TopicName.parse("acme/shop/empty")
+    await scene.catalog.partitioned.create(name, 2, {})
+    catalog, store = scene.killed_after(1, made=False)
+    assert await code_of(catalog.partitioned.begin_deletion_if_empty(name)) is not None
+    assert store.died
+    await scene.make_topic(name.partition(1), scene.another())
+    found = await scene.catalog.partitioned.find(name)
+    assert found is not None
+    assert not found.node.has_no_partitions

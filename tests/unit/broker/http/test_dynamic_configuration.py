@@ -317,11 +317,40 @@ async def _new_subscription_is_refused(scene: HttpScene) -> Any:
 @_shows("unload_idle_topics_after_seconds", "3000", False, True)
 @_shows("broker_delete_inactive_topics_enabled", "true", False, True)
 async def _topic_ends_after_an_hour(scene: HttpScene) -> Any:
-    topic = await scene.broker.broker_session.topics.get(TopicName.parse(_new_name()), create=True)
-    settings = scene.broker.broker.settings
+    return await _end_in_an_hour(scene, TopicName.parse(_new_name()))
+
+
+async def _end_in_an_hour(scene: HttpScene, name: TopicName) -> bool:
+    """Return whether the topic is closed or deleted if nobody uses it for an hour."""
+    session = scene.broker.broker_session
+    topic = await session.topics.get(name, create=True)
     async with OrderedTaskGroup() as tasks:
-        Housekeeping(scene.broker.broker_session.topics, settings, _InAnHour()).maintain_topic(topic, tasks)
+        Housekeeping(
+            session.topics,
+            scene.broker.broker.settings,
+            _InAnHour(),
+            delete_empty_partitioned=session.admin.delete_empty_partitioned,
+        ).maintain_topic(topic, tasks)
     return topic.ended is not None
+
+
+@_shows("broker_delete_inactive_topics_mode", "delete_when_subscriptions_caught_up", False, True)
+async def _topic_with_a_subscription_is_inactive(scene: HttpScene) -> Any:
+    assert (await scene.ask("POST", f"{_PATH}/brokerDeleteInactiveTopicsEnabled/true")).status == 200
+    topic = await _new_topic(scene)
+    await scene.broker.admin.subscriptions.create(topic, "s")
+    return await _end_in_an_hour(scene, TopicName.parse(topic))
+
+
+@_shows("broker_delete_inactive_partitioned_topic_metadata_enabled", "true", True, False)
+async def _partitioned_topic_is_left(scene: HttpScene) -> Any:
+    assert (await scene.ask("POST", f"{_PATH}/brokerDeleteInactiveTopicsEnabled/true")).status == 200
+    topic, catalog = TopicName.parse(_new_name()), scene.broker.broker_session.catalog
+    await scene.broker.admin.topics.create_partitioned(str(topic), 2)
+    for index in range(2):
+        assert await catalog.partitioned.find(topic) is not None
+        assert await _end_in_an_hour(scene, topic.partition(index))
+    return await catalog.partitioned.find(topic, fresh=True) is not None
 
 
 class _InAnHour(SystemClock):
