@@ -103,7 +103,7 @@ def describe_loaded(topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStat
         stored_entries=log.stored_entries,
         messages_ever=topic.log.next_index,
         pending_bytes=topic.log.pending_bytes,
-        waiting_for=log.waiting_for,
+        waiting_for=topic.waiting_for(),
         lost_entries=topic.log.lost_entries.count,
         lost=[
             pb.LostEntry(ledger_id=position.ledger_id, entry_id=position.entry_id, reason=reason)

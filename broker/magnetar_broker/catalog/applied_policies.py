@@ -12,6 +12,7 @@ from magnetar_protos.catalog_pb2 import (
     InactiveTopics,
     Persistence,
     Policies,
+    PublishRate,
     Retention,
     SchemaCompatibility,
     SubscribeRate,
@@ -75,6 +76,7 @@ def default_policies(settings: BrokerServiceSettings) -> Policies:
             delete_mode=settings.broker_delete_inactive_topics_mode.upper(),
             max_inactive_seconds=int(settings.broker_delete_inactive_topics_max_inactive_duration_seconds),
         ),
+        publish_rate=_find_publish_rate(settings),
         dispatch_rate=no_rate,
         subscription_dispatch_rate=no_rate,
         replicator_dispatch_rate=no_rate,
@@ -92,3 +94,9 @@ def default_policies(settings: BrokerServiceSettings) -> Policies:
         dispatcher_pause_on_ack_state=False,
         replication_clusters=Clusters(names=[settings.cluster_name]),
     )
+
+
+def _find_publish_rate(settings: BrokerServiceSettings) -> PublishRate | None:
+    """Return the rate of the brokers' settings. None: there is none."""
+    messages, size_bytes = settings.max_publish_rate_per_topic_in_messages, settings.max_publish_rate_per_topic_in_bytes
+    return PublishRate(messages_per_s=messages, bytes_per_s=size_bytes) if messages or size_bytes else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, cast
 
 from magnetar_broker.settings.backlog_quotas import Quota, QuotaPolicy
+from magnetar_broker.settings.rates import Rate
 from magnetar_protos.catalog_pb2 import BacklogPolicy, InactiveTopicDeleteMode, Policies
 
 __all__ = ["settings_by_policies"]
@@ -48,4 +49,7 @@ def settings_by_policies(policies: Policies) -> dict[str, Any]:
     if policies.HasField("backlog_quota_age"):
         quota = policies.backlog_quota_age
         changed["age_quota"] = Quota(quota.limit_time_seconds, _QUOTA_POLICIES[quota.policy])
+    if policies.HasField("publish_rate"):
+        published = policies.publish_rate
+        changed["topic_publish_rate"] = Rate(max(0, published.messages_per_s), max(0, published.bytes_per_s))
     return changed

@@ -167,14 +167,14 @@ class TopicMetrics:
             topic.counters.failed_entries,
             topic.log.lost_entries.count,
             topic.log.pending_bytes,
-            bool(log.waiting_for),
+            bool(topic.waiting_for()),
         ]
         totals.producers += len(topic.producers.connected())
         totals.subscriptions += len(subscriptions)
         totals.consumers += consumers
         totals.storage_bytes += log.stored_bytes
         totals.backlog_entries += backlog
-        totals.waiting += bool(log.waiting_for)
+        totals.waiting += bool(topic.waiting_for())
         for kind, count in topic.quotas.evictions.items():
             key = namespace, name, kind.value
             self._evictions[key] = self._evictions.get(key, 0) + count

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from magnetar_broker.settings.backlog_quotas import BacklogQuotaSettings
+from magnetar_broker.settings.rates import PublishRateSettings
 from magnetar_wire.limits import MAX_MESSAGE_BYTES
 from magnetar_wire.settings import MAX_COUNT, Subject, setting
 
 __all__ = ["TopicSettings"]
 
 
-class TopicSettings(BacklogQuotaSettings):
+class TopicSettings(BacklogQuotaSettings, PublishRateSettings):
     max_message_size: int = setting(
         MAX_MESSAGE_BYTES,
         "Maximum size, in bytes, of the payload of one entry, as it is stored: a batch as a whole, after compression.",

@@ -24,7 +24,8 @@ from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.log_entry import NewEntry
 from magnetar_broker.position import Position
 from magnetar_broker.topics.entry_check import accept_entry
-from magnetar_broker.topics.publish_budget import PublishBudget
+from magnetar_broker.topics.publish_gate import PublishGate
+from magnetar_broker.topics.rate_limit import UNLIMITED
 from magnetar_wire.clock import Clock
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
 
@@ -88,7 +89,7 @@ class TopicPublishing:
     """What the producers of a topic share."""
 
     log: Log
-    budget: PublishBudget
+    gate: PublishGate
     max_message_bytes: int
     clock: Clock
     counters: TopicCounters
@@ -164,16 +165,21 @@ class Producer:
 
     # Publishing.
 
-    def publish(self, first: int, entries: Sequence[bytes]) -> None:
-        """Append entries numbered `first`, `first + 1` …; drop them if the producer has stopped."""
+    def publish(self, first: int, entries: Sequence[bytes]) -> int:
+        """Append entries numbered `first`, `first + 1` …; drop them if the producer has stopped.
+
+        Return how many: the others have to wait for the rates of publishing (publish_gate.py).
+        """
         publishing, pending = self._publishing, self._pending
-        publishing.budget.add(count_entry_memory(entries))
+        publishing.gate.budget.add(count_entry_memory(entries))
         now = publishing.clock.monotonic()
+        left = publishing.gate.left()
+        messages_left, bytes_left = left
         at, end = 0, len(entries)
         while at < end:  # once, unless an entry is refused
             if self.is_stopped:
-                self._release(end - at, sum(map(len, entries[at:])))
-                return
+                self._release(len(entries) - at, sum(map(len, entries[at:])))
+                return len(entries)
             new: list[NewEntry] = []
             rows: list[_Pending] = []
             refusal: BrokerError | None = None
@@ -190,7 +196,14 @@ class Producer:
                     publishing.counters.chunks += 1
                 new.append(NewEntry(entry, messages, batch_size, chunk))
                 rows.append((first + index, len(entry), messages, sequence_id, now))
+                messages_left -= messages
+                bytes_left -= len(entry)
+                if messages_left <= 0 or bytes_left <= 0:
+                    end = index + 1
+                    break
             at += len(new)
+            if left is not UNLIMITED:
+                publishing.gate.count(sum([row[2] for row in rows]), sum([row[1] for row in rows]))
             if new and (appended := publishing.log.append(new, self._on_decided)) < len(new):
                 # The log reports the reason to `_on_decided`, after the entries before it. By then it may have capacity
                 # again, but later entries must not be stored without this one.
@@ -201,6 +214,12 @@ class Producer:
             if refusal is not None:
                 self._refuse(first + at, len(entries[at]), refusal)
                 at += 1
+        if end < len(entries) and self.is_stopped:
+            self._release(len(entries) - end, sum(map(len, entries[end:])))
+            return len(entries)
+        if end < len(entries):
+            publishing.gate.budget.release(count_entry_memory(entries[end:]))
+        return end
 
     def _refuse(self, number: int, size: int, error: BrokerError) -> None:
         if not self.is_stopped:
@@ -268,7 +287,7 @@ class Producer:
     def _release(self, entries: int, size_bytes: int) -> None:
         """Return the memory of entries that are decided, or dropped, to the budgets."""
         memory_bytes = size_bytes + entries * ENTRY_OVERHEAD_BYTES
-        self._publishing.budget.release(memory_bytes)
+        self._publishing.gate.budget.release(memory_bytes)
         self._sink.decided(memory_bytes)
 
     def report_waiting(self, waiting_for: str) -> None:

@@ -21,7 +21,7 @@ from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.consumer import MAX_CLIENT_VERSION_LENGTH
 from magnetar_broker.topics.producer import Producer, ProducerIdentity, ProducerSink, TopicPublishing
 from magnetar_broker.topics.producer_names import ProducerNames
-from magnetar_broker.topics.publish_budget import PublishBudget
+from magnetar_broker.topics.publish_gate import PublishGate
 from magnetar_broker.topics.topic_schemas import TopicSchemas
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
 from magnetar_wire.clock import Clock
@@ -56,7 +56,7 @@ class Producers:
         settings: TopicSettings,
         clock: Clock,
         randomness: Randomness,
-        budget: PublishBudget,
+        gate: PublishGate,
         counters: TopicCounters,
         broker_counters: BrokerCounters,
         check_served: Callable[[], None],
@@ -73,7 +73,7 @@ class Producers:
         self._names: ProducerNames[Producer] = ProducerNames()
         self._publishing = TopicPublishing(
             log=log,
-            budget=budget,
+            gate=gate,
             max_message_bytes=settings.max_message_size,
             clock=clock,
             counters=counters,

@@ -28,6 +28,8 @@ from magnetar_broker.topics.live_settings import LiveSettings
 from magnetar_broker.topics.message_expiry import MessageExpiry
 from magnetar_broker.topics.producers import Producers
 from magnetar_broker.topics.publish_budget import PublishBudget
+from magnetar_broker.topics.publish_gate import PublishGate
+from magnetar_broker.topics.rate_limit import RateLimit
 from magnetar_broker.topics.subscription_expiry import SubscriptionExpiry
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_broker.topics.topic_schemas import TopicSchemas
@@ -55,6 +57,7 @@ class Topic:
         "counters",
         "cursors",
         "ended",
+        "gate",
         "inactive_since",
         "live_settings",
         "log",
@@ -79,6 +82,7 @@ class Topic:
         randomness: Randomness,
         counters: BrokerCounters,
         schemas: TopicSchemas,
+        broker_publish_limit: RateLimit,
     ) -> None:
         self.name = name
         self.live_settings = live_settings
@@ -90,6 +94,12 @@ class Topic:
         self.counters = TopicCounters()
         # For entries that are published and not decided.
         self.budget = PublishBudget(settings.max_pending_publish_bytes_per_topic)
+        self.gate = PublishGate(
+            self.budget,
+            RateLimit("the publish rate of the topic", lambda: settings.topic_publish_rate, clock),
+            broker_publish_limit,
+        )
+        live_settings.on_changed.append(self.gate.recheck)
         # Why the topic accepts no more requests.
         self.ended: BrokerError | None = None
         # Called once, by `abort`.
@@ -110,7 +120,7 @@ class Topic:
             settings,
             clock,
             randomness,
-            self.budget,
+            self.gate,
             self.counters,
             counters,
             self._check_served,
@@ -138,7 +148,7 @@ class Topic:
 
     def waiting_for(self) -> str:
         """Return why publishing waits; empty: it does not."""
-        return self.log.waiting_for
+        return self.log.waiting_for or self.gate.waiting_for
 
     # Consumers.
 
@@ -194,6 +204,7 @@ class Topic:
         self.ended = self.ended or error
         for producer in self.producers.connected():
             producer.end(error)
+        self.gate.lift()
 
     async def close_consumers(self, problem: BrokerError) -> None:
         """Close all consumers and save their cursors, within a bounded time. Producers may publish until `close`."""
@@ -241,6 +252,7 @@ class Topic:
         producers = self.producers.connected()
         for producer in producers:
             producer.stop()
+        self.gate.lift()
         for producer in producers:
             if is_graceful:
                 await producer.settled()

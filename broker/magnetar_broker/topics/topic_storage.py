@@ -30,6 +30,7 @@ from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topics.live_settings import FindPolicies, LiveSettings
+from magnetar_broker.topics.rate_limit import RateLimit
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topic_deletion import delete_topic, finish_deletion
@@ -67,6 +68,7 @@ class LedgerTopicStorage:
         self._randomness = randomness
         self._counters = counters
         self._settings = settings
+        self._publish_limit = RateLimit("the publish rate of the broker", lambda: settings.broker_publish_rate, clock)
 
     async def prefetch(self, name: TopicName) -> PrefetchedTopic:
         return await prefetch_topic(self._client.ledgers.store, name)
@@ -146,6 +148,7 @@ class LedgerTopicStorage:
             randomness,
             self._counters,
             TopicSchemas(name, self._schemas, SchemaRules.of(self._settings, policies, own)),
+            self._publish_limit,
         )
         try:
             log_opened(topic)

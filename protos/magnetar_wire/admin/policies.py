@@ -187,7 +187,7 @@ POLICIES: Final = (
     Policy(
         "publish_rate", "publishRate", Field("publish_rate", of=PUBLISH_RATE),
         "Maximum rate of publishes to a topic.",
-        _NULLABLE, _UNSET_204, _THROTTLING,
+        _NULLABLE, _UNSET_204,
     ),
     Policy(
         "dispatch_rate", "dispatchRate", Field("dispatch_rate", of=DISPATCH_RATE),

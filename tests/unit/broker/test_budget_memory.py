@@ -16,6 +16,9 @@ from magnetar_broker.managed_ledger.log_entry import LogEntry, NewEntry
 from magnetar_broker.position import Position
 from magnetar_broker.topics.producer import Producer, ProducerIdentity, TopicPublishing
 from magnetar_broker.topics.publish_budget import PublishBudget
+from magnetar_broker.topics.publish_gate import PublishGate
+from magnetar_broker.topics.rate_limit import RateLimit
+from magnetar_broker.topics.token_bucket import NO_RATE
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
 from magnetar_wire.topic_name import TopicName
@@ -48,8 +51,10 @@ class WaitingLog:
 
 
 def producer_on(log: Any, budget: PublishBudget, sink: FakeProducerSink) -> Producer:
+    unlimited = RateLimit("none", lambda: NO_RATE, SystemClock())
+    gate = PublishGate(budget, unlimited, unlimited)
     publishing = TopicPublishing(
-        log, budget, 1 << 20, SystemClock(), TopicCounters(), BrokerCounters(), lambda name, sequence_id: None
+        log, gate, 1 << 20, SystemClock(), TopicCounters(), BrokerCounters(), lambda name, sequence_id: None
     )
     return Producer(ProducerIdentity(1, "p", b"", 0, {}, ""), publishing, sink)
 

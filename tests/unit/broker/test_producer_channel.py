@@ -10,7 +10,11 @@ from magnetar_broker.errors import TopicUnloaded
 from magnetar_broker.server.grpc.produce_session import ProduceSession
 from magnetar_broker.server.grpc.producer_channel import ProducerChannel
 from magnetar_broker.topics.publish_budget import PublishBudget
+from magnetar_broker.topics.publish_gate import PublishGate
+from magnetar_broker.topics.rate_limit import RateLimit
+from magnetar_broker.topics.token_bucket import NO_RATE
 from magnetar_protos.broker_pb2 import OpenProducer
+from magnetar_testing.clock import ManualClock
 from magnetar_wire.entry_memory import count_entry_memory
 from magnetar_wire.frame import DecodedRun
 from magnetar_wire.tasks import OrderedTaskGroup
@@ -20,6 +24,8 @@ class _FullTopic:
     def __init__(self) -> None:
         self.budget = PublishBudget(1)
         self.budget.add(1)
+        unlimited = RateLimit("none", lambda: NO_RATE, ManualClock())
+        self.gate = PublishGate(self.budget, unlimited, unlimited)
         self.log = SimpleNamespace(incarnation="i")
         self.producers = self
         self.producer = SimpleNamespace(

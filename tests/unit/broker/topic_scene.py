@@ -14,6 +14,7 @@ from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.live_settings import LiveSettings
+from magnetar_broker.topics.rate_limit import RateLimit
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topic_schemas import SchemaAccess, TopicSchemas
 from magnetar_broker.topics.topics import Topics
@@ -99,6 +100,7 @@ class FakeStorage:
         self.options = options or BrokerServiceSettings()
         self.clock = clock or SystemClock()
         self.counters = BrokerCounters()
+        self.publish_limit = RateLimit("all", lambda: self.options.broker_publish_rate, self.clock)
         self.rules = SchemaRules(SchemaCompatibility.FULL, allow_auto_update=True, validation_enforced=False)
         self.registry = FakeSchemaRegistry()
         self.schemas = SchemaAccess(self.registry, self._find_rules, self._find_rules)
@@ -161,6 +163,7 @@ class FakeStorage:
             SeededRandomness(1),
             self.counters,
             TopicSchemas(name, self.schemas),
+            self.publish_limit,
         )
         self.opened.append(topic)
         log_opened(topic)

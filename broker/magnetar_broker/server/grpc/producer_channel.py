@@ -10,7 +10,7 @@ number is a mistake of the client and ends the stream, since results could no lo
 **Flow.** Entries are published run by run while the topic has capacity, and wait here while it has none. The client
 must pause the producer while
 
-- the topic is full, or entries wait here for it; or
+- the topic is full, or entries wait here for it or for a publish rate (topics/publish_gate.py); or
 - the producer's undecided entries use up its share of the stream's budget (stream_budget.py), so that several full
   topics leave capacity for the others.
 
@@ -71,7 +71,7 @@ class ProducerChannel:
         # Whether the client must pause, and one of the two reasons: the share of the stream's budget is used.
         self._is_paused = False
         self._is_over_share = False
-        # The other reason: this task waits until the topic has capacity.
+        # The other reason: this task waits until the topic's gate is open.
         self._resuming: asyncio.Task[None] | None = None
         # What the topic waits for, as reported to the client.
         self._waiting_for = ""
@@ -121,23 +121,24 @@ class ProducerChannel:
         self._publish_waiting()
 
     def _publish_waiting(self) -> None:
-        """Hand entries to the topic while it has capacity, and pause the client if it must send no more."""
+        """Hand entries to the topic while its gate is open, and pause the client if it must send no more."""
         producer, topic, waiting = self._producer, self._topic, self._waiting
         if producer is None or topic is None or self._has_ended:  # it may have ended while `close` waited
             return
-        while waiting and not topic.budget.is_full:
+        while waiting and not topic.gate.is_closed:
             run = waiting.popleft()
-            producer.publish(run.first, run.entries)
-        if topic.budget.is_full and self._resuming is None:
+            published = producer.publish(run.first, run.entries)
+            if published < len(run.entries):
+                waiting.appendleft(DecodedRun(run.channel, run.first + published, run.entries[published:]))
+        if (waiting or topic.budget.is_full) and self._resuming is None:
             self._resuming = self._session.spawn(self._resume(topic))
         self._is_over_share = not self._session.budget.has_share(self._undecided_bytes)
         self._send_flow()
 
     async def _resume(self, topic: Topic) -> None:
-        """Publish waiting entries whenever the topic has capacity, until none wait and the topic is not full."""
+        """Publish waiting entries whenever the topic's gate is open, until none wait and the topic is not full."""
         while topic.budget.is_full or self._waiting:
-            await topic.budget.wait_for_capacity()
-            self._publish_waiting()
+            await topic.gate.publish_when_open(self._publish_waiting)
         if not self._has_ended:
             self._resuming = None
             self._send_flow()
@@ -150,7 +151,10 @@ class ProducerChannel:
             self._add_flow()
 
     def _add_flow(self) -> None:
-        self._session.answers.set_flow(self.producer_id, self._is_paused, self._waiting_for)
+        waiting_for = self._waiting_for
+        if not waiting_for and self._is_paused and self._topic is not None:
+            waiting_for = self._topic.gate.describe_rate_shortage()
+        self._session.answers.set_flow(self.producer_id, self._is_paused, waiting_for)
         self._session.wake_sender()
 
     async def close(self) -> None:
@@ -162,8 +166,7 @@ class ProducerChannel:
         producer, topic = self._producer, self._topic
         if producer is not None and topic is not None:
             while self._waiting and not self._has_ended:
-                await topic.budget.wait_for_capacity()
-                self._publish_waiting()
+                await topic.gate.publish_when_open(self._publish_waiting)
             if producer.is_stopped:
                 return
             producer.stop()
@@ -199,6 +202,7 @@ class ProducerChannel:
         for run in waiting:
             self.decided(count_entry_memory(run.entries))
         if self._producer is not None and self._topic is not None:
+            self._topic.gate.release(self._publish_waiting)
             self._topic.producers.leave(self._producer, error)
 
     # Results from the topic: `ProducerSink`.

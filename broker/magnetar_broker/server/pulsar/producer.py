@@ -101,7 +101,7 @@ class ConnectedProducer:
         # The last entries of `_sent`, which are not published yet.
         self.gathered: list[bytes] = []
         self._gathered_from = 0
-        # Runs of entries that wait for the topic's capacity, each with the number of its first entry. A task publishes
+        # Runs of entries that wait for the topic's gate, each with the number of its first entry. A task publishes
         # them while there are any.
         self._waiting: deque[tuple[int, list[bytes]]] = deque()
         self._has_publisher = False
@@ -205,6 +205,7 @@ class ConnectedProducer:
             self._session.requests.count_reply()
         self._refused.clear()
         if self._producer is not None and self._topic is not None:
+            self._topic.gate.release(self._publish_waiting)
             self._topic.producers.leave(self._producer, reason)
 
     @property
@@ -226,7 +227,7 @@ class ConnectedProducer:
         self.gathered.append(entry)
 
     def publish(self) -> bool:
-        """Publish gathered entries as far as the topic has capacity. Return whether the broker has none for more."""
+        """Publish gathered entries as far as the topic's gate is open. Return whether the broker has none for more."""
         topic, budget = self._topic, self._budget
         if topic is None or budget is None:
             return False
@@ -248,7 +249,7 @@ class ConnectedProducer:
         producer, topic = self._producer, self._topic
         assert producer is not None
         assert topic is not None
-        while self._waiting and (producer.is_stopped or not topic.budget.is_full):
+        while self._waiting and (producer.is_stopped or not topic.gate.is_closed):
             first, entries = self._waiting.popleft()
             if producer.is_stopped:  # it would ignore them; the client gets CLOSE_PRODUCER when the topic is closed
                 self._has_dropped = True
@@ -256,8 +257,11 @@ class ConnectedProducer:
                     self._sent.pop()
                 self._forget_waiting(entries)
             else:
+                published = producer.publish(first, entries)
+                if published < len(entries):
+                    self._waiting.appendleft((first + published, entries[published:]))
+                    entries = entries[:published]
                 self._session.waiting_publish_bytes -= count_entry_memory(entries)
-                producer.publish(first, entries)
 
     def _forget_waiting(self, entries: list[bytes]) -> None:
         memory_bytes = count_entry_memory(entries)
@@ -265,10 +269,9 @@ class ConnectedProducer:
         self.decided(memory_bytes)
 
     async def _publish_waiting_soon(self) -> None:
-        """Publish waiting entries whenever the topic has capacity. Returns when none wait."""
+        """Publish waiting entries whenever the topic's gate is open. Returns when none wait."""
         while self._waiting and self._topic is not None:
-            await self._topic.budget.wait_for_capacity()
-            self._publish_waiting()
+            await self._topic.gate.publish_when_open(self._publish_waiting)
             self._session.resume_reading()
         self._has_publisher = False
 

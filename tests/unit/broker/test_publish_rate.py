@@ -1,0 +1,248 @@
+"""The rates at which a topic's producers may publish, over gRPC and over Pulsar's protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from operator import eq
+from typing import Any
+
+import pytest
+
+from magnetar import exceptions
+from magnetar.admin import NamespacePolicies, PublishRate, TopicPolicies
+from magnetar_broker.topics import policy_refresh
+from magnetar_broker.topics.topic import Topic
+from magnetar_protos.broker_pb2 import CloseProducer
+from magnetar_protos.pulsar_pb2 import BaseCommand
+from magnetar_testing.clock import ManualClock
+from magnetar_wire.topic_name import TopicName
+from tests.produce_client import ProduceClient, entry
+from tests.running import until, within
+from tests.unit.broker.broker_scene import BrokerScene
+from tests.unit.broker.pulsar.pulsar_client import PulsarClient
+from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
+
+_REFRESH = {"metadata_cache_ttl_seconds": 0.02}
+
+
+class _Publisher:
+    """One producer of a topic, over either protocol: `stored` is the number of its results."""
+
+    def __init__(self, client: Any, producer_id: int, name: str) -> None:
+        self._client = client
+        self._id = producer_id
+        self._name = name
+        self._next = 0
+
+    async def publish(self, count: int, payload: bytes = b"x", **metadata: Any) -> None:
+        numbers = range(self._next, self._next + count)
+        self._next += count
+        if isinstance(self._client, PulsarClient):
+            self._client.publish(self._id, *numbers, name=self._name)
+        else:
+            entries = [entry(number, payload, self._name, **metadata) for number in numbers]
+            await self._client.send((self._id, numbers[0], entries))
+
+    @property
+    def stored(self) -> list[int]:
+        """The numbers of its stored entries, in the order of the results."""
+        if isinstance(self._client, PulsarClient):
+            receipts = [one.send_receipt for one in self._client.answers_of(BaseCommand.SEND_RECEIPT)]
+            return [one.sequence_id for one in receipts if one.producer_id == self._id]
+        return [number for producer_id, number in self._client.receipts if producer_id == self._id]
+
+
+class _Scene:
+    def __init__(self, broker: BrokerScene, client: Any) -> None:
+        self.broker = broker
+        self.client = client
+        # Of all rates.
+        self.clock = ManualClock()
+        self._opened = 0
+
+    async def open(self, topic: str = "t") -> _Publisher:
+        self._opened += 1
+        name = f"p{self._opened}"
+        if isinstance(self.client, PulsarClient):
+            await self.client.open_producer(self._opened, topic, producer_name=name)
+        else:
+            await self.client.open(self._opened, name, topic)
+        for limit in self.topic(topic).gate.limits:
+            limit.clock = self.clock
+        return _Publisher(self.client, self._opened, name)
+
+    def topic(self, name: str = "t") -> Topic:
+        topic = self.broker.broker_session.topics.get_loaded(TopicName.parse(name))
+        assert topic is not None
+        return topic
+
+    async def settle(self, publishers: Sequence[_Publisher], expected: Callable[[list[int]], bool]) -> None:
+        await until(lambda: expected([len(one.stored) for one in publishers]), "the rate lets it pass")
+
+    async def advance(self, seconds: float) -> None:
+        for _ in range(round(seconds / 0.1)):
+            self.clock.advance(0.1)
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def _running(listener: str, **settings: Any) -> AsyncIterator[_Scene]:
+    async with running_pulsar_broker(**_REFRESH, **settings) as broker:
+        if listener == "pulsar":
+            yield _Scene(broker, await broker.pulsar_client())
+            return
+        connection = broker.transport.connect(broker.address)
+        yield _Scene(broker, ProduceClient(connection.open_stream("produce")))
+        await connection.close()
+
+
+@pytest.fixture(autouse=True)
+def _refreshes_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy_refresh, "MIN_INTERVAL_S", 0.02)
+
+
+both = pytest.mark.parametrize("listener", ["grpc", "pulsar"])
+
+
+@both
+async def test_publishing_waits_for_the_rate(listener: str) -> None:
+    """RET-4: nothing is refused, all is stored in order, and statistics name the rate while it waits."""
+    async with _running(listener, max_publish_rate_per_topic_in_messages=10) as scene:
+        publisher = await scene.open()
+        await publisher.publish(45)
+        await scene.settle([publisher], lambda stored: stored == [10])
+        stats = await scene.broker.admin.topics.stats("t")
+        assert stats.waiting_for == "the publish rate of the topic is at its maximum of 10 messages a second"
+        for passed in (15, 20, 25):
+            await scene.advance(0.5)
+            await scene.settle([publisher], partial(eq, [passed]))
+        await scene.advance(2.0)
+        await scene.settle([publisher], lambda stored: stored == [45])
+        assert publisher.stored == list(range(45))
+        stats = await scene.broker.admin.topics.stats("t")
+        assert stats.waiting_for == ""
+        assert scene.topic().gate.limited_times > 0
+
+
+@both
+async def test_producers_share_the_rate_and_other_topics_go_on(listener: str) -> None:
+    """RET-4"""
+    async with _running(listener, max_publish_rate_per_topic_in_messages=10) as scene:
+        publishers = [await scene.open() for _ in range(3)]
+        other = await scene.open("other")
+        for publisher in publishers:
+            await publisher.publish(60)
+        await other.publish(5)
+        await scene.settle([other], lambda stored: stored == [5])
+        await scene.advance(5.0)
+        await scene.settle(publishers, lambda stored: sum(stored) >= 59)
+        counts = [len(one.stored) for one in publishers]
+        assert max(counts) - min(counts) <= 12, counts  # the first one has used the burst
+        await scene.advance(13.0)
+        await scene.settle(publishers, lambda stored: stored == [60, 60, 60])
+
+
+@both
+async def test_the_brokers_rate_limits_all_topics_together(listener: str) -> None:
+    """RET-4"""
+    async with _running(listener, broker_publisher_throttling_max_message_rate=10) as scene:
+        publishers = [await scene.open(name) for name in ("a", "b")]
+        for publisher in publishers:
+            await publisher.publish(30)
+        await scene.settle(publishers, lambda stored: sum(stored) == 10)
+        await scene.advance(2.0)
+        await scene.settle(publishers, lambda stored: 28 <= sum(stored) <= 30 and min(stored) >= 8)
+        await scene.advance(4.0)
+        await scene.settle(publishers, lambda stored: stored == [30, 30])
+
+
+@both
+async def test_bytes_count_as_stored_and_a_large_entry_passes(listener: str) -> None:
+    """RET-4: an entry above the rate passes, and the next ones wait for what it has taken."""
+    size = len(entry(0, producer="p1"))
+    rates = dict.fromkeys(("max_publish_rate_per_topic_in_bytes", "broker_publisher_throttling_max_byte_rate"), size)
+    rates["max_publish_rate_per_topic_in_bytes" if listener == "grpc" else list(rates)[1]] //= 2
+    async with _running(listener, **rates) as scene:
+        publisher = await scene.open()
+        await publisher.publish(3)
+        await scene.settle([publisher], lambda stored: stored == [1])
+        await scene.advance(1.9)
+        await scene.settle([publisher], lambda stored: stored == [1] or stored == [2])
+        await scene.advance(2.2)
+        await scene.settle([publisher], lambda stored: stored == [3])
+
+
+async def test_a_batch_counts_with_its_messages() -> None:
+    """RET-4"""
+    async with _running("grpc", max_publish_rate_per_topic_in_messages=10) as scene:
+        publisher = await scene.open()
+        await publisher.publish(4, bytes(100), num_messages_in_batch=5)
+        await scene.settle([publisher], lambda stored: stored == [2])
+        await scene.advance(1.0)
+        await scene.settle([publisher], lambda stored: stored == [4])
+
+
+@both
+async def test_policies_change_the_rate_of_a_live_topic(listener: str) -> None:
+    """RET-4, TOP-4: within seconds; a topic's own policy overrides its namespace's, and removal resumes at once."""
+    async with _running(listener) as scene:
+        admin, publisher = scene.broker.admin, await scene.open()
+        await publisher.publish(20)
+        await scene.settle([publisher], lambda stored: stored == [20])
+
+        async def wait_for_rate(rate: int) -> None:
+            settings = scene.topic().live_settings.current
+            await until(lambda: settings.topic_publish_rate.messages == rate, "the policy applies")
+
+        await admin.namespaces.change_policies("public/default", NamespacePolicies(publish_rate=PublishRate(10)))
+        await wait_for_rate(10)
+        await publisher.publish(100)
+        await scene.settle([publisher], lambda stored: stored == [30])
+        await admin.topics.change_policies("t", TopicPolicies(publish_rate=PublishRate(20)))
+        await wait_for_rate(20)
+        await scene.advance(1.0)
+        await scene.settle([publisher], lambda stored: stored == [50])
+        await admin.topics.change_policies("t", TopicPolicies(publish_rate=PublishRate(-1)))
+        await scene.settle([publisher], lambda stored: stored == [120])
+
+
+@both
+async def test_a_close_waits_for_the_rate_and_an_unload_does_not(listener: str) -> None:
+    """RET-4: what a producer has sent before it is closed is stored; an unloaded topic's producer resends it."""
+    async with _running(listener, max_publish_rate_per_topic_in_messages=5) as scene:
+        publisher = await scene.open()
+        await publisher.publish(10)
+        await scene.settle([publisher], lambda stored: stored == [5])
+        closing = asyncio.create_task(_close(scene.client, 1))
+        await scene.open("q")
+        assert not closing.done()
+        await scene.advance(1.2)
+        await within(closing, "it is closed")
+        assert publisher.stored == list(range(10))
+        publisher = await scene.open()
+        await publisher.publish(10)
+        await until(lambda: scene.topic().waiting_for() != "", "it waits")
+        await within(scene.broker.admin.topics.unload("t"), "it is unloaded")
+        assert len(publisher.stored) < 10
+
+
+async def _close(client: Any, producer_id: int) -> None:
+    if isinstance(client, PulsarClient):
+        await client.close_producer(producer_id)
+        return
+    await client.send(CloseProducer(producer_id=producer_id))
+    await until(lambda: producer_id in client.ended, "it is closed")
+
+
+async def test_a_paused_producer_is_sent_the_reason() -> None:
+    """RET-4: over gRPC, the producer is paused, and the SDK's timeout names the rate."""
+    async with _running("grpc", max_publish_rate_per_topic_in_messages=1) as scene:
+        await scene.open()
+        async with scene.broker.client() as client:
+            producer = await client.create_producer("t", send_timeout_millis=300, batching_enabled=False)
+            with pytest.raises(exceptions.Timeout, match="publish rate of the topic is at its maximum of 1 messages"):
+                await asyncio.gather(*(producer.send(b"x") for _ in range(3)))
+            await scene.advance(3.0)
