@@ -76,7 +76,15 @@ _FAIL_PENDING: Final = (
 class PartitionProducer:
     """A `ProduceChannel` of the stream by which it is connected."""
 
-    def __init__(self, client: ClientCore, topic: TopicName, options: ProducerOptions, limits: SendLimits) -> None:
+    def __init__(
+        self,
+        client: ClientCore,
+        topic: TopicName,
+        options: ProducerOptions,
+        limits: SendLimits,
+        report_growth: Callable[[int], object] = lambda _: None,
+    ) -> None:
+        """`report_growth` is called with the number of partitions if the topic has more; with 0 if that may be so."""
         self.topic = str(topic)
         self.producer_name = options.producer_name or ""
         # The highest sequence id that is known to be persisted.
@@ -89,6 +97,7 @@ class PartitionProducer:
         self._client = client
         self._partition = topic.partition_index
         self._options = options
+        self._report_growth = report_growth
         self._in_flight = InFlight()
         self._send_timeout = _SendTimeout(
             self._in_flight, self._clock, options.send_timeout_millis / 1000, self._fail_expired
@@ -197,6 +206,9 @@ class PartitionProducer:
         if batch is not None:
             self._complete(batch, from_problem(refusal.problem))
 
+    def topic_grew(self, partitions: int) -> None:
+        self._report_growth(partitions)
+
     def set_flow(self, paused: bool, waiting_for: str) -> None:
         self._paused, self._waiting_for = paused, waiting_for
         self._mark_ready()
@@ -293,6 +305,8 @@ class PartitionProducer:
             return
         if not self.was_opened:
             self._apply_first_opening(answer)
+        elif self._partition == 0:
+            self._report_growth(0)  # a report may have been lost with the connection
         self._incarnation = answer.incarnation
         if answer.schema_version:
             self._shared.schema_version = answer.schema_version

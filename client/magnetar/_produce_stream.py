@@ -51,6 +51,9 @@ class ProduceChannel(Channel, Protocol):
     def set_flow(self, paused: bool, waiting_for: str) -> None:
         """Stop sending entries, or go on. `waiting_for`: why the topic stores nothing at present; empty: it does."""
 
+    def topic_grew(self, partitions: int) -> None:
+        """Note that the partitioned topic has this many partitions now."""
+
     def ended(self, problem: Problem | None) -> None:
         """Note that the broker has closed the producer. None: as the client has requested."""
 
@@ -143,6 +146,9 @@ class ProduceStream(BrokerStream[ProduceChannel]):
         for flow in answer.flow:
             if (channel := channels.get(flow.producer_id)) is not None:
                 channel.set_flow(flow.paused, flow.waiting_for)
+        for grown in answer.grown:
+            if (channel := channels.get(grown.channel_id)) is not None:
+                channel.topic_grew(grown.partitions)
 
 
 def _close(channel_id: int) -> CloseProducer:

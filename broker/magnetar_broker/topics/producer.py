@@ -57,6 +57,9 @@ class ProducerSink(Protocol):
         Also called while the producer is being opened.
         """
 
+    def topic_grew(self, partitions: int) -> None:
+        """Report that the partitioned topic has this many partitions now."""
+
     def ended(self, error: BrokerError) -> None:
         """Report that the producer has ended. After this only `decided` is called."""
 
@@ -293,6 +296,10 @@ class Producer:
     def report_waiting(self, waiting_for: str) -> None:
         if self.error is None:
             self._sink.report_waiting(waiting_for)
+
+    def report_growth(self, partitions: int) -> None:
+        if self.error is None:
+            self._sink.topic_grew(partitions)
 
     # Its end.
 

@@ -285,7 +285,7 @@ async def test_sequence_ids_of_the_application_are_refused() -> None:
 
 async def test_keys_stay_in_order_while_everything_breaks() -> None:
     """PRD-5, PRD-9, PRD-10: each message is stored. First copies of entries have ascending sequence ids, and
-    resent, and those of a key are in the order of sending."""
+        those of a key are in the order of sending."""
 
     async def publish(seed: int) -> None:
         chance = SeededRandomness(seed)
