@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from magnetar import ConsumerType, InitialPosition, MessageId, aio
+from magnetar import ConsumerType, InitialPosition, MessageId, aio, exceptions
 from magnetar_broker.admin.owner_rpc import OwnerRpc
 from magnetar_broker.errors import BrokerError
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -102,3 +102,17 @@ async def test_a_subscription_is_deleted_at_partitions_that_its_consumer_does_no
         await consumer.unsubscribe()
         for index in range(3):
             assert await scene.admin.subscriptions.list(f"t-partition-{index}") == []
+
+
+async def test_a_partition_that_is_missing_is_created_by_its_use() -> None:
+    """TOP-3: also where topics are not created automatically; but none that the topic does not have."""
+    async with running_broker(allow_auto_topic_creation=False) as scene, scene.client() as client:
+        await scene.admin.topics.create_partitioned("t", 3)
+        await scene.admin.topics.delete("t-partition-1")
+        producer = await client.create_producer("t")
+        consumer = await client.subscribe("t", "s")
+        await scene.admin.topics.delete("t-partition-2", force=True)
+        assert {(await producer.send(b"%d" % number)).partition() for number in range(3)} == {0, 1, 2}
+        await receive_of(consumer, {b"0", b"1", b"2"})
+        with pytest.raises(exceptions.TopicNotFound, match=r"has 3 partitions, and no .*t-partition-3"):
+            await client.create_producer("t-partition-3")
