@@ -96,7 +96,12 @@ class BatchingType(enum.Enum):
 
 
 class ProducerAccessMode(enum.Enum):
-    """Whether other producers may publish to the topic. Only `Shared` is supported."""
+    """Whether other producers may publish to the topic at the same time.
+
+    With `Exclusive`, creating the producer raises `ProducerFenced` if another one is connected. With
+    `WaitForExclusive`, it waits, without a timeout, until no other one is. `ExclusiveWithFencing` ends all others,
+    which raise `ProducerFenced`.
+    """
 
     Shared = 0
     Exclusive = 1

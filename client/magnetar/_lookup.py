@@ -110,16 +110,23 @@ class Lookup:
         return await self._operations.retry(ask)
 
     async def wait_opened(
-        self, answer: asyncio.Future[None], topic: str, address: str, what: str, why: Callable[[], str] = str
+        self,
+        answer: asyncio.Future[None],
+        topic: str,
+        address: str,
+        what: str,
+        why: Callable[[], str] = str,
+        is_queued: Callable[[], bool] = bool,
     ) -> None:
         """Wait until the broker at `address` has opened `what` ("a producer") of the topic.
 
         Raises the answer's error, Timeout after the operation's timeout, with `why` if that is known, and
-        ServiceUnitNotReady if the topic has another owner in the meantime.
+        ServiceUnitNotReady if the topic has another owner in the meantime. There is no timeout while `is_queued`.
         """
         watch = _OwnerWatch(self, answer, topic, address)
         try:
-            await self._operations.wait_for(answer, f"{address} has not opened {what} of {topic}", why=why)
+            text = f"{address} has not opened {what} of {topic}"
+            await self._operations.wait_for(answer, text, why=why, is_queued=is_queued)
         finally:
             watch.end()
 

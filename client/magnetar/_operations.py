@@ -94,16 +94,22 @@ class Operations:
                 await self.clock.sleep(pause_s)
 
     async def wait_for(
-        self, answer: asyncio.Future[None], what: str, most_s: float = math.inf, why: Callable[[], str] = str
+        self,
+        answer: asyncio.Future[None],
+        what: str,
+        most_s: float = math.inf,
+        why: Callable[[], str] = str,
+        is_queued: Callable[[], bool] = bool,
     ) -> None:
         """Wait for a broker's answer on a stream, for the operation's timeout, or for `most_s` if that is less.
 
-        Raises the answer's error, or Timeout with the text `what` ("the broker has not …") and, if known, `why`.
+        There is no timeout while `is_queued`: the broker has answered that the request waits for its turn. Raises the
+        answer's error, or Timeout with the text `what` ("the broker has not …") and, if known, `why`.
         """
         seconds = min(self.timeout_s, most_s)
 
         def on_timeout() -> None:
-            if not answer.done():
+            if not answer.done() and not is_queued():
                 reason = why()
                 answer.set_exception(Timeout(f"{what} within {seconds:g} s" + (f": {reason}" if reason else "")))
 

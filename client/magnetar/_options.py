@@ -138,7 +138,7 @@ class ProducerOptions(Configuration):
     batching_type: BatchingType = BatchingType.Default
     encryption_key: Any = unsupported(instead=NO_ENCRYPTION)
     crypto_key_reader: Any = unsupported(instead=NO_ENCRYPTION)
-    access_mode: ProducerAccessMode = unsupported(ProducerAccessMode.Shared, "use ProducerAccessMode.Shared")
+    access_mode: ProducerAccessMode = ProducerAccessMode.Shared
     # Returns the partition, given a message and the number of partitions. Implies CustomPartition.
     message_router: Callable[[Any, int], int] | None = None
     hashing_scheme: HashingScheme = HashingScheme.JavaStringHash

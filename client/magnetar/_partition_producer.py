@@ -19,6 +19,11 @@ While a backlog quota of the topic is reached, the broker closes its producers, 
 wait, as in any other pause between two openings; or, if the quota's policy is `producer_exception`, all pending
 messages fail with each attempt to reopen.
 
+**An exclusive producer** presents the topic's epoch when it is reopened. If another producer was admitted in the
+meantime, it ends, and its pending messages fail with `ProducerFenced`: they are stored before the other producer's, or
+never. Its epoch belongs to the topic's incarnation, so it ends, too, if the topic was deleted. While it waits for its
+turn, its first opening has no timeout.
+
 **The schema** is sent with each opening. The broker's answer has its version, with which entries are stamped when they
 are encoded: those that were encoded before keep theirs.
 
@@ -34,11 +39,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from magnetar import exceptions
 from magnetar._broker_stream import check_open_size
 from magnetar._client_core import ClientCore, client_version
+from magnetar._enums import ProducerAccessMode
 from magnetar._errors import from_problem, from_transport, is_retryable
 from magnetar._keyed_send_queue import KeyedSendQueue
 from magnetar._operations import CLOSE_TIMEOUT_S, Backoff
@@ -49,6 +55,7 @@ from magnetar._send_queue_rules import Batch, InFlight, StoredAt
 from magnetar._value_encoder import to_wire
 from magnetar.exceptions import AlreadyClosed, MagnetarException
 from magnetar_protos.broker_pb2 import EntryRefused, OpenProducer, Problem, ProducerOpened, Receipt
+from magnetar_protos.broker_pb2 import ProducerAccessMode as WireAccessMode
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.clock import Clock, Timer
 from magnetar_wire.errors import TooLarge, WireError
@@ -72,6 +79,12 @@ _FAIL_PENDING: Final = (
     exceptions.ProducerBlockedQuotaExceededException,
 )
 
+_EXCLUSIVITY_LOST: Final = (
+    exceptions.ProducerFenced,
+    exceptions.IncarnationChanged,
+    exceptions.TopicNotFound,
+)
+
 
 class PartitionProducer:
     """A `ProduceChannel` of the stream by which it is connected."""
@@ -82,10 +95,14 @@ class PartitionProducer:
         topic: TopicName,
         options: ProducerOptions,
         limits: SendLimits,
-        report_growth: Callable[[int], object] = lambda _: None,
+        on_lost_exclusivity: Callable[[MagnetarException], object] = lambda error: None,
     ) -> None:
-        """`report_growth` is called with the number of partitions if the topic has more; with 0 if that may be so."""
+        """`on_lost_exclusivity` is called if it was open, and another producer may have been admitted."""
         self.topic = str(topic)
+        # The topic's epoch. It is set before the first opening to present one that another partition has.
+        self.topic_epoch: int | None = None
+        # The epoch that the topic has, if the one that was presented was refused.
+        self.current_epoch: int | None = None
         self.producer_name = options.producer_name or ""
         # The highest sequence id that is known to be persisted.
         self.last_sequence_id = -1 if options.initial_sequence_id is None else options.initial_sequence_id
@@ -97,11 +114,14 @@ class PartitionProducer:
         self._client = client
         self._partition = topic.partition_index
         self._options = options
-        self._report_growth = report_growth
         self._in_flight = InFlight()
         self._send_timeout = _SendTimeout(
             self._in_flight, self._clock, options.send_timeout_millis / 1000, self._fail_expired
         )
+        self._access_mode = options.access_mode
+        self._on_lost_exclusivity = on_lost_exclusivity
+        # The broker has answered that this attempt at the opening waits for its turn, or an earlier one.
+        self._is_queued = self._was_queued = False
         self._last_serial = 0
         # Identifies the producer: its instance, and the topic's incarnation. Each opening has a higher epoch.
         self._instance = client.randomness.token(16)
@@ -206,9 +226,6 @@ class PartitionProducer:
         if batch is not None:
             self._complete(batch, from_problem(refusal.problem))
 
-    def topic_grew(self, partitions: int) -> None:
-        self._report_growth(partitions)
-
     def set_flow(self, paused: bool, waiting_for: str) -> None:
         self._paused, self._waiting_for = paused, waiting_for
         self._mark_ready()
@@ -266,16 +283,33 @@ class PartitionProducer:
     async def open(self) -> None:
         """Open the producer for the first time. Raises the broker's error, or the last one when the time is over."""
         try:
-            await self._client.operations.retry(self._open_once)
+            while True:
+                try:
+                    await self._client.operations.retry(self._open_once)
+                    return
+                except MagnetarException as error:
+                    # It may have waited for hours. From when it leaves the queue, the operation has its whole timeout.
+                    was_queued, self._was_queued = self._was_queued, False
+                    if not (was_queued and is_retryable(error)):
+                        raise
         except BaseException:
             self._leave()
             raise
+
+    async def raise_epoch(self, topic_epoch: int) -> None:
+        """Reopen the producer, of which nothing was sent, with a higher epoch. Meets no other producer in between."""
+        stream, self._stream, channel_id, self._channel_id = self._stream, None, self._channel_id, 0
+        self._open = False
+        if stream is not None:
+            stream.detach(channel_id)  # the broker replaces it
+        self.topic_epoch, self._incarnation = topic_epoch, ""
+        await self.open()
 
     async def _open_once(self) -> None:
         client = self._client
         address = await client.lookup.find_owner(self.topic, was_open=self.was_opened)
         answer = self._answer = asyncio.get_running_loop().create_future()
-        self._waiting_for = ""
+        self._waiting_for, self._is_queued = "", False
         self._epoch += 1
         request = OpenProducer(
             topic=self.topic,
@@ -287,6 +321,8 @@ class PartitionProducer:
             client_version=client_version(),
             partial=True,
             schema=to_wire(self._options.value_schema),
+            access_mode=cast(WireAccessMode, self._access_mode.value),
+            topic_epoch=self.topic_epoch if self._is_exclusive else None,
         )
         check_open_size(request, self.topic)
         try:
@@ -295,19 +331,33 @@ class PartitionProducer:
         except TransportError as error:
             raise from_transport(error) from error
         try:
-            await client.lookup.wait_opened(answer, self.topic, address, "a producer", lambda: self._waiting_reason)
+            await client.lookup.wait_opened(
+                answer,
+                self.topic,
+                address,
+                "a producer",
+                lambda: self._waiting_reason,
+                is_queued=lambda: self._is_queued,
+            )
         finally:
             if not self._open:
                 self._leave()
+
+    @property
+    def _is_exclusive(self) -> bool:
+        return self._access_mode is not ProducerAccessMode.Shared
+
+    def queued(self) -> None:
+        if not self._open:
+            self._is_queued = self._was_queued = True
 
     def opened(self, answer: ProducerOpened) -> None:
         if self._open or self._answer is None or self._answer.done():
             return
         if not self.was_opened:
             self._apply_first_opening(answer)
-        elif self._partition == 0:
-            self._report_growth(0)  # a report may have been lost with the connection
         self._incarnation = answer.incarnation
+        self.topic_epoch = answer.topic_epoch if answer.HasField("topic_epoch") else None
         if answer.schema_version:
             self._shared.schema_version = answer.schema_version
         else:
@@ -340,8 +390,9 @@ class PartitionProducer:
         self._stream = None
         self._on_opening_ended(from_transport(error))
 
-    def ended(self, problem: Problem | None) -> None:
+    def ended(self, problem: Problem | None, topic_epoch: int | None = None) -> None:
         self._stream = None
+        self.current_epoch = topic_epoch
         if problem is None:
             self._on_opening_ended(AlreadyClosed(f"the broker has closed the producer {self.producer_name}"))
         else:
@@ -365,7 +416,11 @@ class PartitionProducer:
     def _react(self, error: MagnetarException) -> None:
         """Decide what follows from an error that ended an opening, or an attempt to reopen."""
         self._last_error = error
-        if self._incarnation and isinstance(error, exceptions.IncarnationChanged | exceptions.TopicNotFound):
+        if self._is_exclusive and isinstance(error, _EXCLUSIVITY_LOST):
+            log.error("producer %s on %s ends: %s", self.producer_name, self.topic, error)
+            self.end(error)
+            self._on_lost_exclusivity(error)
+        elif self._incarnation and isinstance(error, exceptions.IncarnationChanged | exceptions.TopicNotFound):
             log.warning("topic %s was deleted: pending messages fail, and the producer is reopened", self.topic)
             self._incarnation = ""
             self._fail_pending(exceptions.IncarnationChanged(str(error)))

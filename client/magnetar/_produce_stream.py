@@ -42,6 +42,9 @@ class ProduceChannel(Channel, Protocol):
     def fill(self, builder: FrameBuilder) -> bool:
         """Put entries into the frame. Return False if they do not all fit."""
 
+    def queued(self) -> None:
+        """Note that the opening waits until no other producer is connected."""
+
     def opened(self, answer: ProducerOpened) -> None: ...
 
     def received(self, receipt: Receipt) -> None: ...
@@ -51,11 +54,9 @@ class ProduceChannel(Channel, Protocol):
     def set_flow(self, paused: bool, waiting_for: str) -> None:
         """Stop sending entries, or go on. `waiting_for`: why the topic stores nothing at present; empty: it does."""
 
-    def topic_grew(self, partitions: int) -> None:
-        """Note that the partitioned topic has this many partitions now."""
-
-    def ended(self, problem: Problem | None) -> None:
-        """Note that the broker has closed the producer. None: as the client has requested."""
+    def ended(self, problem: Problem | None, topic_epoch: int | None) -> None:
+        """Note that the broker has closed the producer. No problem: as the client has requested. `topic_epoch`: the
+        topic's, if the one that was presented was refused."""
 
 
 class ProduceStream(BrokerStream[ProduceChannel]):
@@ -142,13 +143,16 @@ class ProduceStream(BrokerStream[ProduceChannel]):
         for ended in answer.ended:
             if (channel := channels.get(ended.producer_id)) is not None:
                 self.detach(ended.producer_id)
-                channel.ended(ended.problem if ended.HasField("problem") else None)
+                channel.ended(
+                    ended.problem if ended.HasField("problem") else None,
+                    ended.topic_epoch if ended.HasField("topic_epoch") else None,
+                )
         for flow in answer.flow:
             if (channel := channels.get(flow.producer_id)) is not None:
                 channel.set_flow(flow.paused, flow.waiting_for)
-        for grown in answer.grown:
-            if (channel := channels.get(grown.channel_id)) is not None:
-                channel.topic_grew(grown.partitions)
+        for queued in answer.queued:
+            if (channel := channels.get(queued.producer_id)) is not None:
+                channel.queued()
 
 
 def _close(channel_id: int) -> CloseProducer:

@@ -1,10 +1,11 @@
 """A producer of one topic: a `PartitionProducer` for each partition, and the router that chooses between them.
 
-At creation all partitions are opened, or the creation fails. With `lazy_start_partitioned_producers` only one is, and
-each other one when a message is routed to it. All have the name that the broker has given to the first.
+An exclusive producer has all partitions or none: the first is opened first, then the others, also with
+`lazy_start_partitioned_producers` (`_exclusive_opening.py`), and if it loses one, it ends.
 
-**New partitions** (`_growth_watch.py`) are opened before any message is routed to one of them: all of them, or the next
-attempt opens all. Messages that were routed before stay in their partitions.
+At creation all partitions are opened, or the creation fails. With `lazy_start_partitioned_producers` only one is, and
+each other one when a message is routed to it. All have the name that the broker has given to the first. From time to
+time the client checks whether the topic has more partitions, and opens new ones before anything is routed to them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import copy
 import logging
 
 from magnetar._client_core import ClientCore
-from magnetar._enums import BatchingType
-from magnetar._growth_watch import GrowthWatch
+from magnetar._enums import BatchingType, ProducerAccessMode
+from magnetar._exclusive_opening import open_exclusively, open_with_epoch, options_of_other_partitions
 from magnetar._options import ProducerOptions, parse_topic_name
 from magnetar._outgoing_message import OutgoingMessage
 from magnetar._partition_producer import PartitionProducer
@@ -79,11 +80,10 @@ class TopicProducer:
         self._router: Router | None = None
         # Tasks that open a partition on demand, by its index.
         self._opening: dict[int, asyncio.Task[None]] = {}
-        # Its task runs while the producer is open.
-        self._growth = GrowthWatch(
-            client.clock, client.randomness, options.auto_update_partitions_interval_seconds, self._open_new_partitions
-        )
         self._growth_watch: asyncio.Task[None] | None = None
+        # An exclusive producer: what opens its other partitions, and the error by which it has lost one.
+        self._opening_others: asyncio.Task[list[PartitionProducer]] | None = None
+        self._lost: MagnetarException | None = None
 
     @property
     def producer_name(self) -> str:
@@ -104,20 +104,52 @@ class TopicProducer:
         self.has_custom_router = self._is_partitioned and self.options.message_router is not None
         router = self._router = Router(self.options, max(1, count), self.client.randomness)
         partitions = self.partitions = self._create_partitions(0, max(1, count))
-        first = partitions[router.first]
+        first = partitions[0 if self._is_exclusive else router.first]
         try:
             await first.open()
             self.options = self.options.model_copy(update={"producer_name": first.producer_name})
             for partition in partitions:
                 partition.producer_name = first.producer_name
-            if not self.options.lazy_start_partitioned_producers:
+            if self._is_exclusive:
+                await self._open_others(first, len(partitions))
+            elif not self.options.lazy_start_partitioned_producers:
                 await _open_all([partition for partition in partitions if partition is not first])
         except BaseException as error:
             reason = error if isinstance(error, MagnetarException) else MagnetarException("it was not opened")
             self.end(reason)
             raise
-        if self._is_partitioned and self.options.auto_update_partitions_interval_seconds:
-            self._growth_watch = asyncio.get_running_loop().create_task(self._growth.run())
+        interval_s = self.options.auto_update_partitions_interval_seconds
+        if self._is_partitioned and interval_s:
+            self._growth_watch = asyncio.get_running_loop().create_task(self._watch_growth(interval_s))
+
+    @property
+    def _is_exclusive(self) -> bool:
+        return self.options.access_mode is not ProducerAccessMode.Shared
+
+    async def _open_others(self, first: PartitionProducer, count: int) -> None:
+        """Open the other partitions of an exclusive producer."""
+        self._opening_others = asyncio.get_running_loop().create_task(
+            open_exclusively(first, lambda: self._create_partitions(1, count))
+        )
+        try:
+            self.partitions = [first, *await self._opening_others]
+        except asyncio.CancelledError:
+            if self._lost is None:
+                self._opening_others.cancel()
+                await asyncio.wait([self._opening_others])
+                raise
+        finally:
+            self._opening_others = None
+        if self._lost is not None:
+            raise self._lost
+
+    def _lose(self, error: MagnetarException) -> None:
+        """End, because another producer may have been admitted to a partition."""
+        if self._lost is None:
+            self._lost = error
+            if self._opening_others is not None:
+                self._opening_others.cancel()
+            self.end(error)
 
     def route(self, message: OutgoingMessage) -> PartitionProducer:
         """Return the partition that the message goes to. Any thread may call this.
@@ -153,13 +185,16 @@ class TopicProducer:
     async def close(self) -> None:
         """Send what is pending, wait for the results, and close the producer at the brokers."""
         self._stop_growth_watch()
-        await _wait_for_all(
-            [
-                asyncio.get_running_loop().create_task(partition.close())
-                for partition in self.partitions
-                if partition.was_opened
-            ]
-        )
+        # The next exclusive producer begins with the first partition: it must find the others free.
+        last = self.partitions[:1] if self._is_exclusive else []
+        for partitions in (self.partitions[len(last) :], last):
+            await _wait_for_all(
+                [
+                    asyncio.get_running_loop().create_task(partition.close())
+                    for partition in partitions
+                    if partition.was_opened
+                ]
+            )
         self.end(AlreadyClosed(f"the producer on {self.topic} is closed"))
 
     def end(self, error: MagnetarException) -> None:
@@ -200,21 +235,25 @@ class TopicProducer:
             max_message_bytes=MAX_MESSAGE_BYTES,
             batch_by_key=options.batching_enabled and options.batching_type is BatchingType.KeyBased,
         )
+        if first > 0:
+            options = options_of_other_partitions(options)
         names = [self._name.partition(index) if self._is_partitioned else self._name for index in range(first, count)]
-        return [PartitionProducer(self.client, name, options, limits, self._growth.report) for name in names]
+        return [PartitionProducer(self.client, name, options, limits, self._lose) for name in names]
 
-    async def _open_new_partitions(self) -> int | None:
-        try:
-            count = await self.client.lookup.count_partitions(self.topic, create=False)
-            if count > len(self.partitions):
-                new = self._create_partitions(len(self.partitions), count)
-                if not self.options.lazy_start_partitioned_producers:
-                    await _open_all(new)
-                self.partitions = self.partitions + new
-        except MagnetarException as error:
-            log.warning("new partitions of %s could not be opened yet: %s", self.topic, error)
-            return None
-        return count
+    async def _watch_growth(self, interval_s: float) -> None:
+        while True:
+            await self.client.clock.sleep(interval_s)
+            try:
+                count = await self.client.lookup.count_partitions(self.topic, create=False)
+                if count > len(self.partitions):
+                    new = self._create_partitions(len(self.partitions), count)
+                    if self._is_exclusive:
+                        await open_with_epoch(new, self.partitions[0])
+                    elif not self.options.lazy_start_partitioned_producers:
+                        await _open_all(new)
+                    self.partitions = self.partitions + new
+            except MagnetarException as error:
+                log.warning("the client could not check whether %s has more partitions: %s", self.topic, error)
 
     def _stop_growth_watch(self) -> None:
         if self._growth_watch is not None:
@@ -229,16 +268,9 @@ async def _open_all(partitions: list[PartitionProducer]) -> None:
                 tasks.create_task(partition.open())
     except BaseExceptionGroup as group:
         first = group.exceptions[0]
-        _end_all(partitions, first if isinstance(first, MagnetarException) else MagnetarException(str(first)))
+        for partition in partitions:
+            partition.end(first if isinstance(first, MagnetarException) else MagnetarException(str(first)))
         raise first from None
-    except BaseException:  # cancelled: the producer is closed
-        _end_all(partitions, AlreadyClosed("the producer is closed"))
-        raise
-
-
-def _end_all(partitions: list[PartitionProducer], error: MagnetarException) -> None:
-    for partition in partitions:
-        partition.end(error)
 
 
 async def _wait_for_all(tasks: list[asyncio.Task[None]]) -> None:

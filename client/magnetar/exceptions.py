@@ -267,7 +267,7 @@ class ProducerNotInitialized(MagnetarException):
 
 
 class ProducerBusy(MagnetarException):
-    """A producer name that is in use on the topic."""
+    """A producer name that is in use on the topic, or a shared producer on a topic that has an exclusive one."""
 
     result = Result.ProducerBusy
 
@@ -412,7 +412,7 @@ class TransactionNotFound(MagnetarException):
 
 
 class ProducerFenced(MagnetarException):
-    """A producer that another one of its name has replaced."""
+    """A producer that has lost its topic to another one, or an exclusive one on a topic that has others."""
 
     result = Result.ProducerFenced
 

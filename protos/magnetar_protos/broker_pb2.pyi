@@ -39,6 +39,13 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     BACKLOG_QUOTA_HOLD: _ClassVar[ErrorCode]
     BACKLOG_QUOTA_EXCEEDED: _ClassVar[ErrorCode]
 
+class ProducerAccessMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ACCESS_SHARED: _ClassVar[ProducerAccessMode]
+    ACCESS_EXCLUSIVE: _ClassVar[ProducerAccessMode]
+    ACCESS_WAIT_FOR_EXCLUSIVE: _ClassVar[ProducerAccessMode]
+    ACCESS_EXCLUSIVE_WITH_FENCING: _ClassVar[ProducerAccessMode]
+
 class SubscriptionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     EXCLUSIVE: _ClassVar[SubscriptionType]
@@ -72,6 +79,10 @@ CONFLICT: ErrorCode
 INCOMPATIBLE_SCHEMA: ErrorCode
 BACKLOG_QUOTA_HOLD: ErrorCode
 BACKLOG_QUOTA_EXCEEDED: ErrorCode
+ACCESS_SHARED: ProducerAccessMode
+ACCESS_EXCLUSIVE: ProducerAccessMode
+ACCESS_WAIT_FOR_EXCLUSIVE: ProducerAccessMode
+ACCESS_EXCLUSIVE_WITH_FENCING: ProducerAccessMode
 EXCLUSIVE: SubscriptionType
 SHARED: SubscriptionType
 FAILOVER: SubscriptionType
@@ -176,7 +187,7 @@ class ProduceRequest(_message.Message):
     def __init__(self, open: _Optional[_Iterable[_Union[OpenProducer, _Mapping]]] = ..., frame: _Optional[_Union[_frame_pb2.Frame, _Mapping]] = ..., close: _Optional[_Iterable[_Union[CloseProducer, _Mapping]]] = ...) -> None: ...
 
 class OpenProducer(_message.Message):
-    __slots__ = ("producer_id", "topic", "producer_name", "instance", "connection_epoch", "incarnation", "properties", "client_version", "partial", "schema")
+    __slots__ = ("producer_id", "topic", "producer_name", "instance", "connection_epoch", "incarnation", "properties", "client_version", "partial", "schema", "access_mode", "topic_epoch")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -194,6 +205,8 @@ class OpenProducer(_message.Message):
     CLIENT_VERSION_FIELD_NUMBER: _ClassVar[int]
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    ACCESS_MODE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     topic: str
     producer_name: str
@@ -204,7 +217,9 @@ class OpenProducer(_message.Message):
     client_version: str
     partial: bool
     schema: _schema_pb2.Schema
-    def __init__(self, producer_id: _Optional[int] = ..., topic: _Optional[str] = ..., producer_name: _Optional[str] = ..., instance: _Optional[bytes] = ..., connection_epoch: _Optional[int] = ..., incarnation: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., client_version: _Optional[str] = ..., partial: bool = ..., schema: _Optional[_Union[_schema_pb2.Schema, _Mapping]] = ...) -> None: ...
+    access_mode: ProducerAccessMode
+    topic_epoch: int
+    def __init__(self, producer_id: _Optional[int] = ..., topic: _Optional[str] = ..., producer_name: _Optional[str] = ..., instance: _Optional[bytes] = ..., connection_epoch: _Optional[int] = ..., incarnation: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., client_version: _Optional[str] = ..., partial: bool = ..., schema: _Optional[_Union[_schema_pb2.Schema, _Mapping]] = ..., access_mode: _Optional[_Union[ProducerAccessMode, str]] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
 
 class CloseProducer(_message.Message):
     __slots__ = ("producer_id",)
@@ -213,44 +228,44 @@ class CloseProducer(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ...) -> None: ...
 
 class ProduceAnswer(_message.Message):
-    __slots__ = ("opened", "receipts", "refused", "ended", "flow", "grown")
+    __slots__ = ("opened", "receipts", "refused", "ended", "flow", "queued")
     OPENED_FIELD_NUMBER: _ClassVar[int]
     RECEIPTS_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     FLOW_FIELD_NUMBER: _ClassVar[int]
-    GROWN_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
     opened: _containers.RepeatedCompositeFieldContainer[ProducerOpened]
     receipts: _containers.RepeatedCompositeFieldContainer[Receipt]
     refused: _containers.RepeatedCompositeFieldContainer[EntryRefused]
     ended: _containers.RepeatedCompositeFieldContainer[ProducerEnded]
     flow: _containers.RepeatedCompositeFieldContainer[ProducerFlow]
-    grown: _containers.RepeatedCompositeFieldContainer[TopicGrown]
-    def __init__(self, opened: _Optional[_Iterable[_Union[ProducerOpened, _Mapping]]] = ..., receipts: _Optional[_Iterable[_Union[Receipt, _Mapping]]] = ..., refused: _Optional[_Iterable[_Union[EntryRefused, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[ProducerEnded, _Mapping]]] = ..., flow: _Optional[_Iterable[_Union[ProducerFlow, _Mapping]]] = ..., grown: _Optional[_Iterable[_Union[TopicGrown, _Mapping]]] = ...) -> None: ...
+    queued: _containers.RepeatedCompositeFieldContainer[ProducerQueued]
+    def __init__(self, opened: _Optional[_Iterable[_Union[ProducerOpened, _Mapping]]] = ..., receipts: _Optional[_Iterable[_Union[Receipt, _Mapping]]] = ..., refused: _Optional[_Iterable[_Union[EntryRefused, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[ProducerEnded, _Mapping]]] = ..., flow: _Optional[_Iterable[_Union[ProducerFlow, _Mapping]]] = ..., queued: _Optional[_Iterable[_Union[ProducerQueued, _Mapping]]] = ...) -> None: ...
 
-class TopicGrown(_message.Message):
-    __slots__ = ("channel_id", "partitions")
-    CHANNEL_ID_FIELD_NUMBER: _ClassVar[int]
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    channel_id: int
-    partitions: int
-    def __init__(self, channel_id: _Optional[int] = ..., partitions: _Optional[int] = ...) -> None: ...
+class ProducerQueued(_message.Message):
+    __slots__ = ("producer_id",)
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    def __init__(self, producer_id: _Optional[int] = ...) -> None: ...
 
 class ProducerOpened(_message.Message):
-    __slots__ = ("producer_id", "producer_name", "incarnation", "last_sequence_id", "max_message_bytes", "schema_version")
+    __slots__ = ("producer_id", "producer_name", "incarnation", "last_sequence_id", "max_message_bytes", "schema_version", "topic_epoch")
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     producer_name: str
     incarnation: str
     last_sequence_id: int
     max_message_bytes: int
     schema_version: bytes
-    def __init__(self, producer_id: _Optional[int] = ..., producer_name: _Optional[str] = ..., incarnation: _Optional[str] = ..., last_sequence_id: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., schema_version: _Optional[bytes] = ...) -> None: ...
+    topic_epoch: int
+    def __init__(self, producer_id: _Optional[int] = ..., producer_name: _Optional[str] = ..., incarnation: _Optional[str] = ..., last_sequence_id: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., schema_version: _Optional[bytes] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
 
 class Receipt(_message.Message):
     __slots__ = ("producer_id", "first", "count", "ledger_id", "first_entry_id")
@@ -277,12 +292,14 @@ class EntryRefused(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., number: _Optional[int] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
 
 class ProducerEnded(_message.Message):
-    __slots__ = ("producer_id", "problem")
+    __slots__ = ("producer_id", "problem", "topic_epoch")
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     problem: Problem
-    def __init__(self, producer_id: _Optional[int] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
+    topic_epoch: int
+    def __init__(self, producer_id: _Optional[int] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
 
 class ProducerFlow(_message.Message):
     __slots__ = ("producer_id", "paused", "waiting_for")
@@ -469,7 +486,7 @@ class CloseConsumer(_message.Message):
     def __init__(self, consumer_id: _Optional[int] = ...) -> None: ...
 
 class ConsumeAnswer(_message.Message):
-    __slots__ = ("opened", "epochs", "active", "frame", "deliveries", "done", "ended", "reached_end", "grown")
+    __slots__ = ("opened", "epochs", "active", "frame", "deliveries", "done", "ended", "reached_end")
     OPENED_FIELD_NUMBER: _ClassVar[int]
     EPOCHS_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_FIELD_NUMBER: _ClassVar[int]
@@ -478,7 +495,6 @@ class ConsumeAnswer(_message.Message):
     DONE_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     REACHED_END_FIELD_NUMBER: _ClassVar[int]
-    GROWN_FIELD_NUMBER: _ClassVar[int]
     opened: _containers.RepeatedCompositeFieldContainer[ConsumerOpened]
     epochs: _containers.RepeatedCompositeFieldContainer[EpochBegan]
     active: _containers.RepeatedCompositeFieldContainer[ActiveChanged]
@@ -487,8 +503,7 @@ class ConsumeAnswer(_message.Message):
     done: _containers.RepeatedCompositeFieldContainer[Done]
     ended: _containers.RepeatedCompositeFieldContainer[ConsumerEnded]
     reached_end: _containers.RepeatedCompositeFieldContainer[ReachedEnd]
-    grown: _containers.RepeatedCompositeFieldContainer[TopicGrown]
-    def __init__(self, opened: _Optional[_Iterable[_Union[ConsumerOpened, _Mapping]]] = ..., epochs: _Optional[_Iterable[_Union[EpochBegan, _Mapping]]] = ..., active: _Optional[_Iterable[_Union[ActiveChanged, _Mapping]]] = ..., frame: _Optional[_Union[_frame_pb2.Frame, _Mapping]] = ..., deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., done: _Optional[_Iterable[_Union[Done, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[ConsumerEnded, _Mapping]]] = ..., reached_end: _Optional[_Iterable[_Union[ReachedEnd, _Mapping]]] = ..., grown: _Optional[_Iterable[_Union[TopicGrown, _Mapping]]] = ...) -> None: ...
+    def __init__(self, opened: _Optional[_Iterable[_Union[ConsumerOpened, _Mapping]]] = ..., epochs: _Optional[_Iterable[_Union[EpochBegan, _Mapping]]] = ..., active: _Optional[_Iterable[_Union[ActiveChanged, _Mapping]]] = ..., frame: _Optional[_Union[_frame_pb2.Frame, _Mapping]] = ..., deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., done: _Optional[_Iterable[_Union[Done, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[ConsumerEnded, _Mapping]]] = ..., reached_end: _Optional[_Iterable[_Union[ReachedEnd, _Mapping]]] = ...) -> None: ...
 
 class ConsumerOpened(_message.Message):
     __slots__ = ("consumer_id", "consumer_name", "incarnation", "epoch", "active", "moves", "behind")

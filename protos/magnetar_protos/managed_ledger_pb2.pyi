@@ -16,7 +16,7 @@ LIVE: TopicState
 DELETING: TopicState
 
 class ManagedLedgerNode(_message.Message):
-    __slots__ = ("incarnation", "state", "owner_epoch", "ledgers", "pages", "first_ledger_id", "deleting", "next_index", "last_time_ms", "trimmed_up_to", "next_page", "properties", "floor", "leases", "unsubscribed_up_to", "terminated")
+    __slots__ = ("incarnation", "state", "owner_epoch", "ledgers", "pages", "first_ledger_id", "deleting", "next_index", "last_time_ms", "trimmed_up_to", "next_page", "properties", "floor", "leases", "unsubscribed_up_to", "terminated", "topic_epoch")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -40,6 +40,7 @@ class ManagedLedgerNode(_message.Message):
     LEASES_FIELD_NUMBER: _ClassVar[int]
     UNSUBSCRIBED_UP_TO_FIELD_NUMBER: _ClassVar[int]
     TERMINATED_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
     state: TopicState
     owner_epoch: bytes
@@ -56,7 +57,18 @@ class ManagedLedgerNode(_message.Message):
     leases: _containers.RepeatedCompositeFieldContainer[LedgerLease]
     unsubscribed_up_to: int
     terminated: bool
-    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[_Union[TopicState, str]] = ..., owner_epoch: _Optional[bytes] = ..., ledgers: _Optional[_Iterable[_Union[ListedLedger, _Mapping]]] = ..., pages: _Optional[_Iterable[_Union[PageOfLedgers, _Mapping]]] = ..., first_ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., next_index: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., trimmed_up_to: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., next_page: _Optional[int] = ..., properties: _Optional[_Mapping[str, bytes]] = ..., floor: _Optional[int] = ..., leases: _Optional[_Iterable[_Union[LedgerLease, _Mapping]]] = ..., unsubscribed_up_to: _Optional[int] = ..., terminated: bool = ...) -> None: ...
+    topic_epoch: TopicEpoch
+    def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[_Union[TopicState, str]] = ..., owner_epoch: _Optional[bytes] = ..., ledgers: _Optional[_Iterable[_Union[ListedLedger, _Mapping]]] = ..., pages: _Optional[_Iterable[_Union[PageOfLedgers, _Mapping]]] = ..., first_ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., next_index: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., trimmed_up_to: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., next_page: _Optional[int] = ..., properties: _Optional[_Mapping[str, bytes]] = ..., floor: _Optional[int] = ..., leases: _Optional[_Iterable[_Union[LedgerLease, _Mapping]]] = ..., unsubscribed_up_to: _Optional[int] = ..., terminated: bool = ..., topic_epoch: _Optional[_Union[TopicEpoch, _Mapping]] = ...) -> None: ...
+
+class TopicEpoch(_message.Message):
+    __slots__ = ("number", "holder", "from_first_partition")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    FROM_FIRST_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    holder: str
+    from_first_partition: bool
+    def __init__(self, number: _Optional[int] = ..., holder: _Optional[str] = ..., from_first_partition: bool = ...) -> None: ...
 
 class LedgerLease(_message.Message):
     __slots__ = ("lease_id", "from_ledger_id", "lease_ms", "written_ms", "holder", "shared")

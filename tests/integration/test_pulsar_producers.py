@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -228,14 +229,32 @@ def test_message_above_the_maximum_size_is_refused(client: pulsar.Client) -> Non
     assert [len(message.data()) for message in read(client, name, 2)] == [limit - around, 5]
 
 
-@OURS_ALONE
-@pytest.mark.parametrize(
-    "mode", [ProducerAccessMode.Exclusive, ProducerAccessMode.WaitForExclusive, ProducerAccessMode.ExclusiveWithFencing]
-)
-def test_access_modes_that_are_not_there_are_refused(client: pulsar.Client, mode: ProducerAccessMode) -> None:
-    """WIRE-1: at once, as not allowed."""
-    with pytest.raises(pulsar.PulsarException, match="NotAllowed"):
-        client.create_producer(topic("exclusive"), access_mode=mode)
+def test_exclusive_producers_take_turns(client: pulsar.Client, server: StockServer) -> None:
+    """PRD-2, WIRE-1: in all four modes; one that is fenced does not come back, and its late message is not stored."""
+    name = topic("exclusive")
+    leader = client.create_producer(name, access_mode=ProducerAccessMode.Exclusive)
+    with pytest.raises(pulsar.ProducerBusy):
+        client.create_producer(name)
+    with pytest.raises(pulsar.ProducerFenced):
+        client.create_producer(name, access_mode=ProducerAccessMode.Exclusive)
+    leader.send(b"first")
+    with ThreadPoolExecutor() as threads, server.client() as other:
+        waiting = threads.submit(other.create_producer, name, access_mode=ProducerAccessMode.WaitForExclusive)
+        with pytest.raises(TimeoutError):
+            waiting.result(timeout=0.3)
+        leader.close()
+        waiter = waiting.result(timeout=60)
+        waiter.send(b"second")
+        waiter.close()
+        fenced = other.create_producer(name, access_mode=ProducerAccessMode.Exclusive)
+        fencing = client.create_producer(name, access_mode=ProducerAccessMode.ExclusiveWithFencing)
+        fencing.send(b"third")
+        with pytest.raises(pulsar.PulsarException, match=r"Fenced|AlreadyClosed"):
+            for _ in range(100):
+                fenced.send(b"late")
+    fencing.close()
+    client.create_producer(name).send(b"fourth")
+    assert [one.data() for one in read(client, name, 4)] == [b"first", b"second", b"third", b"fourth"]
 
 
 @OURS_ALONE

@@ -116,6 +116,7 @@ RULES: Final = frozenset(
         "magnetar_broker.topics.dispatch.shared",
         "magnetar_broker.topics.dispatch.subscription_types",
         "magnetar_broker.topics.entry_check",
+        "magnetar_broker.topics.producer_access_rules",
         "magnetar_broker.topics.producer_names",
         "magnetar_broker.topics.token_bucket",
         "magnetar_broker.topics.topic_load_slots",

@@ -82,6 +82,8 @@ class ListChange:
     lease: Lease | None = None
     # Set these properties of the topic; None: remove it. They are in the same node, too.
     properties: Mapping[str, bytes | None] = field(default_factory=dict)
+    # The topic's next epoch, which is in the same node, too.
+    topic_epoch: pb.TopicEpoch | None = None
     # Terminate the topic: nothing is added to the list any more.
     terminates: bool = False
 

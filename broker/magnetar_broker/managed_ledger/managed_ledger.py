@@ -33,6 +33,7 @@ from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import Change, Check
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.managed_ledger_pb2 import TopicEpoch
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
@@ -294,16 +295,28 @@ class ManagedLedger:
     def on_lost(self, called: Callable[[TopicUnloaded], object] | None) -> None:
         self._appender.on_lost = called
 
+    @property
+    def topic_epoch(self) -> TopicEpoch | None:
+        """Return the epoch of exclusive producers as it is stored; None: there was none."""
+        return self._node.topic_epoch
+
+    async def change_topic_epoch(self, epoch: TopicEpoch) -> None:
+        """Store the epoch of exclusive producers. Raises `TopicUnloaded`; METADATA_ERROR: it is not stored."""
+        await self._change_node(ListChange(topic_epoch=epoch), "the topic epoch")
+
     async def change_properties(self, properties: Mapping[str, bytes | None]) -> None:
         """Set these properties of the topic, durably; None: remove it. Raises `TopicUnloaded`, METADATA_ERROR."""
+        await self._change_node(ListChange(properties=properties), "the properties")
+
+    async def _change_node(self, change: ListChange, what: str) -> None:
         self._appender.check_open()
         try:
-            await self._node.change(ListChange(properties=properties))
+            await self._node.change(change)
         except TopicUnloaded as error:
             self._fail(error)
             raise
         except MetadataError as error:
-            text = f"the properties of {self.name} can't be changed now: {error}"
+            text = f"{what} of {self.name} can't be changed now: {error}"
             raise BrokerError(ErrorCode.METADATA_ERROR, text) from error
 
     # ── appending ──

@@ -86,6 +86,12 @@ class TopicNode:
         """The token that the node has while this broker owns the topic."""
         return self._owner_epoch
 
+    @property
+    def topic_epoch(self) -> pb.TopicEpoch | None:
+        """Return the epoch of exclusive producers as it is stored; None: there was none."""
+        node = decode_topic(self._path, self._stored.payload)
+        return node.topic_epoch if node.HasField("topic_epoch") else None
+
     async def claim(
         self,
         *,
@@ -248,6 +254,8 @@ class TopicNode:
                     node.properties[name] = value
             if change.properties:
                 check_properties(node.properties)
+            if change.topic_epoch is not None:
+                node.topic_epoch.CopyFrom(change.topic_epoch)
             result = node
             return node.SerializeToString()
 

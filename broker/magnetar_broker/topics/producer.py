@@ -26,6 +26,7 @@ from magnetar_broker.position import Position
 from magnetar_broker.topics.entry_check import accept_entry
 from magnetar_broker.topics.publish_gate import PublishGate
 from magnetar_broker.topics.rate_limit import UNLIMITED
+from magnetar_protos.broker_pb2 import ProducerAccessMode
 from magnetar_wire.clock import Clock
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
 
@@ -57,8 +58,8 @@ class ProducerSink(Protocol):
         Also called while the producer is being opened.
         """
 
-    def topic_grew(self, partitions: int) -> None:
-        """Report that the partitioned topic has this many partitions now."""
+    def queued(self, producer_name: str) -> None:
+        """Report that the producer that is being opened waits until it may have the topic to itself."""
 
     def ended(self, error: BrokerError) -> None:
         """Report that the producer has ended. After this only `decided` is called."""
@@ -85,6 +86,7 @@ class ProducerIdentity:
     partial: bool = False
     # The version of its schema, encoded; empty: it has none.
     schema_version: bytes = b""
+    access_mode: ProducerAccessMode = ProducerAccessMode.ACCESS_SHARED
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,9 +299,8 @@ class Producer:
         if self.error is None:
             self._sink.report_waiting(waiting_for)
 
-    def report_growth(self, partitions: int) -> None:
-        if self.error is None:
-            self._sink.topic_grew(partitions)
+    def report_queued(self) -> None:
+        self._sink.queued(self._name)
 
     # Its end.
 

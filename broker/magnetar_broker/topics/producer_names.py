@@ -21,12 +21,19 @@ from typing import Final, Generic, TypeVar
 from magnetar_broker.errors import BrokerError
 from magnetar_protos.broker_pb2 import ErrorCode
 
-__all__ = ["NOTHING_STORED", "ProducerNames"]
+__all__ = ["NOTHING_STORED", "NameTaken", "ProducerNames"]
 
 NOTHING_STORED: Final = -1
 _MAX_REMEMBERED: Final = 1_000
 
 P = TypeVar("P")
+
+
+class NameTaken(BrokerError):
+    """Another producer has the name, or its own client has it with a later epoch."""
+
+    def again(self) -> NameTaken:
+        return NameTaken(self.code, str(self))
 
 
 @dataclass(slots=True)
@@ -49,17 +56,23 @@ class ProducerNames(Generic[P]):
         self._closed: dict[str, None] = {}
         self._max_remembered = max_remembered
 
-    def claim(self, name: str, instance: bytes, epoch: int, producer: P) -> P | None:
-        """Give the producer the name, and return the producer that it evicts. Raises `BrokerError`."""
+    def check_epoch(self, name: str, instance: bytes, epoch: int) -> P | None:
+        """Return the connected producer that this one replaces: the same client's earlier one. Raises `NameTaken`."""
         holder, known = self.live.get(name), self._known.get(name)
-        if known is not None and known.instance == instance:
-            if epoch < known.epoch or (epoch == known.epoch and holder is not None):
-                raise BrokerError(
-                    ErrorCode.PRODUCER_FENCED,
-                    f"producer {name!r} is already open with epoch {known.epoch}, which epoch {epoch} does not exceed",
-                )
-        elif holder is not None:
-            raise BrokerError(
+        if known is None or known.instance != instance:
+            return None
+        if epoch < known.epoch or (epoch == known.epoch and holder is not None):
+            raise NameTaken(
+                ErrorCode.PRODUCER_FENCED,
+                f"producer {name!r} is already open with epoch {known.epoch}, which epoch {epoch} does not exceed",
+            )
+        return holder
+
+    def claim(self, name: str, instance: bytes, epoch: int, producer: P) -> P | None:
+        """Give the producer the name, and return the producer that it evicts. Raises `NameTaken`."""
+        holder, known = self.check_epoch(name, instance, epoch), self._known.get(name)
+        if holder is None and name in self.live:
+            raise NameTaken(
                 ErrorCode.PRODUCER_BUSY,
                 f"Producer with name {name!r} is already connected to the topic: choose another name, or "
                 "none to let the broker choose one",

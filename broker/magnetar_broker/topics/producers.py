@@ -3,10 +3,13 @@
 A request to open a producer passes these stages, in this order, and each may refuse it:
 
     the topic is served and not terminated ─► the request's own limits ─► backlog quotas (backlog_quotas.py)
-      ─► its schema ─► limits of the topic ─► its name (producer_names.py): a predecessor of that name is evicted
-      ─► the predecessor's entries are decided
+      ─► its schema ─► limits of the topic
+      ─► its access mode (producer_access.py): others are fenced, or it waits for them, and the topic's epoch is stored
+      ─► its name (producer_names.py): a predecessor of that name is evicted
+      ─► the predecessor's entries are decided; for an exclusive producer, those of all earlier producers
 
-Entries of a producer that has left are still decided. Until then it is recorded here: its successor waits for that.
+Entries of a producer that has left are still decided. Until then it is recorded here: its successor waits for that. So
+an exclusive producer that is open can read everything that others have published.
 """
 
 from __future__ import annotations
@@ -20,10 +23,12 @@ from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.consumer import MAX_CLIENT_VERSION_LENGTH
 from magnetar_broker.topics.producer import Producer, ProducerIdentity, ProducerSink, TopicPublishing
+from magnetar_broker.topics.producer_access import TopicAccess
+from magnetar_broker.topics.producer_access_rules import AccessRequest
 from magnetar_broker.topics.producer_names import ProducerNames
 from magnetar_broker.topics.publish_gate import PublishGate
 from magnetar_broker.topics.topic_schemas import TopicSchemas
-from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
+from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProducerAccessMode
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 
@@ -37,6 +42,7 @@ _MAX_PROPERTIES_BYTES: Final = 16_384
 
 class Producers:
     __slots__ = (
+        "_access",
         "_check_quotas",
         "_check_served",
         "_log",
@@ -80,6 +86,7 @@ class Producers:
             broker_counters=broker_counters,
             record_stored=self._names.record_stored,
         )
+        self._access = TopicAccess(log, self._evict)
         # By name, producers that have left and whose entries are not all decided.
         self._undecided: dict[str, list[Producer]] = {}
         # What `report_waiting` reported last.
@@ -99,6 +106,20 @@ class Producers:
         """
         left = [one for several in self._undecided.values() for one in several]
         return list(dict.fromkeys([*self.connected(), *left]))
+
+    @property
+    def topic_epoch(self) -> int | None:
+        """The topic's epoch; None: it was never opened exclusively."""
+        return self._access.topic_epoch
+
+    @property
+    def queued(self) -> int:
+        """The number of producers that wait until they have the topic to themselves."""
+        return len(self._access.waiting)
+
+    def end_queued(self, error: BrokerError) -> None:
+        """Fail the openings of producers that wait: the topic accepts no more requests."""
+        self._access.end_waiting(error)
 
     def report_waiting(self) -> None:
         """Report to producers why publishing waits, if that has changed. Housekeeping calls it about every second."""
@@ -120,13 +141,9 @@ class Producers:
         _check_request(opening)
         await self._check_quotas()
         schema_version = await self._schemas.admit_producer(opening.schema, address)
-        limit = self._settings.max_producers_per_topic
+        self._check_served()
         name = opening.producer_name or self._generate_name()
-        if limit and len(self._names.live) >= limit and name not in self._names.live:
-            raise BrokerError(
-                ErrorCode.PRODUCER_BUSY,
-                f"{self._log.name} has {limit} producers, its maximum (max_producers_per_topic)",
-            )
+        self._check_capacity(name, opening.access_mode)
         identity = ProducerIdentity(
             producer_id=opening.producer_id,
             name=name,
@@ -137,36 +154,79 @@ class Producers:
             client_version=opening.client_version[:MAX_CLIENT_VERSION_LENGTH],
             partial=opening.partial,
             schema_version=schema_version,
+            access_mode=opening.access_mode,
         )
         producer = Producer(identity, self._publishing, sink)
-        evicted = self._names.claim(name, opening.instance, opening.connection_epoch, producer)
-        if evicted is not None:
-            evicted.end(
-                BrokerError(
-                    ErrorCode.PRODUCER_FENCED,
-                    f"producer {name!r} has reconnected: messages of its former connection are not accepted any more",
-                )
-            )
-            self._record_undecided(evicted)
-        if self._reported_waiting:
-            producer.report_waiting(self._reported_waiting)
+        predecessor = self._find_predecessor(identity)
+        request = AccessRequest(
+            mode=opening.access_mode,
+            name=name,
+            epoch=opening.topic_epoch if opening.HasField("topic_epoch") else None,
+            was_open=bool(opening.incarnation),
+        )
         try:
-            while before := self._undecided.get(name):
-                await before[0].settled()
-            if producer.error is not None:  # it was evicted, or the topic was closed, while it waited
-                raise producer.error.again()
+            await self._access.admit(producer, request, predecessor)
+            _check_not_ended(producer)
+            evicted = self._names.claim(name, opening.instance, opening.connection_epoch, producer)
+            if evicted is not None:
+                self._evict(evicted, _replaced(name))
+            if self._reported_waiting:
+                producer.report_waiting(self._reported_waiting)
+            await self._wait_for_earlier_entries(identity)
+            _check_not_ended(producer)
             self._check_served()
             self._log.check_not_terminated()
         except BaseException:
             self._names.release(name, producer)
+            self._access.leave(producer)
             raise
         producer.is_opened = True
         return producer
 
     def disconnect(self, error: BrokerError) -> None:
         """End all producers, each as soon as the entries that the log has accepted from it are decided."""
+        self.end_queued(error)  # they would be refused, too
         for producer in self.connected():
             producer.end_when_settled(error)
+
+    def _check_capacity(self, name: str, mode: ProducerAccessMode) -> None:
+        """Raise `BrokerError` if the topic has too many producers. For an exclusive one, only its queue counts."""
+        limit = self._settings.max_producers_per_topic
+        if not limit:
+            return
+        is_shared = mode == ProducerAccessMode.ACCESS_SHARED
+        full = len(self._names.live) >= limit and name not in self._names.live if is_shared else self.queued >= limit
+        if full:
+            raise BrokerError(
+                ErrorCode.PRODUCER_BUSY,
+                f"{self._log.name} has {limit} producers, its maximum (max_producers_per_topic)",
+            )
+
+    def _find_predecessor(self, identity: ProducerIdentity) -> Producer | None:
+        """Return the producer, connected or being opened, that the same client had opened for this one before.
+
+        Raises `BrokerError` if this request is the older one.
+        """
+        predecessor = self._names.check_epoch(identity.name, identity.instance, identity.epoch)
+        if predecessor is None and identity.access_mode != ProducerAccessMode.ACCESS_SHARED and identity.instance:
+            # The client may not know yet which name it got.
+            for one in self._access.admitted_or_queued:
+                if one.identity.instance == identity.instance:
+                    predecessor = one
+        return predecessor
+
+    def _evict(self, producer: Producer, error: BrokerError) -> None:
+        """End a producer that another one replaces or fences. It may not be open yet."""
+        producer.end(error)
+        self.leave(producer, error)
+
+    async def _wait_for_earlier_entries(self, identity: ProducerIdentity) -> None:
+        if identity.access_mode == ProducerAccessMode.ACCESS_SHARED:
+            while before := self._undecided.get(identity.name):
+                await before[0].settled()
+        else:
+            while self._undecided:
+                await next(iter(self._undecided.values()))[0].settled()
 
     def last_sequence_id(self, producer: Producer) -> int:
         return self._names.last_sequence_id(producer.producer_name)
@@ -176,6 +236,7 @@ class Producers:
         producer.end(error, report=False)
         self._names.release(producer.producer_name, producer)
         self._record_undecided(producer)
+        self._access.leave(producer)
 
     def _record_undecided(self, producer: Producer) -> None:
         """Record a producer that has left until all its entries are decided."""
@@ -200,7 +261,20 @@ class Producers:
                 return name
 
 
+def _check_not_ended(producer: Producer) -> None:
+    """Raise the error that ended the producer, or the topic, while it was being opened."""
+    if producer.error is not None:
+        raise producer.error.again()
+
+
+def _replaced(name: str) -> BrokerError:
+    text = f"producer {name!r} has reconnected: messages of its former connection are not accepted any more"
+    return BrokerError(ErrorCode.PRODUCER_FENCED, text)
+
+
 def _check_request(opening: OpenProducer) -> None:
+    if opening.access_mode not in ProducerAccessMode.values():
+        raise BrokerError(ErrorCode.UNSUPPORTED, f"there is no producer access mode {opening.access_mode}")
     properties_size = sum(len(key) + len(value) for key, value in opening.properties.items())
     for what, size, limit in (
         ("the producer's name", len(opening.producer_name), _MAX_NAME_LENGTH),

@@ -166,12 +166,6 @@ class Topic:
         is_empty = self.log.last <= self.log.before_first
         return is_empty and len(self.producers) == 0 and not self.subscriptions.has_consumers_of_one_schema
 
-    def report_growth(self, partitions: int) -> None:
-        """Notify producers and consumers that the topic of which this is a partition has more partitions."""
-        for producer in self.producers.connected():
-            producer.report_growth(partitions)
-        self.subscriptions.report_growth(partitions)
-
     # Termination.
 
     async def terminate(self) -> Position:
@@ -186,6 +180,7 @@ class Topic:
         try:
             self.log.check_not_terminated()
         except BrokerError as error:
+            self.producers.end_queued(error)
             for producer in self.producers.connected():
                 producer.end(error)
             self.subscriptions.report_end()
@@ -208,6 +203,7 @@ class Topic:
 
     def _end(self, error: BrokerError) -> None:
         self.ended = self.ended or error
+        self.producers.end_queued(error)  # first: none of them gets its turn now
         for producer in self.producers.connected():
             producer.end(error)
         self.gate.lift()
@@ -255,6 +251,7 @@ class Topic:
                 await asyncio.wait([closing])
 
     async def _close(self, problem: BrokerError, *, is_graceful: bool) -> None:
+        self.producers.end_queued(problem)
         producers = self.producers.connected()
         for producer in producers:
             producer.stop()

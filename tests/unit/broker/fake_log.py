@@ -13,6 +13,7 @@ from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.log_entry import Chunk, LogEntry, NewEntry
 from magnetar_broker.position import EARLIEST, Position
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.managed_ledger_pb2 import TopicEpoch
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["FakeLog", "FakeLogPositions"]
@@ -143,6 +144,7 @@ class FakeLog:
         self.incarnation = incarnation
         self.floor = 0
         self.is_terminated = False
+        self.topic_epoch: TopicEpoch | None = None
         self.per_ledger = per_ledger
         self.entries: dict[Position, LogEntry] = {}
         self.order: list[Position] = []
@@ -172,6 +174,11 @@ class FakeLog:
         self.ticks = 0
         self.trim_fails: Exception | None = None
         self.leases = FakeLeases()
+
+    async def change_topic_epoch(self, epoch: TopicEpoch) -> None:
+        self.topic_epoch = epoch
+
+    async def check_current(self) -> None: ...
 
     def add(
         self,

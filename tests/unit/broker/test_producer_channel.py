@@ -28,6 +28,7 @@ class _FullTopic:
         self.gate = PublishGate(self.budget, unlimited, unlimited)
         self.log = SimpleNamespace(incarnation="i")
         self.producers = self
+        self.topic_epoch = None
         self.producer = SimpleNamespace(
             producer_name="p", identity=SimpleNamespace(schema_version=b""), is_stopped=False, publish=None
         )

@@ -67,14 +67,13 @@ class Recorder:
     def refused(self, refusal: EntryRefused) -> None:
         self.events.append(refusal)
 
-    def ended(self, problem: Problem | None) -> None:
+    def queued(self) -> None: ...
+
+    def ended(self, problem: Problem | None, topic_epoch: int | None) -> None:
         self.events.append(problem)
 
     def set_flow(self, paused: bool, waiting_for: str) -> None:
         self.events.append(paused)
-
-    def topic_grew(self, partitions: int) -> None:
-        self.events.append(partitions)
 
     def disconnected(self, error: TransportError) -> None:
         self.events.append(error)

@@ -244,7 +244,7 @@ def test_a_message_that_cannot_be_encoded_is_refused_alone(arguments: dict[str, 
     ("options", "error"),
     [
         ({"chunking_enabled": True}, exceptions.OperationNotSupported),
-        ({"access_mode": magnetar.ProducerAccessMode.Exclusive}, exceptions.OperationNotSupported),
+        ({"access_mode": "Exclusive"}, exceptions.InvalidConfiguration),
         ({"batching_type": "KeyBased"}, exceptions.InvalidConfiguration),
         ({"encryption_key": "k"}, exceptions.OperationNotSupported),
         ({"max_pending_messages": 0}, exceptions.InvalidConfiguration),

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import pytest
 
 import magnetar
-from magnetar import CompressionType, ConsumerType, ProducerAccessMode, aio, exceptions
+from magnetar import CompressionType, ConsumerType, aio, exceptions
 from magnetar._consumer_options import ConsumerOptions, ReaderOptions, TableViewOptions, consumer_options
 from magnetar._options import ClientOptions, ProducerOptions, client_options, option_fields, producer_options
 from magnetar_wire.configuration import Configuration
@@ -170,7 +170,6 @@ def test_a_member_of_the_stock_client_s_enum_names_ours() -> None:
 @pytest.mark.parametrize(
     ("check", "options", "expected"),
     [
-        (producer_options, {"access_mode": ProducerAccessMode.Exclusive}, "access_mode = .*: use ProducerAccessMode.S"),
         (producer_options, {"chunking_enabled": True}, "chunking_enabled = True .*: split large messages yourself"),
         (client_options, {"authentication": object()}, "authentication = .*: leave it out, and run brokers on a tr"),
         (client_options, {"io_threads": 4}, "io_threads = 4 .*: one thread"),

@@ -176,7 +176,7 @@ class ProduceStream:
 
     def _close(self, channel: ProducerChannel) -> None:
         if not channel.is_closing:
-            channel.is_closing = True
+            channel.begin_close()
             self.session.spawn(self._close_channel(channel, channel.opening))
 
     async def _close_channel(self, channel: ProducerChannel, opening: asyncio.Task[None] | None) -> None:

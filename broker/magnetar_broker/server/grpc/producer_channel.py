@@ -4,8 +4,10 @@
        └───────────┴────────────────►┘
 
 While the producer is being opened (its topic may be in recovery, or its predecessor's entries undecided) its entries
-wait here, and count like all undecided entries of the stream. Entries are numbered without gaps. An entry with another
-number is a mistake of the client and ends the stream, since results could no longer be matched with entries.
+wait here, and count like all undecided entries of the stream. A producer that waits until it has the topic to itself
+(`queued`) may wait for any time: if it is closed, its opening is cancelled. Entries are numbered without gaps. An entry
+with another number is a mistake of the client and ends the stream, since results could no longer be matched with
+entries.
 
 **Flow.** Entries are published run by run while the topic has capacity, and wait here while it has none. The client
 must pause the producer while
@@ -27,6 +29,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.position import Position
 from magnetar_broker.server.grpc.produce_session import ProduceSession
 from magnetar_broker.topics.producer import Producer
+from magnetar_broker.topics.producer_access_rules import StaleTopicEpoch
 from magnetar_broker.topics.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProducerOpened
 from magnetar_wire.entry_memory import count_entry_memory
@@ -44,6 +47,7 @@ class ProducerChannel:
         "_has_ended",
         "_is_over_share",
         "_is_paused",
+        "_is_queued",
         "_next_number",
         "_producer",
         "_resuming",
@@ -82,6 +86,8 @@ class ProducerChannel:
         # The task that opens it; whether it is being closed.
         self.opening: asyncio.Task[None] | None = None
         self.is_closing = False
+        # Its opening waits for other producers.
+        self._is_queued = False
 
     def undecided_sizes(self) -> list[int]:
         """Return the bytes of each entry that was received and is not decided: see `ProduceStream.undecided_sizes`."""
@@ -91,6 +97,7 @@ class ProducerChannel:
     async def open(self, opening: OpenProducer, topic: Topic, address: str, max_message_bytes: int) -> None:
         """Open the producer and report it to the client. Raises `BrokerError`."""
         producer = await topic.producers.open(opening, self, address)
+        self._is_queued = False
         self._topic, self._producer = topic, producer
         self._session.answers.add_opened(
             ProducerOpened(
@@ -100,6 +107,7 @@ class ProducerChannel:
                 last_sequence_id=topic.producers.last_sequence_id(producer),
                 max_message_bytes=max_message_bytes,
                 schema_version=producer.identity.schema_version,
+                topic_epoch=topic.producers.topic_epoch,
             )
         )
         self._session.wake_sender()
@@ -157,6 +165,12 @@ class ProducerChannel:
         self._session.answers.set_flow(self.producer_id, self._is_paused, waiting_for)
         self._session.wake_sender()
 
+    def begin_close(self) -> None:
+        """Have the opening end soon, because the producer is about to be closed."""
+        self.is_closing = True
+        if self._is_queued and self.opening is not None:
+            self.opening.cancel()
+
     async def close(self) -> None:
         """End the producer once all entries that were sent before are decided.
 
@@ -187,7 +201,8 @@ class ProducerChannel:
             return
         self._has_ended = True
         self._release(error or BrokerError(ErrorCode.UNKNOWN_ERROR, "it was closed by its client"))
-        self._session.answers.add_ended(self.producer_id, None if error is None else error.problem)
+        topic_epoch = error.topic_epoch if isinstance(error, StaleTopicEpoch) else None
+        self._session.answers.add_ended(self.producer_id, None if error is None else error.problem, topic_epoch)
         if self._channels.get(self.producer_id) is self:
             del self._channels[self.producer_id]
         self._session.report_change()
@@ -227,9 +242,13 @@ class ProducerChannel:
             self._waiting_for = waiting_for
             self._add_flow()
 
-    def topic_grew(self, partitions: int) -> None:
-        self._session.answers.set_grown(self.producer_id, partitions)
-        self._session.wake_sender()
+    def queued(self, producer_name: str) -> None:
+        self._is_queued = True
+        if self.is_closing:
+            self.begin_close()
+        elif not self._has_ended:
+            self._session.answers.add_queued(self.producer_id)
+            self._session.wake_sender()
 
     def ended(self, error: BrokerError) -> None:
         self._end(error)

@@ -37,6 +37,7 @@ class PendingRequests:
         "_replies_due",
         "_write",
         "command_bytes",
+        "queued_producers",
         "tasks",
     )
 
@@ -59,6 +60,8 @@ class PendingRequests:
         self.tasks: set[asyncio.Task[None]] = set()
         # Requests that are answered by no task.
         self._replies_due = 0
+        # Requests whose producers wait for their turn, for any time: they don't keep others from being read.
+        self.queued_producers = 0
         # Size of the command that is being handled, and of all commands whose tasks run.
         self.command_bytes = 0
         self._bytes = 0
@@ -66,7 +69,8 @@ class PendingRequests:
 
     @property
     def is_full(self) -> bool:
-        return self._replies_due + len(self.tasks) > self._max_requests or self._bytes > self._max_bytes
+        waiting = self._replies_due + len(self.tasks) - self.queued_producers
+        return waiting > self._max_requests or self._bytes > self._max_bytes
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run `work`, which answers by itself in all cases, in a task of the connection."""

@@ -1,0 +1,170 @@
+"""Admits the producers of a topic by their access modes (producer_access_rules.py), and stores the topic's epochs.
+
+    request ─► admitted ───────────────► its epoch is stored ─► it may publish
+       └─────► queued ─► its turn comes ──┘
+
+**Only one at a time.** A producer is admitted in memory before its epoch is stored, so others are refused, or wait,
+while the change of the topic's node is in flight. Fenced producers have ended before it begins. If the node is not
+changed, the opening fails, and the next producer of the queue is admitted. If the outcome is unknown, the broker
+unloads the topic, and its next owner reads which epoch is stored. An epoch whose opening was cancelled counts as
+stored.
+
+A producer that reopens with the stored epoch changes nothing in the node. So it is checked that this broker still owns
+the topic: the next owner may have admitted another producer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.topics.producer import Producer
+from magnetar_broker.topics.producer_access_rules import AccessRequest, ProducerAccess, StaleTopicEpoch, StoredEpoch
+from magnetar_protos.broker_pb2 import ErrorCode, ProducerAccessMode
+from magnetar_protos.managed_ledger_pb2 import TopicEpoch
+
+__all__ = ["TopicAccess"]
+
+# How many connected producers are pinged for one that they block.
+_MAX_PINGED: Final = 100
+
+
+class TopicAccess:
+    __slots__ = ("_end_fenced", "_log", "_rules", "_storing", "_turns")
+
+    def __init__(self, log: ManagedLedger, end_fenced: Callable[[Producer, BrokerError], object]) -> None:
+        """`end_fenced` ends a producer, which may not be open yet, and calls `leave`."""
+        self._log = log
+        self._end_fenced = end_fenced
+        # Made when the first producer is opened.
+        self._rules: ProducerAccess[Producer] | None = None
+        # By queued producer: it is set when its turn comes, or when it has ended.
+        self._turns: dict[Producer, asyncio.Future[None]] = {}
+        # Held while an epoch is stored, so that epochs are stored in the order of their numbers.
+        self._storing = asyncio.Lock()
+
+    @property
+    def topic_epoch(self) -> int | None:
+        """The number that was assigned last and stored; None: the topic was never opened exclusively."""
+        stored = self._loaded().stored
+        return None if stored is None else stored.number
+
+    @property
+    def waiting(self) -> list[Producer]:
+        """Producers that are queued, the next one first."""
+        return [] if self._rules is None else self._rules.waiting_producers()
+
+    @property
+    def admitted_or_queued(self) -> list[Producer]:
+        return [] if self._rules is None else [*self._rules.blockers(), *self._rules.waiting_producers()]
+
+    def _loaded(self) -> ProducerAccess[Producer]:
+        if self._rules is None:
+            stored = self._log.topic_epoch
+            self._rules = ProducerAccess(
+                None if stored is None else StoredEpoch(stored.number, stored.holder, stored.from_first_partition)
+            )
+        return self._rules
+
+    async def admit(self, producer: Producer, request: AccessRequest, replaced: Producer | None) -> None:
+        """Return when the producer is admitted and its epoch is stored. Then no other one can publish that must not.
+
+        `replaced` is the earlier connection of the same client's producer: it is ended. If this raises `BrokerError`,
+        or is cancelled, the caller calls `leave`.
+        """
+        try:
+            is_queued = self._request(producer, request, replaced)
+        except StaleTopicEpoch:
+            raise
+        except BrokerError:
+            if await self._check_blockers():
+                raise
+            is_queued = self._request(producer, request, None)
+        if is_queued:
+            await self._wait_for_turn(producer)
+        if not await self._store(producer) and request.mode != ProducerAccessMode.ACCESS_SHARED:
+            await self._log.check_current()
+
+    def _request(self, producer: Producer, request: AccessRequest, replaced: Producer | None) -> bool:
+        """Return whether the producer is queued. Raises `BrokerError`."""
+        rules = self._loaded()
+        try:
+            admission = rules.request(producer, request, replaced)
+        finally:
+            if replaced is not None:
+                text = f"producer {request.name!r} has reconnected: its former connection may not publish any more"
+                self._end(replaced, text)
+            self._admit_next()
+        for fenced in admission.fenced:
+            self._end(fenced, f"producer {request.name!r} has fenced it: it has opened the topic exclusively")
+        if admission.is_queued:
+            self._turns[producer] = asyncio.get_running_loop().create_future()
+        return admission.is_queued
+
+    def _end(self, producer: Producer, text: str) -> None:
+        error = BrokerError(ErrorCode.PRODUCER_FENCED, text)
+        self._end_fenced(producer, error)
+
+    def _wake(self, producer: Producer) -> None:
+        """End the wait of a queued producer: its turn has come, or it has ended."""
+        turn = self._turns.pop(producer, None)
+        if turn is not None and not turn.done():
+            turn.set_result(None)
+
+    async def _check_blockers(self) -> bool:
+        """Return whether the clients of all producers that block others are alive. The others are disconnected."""
+        alive = await asyncio.gather(*(one.check_alive() for one in self._loaded().blockers()[:_MAX_PINGED]))
+        return all(alive)
+
+    async def _wait_for_turn(self, producer: Producer) -> None:
+        turn = self._turns[producer]
+        producer.report_queued()
+        await self._check_blockers()
+        await turn
+        if producer.error is not None:
+            raise producer.error.again()
+
+    async def _store(self, producer: Producer) -> bool:
+        """Store what the rules want stored for an admitted producer. Return whether there was something to store.
+
+        Raises `BrokerError`.
+        """
+        rules = self._loaded()
+        if not rules.must_store(producer):
+            return False
+        async with self._storing:
+            if not rules.must_store(producer):  # it was fenced while it waited: its opening finds that
+                return True
+            epoch = rules.assign_epoch(producer)
+            try:
+                await self._log.change_topic_epoch(
+                    TopicEpoch(
+                        number=epoch.number, holder=epoch.holder, from_first_partition=epoch.from_first_partition
+                    )
+                )
+            except asyncio.CancelledError:  # the change goes on
+                rules.record_stored(producer, epoch)
+                raise
+            rules.record_stored(producer, epoch)
+        return True
+
+    def leave(self, producer: Producer) -> None:
+        """Record that a producer has left, or was not opened. The next one of the queue is admitted."""
+        self._wake(producer)
+        if self._rules is not None:
+            self._rules.leave(producer)
+            self._admit_next()
+
+    def _admit_next(self) -> None:
+        producer = self._loaded().next_admitted()
+        if producer is not None:
+            self._wake(producer)
+
+    def end_waiting(self, error: BrokerError) -> None:
+        """Fail the openings of all queued producers: the topic accepts no more."""
+        for producer in self.waiting:
+            producer.end(error)
+            self._wake(producer)

@@ -1,0 +1,231 @@
+"""Rules about the access modes of a topic's producers: which of them may publish at the same time (PRD-2).
+
+    Shared                 any number of them; refused while an exclusive producer is connected or waits
+    Exclusive              one; refused while another producer is connected
+    WaitForExclusive       one; queued while another producer is connected, and admitted in the order of the queue
+    ExclusiveWithFencing   one; all others are fenced, also those that wait
+
+**The topic epoch** proves that a producer has the topic to itself since it was opened. Each exclusive producer gets the
+next number, which is stored with its name before it is admitted (CHK-39). When it reconnects it presents the number,
+and is admitted without a new one if number and name are the stored ones: then nobody has published in the meantime. If
+another producer was admitted since, it is fenced for good. A shared producer that is admitted stores that nobody holds
+the number any more.
+
+    A opens exclusively: epoch 5 of A is stored. A's connection breaks
+    B, which waited, is admitted: epoch 6 of B is stored. A presents 5, and is fenced
+    or S opens shared: epoch 5 of nobody is stored. A presents 5, and is fenced
+
+**Partitions.** A producer of a partitioned topic gets its epoch at the first partition, and presents it when it is
+opened on each of the others. There it must be above the stored number, and becomes the stored one. An exclusive
+producer that has presented a lower number has lost the first partition, so it is fenced.
+
+`WaitForExclusive` waits at the first one only.
+
+The number is assigned just before it is stored (`assign_epoch`). In the meantime the producer is admitted already, so
+others are refused or wait. If it leaves, the number is not used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from magnetar_broker.errors import BrokerError
+from magnetar_protos.broker_pb2 import ErrorCode, ProducerAccessMode
+
+__all__ = ["AccessRequest", "Admission", "ProducerAccess", "StaleTopicEpoch", "StoredEpoch"]
+
+P = TypeVar("P")
+
+# The highest number that a client may present: numbers that are assigned after it fit into 64 bits.
+MAX_EPOCH: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEpoch:
+    number: int
+    # The name of the producer that may reopen with it; empty: none may.
+    holder: str
+    # It was presented by a producer that got it at the topic's first partition.
+    from_first_partition: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRequest:
+    mode: ProducerAccessMode
+    # The producer's name.
+    name: str
+    # The number that the producer presents.
+    epoch: int | None = None
+    # It was open before with that number. Otherwise it has the number from the topic's first partition.
+    was_open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Admission(Generic[P]):
+    # It waits until `next_admitted` returns it.
+    is_queued: bool = False
+    # Producers that are fenced by this one.
+    fenced: Sequence[P] = field(default=())
+
+
+class StaleTopicEpoch(BrokerError):
+    """A producer presents an epoch that is not the topic's any more."""
+
+    def __init__(self, text: str, topic_epoch: int) -> None:
+        super().__init__(ErrorCode.PRODUCER_FENCED, text)
+        self.topic_epoch = topic_epoch
+
+    def again(self) -> StaleTopicEpoch:
+        return StaleTopicEpoch(str(self), self.topic_epoch)
+
+
+class ProducerAccess(Generic[P]):
+    """`P` is the type of producers."""
+
+    __slots__ = ("_exclusive", "_from_first_partition", "_last_number", "_shared", "_unstored", "_waiting", "stored")
+
+    def __init__(self, stored: StoredEpoch | None) -> None:
+        # As the topic's node has it.
+        self.stored = stored
+        # The highest number that was assigned, presented or stored: the next one is above it.
+        self._last_number = -1 if stored is None else stored.number
+        # Admitted producers: shared ones, or a single exclusive one. For those of `_unstored` an epoch must be stored
+        # before they are open.
+        self._shared: dict[P, None] = {}
+        self._exclusive: P | None = None
+        self._from_first_partition = False
+        self._unstored: dict[P, AccessRequest] = {}
+        # Invariant after each `next_admitted`: if one waits, another one is admitted.
+        self._waiting: dict[P, AccessRequest] = {}
+
+    def waiting_producers(self) -> list[P]:
+        """Return the queued producers, the next one first."""
+        return list(self._waiting)
+
+    def blockers(self) -> list[P]:
+        """Return the admitted producers, because of which others are refused or wait."""
+        return [*self._shared] if self._exclusive is None else [self._exclusive]
+
+    def request(self, producer: P, request: AccessRequest, replaced: P | None = None) -> Admission[P]:
+        """Admit, queue or refuse a producer. Raises `BrokerError`.
+
+        `replaced` is the same client's earlier connection, which has left in any case. After this, also if it raises,
+        the caller ends the fenced producers and calls `next_admitted`.
+        """
+        was_shared = replaced is not None and replaced in self._shared
+        if replaced is not None:
+            self._remove(replaced)
+        if request.mode == ProducerAccessMode.ACCESS_SHARED:
+            if (self._exclusive is not None or self._waiting) and not was_shared:
+                raise BrokerError(ErrorCode.PRODUCER_BUSY, f"the topic has an exclusive producer{self._holder_text()}")
+            self._shared[producer] = None
+            if self.stored is not None and self.stored.holder:
+                self._unstored[producer] = request
+            return Admission()
+        self._check_epoch(request)
+        fenced: list[P] = []
+        if request.mode == ProducerAccessMode.ACCESS_EXCLUSIVE_WITH_FENCING:
+            fenced = [*self.blockers(), *self._waiting]
+        elif self._exclusive is not None and self._is_superseded(request):
+            fenced = [self._exclusive]
+        elif self._exclusive is not None or self._shared:
+            if request.mode == ProducerAccessMode.ACCESS_WAIT_FOR_EXCLUSIVE and request.epoch is None:
+                self._waiting[producer] = request
+                return Admission(is_queued=True)
+            what = "an exclusive producer" + self._holder_text() if self._exclusive else "shared producers"
+            raise BrokerError(
+                ErrorCode.PRODUCER_FENCED,
+                f"the topic has {what}: close it, wait with WaitForExclusive, or fence it with ExclusiveWithFencing",
+            )
+        for one in fenced:
+            self._remove(one)
+        self._admit(producer, request)
+        return Admission(fenced=fenced)
+
+    def _check_epoch(self, request: AccessRequest) -> None:
+        """Raise `BrokerError` if the presented epoch is not, or not yet, a reason to admit the producer."""
+        number, stored = request.epoch, self.stored
+        if number is None:
+            return
+        if not request.was_open:
+            if number <= self._last_number:
+                raise StaleTopicEpoch(
+                    f"the epoch {number} of the topic's first partition is not above the epoch {self._last_number} of "
+                    "this one",
+                    self._last_number,
+                )
+            if number > MAX_EPOCH:
+                raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"topic_epoch {number} is above the limit of {MAX_EPOCH}")
+            return
+        if stored is None or stored.number != number or stored.holder != request.name:
+            current = "there is none" if stored is None else f"the topic has {stored.number}"
+            raise StaleTopicEpoch(
+                f"the epoch {number} of producer {request.name!r} has ended ({current}): another producer was "
+                "admitted, or the topic was created again",
+                self._last_number,
+            )
+        if self._unstored:
+            raise BrokerError(ErrorCode.SERVICE_NOT_READY, "another producer is being opened: try again")
+        is_its_own = self._exclusive is not None  # an earlier connection of it
+        if is_its_own and request.mode != ProducerAccessMode.ACCESS_EXCLUSIVE_WITH_FENCING:
+            raise BrokerError(ErrorCode.PRODUCER_BUSY, f"producer {request.name!r} is still connected: try again")
+
+    def _is_superseded(self, request: AccessRequest) -> bool:
+        """Whether the exclusive producer has an older epoch of the first partition than the one that is presented."""
+        return self._from_first_partition and request.epoch is not None and not request.was_open
+
+    def _admit(self, producer: P, request: AccessRequest) -> None:
+        self._exclusive = producer
+        if request.epoch is not None and request.was_open:
+            assert self.stored is not None
+            self._from_first_partition = self.stored.from_first_partition
+            return
+        self._from_first_partition = request.epoch is not None
+        if request.epoch is not None:
+            self._last_number = request.epoch
+        self._unstored[producer] = request
+
+    def must_store(self, producer: P) -> bool:
+        """Return whether an epoch must be stored before the producer is open. False, too, if it has left."""
+        return producer in self._unstored
+
+    def assign_epoch(self, producer: P) -> StoredEpoch:
+        """Return what is to be stored for the producer (`must_store`). The caller stores epochs one at a time."""
+        request = self._unstored[producer]
+        if request.mode == ProducerAccessMode.ACCESS_SHARED:
+            assert self.stored is not None
+            return StoredEpoch(self.stored.number, "")
+        if request.epoch is None:
+            self._last_number += 1
+            return StoredEpoch(self._last_number, request.name)
+        return StoredEpoch(request.epoch, request.name, from_first_partition=True)
+
+    def record_stored(self, producer: P, epoch: StoredEpoch) -> None:
+        """Record that the topic's node has, or may have, the epoch."""
+        self.stored = epoch
+        self._unstored.pop(producer, None)
+
+    def leave(self, producer: P) -> None:
+        """Record that a producer, admitted or queued, has left. Then the caller calls `next_admitted`."""
+        self._remove(producer)
+
+    def _remove(self, producer: P) -> None:
+        self._shared.pop(producer, None)
+        self._waiting.pop(producer, None)
+        self._unstored.pop(producer, None)
+        if self._exclusive is producer:
+            self._exclusive = None
+
+    def next_admitted(self) -> P | None:
+        """Admit the first queued producer if no other one is admitted, and return it."""
+        if self._exclusive is not None or self._shared or not self._waiting:
+            return None
+        producer = next(iter(self._waiting))
+        self._admit(producer, self._waiting.pop(producer))
+        return producer
+
+    def _holder_text(self) -> str:
+        name = self.stored.holder if self.stored is not None else ""
+        return f" ({name})" if name else ""

@@ -1,0 +1,140 @@
+"""Access modes of producers of Pulsar's protocol, with the answers after which libraries do the right thing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from magnetar_protos.pulsar_pb2 import (
+    BaseCommand,
+    CommandCloseProducer,
+    CommandProducer,
+    ProducerAccessMode,
+    ServerError,
+)
+from tests.running import until
+from tests.unit.broker.pulsar.pulsar_client import PulsarClient
+from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, running_pulsar_broker
+
+_SHARED = ProducerAccessMode.ACCESS_SHARED
+_EXCLUSIVE = ProducerAccessMode.ACCESS_EXCLUSIVE
+_WAITS = ProducerAccessMode.ACCESS_WAIT_FOR_EXCLUSIVE
+_FENCES = ProducerAccessMode.ACCESS_EXCLUSIVE_WITH_FENCING
+
+
+async def _clients(scene: PulsarScene, count: int) -> list[PulsarClient]:
+    clients = [await scene.pulsar_client() for _ in range(count)]
+    for client in clients:
+        client.answers_pings = True
+    return clients
+
+
+async def _refused(client: PulsarClient, mode: ProducerAccessMode, **fields: Any) -> ServerError:
+    command = CommandProducer(
+        topic="t", producer_id=9, request_id=client.request_id(), producer_access_mode=mode, **fields
+    )
+    answer = await client.ask(BaseCommand.PRODUCER, producer=command)
+    assert answer.type == BaseCommand.ERROR, answer
+    return answer.error.error
+
+
+def _request(client: PulsarClient, producer_id: int) -> int:
+    """Request a producer that waits. Return the id of the request."""
+    command = CommandProducer(
+        topic="t", producer_id=producer_id, request_id=client.request_id(), producer_access_mode=_WAITS
+    )
+    client.send(BaseCommand(type=BaseCommand.PRODUCER, producer=command))
+    return command.request_id
+
+
+async def test_an_exclusive_producer_keeps_others_out() -> None:
+    """PRD-2: a shared one gets ProducerBusy, an exclusive one ProducerFenced, as from Pulsar."""
+    async with running_pulsar_broker() as scene:
+        first, second = await _clients(scene, 2)
+        opened = await first.open_producer(producer_access_mode=_EXCLUSIVE)
+        assert (opened.topic_epoch, opened.producer_ready) == (0, True)
+        assert await _refused(second, _SHARED) == ServerError.PRODUCER_BUSY
+        assert await _refused(second, _EXCLUSIVE) == ServerError.PRODUCER_FENCED
+        first.cut()
+        shared = await second.open_producer(1)
+        assert shared.topic_epoch == 0
+        assert await _refused(second, _EXCLUSIVE) == ServerError.PRODUCER_FENCED
+
+
+async def test_a_waiting_producer_is_answered_twice() -> None:
+    """PRD-2: at once that it is not ready, and when it is its turn. Closing it before ends its wait."""
+    async with running_pulsar_broker(max_waiting_requests_per_connection=1) as scene:
+        first, second = await _clients(scene, 2)
+        await first.open_producer(producer_access_mode=_EXCLUSIVE)
+        requests = [_request(second, number) for number in range(4)]
+        await second.wait_for_answers(BaseCommand.PRODUCER_SUCCESS, 4)
+        assert not any(one.producer_success.producer_ready for one in second.answers_of(BaseCommand.PRODUCER_SUCCESS))
+        close = CommandCloseProducer(producer_id=0, request_id=second.request_id())
+        assert (await second.ask(BaseCommand.CLOSE_PRODUCER, close_producer=close)).type == BaseCommand.SUCCESS
+        await second.wait_for_answers(BaseCommand.ERROR)
+        first.cut()
+        ready = (await second.wait_for_answers(BaseCommand.PRODUCER_SUCCESS, 5)).producer_success
+        assert (ready.request_id, ready.producer_ready, ready.topic_epoch) == (requests[1], True, 1)
+        second.publish(1, 0, name=ready.producer_name)
+        await second.receipts(1, 1)
+        second.cut()
+        [third] = await _clients(scene, 1)
+        assert (await third.open_producer(producer_access_mode=_EXCLUSIVE)).topic_epoch == 2, "nobody waits any more"
+
+
+async def test_a_fenced_producer_finds_out_when_it_reconnects() -> None:
+    """PRD-2, CHK-39: also one that waited is fenced; the one that was open is closed, and never comes back."""
+    async with running_pulsar_broker() as scene:
+        first, second, third = await _clients(scene, 3)
+        mine = (await first.open_producer(producer_access_mode=_EXCLUSIVE)).producer_name
+        waits = _request(second, 1)
+        await second.wait_for_answers(BaseCommand.PRODUCER_SUCCESS)
+        assert (await third.open_producer(producer_access_mode=_FENCES)).topic_epoch == 1
+        await first.wait_for_answers(BaseCommand.CLOSE_PRODUCER)
+        fenced = (await second.wait_for_answers(BaseCommand.ERROR)).error
+        assert (fenced.request_id, fenced.error) == (waits, ServerError.PRODUCER_FENCED)
+        again: Any = {"producer_name": mine, "topic_epoch": 0, "epoch": 1}
+        for mode in (_EXCLUSIVE, _WAITS, _FENCES):
+            assert await _refused(first, mode, **again) == ServerError.PRODUCER_FENCED
+        third.cut()
+        assert await _refused(first, _EXCLUSIVE, **again) == ServerError.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+async def test_an_exclusive_producer_that_reconnects_gets_in_without_a_new_epoch(is_silent: bool) -> None:
+    """PRD-2: also while the broker has not noticed that the former connection is dead."""
+    async with running_pulsar_broker(connection_liveness_check_timeout_millis=50) as scene:
+        first, second = await _clients(scene, 2)
+        first.answers_pings = False
+        name = (await first.open_producer(producer_access_mode=_EXCLUSIVE)).producer_name
+        if not is_silent:
+            first.cut()
+        again: Any = {"producer_access_mode": _EXCLUSIVE, "producer_name": name, "topic_epoch": 0, "epoch": 1}
+        assert (await second.open_producer(**again)).topic_epoch == 0
+        await until(lambda: first.is_disconnected, "the former connection is closed")
+
+
+async def test_a_silent_exclusive_producer_is_evicted_by_the_next() -> None:
+    """PRD-2: the network has cut it off, and its late messages are not stored."""
+    async with running_pulsar_broker(connection_liveness_check_timeout_millis=50) as scene:
+        first, second = await _clients(scene, 2)
+        first.answers_pings = False
+        name = (await first.open_producer(producer_access_mode=_EXCLUSIVE)).producer_name
+        assert (await second.open_producer(producer_access_mode=_EXCLUSIVE)).topic_epoch == 1
+        assert first.is_disconnected
+        [again] = await _clients(scene, 1)
+        code = await _refused(again, _EXCLUSIVE, producer_name=name, topic_epoch=0, epoch=1)
+        assert code == ServerError.PRODUCER_FENCED
+
+
+async def test_a_topic_that_is_created_again_refuses_epochs_of_the_former() -> None:
+    """TOP-7"""
+    async with running_pulsar_broker() as scene:
+        [client] = await _clients(scene, 1)
+        name = (await client.open_producer(producer_access_mode=_EXCLUSIVE)).producer_name
+        await scene.admin.topics.delete("t", force=True)
+        await client.wait_for_answers(BaseCommand.CLOSE_PRODUCER)
+        code = await _refused(client, _EXCLUSIVE, producer_name=name, topic_epoch=0, epoch=1)
+        assert code == ServerError.PRODUCER_FENCED
+        assert (await client.open_producer(producer_access_mode=_EXCLUSIVE)).topic_epoch == 0
