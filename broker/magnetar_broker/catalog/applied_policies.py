@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_protos.catalog_pb2 import (
     AutoSubscriptionCreation,
@@ -62,8 +64,8 @@ def default_policies(settings: BrokerServiceSettings) -> Policies:
         ),
         auto_subscription_creation=AutoSubscriptionCreation(allowed=settings.allow_auto_subscription_creation),
         retention=Retention(
-            time_minutes=int(settings.default_retention_time_in_minutes),
-            size_mb=int(settings.default_retention_size_in_mb),
+            time_minutes=math.ceil(settings.default_retention_time_in_minutes),
+            size_mb=settings.default_retention_size_in_mb,
         ),
         message_ttl_seconds=settings.ttl_duration_default_in_seconds,
         backlog_quota_size=quota,

@@ -61,6 +61,9 @@ _SUBSCRIPTION_METRICS: Final = (
     ("subscription_msg_throughput_out", "Bytes delivered per second.", False),
     ("subscription_redelivered_messages", "Messages redelivered.", False),
     ("subscription_acked_entries", "Entries acknowledged.", False),
+    ("subscription_msg_rate_expired", "Entries expired per second.", False),
+    ("subscription_total_msg_expired", "Entries expired since the topic was loaded.", False),
+    ("subscription_last_expire_timestamp", "When entries expired last, in ms since 1970; 0: never.", False),
 )
 
 
@@ -143,6 +146,9 @@ class TopicMetrics:
                     delivered.bytes_per_s,
                     one.counters.redelivered_messages,
                     one.counters.acknowledged_entries,
+                    one.counters.expired_rate.per_s,
+                    one.counters.expired_entries,
+                    one.counters.last_expired_ms,
                 ]
         values: list[float] = [
             len(topic.producers.connected()),

@@ -28,8 +28,8 @@ class ExpirySettings(Configuration):
         gt=0,
         named_by="Pulsar",
     )
-    subscription_expiration_time_minutes: int = setting(
-        0,
+    subscription_expiration_time_minutes: float = setting(
+        0.0,
         "Minutes without a consumer, and without an acknowledgement, after which a durable subscription is deleted, in "
         "namespaces without a policy subscription_expiration_minutes. 0: never.",
         subject=Subject.RETENTION,

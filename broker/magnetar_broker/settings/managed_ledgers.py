@@ -73,12 +73,13 @@ class ManagedLedgerSettings(Configuration):
         gt=0,
         named_by="Pulsar",
     )
-    default_retention_time_in_minutes: int = setting(
-        0,
+    default_retention_time_in_minutes: float = setting(
+        0.0,
         "Minutes for which messages that all subscriptions have acknowledged are retained, in topics without a "
         "retention policy, counted for each ledger from when it was closed. -1: no limit. 0: they are not retained.",
         subject=Subject.RETENTION,
         ge=-1,
+        allow_inf_nan=False,
         le=MAX_COUNT,
         named_by="Pulsar",
     )
@@ -162,7 +163,11 @@ class ManagedLedgerSettings(Configuration):
         formerly="managed_ledger_remains_sweep_interval_s",
     )
 
-    @field_validator("default_retention_without_subscription_minutes", "default_retention_without_subscription_size_mb")
+    @field_validator(
+        "default_retention_time_in_minutes",
+        "default_retention_without_subscription_minutes",
+        "default_retention_without_subscription_size_mb",
+    )
     @classmethod
     def _check_limit(cls, value: float) -> float:
         if -1 < value < 0:

@@ -69,7 +69,7 @@ class SubscriptionExpiry:
     @property
     def _period_ms(self) -> int:
         """How long a subscription may be unused; 0: for ever."""
-        return self._live.current.subscription_expiration_time_minutes * _MS_PER_MINUTE
+        return int(self._live.current.subscription_expiration_time_minutes * _MS_PER_MINUTE)
 
     @property
     def _interval_minutes(self) -> float:

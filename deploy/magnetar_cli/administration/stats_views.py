@@ -90,6 +90,9 @@ def _print_subscriptions(shown: Sequence[SubscriptionStats]) -> None:
 
 def print_subscription(stats: SubscriptionStats) -> None:
     _print_subscriptions([stats])
+    if stats.expired_entries:
+        print()
+        print_facts([("expired entries", str(stats.expired_entries))])
     if stats.consumers:
         print()
         columns = ("consumer", "address", "messages/s", "unacknowledged", "permits", "redelivered", "waits for")

@@ -24,6 +24,8 @@ MEAN_BURST: Final = 4.5
 _KINDS: Final = ("EXCLUSIVE", "EXCLUSIVE", "FAILOVER", "FAILOVER", "SHARED", "SHARED")
 # Minutes. 0: closed ledgers are deleted at once. Brokers' clocks are up to two minutes apart.
 _RETENTION: Final = (0, 0, 0, 0.02, 1.0, 10_080)
+# Of a retention policy; 0: there is none.
+_RETENTION_POLICY: Final = (0, 0, 0, 0, 0, 0.02, 0.1)
 _ODD_BROKER: Final[dict[str, tuple[Any, ...]]] = {
     "managed_ledger_cache_size_mb": (0,),
     "managed_ledger_max_pending_bytes": (10_000, 100_000),
@@ -152,7 +154,13 @@ def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
         everybody_owns=draw.random() < 0.15,
         session_timeout_s=draw.choice((2.5, 4.0, 4.0, 8.0)),
         options=_options(draw, plan).model_copy(
-            update={"default_retention_without_subscription_minutes": chance.stream("retention").choice(_RETENTION)}
+            update={
+                "default_retention_without_subscription_minutes": chance.stream("retention").choice(_RETENTION),
+                "default_retention_time_in_minutes": (
+                    minutes := chance.stream("retention policy").choice(_RETENTION_POLICY)
+                ),
+                "default_retention_size_in_mb": -1 if minutes else 0,
+            }
         ),
         in_one_process=chance.stream("one process").random() < 0.35,
     )

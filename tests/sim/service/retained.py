@@ -1,8 +1,11 @@
-"""What a topic without a durable subscription retains (RET-1).
+"""What topics retain: without a durable subscription (RET-1), and by a retention policy (RET-2).
 
+Without a policy:
 - While an incarnation of a topic never had a durable cursor, a ledger with entries leaves its list only after the
   ledger was closed for the time of retention, by the clock of the broker that removes it.
 - When it has had one, this holds for the ledgers up to the mark in its node, for each owner of the topic.
+
+With a policy this holds for all ledgers, and for the policy's time.
 
 Both are checked at the change of the topic's node. A truncated topic is not checked.
 """
@@ -35,9 +38,12 @@ class Retained:
         wall_clock_ms: Callable[[Process], int],
         ledger: Callable[[int], ledger_pb2.LedgerMetadata | None],
         look: Callable[[str], None],
+        has_policy: bool = False,
     ) -> None:
-        """`time_ms`: the retention; None: for ever. `ledger`: returns its metadata in the metadata store."""
+        """`time_ms`: the retention; None: for ever. `ledger`: returns its metadata in the metadata store. `has_policy`:
+        the retention is that of a policy."""
         self._time_ms = time_ms
+        self._has_policy = has_policy
         self._wall_clock_ms = wall_clock_ms
         self._ledger = ledger
         self._look = look
@@ -65,20 +71,21 @@ class Retained:
             return
         unsubscribed = (topic, node.incarnation) not in self._subscribed
         for ledger_id in known.listed:
-            if ledger_id not in new and (unsubscribed or ledger_id <= known.mark):
+            if ledger_id not in new and (self._has_policy or unsubscribed or ledger_id <= known.mark):
                 self._may_leave(topic, ledger_id, by)
 
     def _may_leave(self, topic: str, ledger_id: int, by: Process) -> None:
         metadata = self._ledger(ledger_id)
         if metadata is not None and metadata.state == ledger_pb2.CLOSED and metadata.last_entry_id < 0:
             return
-        self._look("RET-1")
+        item = "RET-2" if self._has_policy else "RET-1"
+        self._look(item)
         if metadata is None or metadata.state != ledger_pb2.CLOSED:
-            raise Violation("RET-1", f"{by.name} takes ledger {ledger_id} off {topic}, and it is not closed")
+            raise Violation(item, f"{by.name} takes ledger {ledger_id} off {topic}, and it is not closed")
         age_ms = self._wall_clock_ms(by) - metadata.closed_ms
         if self._time_ms is None or max(0, age_ms) < self._time_ms:
             raise Violation(
-                "RET-1",
-                f"{by.name} takes ledger {ledger_id} off {topic} {age_ms} ms after it was closed: it was written "
-                f"before there was a durable subscription, and is retained for {self._time_ms} ms",
+                item,
+                f"{by.name} takes ledger {ledger_id} off {topic} {age_ms} ms after it was closed: it is retained for "
+                f"{self._time_ms} ms, by a policy or since it was written before there was a durable subscription",
             )

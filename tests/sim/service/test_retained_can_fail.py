@@ -19,7 +19,7 @@ _TOPIC = "persistent://public/default/t"
 class Scene:
     """Topic t with ledgers 7 and 8, closed at 1,000 ms and 2,000 ms, and 9, which is open. It is 5,000 ms."""
 
-    def __init__(self, time_ms: int | None = 3_500) -> None:
+    def __init__(self, time_ms: int | None = 3_500, item: str = "RET-1") -> None:
         self.broker = new_loop().process("b")
         self.now_ms = 5_000
         self.ledgers = {
@@ -28,11 +28,12 @@ class Scene:
             9: ledger_pb2.LedgerMetadata(state=ledger_pb2.OPEN, last_entry_id=-1),
         }
         self.looked = 0
-        self.retained = Retained(time_ms, lambda _: self.now_ms, self.ledgers.get, self._look)
+        self.item = item
+        self.retained = Retained(time_ms, lambda _: self.now_ms, self.ledgers.get, self._look, item == "RET-2")
         self.listed(7, 8, 9)
 
     def _look(self, item: str) -> None:
-        assert item == "RET-1"
+        assert item == self.item
         self.looked += 1
 
     def listed(self, *ledgers: int, mark: int = 0, incarnation: str = "i", state: TopicState = LIVE) -> None:
@@ -73,6 +74,18 @@ def test_with_a_subscription_the_mark_decides() -> None:
         else:
             scene.listed(*left)
         assert scene.looked == bool(mark)
+
+
+def test_a_policy_covers_all_ledgers() -> None:
+    scene = Scene(item="RET-2")
+    scene.subscribed()
+    scene.now_ms = 4_499
+    scene.leaves(8, 9, match="ledger 7")
+    scene = Scene(item="RET-2")
+    scene.subscribed()
+    scene.now_ms = 5_000
+    scene.listed(8, 9)
+    assert scene.looked == 1
 
 
 @pytest.mark.parametrize("how", ["deleted", "missing", "another", "truncated", "empty"])

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from magnetar_broker import paths
-from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_retention
+from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_retention, create_retention_policy
 from magnetar_protos import cursor_pb2
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_protos.schema_pb2 import SchemaNode
@@ -95,11 +95,13 @@ class ServiceWorld(World):
         self.operator = Operator(self, "operator")
         self.leases = PlanLeases(lambda: self.loop.now, self.history.look)
         self.schemas = SchemaVersions()
+        policy = create_retention_policy(self.service.options)
         self.retained = Retained(
-            create_retention(self.service.options).time_ms,
+            (policy or create_retention(self.service.options)).time_ms,
             self._wall_clock_ms,
             lambda ledger_id: self.checker.history.ledger(ledger_id).metadata,
             self.history.look,
+            policy is not None,
         )
         self.plan_readers = [PlanReader(self, f"planner{number}") for number in range(self.service.plan_readers)]
         self.network.keeps_alive = True
