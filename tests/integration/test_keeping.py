@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 _LONG_MS: Final = 60_000
 # Settings with which ledgers, and the files of the bookie's log, are small, and everything is looked at often.
-_SMALL: Final = {
+_SMALL: Final[dict[str, Any]] = {
     "topic_housekeeping_interval_seconds": 0.05,
     "metadata_cache_ttl_seconds": 0.2,
     "message_expiry_check_interval_in_minutes": 0.005,

@@ -175,12 +175,13 @@ async def test_a_topic_is_opened_without_its_policies_and_deletes_nothing(monkey
         await scene.admin.topics.create("orders")
         await scene.admin.topics.change_policies("orders", TopicPolicies(message_ttl_seconds=7))
         topic = await topics.get(name, create=False)
-        assert not topic.live_settings.are_known
-        assert topic.live_settings.current.ttl_duration_default_in_seconds == 0
-        assert topic.log.retention.retains_acknowledged
+        live, retention = topic.live_settings, topic.log.retention
+
+        def state() -> tuple[bool, int, bool]:
+            return live.are_known, live.current.ttl_duration_default_in_seconds, retention.retains_acknowledged
+
+        assert state() == (False, 0, True)
         is_reachable = True
-        await until(lambda: topic.live_settings.are_known, "they are read")
-        assert topic.live_settings.current.ttl_duration_default_in_seconds == 7
-        assert not topic.log.retention.retains_acknowledged
+        await until(lambda: state() == (True, 7, False), "the policies are read, and apply")
         await topics.unload(name)
         assert (await topics.get(name, create=False)).live_settings.are_known
