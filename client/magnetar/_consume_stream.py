@@ -73,6 +73,9 @@ class ConsumeChannel(Channel, Protocol):
 
     def reached_end(self, reached: ReachedEnd) -> None: ...
 
+    def topic_grew(self, partitions: int) -> None:
+        """The partitioned topic has this many partitions now."""
+
     def ended(self, problem: Problem | None) -> None:
         """The broker has closed the consumer, and the stream has detached it. None: the client had requested that."""
 
@@ -146,6 +149,9 @@ class ConsumeStream(BrokerStream[ConsumeChannel]):
         for reached in answer.reached_end:
             if reached.consumer_id in channels:
                 channels[reached.consumer_id].reached_end(reached)
+        for grown in answer.grown:
+            if grown.channel_id in channels:
+                channels[grown.channel_id].topic_grew(grown.partitions)
         for ended in answer.ended:
             channel = channels.get(ended.consumer_id)
             if channel is not None:

@@ -10,7 +10,10 @@ delay.
 
 **Sequence ids** are assigned when a batch closes, and batches are sent in the order in which they close. So each entry
 has consecutive ids, above those of all earlier entries, which deduplication relies on, and messages of one key are in
-order. Sequence ids of the application would not be in order, and are refused.
+order. Sequence ids of the application would not be in order, and are refused. (Pulsar's clients number messages when
+they are sent. So a batch has gaps, and its entry names only the lowest id, as in C++, or only the highest, as in Java.)
+
+Batches don't close in the order in which they were opened, so a send timeout may be noticed later by the delay.
 """
 
 from __future__ import annotations
@@ -135,7 +138,6 @@ class KeyedSendQueue(SendQueue):
             open_batch.bytes,
             open_batch.opened_at,
             self._next_sequence_id,
-            by_key=True,
         )
         # No function is called from here on: see `_append`.
         self._closed += (batch,)

@@ -6,8 +6,8 @@ All partitions deliver into one receiver queue, from which the application's con
 and the consumer is not created. Two consumers that both want an exclusive subscription of a partitioned topic meet at
 the first partition, so one of them gets all. After that each partition reopens alone.
 
-**New partitions** are noticed by asking the broker from time to time. They are read from the earliest message, since
-everything in them was published after the consumer was created.
+**New partitions** (`_growth_watch.py`) are read from the earliest message, since everything in them was published after
+the consumer was created. Those that can't be opened are retried, and the others are read in the meantime.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from magnetar._acknowledgments import AckGroupingTracker, AckTarget, MessageIdTa
 from magnetar._client_core import ClientCore
 from magnetar._consumer_options import ConsumerOptions, ReaderOptions, topic_names
 from magnetar._enums import InitialPosition
+from magnetar._growth_watch import GrowthWatch
 from magnetar._message import DeliveryEpoch, Message, PickledOrigin
 from magnetar._negative_acks import NegativeAcksTracker
 from magnetar._options import parse_topic_name
@@ -114,6 +115,7 @@ class MultiTopicConsumer:
             acks=self.acks,
             nacks=self.nacks,
             on_failed=self._fail,
+            report_growth=lambda partitions: self._growth.report(partitions),
             on_delivered=None if durable else self._report_soon,
         )
         # Of a reader: reports which messages are handed out, while there are others.
@@ -126,7 +128,13 @@ class MultiTopicConsumer:
         self._partition_counts: dict[TopicName, int] = {}
         # Replaced by a copy when it changes, since other threads read it.
         self._by_topic: dict[str, PartitionConsumer] = {}
-        # Held while new partitions are looked for and opened.
+        self._growth = GrowthWatch(
+            client.clock,
+            client.randomness,
+            options.auto_update_partitions_interval_seconds,
+            self._count_opened_partitions,
+        )
+        # Held while new partitions are looked for and opened, and while none may be.
         self._growing = asyncio.Lock()
         self._tasks: dict[asyncio.Task[Any], None] = {}
 
@@ -137,11 +145,10 @@ class MultiTopicConsumer:
         try:
             for name in self.names:
                 self._partition_counts[name] = 0 if name.is_partition else await self._count_partitions(name)
-            for name in self.names:
-                for partition_name in _name_partitions(name, self._partition_counts[name]):
-                    partition = self._add_partition(partition_name, self._start)
-                    if not self.context.durable and self.options.start_message_id_inclusive:
-                        await partition.position.start_with_last_message()
+            names = [part for name in self.names for part in _name_partitions(name, self._partition_counts[name])]
+            for partition in self._add_partitions(names, self._start):
+                if not self.context.durable and self.options.start_message_id_inclusive:
+                    await partition.position.start_with_last_message()
             self._check_partitions()
             await self.partitions[0].open()
             await self._open_all(self.partitions[1:])
@@ -155,9 +162,8 @@ class MultiTopicConsumer:
             self.end(AlreadyClosed("the consumer could not be opened"))
             raise
         self._client.add_member(self)
-        interval_s = self.options.auto_update_partitions_interval_seconds
-        if interval_s and any(self._partition_counts.values()):
-            self.start_task(self._watch_growth(interval_s))
+        if self.options.auto_update_partitions_interval_seconds and any(self._partition_counts.values()):
+            self.start_task(self._growth.run())
 
     def _check_partitions(self) -> None:
         if len(self.partitions) == 1:
@@ -173,15 +179,15 @@ class MultiTopicConsumer:
                 "or partitions: use 1 or more"
             )
 
-    async def _count_partitions(self, name: TopicName) -> int:
-        return await self._client.lookup.count_partitions(str(name))
+    async def _count_partitions(self, name: TopicName, *, create: bool = True) -> int:
+        return await self._client.lookup.count_partitions(str(name), create)
 
-    def _add_partition(self, name: TopicName, start: StartAt) -> PartitionConsumer:
-        partition = PartitionConsumer(name, self.context, start)
-        self.partitions.append(partition)
-        self._by_topic = {**self._by_topic, partition.topic: partition}
+    def _add_partitions(self, names: Sequence[TopicName], start: StartAt) -> list[PartitionConsumer]:
+        added = [PartitionConsumer(name, self.context, start) for name in names]
+        self.partitions += added
+        self._by_topic = self._by_topic | {partition.topic: partition for partition in added}
         self._share_queue()
-        return partition
+        return added
 
     def _share_queue(self) -> None:
         """Divide the receiver queue among the partitions."""
@@ -206,10 +212,11 @@ class MultiTopicConsumer:
             for task in tasks:  # retrieve the errors, so that asyncio doesn't log them
                 task.cancelled() or task.exception()
 
-    async def _watch_growth(self, interval_s: float) -> None:
-        while True:
-            await self.clock.sleep(interval_s)
-            await self._find_new_partitions()
+    async def _count_opened_partitions(self) -> int | None:
+        """Open new partitions. Return the highest number of partitions of a topic; None: not all could be opened."""
+        if await self._find_new_partitions() is not None:
+            return None
+        return max(self._partition_counts.values())
 
     async def update_partitions(self) -> None:
         """Look for new partitions now, and open them. Raises the error of the first that can't be opened."""
@@ -224,25 +231,39 @@ class MultiTopicConsumer:
         """Open all that can be opened. Return the first error."""
         first: MagnetarException | None = None
         async with self._growing:
-            for name in [name for name, count in self._partition_counts.items() if count]:
+            for name in [name for name, count in self._partition_counts.items() if count and self.error is None]:
                 try:
-                    await self._open_new_partitions(name, await self._count_partitions(name))
+                    await self._open_new_partitions(name, await self._count_partitions(name, create=False))
                 except MagnetarException as error:
                     log.info("new partitions of %s could not be opened: %s", name, error)
                     first = first or error
         return first
 
     async def _open_new_partitions(self, name: TopicName, now: int) -> None:
-        for index in range(self._partition_counts[name], now):
-            partition = self._add_partition(name.partition(index), StartAt(earliest=True))
-            try:
-                await partition.open()
-            except BaseException:
-                self.partitions.remove(partition)
-                self._by_topic = {topic: one for topic, one in self._by_topic.items() if one is not partition}
-                await asyncio.shield(partition.close())
-                raise
-            self._partition_counts[name] = index + 1
+        """Open all that can be opened. Raises the error of the first that can't be."""
+        new = [part for part in _name_partitions(name, now) if str(part) not in self._by_topic]
+        self._partition_counts[name] = max(now, self._partition_counts[name])
+        if not new:
+            return
+        added = self._add_partitions(new, StartAt(earliest=True))
+        failed = added
+        try:
+            results = await asyncio.gather(*(partition.open() for partition in added), return_exceptions=True)
+            failed = [partition for partition, result in zip(added, results, strict=True) if result is not None]
+        finally:
+            if failed:
+                await asyncio.shield(self._remove_partitions(failed))
+        for result in results:
+            if result is not None:
+                raise result
+
+    async def _remove_partitions(self, partitions: Sequence[PartitionConsumer]) -> None:
+        """Remove partitions that were not opened."""
+        removed = set(partitions)
+        self.partitions[:] = [partition for partition in self.partitions if partition not in removed]
+        self._by_topic = {topic: partition for topic, partition in self._by_topic.items() if partition not in removed}
+        self._share_queue()
+        await asyncio.gather(*(partition.close() for partition in partitions))
 
     def start_task(self, work: Coroutine[Any, Any, R]) -> asyncio.Task[R]:
         """Run it until the consumer ends. Call this on the loop."""
@@ -423,9 +444,12 @@ class MultiTopicConsumer:
         """Delete the subscription, and close the consumer."""
         self.check_open()
         self.acks.distribute()
-        for partition in self.partitions:
-            await partition.unsubscribe()
-        await self.close()
+        # Also at new partitions, which have the subscription from the growth on.
+        await self._find_new_partitions()
+        async with self._growing:
+            for partition in self.partitions:
+                await partition.unsubscribe()
+            await self.close()
 
     # Closing.
 

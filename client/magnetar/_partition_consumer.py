@@ -92,6 +92,8 @@ class ConsumerContext:
     on_failed: Callable[[PartitionConsumer, MagnetarException], object]
     # Called when a partition of a Failover subscription begins or ceases to be delivered to this consumer.
     on_active_changed: Callable[[PartitionConsumer], object] | None = None
+    # Called with the number of partitions if a topic has more; with 0 if that may be so.
+    report_growth: Callable[[int], object] = lambda _: None
     # Called when messages were delivered.
     on_delivered: Callable[[], object] | None = None
 
@@ -223,6 +225,8 @@ class PartitionConsumer:
         if self._versions is not None:
             self._versions.set_incarnation(answer.incarnation)
         self.is_connected = True
+        if self.partition == 0 and self.epochs.opening:
+            self._context.report_growth(0)  # a report may have been lost with the connection
         self._opened_at = self._clock.monotonic()
         self.epochs.start_opening(answer.epoch, answer.moves)
         self.position.start_epoch(answer)
@@ -319,6 +323,9 @@ class PartitionConsumer:
         self.is_closed = True
         self.acks.fail(error)
         self._context.on_failed(self, error)
+
+    def topic_grew(self, partitions: int) -> None:
+        self._context.report_growth(partitions)
 
     # What is delivered.
 

@@ -95,9 +95,13 @@ class PartitionProducer:
         topic: TopicName,
         options: ProducerOptions,
         limits: SendLimits,
+        report_growth: Callable[[int], object] = lambda _: None,
         on_lost_exclusivity: Callable[[MagnetarException], object] = lambda error: None,
     ) -> None:
-        """`on_lost_exclusivity` is called if it was open, and another producer may have been admitted."""
+        """`report_growth` is called with the number of partitions if the topic has more; with 0 if that may be so.
+
+        `on_lost_exclusivity` is called if an exclusive producer was open, and another one may have been admitted.
+        """
         self.topic = str(topic)
         # The topic's epoch. It is set before the first opening to present one that another partition has.
         self.topic_epoch: int | None = None
@@ -114,6 +118,7 @@ class PartitionProducer:
         self._client = client
         self._partition = topic.partition_index
         self._options = options
+        self._report_growth = report_growth
         self._in_flight = InFlight()
         self._send_timeout = _SendTimeout(
             self._in_flight, self._clock, options.send_timeout_millis / 1000, self._fail_expired
@@ -225,6 +230,9 @@ class PartitionProducer:
         batch = self._in_flight.remove_refused(refusal.number)
         if batch is not None:
             self._complete(batch, from_problem(refusal.problem))
+
+    def topic_grew(self, partitions: int) -> None:
+        self._report_growth(partitions)
 
     def set_flow(self, paused: bool, waiting_for: str) -> None:
         self._paused, self._waiting_for = paused, waiting_for
@@ -356,6 +364,8 @@ class PartitionProducer:
             return
         if not self.was_opened:
             self._apply_first_opening(answer)
+        elif self._partition == 0:
+            self._report_growth(0)  # a report may have been lost with the connection
         self._incarnation = answer.incarnation
         self.topic_epoch = answer.topic_epoch if answer.HasField("topic_epoch") else None
         if answer.schema_version:

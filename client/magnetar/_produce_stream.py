@@ -54,6 +54,9 @@ class ProduceChannel(Channel, Protocol):
     def set_flow(self, paused: bool, waiting_for: str) -> None:
         """Stop sending entries, or go on. `waiting_for`: why the topic stores nothing at present; empty: it does."""
 
+    def topic_grew(self, partitions: int) -> None:
+        """Note that the partitioned topic has this many partitions now."""
+
     def ended(self, problem: Problem | None, topic_epoch: int | None) -> None:
         """Note that the broker has closed the producer. No problem: as the client has requested. `topic_epoch`: the
         topic's, if the one that was presented was refused."""
@@ -150,6 +153,9 @@ class ProduceStream(BrokerStream[ProduceChannel]):
         for flow in answer.flow:
             if (channel := channels.get(flow.producer_id)) is not None:
                 channel.set_flow(flow.paused, flow.waiting_for)
+        for grown in answer.grown:
+            if (channel := channels.get(grown.channel_id)) is not None:
+                channel.topic_grew(grown.partitions)
         for queued in answer.queued:
             if (channel := channels.get(queued.producer_id)) is not None:
                 channel.queued()

@@ -107,7 +107,6 @@ class Batch:
     """The messages of one entry. A single message is stored without a batch's framing, so it may be larger."""
 
     __slots__ = (
-        "by_key",
         "bytes",
         "callbacks",
         "columns",
@@ -131,10 +130,7 @@ class Batch:
         size: int,
         opened_at: float,
         next_sequence_id: int,
-        *,
-        by_key: bool = False,
     ) -> None:
-        """`by_key`: all messages have one key, which the entry's metadata get."""
         self.payloads = payloads
         self.count = len(payloads)
         # None: no message has one.
@@ -144,7 +140,6 @@ class Batch:
         self.waiters = waiters
         # What counts towards max_pending_bytes.
         self.bytes = size
-        self.by_key = by_key
         # On the monotonic clock. The send timeout begins here.
         self.opened_at = opened_at
         self.first_sequence_id = next_sequence_id
@@ -179,8 +174,8 @@ class Batch:
             if messages.sequence_ids is None and self.count > 1:
                 messages.sequence_ids = array("Q", range(self.first_sequence_id, self.last_sequence_id + 1))
             encode = encode_message if self.count == 1 else encode_batch
-            if self.by_key and self.count > 1:  # a single message's keys are the entry's
-                shared = _with_key(shared, messages)
+            if self.count > 1 and columns is not None:  # a single message's keys are the entry's
+                shared = _with_keys(shared, messages)
             self.entry = encode(messages, shared, compression)  # type: ignore[arg-type]  # the same numbers
             self.payloads, self.columns = [], None
         return self.entry
@@ -227,9 +222,9 @@ def _fill_sequence_ids(ids: list[int | None], next_id: int) -> list[int | None]:
     return filled
 
 
-def _with_key(shared: MessageMetadata, messages: Messages) -> MessageMetadata:
-    """Return the metadata with the keys of the first message, as stock clients set them: brokers choose a consumer by
-    them, without decoding the batch."""
+def _with_keys(shared: MessageMetadata, messages: Messages) -> MessageMetadata:
+    """Return the metadata with the keys of the first message, as Pulsar's clients set them for batches of every kind:
+    brokers choose a consumer by them, without decoding the batch."""
     metadata = MessageMetadata()
     metadata.CopyFrom(shared)
     if messages.keys is not None and (key := messages.keys[0]) is not None:

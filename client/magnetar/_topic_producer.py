@@ -4,8 +4,10 @@ An exclusive producer has all partitions or none: the first is opened first, the
 `lazy_start_partitioned_producers` (`_exclusive_opening.py`), and if it loses one, it ends.
 
 At creation all partitions are opened, or the creation fails. With `lazy_start_partitioned_producers` only one is, and
-each other one when a message is routed to it. All have the name that the broker has given to the first. From time to
-time the client checks whether the topic has more partitions, and opens new ones before anything is routed to them.
+each other one when a message is routed to it. All have the name that the broker has given to the first.
+
+**New partitions** (`_growth_watch.py`) are opened before any message is routed to one of them: all of them, or the next
+attempt opens all. Messages that were routed before stay in their partitions.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import logging
 from magnetar._client_core import ClientCore
 from magnetar._enums import BatchingType, ProducerAccessMode
 from magnetar._exclusive_opening import open_exclusively, open_with_epoch, options_of_other_partitions
+from magnetar._growth_watch import GrowthWatch
 from magnetar._options import ProducerOptions, parse_topic_name
 from magnetar._outgoing_message import OutgoingMessage
 from magnetar._partition_producer import PartitionProducer
@@ -80,6 +83,10 @@ class TopicProducer:
         self._router: Router | None = None
         # Tasks that open a partition on demand, by its index.
         self._opening: dict[int, asyncio.Task[None]] = {}
+        # Its task runs while the producer is open.
+        self._growth = GrowthWatch(
+            client.clock, client.randomness, options.auto_update_partitions_interval_seconds, self._open_new_partitions
+        )
         self._growth_watch: asyncio.Task[None] | None = None
         # An exclusive producer: what opens its other partitions, and the error by which it has lost one.
         self._opening_others: asyncio.Task[list[PartitionProducer]] | None = None
@@ -118,9 +125,8 @@ class TopicProducer:
             reason = error if isinstance(error, MagnetarException) else MagnetarException("it was not opened")
             self.end(reason)
             raise
-        interval_s = self.options.auto_update_partitions_interval_seconds
-        if self._is_partitioned and interval_s:
-            self._growth_watch = asyncio.get_running_loop().create_task(self._watch_growth(interval_s))
+        if self._is_partitioned and self.options.auto_update_partitions_interval_seconds:
+            self._growth_watch = asyncio.get_running_loop().create_task(self._growth.run())
 
     @property
     def _is_exclusive(self) -> bool:
@@ -238,22 +244,23 @@ class TopicProducer:
         if first > 0:
             options = options_of_other_partitions(options)
         names = [self._name.partition(index) if self._is_partitioned else self._name for index in range(first, count)]
-        return [PartitionProducer(self.client, name, options, limits, self._lose) for name in names]
+        report = self._growth.report
+        return [PartitionProducer(self.client, name, options, limits, report, self._lose) for name in names]
 
-    async def _watch_growth(self, interval_s: float) -> None:
-        while True:
-            await self.client.clock.sleep(interval_s)
-            try:
-                count = await self.client.lookup.count_partitions(self.topic, create=False)
-                if count > len(self.partitions):
-                    new = self._create_partitions(len(self.partitions), count)
-                    if self._is_exclusive:
-                        await open_with_epoch(new, self.partitions[0])
-                    elif not self.options.lazy_start_partitioned_producers:
-                        await _open_all(new)
-                    self.partitions = self.partitions + new
-            except MagnetarException as error:
-                log.warning("the client could not check whether %s has more partitions: %s", self.topic, error)
+    async def _open_new_partitions(self) -> int | None:
+        try:
+            count = await self.client.lookup.count_partitions(self.topic, create=False)
+            if count > len(self.partitions):
+                new = self._create_partitions(len(self.partitions), count)
+                if self._is_exclusive:
+                    await open_with_epoch(new, self.partitions[0])
+                elif not self.options.lazy_start_partitioned_producers:
+                    await _open_all(new)
+                self.partitions = self.partitions + new
+        except MagnetarException as error:
+            log.warning("new partitions of %s could not be opened yet: %s", self.topic, error)
+            return None
+        return count
 
     def _stop_growth_watch(self) -> None:
         if self._growth_watch is not None:
@@ -268,9 +275,16 @@ async def _open_all(partitions: list[PartitionProducer]) -> None:
                 tasks.create_task(partition.open())
     except BaseExceptionGroup as group:
         first = group.exceptions[0]
-        for partition in partitions:
-            partition.end(first if isinstance(first, MagnetarException) else MagnetarException(str(first)))
+        _end_all(partitions, first if isinstance(first, MagnetarException) else MagnetarException(str(first)))
         raise first from None
+    except BaseException:  # cancelled: the producer is closed
+        _end_all(partitions, AlreadyClosed("the producer is closed"))
+        raise
+
+
+def _end_all(partitions: list[PartitionProducer], error: MagnetarException) -> None:
+    for partition in partitions:
+        partition.end(error)
 
 
 async def _wait_for_all(tasks: list[asyncio.Task[None]]) -> None:

@@ -228,26 +228,36 @@ class CloseProducer(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ...) -> None: ...
 
 class ProduceAnswer(_message.Message):
-    __slots__ = ("opened", "receipts", "refused", "ended", "flow", "queued")
+    __slots__ = ("opened", "receipts", "refused", "ended", "flow", "grown", "queued")
     OPENED_FIELD_NUMBER: _ClassVar[int]
     RECEIPTS_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     FLOW_FIELD_NUMBER: _ClassVar[int]
+    GROWN_FIELD_NUMBER: _ClassVar[int]
     QUEUED_FIELD_NUMBER: _ClassVar[int]
     opened: _containers.RepeatedCompositeFieldContainer[ProducerOpened]
     receipts: _containers.RepeatedCompositeFieldContainer[Receipt]
     refused: _containers.RepeatedCompositeFieldContainer[EntryRefused]
     ended: _containers.RepeatedCompositeFieldContainer[ProducerEnded]
     flow: _containers.RepeatedCompositeFieldContainer[ProducerFlow]
+    grown: _containers.RepeatedCompositeFieldContainer[TopicGrown]
     queued: _containers.RepeatedCompositeFieldContainer[ProducerQueued]
-    def __init__(self, opened: _Optional[_Iterable[_Union[ProducerOpened, _Mapping]]] = ..., receipts: _Optional[_Iterable[_Union[Receipt, _Mapping]]] = ..., refused: _Optional[_Iterable[_Union[EntryRefused, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[ProducerEnded, _Mapping]]] = ..., flow: _Optional[_Iterable[_Union[ProducerFlow, _Mapping]]] = ..., queued: _Optional[_Iterable[_Union[ProducerQueued, _Mapping]]] = ...) -> None: ...
+    def __init__(self, opened: _Optional[_Iterable[_Union[ProducerOpened, _Mapping]]] = ..., receipts: _Optional[_Iterable[_Union[Receipt, _Mapping]]] = ..., refused: _Optional[_Iterable[_Union[EntryRefused, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[ProducerEnded, _Mapping]]] = ..., flow: _Optional[_Iterable[_Union[ProducerFlow, _Mapping]]] = ..., grown: _Optional[_Iterable[_Union[TopicGrown, _Mapping]]] = ..., queued: _Optional[_Iterable[_Union[ProducerQueued, _Mapping]]] = ...) -> None: ...
 
 class ProducerQueued(_message.Message):
     __slots__ = ("producer_id",)
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     def __init__(self, producer_id: _Optional[int] = ...) -> None: ...
+
+class TopicGrown(_message.Message):
+    __slots__ = ("channel_id", "partitions")
+    CHANNEL_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    channel_id: int
+    partitions: int
+    def __init__(self, channel_id: _Optional[int] = ..., partitions: _Optional[int] = ...) -> None: ...
 
 class ProducerOpened(_message.Message):
     __slots__ = ("producer_id", "producer_name", "incarnation", "last_sequence_id", "max_message_bytes", "schema_version", "topic_epoch")
@@ -486,7 +496,7 @@ class CloseConsumer(_message.Message):
     def __init__(self, consumer_id: _Optional[int] = ...) -> None: ...
 
 class ConsumeAnswer(_message.Message):
-    __slots__ = ("opened", "epochs", "active", "frame", "deliveries", "done", "ended", "reached_end")
+    __slots__ = ("opened", "epochs", "active", "frame", "deliveries", "done", "ended", "reached_end", "grown")
     OPENED_FIELD_NUMBER: _ClassVar[int]
     EPOCHS_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_FIELD_NUMBER: _ClassVar[int]
@@ -495,6 +505,7 @@ class ConsumeAnswer(_message.Message):
     DONE_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     REACHED_END_FIELD_NUMBER: _ClassVar[int]
+    GROWN_FIELD_NUMBER: _ClassVar[int]
     opened: _containers.RepeatedCompositeFieldContainer[ConsumerOpened]
     epochs: _containers.RepeatedCompositeFieldContainer[EpochBegan]
     active: _containers.RepeatedCompositeFieldContainer[ActiveChanged]
@@ -503,7 +514,8 @@ class ConsumeAnswer(_message.Message):
     done: _containers.RepeatedCompositeFieldContainer[Done]
     ended: _containers.RepeatedCompositeFieldContainer[ConsumerEnded]
     reached_end: _containers.RepeatedCompositeFieldContainer[ReachedEnd]
-    def __init__(self, opened: _Optional[_Iterable[_Union[ConsumerOpened, _Mapping]]] = ..., epochs: _Optional[_Iterable[_Union[EpochBegan, _Mapping]]] = ..., active: _Optional[_Iterable[_Union[ActiveChanged, _Mapping]]] = ..., frame: _Optional[_Union[_frame_pb2.Frame, _Mapping]] = ..., deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., done: _Optional[_Iterable[_Union[Done, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[ConsumerEnded, _Mapping]]] = ..., reached_end: _Optional[_Iterable[_Union[ReachedEnd, _Mapping]]] = ...) -> None: ...
+    grown: _containers.RepeatedCompositeFieldContainer[TopicGrown]
+    def __init__(self, opened: _Optional[_Iterable[_Union[ConsumerOpened, _Mapping]]] = ..., epochs: _Optional[_Iterable[_Union[EpochBegan, _Mapping]]] = ..., active: _Optional[_Iterable[_Union[ActiveChanged, _Mapping]]] = ..., frame: _Optional[_Union[_frame_pb2.Frame, _Mapping]] = ..., deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., done: _Optional[_Iterable[_Union[Done, _Mapping]]] = ..., ended: _Optional[_Iterable[_Union[ConsumerEnded, _Mapping]]] = ..., reached_end: _Optional[_Iterable[_Union[ReachedEnd, _Mapping]]] = ..., grown: _Optional[_Iterable[_Union[TopicGrown, _Mapping]]] = ...) -> None: ...
 
 class ConsumerOpened(_message.Message):
     __slots__ = ("consumer_id", "consumer_name", "incarnation", "epoch", "active", "moves", "behind")

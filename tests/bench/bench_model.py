@@ -126,7 +126,24 @@ _EVERY_LIMIT: Final = NamespacePolicies(
     max_topics_per_namespace=_MANY,
 )
 
+
+def _bench_partitions(server: StandaloneProcess) -> Iterator[Result]:
+    """Open a producer and a consumer of a topic with many partitions, which no client has used before."""
+    partitions = max(10, int(1000 * SCALE))
+    with server.client() as client, server.admin() as admin:
+        admin.topics.create_partitioned("partitioned", partitions)
+        began = time.perf_counter()
+        producer = client.create_producer("partitioned")
+        consumer = client.subscribe("partitioned", "s")
+        seconds = time.perf_counter() - began
+        producer.send(b"used")
+        consumer.receive(60_000)
+        log_line(f"model.partitions: {partitions} partitions opened in {seconds:.2f} s")
+        yield Result("model.partitions", seconds, "seconds", "one producer and one consumer opened", ceiling=10)
+
+
 # By name: a bench that another part of the project adds is a line here.
 BENCHES: Final[dict[str, Callable[[StandaloneProcess], Iterator[Result]]]] = {
     "policies": _bench_policies,
+    "partitions": _bench_partitions,
 }

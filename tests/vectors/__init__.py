@@ -6,6 +6,8 @@ playing a broker (broker.py) to the installed client. It uses nothing of ours, s
 
     python -m tests.vectors.capture        writes the record again
 
+`java_batches.json` has what Pulsar's Java client sends with key-based batching; capture_java_batches.py makes it.
+
 `schema_verdicts.json` has a Pulsar's verdicts on `schema_cases.py`; capture_schemas.py makes it.
 tests/unit/broker/schemas/test_schema_verdicts.py compares ours with it, and
 tests/integration/test_pulsar_schema_verdicts.py those of a Pulsar that runs then.

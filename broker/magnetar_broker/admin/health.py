@@ -155,6 +155,9 @@ class _Sent:
     def report_waiting(self, waiting_for: str) -> None:
         pass  # the health check reads the log's own reason
 
+    def topic_grew(self, partitions: int) -> None:
+        pass
+
     def queued(self, producer_name: str) -> None: ...
 
     def ended(self, error: BrokerError) -> None:

@@ -141,7 +141,18 @@ class PartitionedTopicCalls:
         name = parse_persistent_name(request.topic)
         check_not_system_topic(name)
         await self._catalog.partitioned.grow(name, request.partitions, lambda new: self._copy_subscriptions(name, new))
+        await self._report_growth(name, request.partitions)
         return pb.Done()
+
+    async def _report_growth(self, name: TopicName, partitions: int) -> None:
+        """Notify the producers and consumers of the first partition. Those that are not reached count the partitions
+        from time to time."""
+        first = name.partition(0)
+        report = pb.PartitionsRequest(topic=str(first), partitions=partitions)
+        try:
+            await self._owner_rpc.call_topic_owner(first, "report_growth", report)
+        except BrokerError as error:
+            _log.info("the growth of %s was not reported to its clients: %s", name, error)
 
     async def delete_partitioned(self, request: pb.DeleteRequest) -> pb.Done:
         name = parse_persistent_name(request.name)

@@ -163,6 +163,13 @@ class TopicCalls:
             raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} has producers or consumers: close them, or use force")
         return pb.Done()
 
+    @routed(TopicRoute(loads=False))
+    async def report_growth(self, name: TopicName, request: pb.PartitionsRequest) -> pb.Done:
+        topic = self._topics.get_loaded(name)
+        if topic is not None:
+            topic.report_growth(request.partitions)
+        return pb.Done()
+
     async def _check_not_system_topic(self, request: pb.TopicRequest, parts: Sequence[TopicName]) -> None:
         check_not_system_topic(parts[0])
 

@@ -83,6 +83,9 @@ class ConsumerSink(Protocol):
     def reached_end(self, consumer: Consumer) -> None:
         """Report that the topic is terminated, and that no message is left for the subscription."""
 
+    def topic_grew(self, partitions: int) -> None:
+        """Report that the partitioned topic has this many partitions now."""
+
     def ended(self, problem: Problem | None) -> None:
         """Report that the consumer has left. This is the last call."""
 

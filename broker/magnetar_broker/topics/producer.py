@@ -58,6 +58,9 @@ class ProducerSink(Protocol):
         Also called while the producer is being opened.
         """
 
+    def topic_grew(self, partitions: int) -> None:
+        """Report that the partitioned topic has this many partitions now."""
+
     def queued(self, producer_name: str) -> None:
         """Report that the producer that is being opened waits until it may have the topic to itself."""
 
@@ -298,6 +301,10 @@ class Producer:
     def report_waiting(self, waiting_for: str) -> None:
         if self.error is None:
             self._sink.report_waiting(waiting_for)
+
+    def report_growth(self, partitions: int) -> None:
+        if self.error is None:
+            self._sink.topic_grew(partitions)
 
     def report_queued(self) -> None:
         self._sink.queued(self._name)

@@ -140,6 +140,11 @@ class Subscriptions:
             except Exception:  # noqa: BLE001 (the others go on)
                 _log.exception("Topic %s: subscription %s failed to deliver new entries", self._name, subscription.name)
 
+    def report_growth(self, partitions: int) -> None:
+        for subscription in self._loaded.values():
+            for consumer in subscription.consumers:
+                consumer.sink.topic_grew(partitions)
+
     def report_end(self) -> None:
         """Notify the consumers that have reached the end of a terminated topic."""
         for subscription in list(self._loaded.values()):

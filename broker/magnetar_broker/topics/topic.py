@@ -166,6 +166,12 @@ class Topic:
         is_empty = self.log.last <= self.log.before_first
         return is_empty and len(self.producers) == 0 and not self.subscriptions.has_consumers_of_one_schema
 
+    def report_growth(self, partitions: int) -> None:
+        """Notify producers and consumers that the topic of which this is a partition has more partitions."""
+        for producer in self.producers.connected():
+            producer.report_growth(partitions)
+        self.subscriptions.report_growth(partitions)
+
     # Termination.
 
     async def terminate(self) -> Position:

@@ -75,5 +75,7 @@ class RecordingSink:
     def reached_end(self, consumer: Consumer) -> None:
         self.ends.append(consumer.epoch)
 
+    def topic_grew(self, partitions: int) -> None: ...
+
     def ended(self, problem: Problem | None) -> None:
         self.problems.append(problem)

@@ -64,6 +64,9 @@ class FakeProducerSink:
 
     def report_waiting(self, waiting_for: str) -> None: ...
 
+    def topic_grew(self, partitions: int) -> None:
+        self.results.append(("grown", partitions, None))
+
     def queued(self, producer_name: str) -> None:
         self.results.append(("queued", producer_name))
 

@@ -75,6 +75,9 @@ class Recorder:
     def set_flow(self, paused: bool, waiting_for: str) -> None:
         self.events.append(paused)
 
+    def topic_grew(self, partitions: int) -> None:
+        self.events.append(partitions)
+
     def disconnected(self, error: TransportError) -> None:
         self.events.append(error)
 

@@ -93,18 +93,6 @@ async def test_all_partitions_are_read_and_each_acknowledgement_reaches_its_part
         assert [one.partition() for one in await consumer.get_last_message_ids()] == [0, 1, 2]
 
 
-async def test_new_partitions_are_read_from_their_first_message() -> None:
-    """TOP-3 (the client's part), CHK-56"""
-    async with client_of() as (broker, client):
-        broker.partitioned[P + "t"] = 1
-        consumer = await client.subscribe("t", "s", auto_update_partitions_interval_seconds=0.02)
-        broker.topic("t-partition-1").publish(b"before it was noticed")
-        broker.partitioned[P + "t"] = 3
-        assert payloads(await receive(consumer, 1)) == [b"before it was noticed"]
-        broker.topic("t-partition-2").publish(b"and this")
-        assert payloads(await receive(consumer, 1)) == [b"and this"]
-
-
 async def test_a_list_of_topics() -> None:
     async with client_of() as (broker, client):
         consumer = await client.subscribe(["a", P + "a", "b"], "s")

@@ -1,8 +1,7 @@
-"""Producers of partitioned topics: routing, opening all partitions or none, growth."""
+"""Producers of partitioned topics: routing, and opening all partitions or none."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -10,12 +9,9 @@ import pytest
 import magnetar
 from magnetar import PartitionsRoutingMode, exceptions
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_testing.clock import ManualClock
 from magnetar_wire.hashing import HashingScheme, partition_of
-from tests.running import until
 from tests.unit.client.fake_broker import FakeBroker
-from tests.unit.client.scene import scene, sync_scene
-from tests.unit.client.test_lookup import pass_time
+from tests.unit.client.scene import sync_scene
 
 NAME = "persistent://public/default/p"
 
@@ -138,49 +134,6 @@ def test_lazily_opened_partitions() -> None:
             with pytest.raises(exceptions.AlreadyClosed):
                 other.send(b"no partition is opened for it")
         assert len(made.on_loop(lambda broker: broker.opened)) == opened
-
-
-async def test_new_partitions_are_used() -> None:
-    """TOP-3, PRD-10, CHK-56: an open producer uses partitions that are created later."""
-    clock = ManualClock()
-    async with scene(clock) as (broker, client):
-        broker.partitioned[NAME] = 1
-        producer = await client.create_producer("p", auto_update_partitions_interval_seconds=60)
-        assert (await producer.send(b"x")).partition() == 0
-        broker.partitioned[NAME] = 3
-        for _ in range(5):
-            await asyncio.sleep(0)
-        clock.advance(61)
-        await until(lambda: len(broker.opened) == 3, "the new partitions are open")
-        await until(lambda: len(producer._core.partitions) == 3, "and used")
-        assert {(await producer.send(b"x")).partition() for _ in range(3)} == {0, 1, 2}
-        await producer.close()
-
-
-async def test_pending_messages_stay_in_their_partition_when_the_topic_grows() -> None:
-    """CHK-56: messages that are pending when the topic grows stay in their partition, also over a reconnect. Only later
-    messages are routed over all partitions."""
-    clock = ManualClock()
-    async with scene(clock) as (broker, client):
-        broker.partitioned[NAME] = 1
-        producer = await client.create_producer("p", auto_update_partitions_interval_seconds=60, send_timeout_millis=0)
-        first = f"{NAME}-partition-0"
-        broker.problems[first] = ErrorCode.SERVICE_NOT_READY
-        broker.end_producers(broker.topic(first), ErrorCode.SERVICE_NOT_READY)
-        await until(lambda: not producer.is_connected(), "it is disconnected")
-        keys = [f"key {number}" for number in range(20)]
-        early = [asyncio.create_task(producer.send(b"early", partition_key=key)) for key in keys]
-        await asyncio.sleep(0)
-        broker.partitioned[NAME] = 4
-        clock.advance(61)
-        await until(lambda: len(producer._core.partitions) == 4, "it has grown")
-        late = [asyncio.create_task(producer.send(b"late", partition_key=key)) for key in keys]
-        broker.problems.clear()
-        await pass_time(clock, asyncio.ensure_future(asyncio.gather(*early, *late)))
-        assert {(await task).partition() for task in early} == {0}
-        assert {(await task).partition() for task in late} == {0, 1, 2, 3}
-        for index in range(1, 4):
-            assert b"early" not in broker.topic(f"p-partition-{index}").payloads()
 
 
 def test_pending_messages_are_limited_over_all_partitions() -> None:

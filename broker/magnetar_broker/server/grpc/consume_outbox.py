@@ -30,6 +30,7 @@ from magnetar_protos.broker_pb2 import (
     Done,
     EpochBegan,
     ReachedEnd,
+    TopicGrown,
 )
 from magnetar_wire.entry import split_broker_metadata
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
@@ -68,7 +69,7 @@ class ConsumeOutbox:
         # Parts that are sent before entries, and after them; each in order, with the number of runs that must be sent
         # before it.
         self._before: deque[tuple[int, ConsumerOpened | EpochBegan | ActiveChanged]] = deque()
-        self._after: deque[tuple[int, Done | ConsumerEnded | ReachedEnd]] = deque()
+        self._after: deque[tuple[int, Done | ConsumerEnded | ReachedEnd | TopicGrown]] = deque()
         self._builder = FrameBuilder()
 
     def __bool__(self) -> bool:
@@ -92,7 +93,7 @@ class ConsumeOutbox:
     def add_before(self, part: ConsumerOpened | EpochBegan | ActiveChanged) -> None:
         self._before.append((0, part))
 
-    def add_after(self, part: Done | ConsumerEnded | ReachedEnd) -> None:
+    def add_after(self, part: Done | ConsumerEnded | ReachedEnd | TopicGrown) -> None:
         self._after.append((self._queued_runs, part))
 
     def compose(self) -> bytes | None:
@@ -168,6 +169,7 @@ def _take_parts(parts: deque[tuple[int, Any]], sent_runs: int) -> ConsumeAnswer:
         Done: answer.done,
         ConsumerEnded: answer.ended,
         ReachedEnd: answer.reached_end,
+        TopicGrown: answer.grown,
     }
     size = 0
     while parts and parts[0][0] <= sent_runs and size < _MAX_PARTS_BYTES:

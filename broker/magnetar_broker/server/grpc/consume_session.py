@@ -11,7 +11,15 @@ import asyncio
 from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.server.grpc.consume_outbox import ConsumeOutbox
 from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget, OutboxCapacity
-from magnetar_protos.broker_pb2 import ActiveChanged, ConsumerEnded, ConsumerOpened, Done, EpochBegan, ReachedEnd
+from magnetar_protos.broker_pb2 import (
+    ActiveChanged,
+    ConsumerEnded,
+    ConsumerOpened,
+    Done,
+    EpochBegan,
+    ReachedEnd,
+    TopicGrown,
+)
 
 __all__ = ["ConsumeSession"]
 
@@ -37,7 +45,7 @@ class ConsumeSession:
         self.outbox.add_before(part)
         self.wake_sender()
 
-    def send_after(self, part: Done | ConsumerEnded | ReachedEnd) -> None:
+    def send_after(self, part: Done | ConsumerEnded | ReachedEnd | TopicGrown) -> None:
         """Send a part after all entries that are queued now."""
         self.outbox.add_after(part)
         self.wake_sender()

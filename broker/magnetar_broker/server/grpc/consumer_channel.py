@@ -10,7 +10,15 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.grpc.consume_session import ConsumeSession
 from magnetar_broker.topics.consumer import Consumer, DeliveryRun
 from magnetar_broker.topics.dispatch.delivery_capacity import OutboxCapacity
-from magnetar_protos.broker_pb2 import ActiveChanged, ConsumerEnded, ConsumerOpened, EpochBegan, Problem, ReachedEnd
+from magnetar_protos.broker_pb2 import (
+    ActiveChanged,
+    ConsumerEnded,
+    ConsumerOpened,
+    EpochBegan,
+    Problem,
+    ReachedEnd,
+    TopicGrown,
+)
 
 __all__ = ["ConsumerChannel"]
 
@@ -105,6 +113,9 @@ class ConsumerChannel:
 
     def reached_end(self, consumer: Consumer) -> None:
         self._session.send_after(ReachedEnd(consumer_id=self.consumer_id, epoch=consumer.epoch))
+
+    def topic_grew(self, partitions: int) -> None:
+        self._session.send_after(TopicGrown(channel_id=self.consumer_id, partitions=partitions))
 
     def ended(self, problem: Problem | None) -> None:
         self.is_closed = True

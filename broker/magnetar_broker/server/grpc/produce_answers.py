@@ -2,8 +2,8 @@
 
 One `Receipt` covers consecutive entries of one producer at consecutive positions of one ledger, even if the entries
 became durable in different turns of the event loop. The client handles the parts of a message in the order opened,
-receipts, refused, ended, flow. So `compose` never puts a part into a message in which the client would handle it before
-an earlier part of the same producer. Only the last flow state of each producer is sent.
+receipts, refused, ended, flow, grown, queued. So `compose` never puts a part into a message in which the client would
+handle it before an earlier part of the same producer. Only the last flow state of each producer is sent.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from magnetar_protos.broker_pb2 import (
     ProducerOpened,
     ProducerQueued,
     Receipt,
+    TopicGrown,
 )
 
 __all__ = ["ProduceAnswers"]
@@ -44,7 +45,7 @@ class _Range:
 
 
 class ProduceAnswers:
-    __slots__ = ("_ended", "_flow", "_last", "_opened", "_queued", "_receipts", "_refused")
+    __slots__ = ("_ended", "_flow", "_grown", "_last", "_opened", "_queued", "_receipts", "_refused")
 
     def __init__(self) -> None:
         self._opened: list[ProducerOpened] = []
@@ -55,12 +56,14 @@ class ProduceAnswers:
         self._ended: list[ProducerEnded] = []
         # By producer: whether it is paused, and the reason for which its topic waits.
         self._flow: dict[int, tuple[bool, str]] = {}
+        # By producer: how many partitions its topic has.
+        self._grown: dict[int, int] = {}
         # Producers whose opening waits.
         self._queued: dict[int, None] = {}
 
     def __len__(self) -> int:
-        count = len(self._opened) + len(self._receipts) + len(self._refused) + len(self._ended)
-        return count + len(self._flow) + len(self._queued)
+        listed = len(self._opened) + len(self._receipts) + len(self._refused) + len(self._ended)
+        return listed + len(self._flow) + len(self._grown) + len(self._queued)
 
     def add_queued(self, producer_id: int) -> None:
         self._queued[producer_id] = None
@@ -87,6 +90,7 @@ class ProduceAnswers:
 
     def add_ended(self, producer_id: int, problem: Problem | None, topic_epoch: int | None = None) -> None:
         self._flow.pop(producer_id, None)
+        self._grown.pop(producer_id, None)
         self._queued.pop(producer_id, None)
         self._ended.append(
             ProducerEnded(producer_id=producer_id, problem=problem and _shorten(problem), topic_epoch=topic_epoch)
@@ -95,6 +99,9 @@ class ProduceAnswers:
     def set_flow(self, producer_id: int, paused: bool, waiting_for: str = "") -> None:
         self._flow[producer_id] = paused, waiting_for[:_MAX_TEXT_LENGTH]
 
+    def set_grown(self, producer_id: int, partitions: int) -> None:
+        self._grown[producer_id] = partitions
+
     def compose(self) -> ProduceAnswer:
         """Return and remove the next message: all parts, or the first if there are many."""
         opened, self._opened = self._opened[:_MAX_PARTS], self._opened[_MAX_PARTS:]
@@ -102,6 +109,7 @@ class ProduceAnswers:
         refused: list[EntryRefused] = []
         ended: list[ProducerEnded] = []
         flow: list[int] = []
+        grown: list[int] = []
         if not self._opened:
             receipts, self._receipts = self._receipts[:_MAX_PARTS], self._receipts[_MAX_PARTS:]
             self._last.clear()  # a `Receipt` that is sent can't grow
@@ -110,6 +118,7 @@ class ProduceAnswers:
             if not self._receipts and not self._refused:
                 ended, self._ended = self._ended[:_MAX_PARTS], self._ended[_MAX_PARTS:]
             flow = list(islice(self._flow, _MAX_PARTS))
+            grown = list(islice(self._grown, _MAX_PARTS))
         queued = list(islice(self._queued, _MAX_PARTS))
         for producer_id in queued:
             del self._queued[producer_id]
@@ -128,6 +137,9 @@ class ProduceAnswers:
             refused=refused,
             ended=ended,
             flow=[self._take_flow(producer_id) for producer_id in flow],
+            grown=[
+                TopicGrown(channel_id=producer_id, partitions=self._grown.pop(producer_id)) for producer_id in grown
+            ],
             queued=[ProducerQueued(producer_id=producer_id) for producer_id in queued],
         )
 

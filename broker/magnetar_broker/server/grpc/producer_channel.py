@@ -242,6 +242,10 @@ class ProducerChannel:
             self._waiting_for = waiting_for
             self._add_flow()
 
+    def topic_grew(self, partitions: int) -> None:
+        self._session.answers.set_grown(self.producer_id, partitions)
+        self._session.wake_sender()
+
     def queued(self, producer_name: str) -> None:
         self._is_queued = True
         if self.is_closing:

@@ -346,6 +346,9 @@ class ConnectedConsumer:
         reached = CommandReachedEndOfTopic(consumer_id=self.consumer_id)
         self._session.write(frame(BaseCommand(type=BaseCommand.REACHED_END_OF_TOPIC, reached_end_of_topic=reached)))
 
+    def topic_grew(self, partitions: int) -> None:
+        """Do nothing: Pulsar's clients count partitions from time to time."""
+
     def ended(self, problem: Problem | None) -> None:
         """Send CLOSE_CONSUMER: the client looks the topic up and subscribes again."""
         if self.is_closed:

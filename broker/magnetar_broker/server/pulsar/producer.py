@@ -358,6 +358,9 @@ class ConnectedProducer:
     def report_waiting(self, waiting_for: str) -> None:
         """Do nothing: Pulsar's protocol has no command for it."""
 
+    def topic_grew(self, partitions: int) -> None:
+        """Do nothing: Pulsar's clients count partitions from time to time."""
+
     def ended(self, error: BrokerError) -> None:
         """Send CLOSE_PRODUCER: the client looks the topic up, reopens the producer and resends what has no result."""
         if self.is_closed:

@@ -208,6 +208,8 @@ TOPICS: Final = (
     )),
     # Refused with NOT_ALLOWED if the topic has producers or consumers.
     AdminCall("check_unused", pb.TopicRequest, pb.Done, _TOPIC, Role.BROKER, idempotent=True),
+    # Sent to the first partition: its clients are notified that the topic has this many partitions.
+    AdminCall("report_growth", pb.PartitionsRequest, pb.Done, _TOPIC, Role.BROKER, idempotent=True),
 )
 
 PARTITIONED_TOPICS: Final = (

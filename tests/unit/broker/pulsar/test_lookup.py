@@ -237,3 +237,23 @@ async def test_last_message_id_of_unknown_consumer_returns_not_ready() -> None:
         client = await scene.pulsar_client()
         assert (await _try_last(client, 7)).error.error == ServerError.SERVICE_NOT_READY
         assert not client.is_disconnected
+
+
+async def test_a_library_that_counts_partitions_again_reads_new_ones_from_the_first_message() -> None:
+    """TOP-3, CHK-56: though its consumer begins at the latest, as the subscription did. Producers use what they have
+    counted until then."""
+
+    async with running_pulsar_broker() as scene:
+        await scene.admin.topics.create_partitioned("p", 1)
+        client = await scene.pulsar_client()
+        await client.subscribe(1, "p-partition-0", initial_position=0)
+        opened = await client.open_producer(1, "p-partition-0")
+        await scene.admin.topics.update_partitioned("p", 2)
+        client.publish(1, 0, name=opened.producer_name)
+        assert len(await client.wait_delivered(1)) == 1
+        opened = await client.open_producer(2, "p-partition-1")
+        client.publish(2, 0, 1, name=opened.producer_name)
+        await client.receipts(2, 2)
+        assert (await _partitions(client, "p")).partitions == 2
+        await client.subscribe(2, "p-partition-1", initial_position=0)
+        assert len(await client.wait_delivered(2, 2)) == 2
