@@ -16,7 +16,16 @@ from typing import Final
 
 from magnetar_wire.process.histogram import BYTES, SECONDS, Histogram
 
-__all__ = ["BrokerCounters", "Deliveries", "DeliveryCounters", "ProducerTraffic", "Rate", "TopicCounters", "Traffic"]
+__all__ = [
+    "BrokerCounters",
+    "Deliveries",
+    "DeliveryCounters",
+    "ProducerTraffic",
+    "Rate",
+    "ThrottleCounts",
+    "TopicCounters",
+    "Traffic",
+]
 
 # Minimum time over which a rate is computed.
 _MIN_INTERVAL_S: Final = 1.0
@@ -116,6 +125,20 @@ class TopicCounters:
         self.chunks = 0
 
 
+class ThrottleCounts:
+    """How often a dispatch waited for a rate."""
+
+    __slots__ = ("bytes", "messages")
+
+    def __init__(self) -> None:
+        # For the rates of the subscription, the topic and the broker, in messages and in bytes.
+        self.messages = [0, 0, 0]
+        self.bytes = [0, 0, 0]
+
+    def count(self, level: int, *, by_messages: bool) -> None:
+        (self.messages if by_messages else self.bytes)[level] += 1
+
+
 class DeliveryCounters:
     """Deliveries to one consumer, or to all consumers of a subscription, and what they did last.
 
@@ -139,6 +162,7 @@ class DeliveryCounters:
         "last_flow_ms",
         "redelivered_messages",
         "redelivered_rate",
+        "throttled",
     )
 
     def __init__(self, of_topic: Traffic | None = None) -> None:
@@ -157,6 +181,7 @@ class DeliveryCounters:
         # When the mark-delete position advanced, and when entries were expired.
         self.last_advanced_ms = 0
         self.last_expired_ms = 0
+        self.throttled = ThrottleCounts()
         # Delivered chunks of large messages.
         self.chunks = 0
         self.chunk_rate = Rate()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_broker.settings.rates import Rate
+from magnetar_broker.settings.rates import NO_RATE, Rate
 from magnetar_broker.topics.rate_limit import RateLimit
-from magnetar_broker.topics.token_bucket import NO_RATE, RateBuckets
+from magnetar_broker.topics.token_bucket import RateBuckets
 from magnetar_testing.clock import ManualClock
 
 _rates = st.builds(

@@ -49,6 +49,9 @@ _LAST_TIMES: Final = (
     "last_expired_ms",
 )
 # Numbers of a partitioned topic that are sums over its partitions.
+_THROTTLED: Final = tuple(
+    f"throttled_{unit}_by_{level}" for unit in ("messages", "bytes") for level in ("subscription", "topic", "broker")
+)
 _SUMMED: Final = (
     "refused_entries",
     "failed_entries",
@@ -60,6 +63,7 @@ _SUMMED: Final = (
     "backlog_bytes",
     "chunks",
     "acknowledged_ranges",
+    "publish_limited_times",
     "evictions_by_size",
     "evictions_by_age",
 )
@@ -104,6 +108,7 @@ def describe_loaded(topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStat
         messages_ever=topic.log.next_index,
         pending_bytes=topic.log.pending_bytes,
         waiting_for=topic.waiting_for(),
+        publish_limited_times=topic.gate.limited_times,
         lost_entries=topic.log.lost_entries.count,
         lost=[
             pb.LostEntry(ledger_id=position.ledger_id, entry_id=position.entry_id, reason=reason)
@@ -347,6 +352,7 @@ def _subscription(one: SubscriptionStats, consumers: Sequence[ConsumerStats]) ->
         acknowledged_per_s=counters.acknowledged_rate.per_s,
         expired_per_s=counters.expired_rate.per_s,
         acknowledged_ranges=one.acknowledged_ranges,
+        **dict(zip(_THROTTLED, [*counters.throttled.messages, *counters.throttled.bytes], strict=True)),
         chunks_per_s=counters.chunk_rate.per_s,
     )
 
@@ -390,6 +396,7 @@ def _add_subscription(total: pb.SubscriptionStats, one: pb.SubscriptionStats, to
         "expired_per_s",
         "acknowledged_ranges",
         "chunks_per_s",
+        *_THROTTLED,
     ):
         setattr(total, name, getattr(total, name) + getattr(one, name))
     for name in _LAST_TIMES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from magnetar_broker.settings import rates as settings_rates
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_protos.catalog_pb2 import (
     AutoSubscriptionCreation,
@@ -79,8 +80,8 @@ def default_policies(settings: BrokerServiceSettings) -> Policies:
             max_inactive_seconds=int(settings.broker_delete_inactive_topics_max_inactive_duration_seconds),
         ),
         publish_rate=_find_publish_rate(settings),
-        dispatch_rate=no_rate,
-        subscription_dispatch_rate=no_rate,
+        dispatch_rate=_dispatch_rate(settings.topic_dispatch_rate),
+        subscription_dispatch_rate=_dispatch_rate(settings.subscription_dispatch_rate),
         replicator_dispatch_rate=no_rate,
         subscribe_rate=SubscribeRate(period_seconds=30),
         max_producers_per_topic=settings.max_producers_per_topic,
@@ -102,3 +103,12 @@ def _find_publish_rate(settings: BrokerServiceSettings) -> PublishRate | None:
     """Return the rate of the brokers' settings. None: there is none."""
     messages, size_bytes = settings.max_publish_rate_per_topic_in_messages, settings.max_publish_rate_per_topic_in_bytes
     return PublishRate(messages_per_s=messages, bytes_per_s=size_bytes) if messages or size_bytes else None
+
+
+def _dispatch_rate(rate: settings_rates.DispatchRate) -> DispatchRate:
+    return DispatchRate(
+        messages=int(rate.limit.messages),
+        bytes=int(rate.limit.bytes),
+        period_seconds=int(rate.limit.period_seconds),
+        relative_to_publish_rate=rate.is_relative,
+    )

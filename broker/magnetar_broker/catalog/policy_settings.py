@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, Final, cast
 
 from magnetar_broker.settings.backlog_quotas import Quota, QuotaPolicy
-from magnetar_broker.settings.rates import Rate
+from magnetar_broker.settings.rates import DispatchRate, Rate, SubscribeRate
 from magnetar_protos.catalog_pb2 import BacklogPolicy, InactiveTopicDeleteMode, Policies
+from magnetar_protos.catalog_pb2 import DispatchRate as DispatchRatePolicy
 
 __all__ = ["settings_by_policies"]
 
@@ -52,4 +53,16 @@ def settings_by_policies(policies: Policies) -> dict[str, Any]:
     if policies.HasField("publish_rate"):
         published = policies.publish_rate
         changed["topic_publish_rate"] = Rate(max(0, published.messages_per_s), max(0, published.bytes_per_s))
+    if policies.HasField("dispatch_rate"):
+        changed["topic_dispatch_rate"] = _dispatch_rate(policies.dispatch_rate)
+    if policies.HasField("subscription_dispatch_rate"):
+        changed["subscription_dispatch_rate"] = _dispatch_rate(policies.subscription_dispatch_rate)
+    if policies.HasField("subscribe_rate"):
+        subscribed = policies.subscribe_rate
+        changed["subscribe_rate"] = SubscribeRate(max(0, subscribed.per_consumer), max(1, subscribed.period_seconds))
     return changed
+
+
+def _dispatch_rate(rate: DispatchRatePolicy) -> DispatchRate:
+    limit = Rate(max(0, rate.messages), max(0, rate.bytes), max(1, rate.period_seconds))
+    return DispatchRate(limit, rate.relative_to_publish_rate)

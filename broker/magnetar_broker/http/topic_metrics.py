@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from prometheus_client.core import Metric
 
+from magnetar_broker.counters import ThrottleCounts
 from magnetar_broker.topics.backlog_quota_rules import QuotaKind
 from magnetar_broker.topics.topic import Topic
 from magnetar_wire.process.metric_families import MetricFamilies
@@ -49,6 +50,7 @@ _TOPIC_METRICS: Final = (
     ("lost_entries", "Entries found lost on all bookies since the topic was loaded (lower bound).", False),
     ("pending_publish_bytes", "Memory of published entries that are not stored yet, in bytes.", False),
     ("publish_waiting", "1: publishes wait; the topic's stats show the reason.", False),
+    ("publish_rate_limit_times", "How often a producer waited because a publish rate was reached.", True),
 )
 _SUBSCRIPTION_METRICS: Final = (
     ("subscription_back_log", "Entries that are not acknowledged.", False),
@@ -90,6 +92,7 @@ class TopicMetrics:
     totals: Totals = field(default_factory=Totals)
     _by_topic: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     _by_subscription: dict[tuple[str, str, str], list[float]] = field(default_factory=dict)
+    _throttled: dict[tuple[str, str, str], ThrottleCounts] = field(default_factory=dict)
     # By namespace, topic and kind of the quota.
     _evictions: dict[tuple[str, str, str], int] = field(default_factory=dict)
 
@@ -118,7 +121,24 @@ class TopicMetrics:
         )
         for (namespace, topic, kind), count in self._evictions.items():
             evictions.add_metric([self.cluster, namespace, topic, kind], count)
-        return [*families, *subscription_families, evictions]
+        return [*families, *subscription_families, evictions, *self._list_throttled(labels)]
+
+    def _list_throttled(self, labels: Sequence[str]) -> list[Metric]:
+        """Return how often dispatches waited for a rate."""
+        families = [
+            _family(
+                f"subscription_dispatch_throttled_{unit}_events",
+                f"How often a dispatch waited because a rate was reached, in {unit}.",
+                True,
+                [*labels, "subscription", "reason"],
+            )
+            for unit in ("msg", "bytes")
+        ]
+        for (namespace, topic, subscription), counts in self._throttled.items():
+            for family, by_level in zip(families, (counts.messages, counts.bytes), strict=True):
+                for level, count in zip(("subscription", "topic", "broker"), by_level, strict=True):
+                    family.add_metric([self.cluster, namespace, topic, subscription, level], count)
+        return families
 
     def _read(self, topic: Topic) -> None:
         totals = self.totals
@@ -135,6 +155,8 @@ class TopicMetrics:
             totals.blocked += bool(one.blocked_by)
             totals.damaged += one.damaged
             if own:
+                if any(one.counters.throttled.messages) or any(one.counters.throttled.bytes):
+                    self._throttled[namespace, name, one.name] = one.counters.throttled
                 self._by_subscription[namespace, name, one.name] = [
                     one.backlog_entries,
                     one.unacked_messages,
@@ -174,6 +196,7 @@ class TopicMetrics:
             topic.log.lost_entries.count,
             topic.log.pending_bytes,
             bool(topic.waiting_for()),
+            topic.gate.limited_times,
         ]
         totals.producers += len(topic.producers.connected())
         totals.subscriptions += len(subscriptions)

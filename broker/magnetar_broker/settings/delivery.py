@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from magnetar_broker.settings.rates import DispatchRateSettings
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.limits import FRAME_FILL_BYTES, MAX_MESSAGE_BYTES
 from magnetar_wire.settings import MAX_COUNT, Subject, setting
@@ -9,7 +10,7 @@ from magnetar_wire.settings import MAX_COUNT, Subject, setting
 __all__ = ["ConsumeSettings", "SubscriptionSettings"]
 
 
-class SubscriptionSettings(Configuration):
+class SubscriptionSettings(DispatchRateSettings):
     allow_auto_subscription_creation: bool = setting(
         True,
         "Create a subscription when a consumer subscribes to it for the first time. A namespace's policies can "

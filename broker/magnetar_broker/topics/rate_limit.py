@@ -5,18 +5,19 @@ turn (`wait_for_turn`). Turns are given in the order in which they were requeste
 others wait behind them. One that has a turn uses what the rate allows, and requests another turn if it has more to do.
 So all get their share.
 
-The rate is read whenever it is needed, and follows changes of settings and policies. `recheck` gives turns at once
-after a change; without it that takes `_MAX_PAUSE_S`.
+The rate is read at intervals of `_REREAD_S`, and follows changes of settings and policies. `recheck` reads it at once,
+and gives turns.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from typing import Final
 
 from magnetar_broker.settings.rates import Rate
-from magnetar_broker.topics.token_bucket import NO_RATE, Left, RateBuckets
+from magnetar_broker.topics.token_bucket import Left, RateBuckets
 from magnetar_wire.clock import Clock, Timer
 
 __all__ = ["UNLIMITED", "RateLimit"]
@@ -25,12 +26,11 @@ _log = logging.getLogger(__name__)
 UNLIMITED: Final = Left()
 # Turns are given at intervals of this at least: at high rates a turn is for many messages.
 _MIN_PAUSE_S: Final = 0.01
-# Of a change of the rate that is not reported.
-_MAX_PAUSE_S: Final = 0.5
+_REREAD_S: Final = 0.25
 
 
 class RateLimit:
-    __slots__ = ("_buckets", "_is_giving", "_read_rate", "_timer", "_waiting", "clock", "name")
+    __slots__ = ("_buckets", "_is_giving", "_read_at", "_read_rate", "_timer", "_waiting", "clock", "name")
 
     def __init__(self, name: str, read_rate: Callable[[], Rate], clock: Clock) -> None:
         """`name`: of the rate, as in "the publish rate of the topic"."""
@@ -38,6 +38,8 @@ class RateLimit:
         self._read_rate = read_rate
         self.clock = clock
         self._buckets = RateBuckets()
+        # When the rate was read last, on the monotonic clock.
+        self._read_at = -math.inf
         # The calls that wait for their turn, in order.
         self._waiting: dict[Callable[[], object], None] = {}
         self._timer: Timer | None = None
@@ -46,12 +48,13 @@ class RateLimit:
 
     def left(self) -> Left:
         """Return what the rate allows now."""
-        rate = self._read_rate()
-        if rate != self._buckets.rate:
-            self._buckets.change(rate, self.clock.monotonic())
-        if rate == NO_RATE:
-            return UNLIMITED
-        return self._buckets.left(self.clock.monotonic())
+        now = self.clock.monotonic()
+        if now - self._read_at >= _REREAD_S:
+            self._read_at = now
+            rate = self._read_rate()
+            if rate != self._buckets.rate:
+                self._buckets.change(rate, now)
+        return self._buckets.left(now) if self._buckets.is_limited else UNLIMITED
 
     def must_wait(self) -> bool:
         """Return whether to wait for a turn: the rate is used up, or others wait for it."""
@@ -62,7 +65,7 @@ class RateLimit:
 
     def take(self, messages: int, size_bytes: int) -> None:
         """Count work that was done."""
-        if self._buckets.rate != NO_RATE:
+        if self._buckets.is_limited:
             self._buckets.take(messages, size_bytes, self.clock.monotonic())
 
     def describe_shortage(self) -> str:
@@ -90,8 +93,13 @@ class RateLimit:
     def forget(self, work: Callable[[], object]) -> None:
         self._waiting.pop(work, None)
 
+    def reread(self) -> None:
+        """Read the rate, which may have changed, when it is needed next."""
+        self._read_at = -math.inf
+
     def recheck(self) -> None:
-        """Give turns now if the rate allows it: it may have changed."""
+        """Read the rate, which may have changed, and give turns as far as it allows."""
+        self.reread()
         if self._waiting and not self._is_giving:
             self._give_turns()
 
@@ -99,7 +107,7 @@ class RateLimit:
         if self._timer is None and self._waiting and not self._is_giving:
             left = self.left()
             seconds = 0 if left is UNLIMITED else self._buckets.seconds_until_open(self.clock.monotonic())
-            pause_s = max(_MIN_PAUSE_S, min(seconds, _MAX_PAUSE_S))
+            pause_s = max(_MIN_PAUSE_S, min(seconds, _REREAD_S))
             self._timer = self.clock.call_later(pause_s, self._give_turns)
 
     def _give_turns(self) -> None:

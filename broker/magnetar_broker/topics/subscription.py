@@ -22,6 +22,7 @@ from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.acknowledgments import AckReceipts, acknowledge, check_ranges, read_acknowledge
 from magnetar_broker.topics.client_positions import StartPosition, find_start
 from magnetar_broker.topics.consumer import Consumer, ConsumerSink
+from magnetar_broker.topics.dispatch.dispatch_rates import SubscriptionRates
 from magnetar_broker.topics.dispatch.dispatch_rule import ConsumerUpdates, DispatchLimits, DispatchRule
 from magnetar_broker.topics.dispatch.dispatcher import Dispatcher
 from magnetar_broker.topics.dispatch.exclusive_and_failover import LastActiveConsumer
@@ -53,6 +54,7 @@ class Subscription:
         "_delete_cursor",
         "_on_released",
         "_partition",
+        "_rates",
         "_reconnecting",
         "_reconnection_timer",
         "_settings",
@@ -81,6 +83,7 @@ class Subscription:
         on_released: Callable[[Subscription], object],
         delete_cursor: Callable[[Subscription], Coroutine[Any, Any, None]],
         counters: DeliveryCounters,
+        rates: SubscriptionRates,
     ) -> None:
         self.cursor = cursor
         self.log = log
@@ -111,6 +114,7 @@ class Subscription:
         self.left_ms = 0
         self.receipts = AckReceipts(cursor, self.release)
         self.counters = counters
+        self._rates = rates
 
     @property
     def name(self) -> str:
@@ -166,7 +170,7 @@ class Subscription:
             rule = DISPATCH_RULES[opened.type](
                 create_dispatch_limits(self._settings), self.cursor.mark_delete, self._partition
             )
-            self.dispatcher = Dispatcher(self.name, rule, self.log, self.cursor, self._clock, self._tasks)
+            self.dispatcher = Dispatcher(self.name, rule, self.log, self.cursor, self._clock, self._tasks, self._rates)
             self.dispatcher.is_paused = self.is_paused
         self._consumers[consumer] = None
         self._count_reconnected()

@@ -25,6 +25,7 @@ from magnetar_broker.position import Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.client_positions import StartPosition, find_start
 from magnetar_broker.topics.consumer import Consumer, ConsumerSink, check_open_request
+from magnetar_broker.topics.dispatch.dispatch_rates import TopicRates
 from magnetar_broker.topics.dispatch.exclusive_and_failover import LastActiveConsumer
 from magnetar_broker.topics.progress_subscription import (
     NO_OWNER,
@@ -77,6 +78,7 @@ class Subscriptions:
         "_settings",
         "_tasks",
         "deliveries",
+        "rates",
     )
 
     def __init__(
@@ -88,8 +90,11 @@ class Subscriptions:
         clock: Clock,
         randomness: Randomness,
         read_settings: Callable[[], Awaitable[SubscriptionSettings]] | None = None,
+        rates: TopicRates | None = None,
     ) -> None:
-        """`read_settings` returns the settings by the present policies, or raises `BrokerError`."""
+        """`read_settings` returns the settings by the present policies, or raises `BrokerError`. `rates`: those of
+        dispatches; by default those of `settings`."""
+        self.rates = rates or TopicRates(settings, clock)
         self._name = name
         self._read_settings = read_settings
         self._log = log
@@ -266,6 +271,7 @@ class Subscriptions:
         return self._load(cursor)
 
     def _load(self, cursor: Cursor) -> Subscription:
+        counters = self.deliveries.of_durable(cursor.name) if cursor.is_durable else self.deliveries.of_transient()
         subscription = Subscription(
             cursor,
             self._log,
@@ -276,7 +282,8 @@ class Subscriptions:
             self._changes,
             self._released,
             self._delete_cursor,
-            self.deliveries.of_durable(cursor.name) if cursor.is_durable else self.deliveries.of_transient(),
+            counters,
+            self.rates.of_subscription(cursor.name, counters, durable=cursor.is_durable),
         )
         if cursor.is_durable and (last_active := self._last_active.get(cursor.name)) is not None:
             subscription.last_active = last_active
@@ -383,6 +390,7 @@ class Subscriptions:
         self._last_active.pop(name, None)
         self._last_used_ms.pop(name, None)
         self.deliveries.forget(name)
+        self.rates.forget(name)
 
     async def reset(self, name: str, to: StartAt) -> None:
         """Move the subscription and its consumers, as a seek does. If its cursor is damaged, or can't be opened now,

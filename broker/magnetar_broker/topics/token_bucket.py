@@ -15,15 +15,12 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
-from magnetar_broker.settings.rates import Rate
+from magnetar_broker.settings.rates import NO_RATE, DispatchRate, Rate
 
-__all__ = ["NO_RATE", "Left", "RateBuckets", "TokenBucket"]
+__all__ = ["Left", "RateBuckets", "TokenBucket", "add_published"]
 
 # Below this much of a token, arithmetic is not exact.
 _GRAIN: Final = 1e-6
-
-
-NO_RATE: Final = Rate()
 
 
 class Left(NamedTuple):
@@ -57,9 +54,9 @@ class TokenBucket:
             self._updated_at = now
 
     def left(self, now: float) -> float:
-        """Return the number of tokens; 0: less than a whole one, and nothing may pass."""
+        """Return the number of whole tokens; 0: nothing may pass."""
         self._fill(now)
-        return self._tokens if self._tokens >= 1 - _GRAIN else 0.0
+        return max(0.0, math.floor(self._tokens + _GRAIN))
 
     def take(self, tokens: float, now: float) -> None:
         """Take tokens for what has passed, also more than there are."""
@@ -81,6 +78,10 @@ class RateBuckets:
         self._messages: TokenBucket | None = None
         self._bytes: TokenBucket | None = None
 
+    @property
+    def is_limited(self) -> bool:
+        return self._messages is not None or self._bytes is not None
+
     def change(self, rate: Rate, now: float) -> None:
         self._messages = _changed(self._messages, rate.messages, rate.period_seconds, now)
         self._bytes = _changed(self._bytes, rate.bytes, rate.period_seconds, now)
@@ -100,6 +101,18 @@ class RateBuckets:
 
     def seconds_until_open(self, now: float) -> float:
         return max((one.seconds_until_open(now) for one in (self._messages, self._bytes) if one is not None), default=0)
+
+
+def add_published(rate: DispatchRate, messages_per_s: float, bytes_per_s: float) -> Rate:
+    """Return the rate, with the rate at which messages are published if it is relative to that."""
+    messages, size_bytes, period_seconds = rate.limit
+    if not rate.is_relative:
+        return rate.limit
+    return Rate(
+        messages + messages_per_s * period_seconds if messages > 0 else 0,
+        size_bytes + bytes_per_s * period_seconds if size_bytes > 0 else 0,
+        period_seconds,
+    )
 
 
 def _changed(bucket: TokenBucket | None, per_period: float, period_seconds: float, now: float) -> TokenBucket | None:

@@ -29,6 +29,7 @@ from magnetar_broker.managed_ledger.prefetched_topic import PrefetchedTopic, pre
 from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.settings.service import BrokerServiceSettings
+from magnetar_broker.topics.dispatch.dispatch_rates import TopicRates, create_broker_limit
 from magnetar_broker.topics.live_settings import FindPolicies, LiveSettings
 from magnetar_broker.topics.rate_limit import RateLimit
 from magnetar_broker.topics.subscriptions import Subscriptions
@@ -69,6 +70,7 @@ class LedgerTopicStorage:
         self._counters = counters
         self._settings = settings
         self._publish_limit = RateLimit("the publish rate of the broker", lambda: settings.broker_publish_rate, clock)
+        self._dispatch_limit = create_broker_limit(settings, clock)
 
     async def prefetch(self, name: TopicName) -> PrefetchedTopic:
         return await prefetch_topic(self._client.ledgers.store, name)
@@ -137,7 +139,9 @@ class LedgerTopicStorage:
             are_policies_known=lambda: live.are_known,
         )
         cursors = CursorTable(log, client, settings, clock, randomness, nodes)
-        subscriptions = Subscriptions(name, log, cursors, settings, clock, randomness, read_settings)
+        rates = TopicRates(settings, clock, self._dispatch_limit, lambda: topic.counters.received)
+        live.on_changed.append(rates.recheck)
+        subscriptions = Subscriptions(name, log, cursors, settings, clock, randomness, read_settings, rates)
         topic = Topic(
             name,
             log,

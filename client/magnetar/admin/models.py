@@ -285,6 +285,14 @@ class SubscriptionStats:
     expired_per_s: float = 0.0
     # The parts of the log that are acknowledged after a message that is not.
     acknowledged_ranges: int = 0
+    # How often a dispatch waited because the rate of the subscription, of its topic or of the broker was reached, in
+    # messages or in bytes.
+    throttled_messages_by_subscription: int = 0
+    throttled_bytes_by_subscription: int = 0
+    throttled_messages_by_topic: int = 0
+    throttled_bytes_by_topic: int = 0
+    throttled_messages_by_broker: int = 0
+    throttled_bytes_by_broker: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +355,9 @@ class TopicStats:
             if one.subscription == name:
                 return one
         raise KeyError(name)
+
+    # How often a producer waited because a publish rate was reached.
+    publish_limited_times: int = 0
 
 
 @dataclass(frozen=True, slots=True)

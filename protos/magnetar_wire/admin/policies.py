@@ -192,13 +192,13 @@ POLICIES: Final = (
     Policy(
         "dispatch_rate", "dispatchRate", Field("dispatch_rate", of=DISPATCH_RATE),
         "Maximum rate of dispatches of a topic.",
-        _NULLABLE, _POST, _THROTTLING,
+        _NULLABLE, _POST,
     ),
     Policy(
         "subscription_dispatch_rate", "subscriptionDispatchRate",
         Field("subscription_dispatch_rate", of=DISPATCH_RATE),
         "Maximum rate of dispatches of each subscription.",
-        _NULLABLE, _POST, _THROTTLING,
+        _NULLABLE, _POST,
     ),
     Policy(
         "replicator_dispatch_rate", "replicatorDispatchRate", Field("replicator_dispatch_rate", of=DISPATCH_RATE),

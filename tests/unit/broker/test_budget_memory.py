@@ -14,11 +14,11 @@ from magnetar_broker.managed_ledger.append_queue import AppendDone, AppendQueue
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
 from magnetar_broker.managed_ledger.log_entry import LogEntry, NewEntry
 from magnetar_broker.position import Position
+from magnetar_broker.settings.rates import NO_RATE
 from magnetar_broker.topics.producer import Producer, ProducerIdentity, TopicPublishing
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.publish_gate import PublishGate
 from magnetar_broker.topics.rate_limit import RateLimit
-from magnetar_broker.topics.token_bucket import NO_RATE
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
 from magnetar_wire.topic_name import TopicName

@@ -9,10 +9,10 @@ from typing import Any
 from magnetar_broker.errors import TopicUnloaded
 from magnetar_broker.server.grpc.produce_session import ProduceSession
 from magnetar_broker.server.grpc.producer_channel import ProducerChannel
+from magnetar_broker.settings.rates import NO_RATE
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.publish_gate import PublishGate
 from magnetar_broker.topics.rate_limit import RateLimit
-from magnetar_broker.topics.token_bucket import NO_RATE
 from magnetar_protos.broker_pb2 import OpenProducer
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.entry_memory import count_entry_memory

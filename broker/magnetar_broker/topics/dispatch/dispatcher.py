@@ -23,6 +23,7 @@ from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable
+from magnetar_broker.topics.dispatch.dispatch_rates import SubscriptionRates
 from magnetar_broker.topics.dispatch.dispatch_rule import DispatchRead, DispatchRule
 from magnetar_broker.topics.topic_tasks import TopicTasks
 from magnetar_wire.clock import Clock, Timer
@@ -49,16 +50,25 @@ class Dispatcher:
         "_timer",
         "is_paused",
         "name",
+        "rates",
         "read_error",
         "rule",
         "skipped_entries",
     )
 
     def __init__(
-        self, name: str, rule: DispatchRule, log: Log, cursor: Cursor, clock: Clock, tasks: TopicTasks
+        self,
+        name: str,
+        rule: DispatchRule,
+        log: Log,
+        cursor: Cursor,
+        clock: Clock,
+        tasks: TopicTasks,
+        rates: SubscriptionRates,
     ) -> None:
         self.name = name
         self.rule = rule
+        self.rates = rates
         self._log = log
         self._cursor = cursor
         self._clock = clock
@@ -89,6 +99,7 @@ class Dispatcher:
     def stop(self) -> None:
         self._is_stopped = True
         self._read = None
+        self.rates.stop()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -98,12 +109,15 @@ class Dispatcher:
         if self._read is not None:
             self._must_run_again = True
             return
-        if self._is_running or self.is_paused or self._is_stopped or self._timer is not None:
+        if self._is_running or self.is_paused or self._is_stopped or self._timer is not None or self.rates.is_waiting:
             return
         self._is_running = True
         rule, log, cursor = self.rule, self._log, self._cursor
         try:
             while not self._is_stopped and (read := rule.next_read(log)) is not None:
+                if not self.rates.may_read(read, log, rule.read_position, self.run):
+                    rule.put_back(read.positions)
+                    return
                 if read.positions:
                     self._start_read(read)
                     return
@@ -140,8 +154,15 @@ class Dispatcher:
             [Deliverable(entry) for entry in entries] if none_acknowledged else self._drop_acknowledged(entries)
         )
         end = None if read.positions else entries[-1].position.next
+        if (fitting := self.rates.count_fitting(deliverable)) < len(deliverable):
+            left, deliverable = deliverable[fitting:], deliverable[:fitting]
+            if end is None:
+                self.rule.put_back([one.entry.position for one in left])
+            else:
+                end = left[0].entry.position
         for consumer, assigned in self.rule.assign(deliverable, read, end):
             consumer.deliver(assigned)
+            self.rates.take(assigned)
 
     def _drop_acknowledged(self, entries: Sequence[LogEntry]) -> list[Deliverable]:
         cursor = self._cursor

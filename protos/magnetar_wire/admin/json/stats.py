@@ -246,6 +246,12 @@ _SUBSCRIPTION: Final = Object(
         "damaged": "damaged",
         "redeliveredMessages": _Count("redelivered_messages"),
         "acknowledgedEntries": _Count("acknowledged_entries"),
+        "dispatchThrottledMsgEventsBySubscriptionLimit": _Count("throttled_messages_by_subscription"),
+        "dispatchThrottledBytesEventsBySubscriptionLimit": _Count("throttled_bytes_by_subscription"),
+        "dispatchThrottledMsgEventsByTopicLimit": _Count("throttled_messages_by_topic"),
+        "dispatchThrottledBytesEventsByTopicLimit": _Count("throttled_bytes_by_topic"),
+        "dispatchThrottledMsgEventsByBrokerLimit": _Count("throttled_messages_by_broker"),
+        "dispatchThrottledBytesEventsByBrokerLimit": _Count("throttled_bytes_by_broker"),
     },
     constants={
         "msgDelayed": 0,
@@ -259,12 +265,6 @@ _SUBSCRIPTION: Final = Object(
         "filterRejectedMsgCount": 0,
         "filterRescheduledMsgCount": 0,
         **_NO_KEY_SHARED,
-        "dispatchThrottledMsgEventsBySubscriptionLimit": 0,
-        "dispatchThrottledBytesEventsBySubscriptionLimit": 0,
-        "dispatchThrottledMsgEventsByTopicLimit": 0,
-        "dispatchThrottledBytesEventsByTopicLimit": 0,
-        "dispatchThrottledMsgEventsByBrokerLimit": 0,
-        "dispatchThrottledBytesEventsByBrokerLimit": 0,
     },
 )
 
@@ -287,6 +287,7 @@ TOPIC_STATS: Final = Object(
         "backlogEvictionsBySize": _Count("evictions_by_size"),
         "backlogEvictionsByTime": _Count("evictions_by_age"),
         "earliestMsgPublishTimeInBacklogs": _Count("oldest_backlog_ms"),
+        "publishRateLimitedTimes": _Count("publish_limited_times"),
         "publishers": Field("producers", of=_PUBLISHER),
         "subscriptions": Field("subscriptions", of=_SUBSCRIPTION, key="subscription"),
         "nonContiguousDeletedMessagesRanges": _Count("acknowledged_ranges"),
@@ -306,8 +307,7 @@ TOPIC_STATS: Final = Object(
         "lost": Field("lost", of=_LOST),
     },
     constants={
-        # There are no limits of rates, and no exclusive producers that wait.
-        "publishRateLimitedTimes": 0,
+        # There are no exclusive producers that wait.
         "waitingPublishers": 0,
         "systemTopicBytesInCounter": 0,
         "bytesOutInternalCounter": 0,

@@ -1,0 +1,185 @@
+"""The rates at which entries are dispatched: of a subscription, of its topic and of the broker.
+
+A dispatcher checks them before each read (`may_read`). If one is reached, it gets a turn later: the subscriptions of a
+topic, and all of the broker, wait in one line (rate_limit.py). It reads no more than the rates allow, dispatches what
+fits (`count_fitting`), at least one entry, and counts it (`take`). Redelivered entries count, too.
+
+Without `dispatch_throttling_on_non_backlog_consumer_enabled`, a subscription that is at most `CAUGHT_UP_ENTRIES`
+behind is exempt: nothing that it gets is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from magnetar_broker.counters import DeliveryCounters, Traffic
+from magnetar_broker.managed_ledger.interface import Log
+from magnetar_broker.position import Position
+from magnetar_broker.settings.delivery import SubscriptionSettings
+from magnetar_broker.settings.rates import NO_RATE, DispatchRate, Rate
+from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable
+from magnetar_broker.topics.dispatch.dispatch_rule import DispatchRead
+from magnetar_broker.topics.rate_limit import UNLIMITED, RateLimit
+from magnetar_broker.topics.token_bucket import Left, add_published
+from magnetar_wire.clock import Clock
+
+__all__ = ["CAUGHT_UP_ENTRIES", "SubscriptionRates", "TopicRates", "create_broker_limit"]
+
+# As Pulsar's managedLedgerCursorBackloggedThreshold.
+CAUGHT_UP_ENTRIES: Final = 1_000
+
+
+def create_broker_limit(settings: SubscriptionSettings, clock: Clock) -> RateLimit:
+    """Return the limit of all dispatches of a broker."""
+    return RateLimit("the dispatch rate of the broker", lambda: settings.broker_dispatch_rate, clock)
+
+
+class TopicRates:
+    """The rates of one topic and of its subscriptions."""
+
+    __slots__ = ("_by_name", "_read_published", "_settings", "clock", "limits")
+
+    def __init__(
+        self,
+        settings: SubscriptionSettings,
+        clock: Clock,
+        broker_limit: RateLimit | None = None,
+        read_published: Callable[[], Traffic] = Traffic,
+    ) -> None:
+        """`read_published` returns what counts the publishes to the topic."""
+        self._settings = settings
+        self.clock = clock
+        self._read_published = read_published
+        topic_limit = RateLimit(
+            "the dispatch rate of the topic", lambda: self._resolve(settings.topic_dispatch_rate), clock
+        )
+        # Of the topic and of the broker.
+        self.limits = topic_limit, broker_limit or RateLimit("none", lambda: NO_RATE, clock)
+        # Those of durable subscriptions outlast their consumers.
+        self._by_name: dict[str, RateLimit] = {}
+
+    def _resolve(self, rate: DispatchRate) -> Rate:
+        if not rate.is_relative:
+            return rate.limit
+        published = self._read_published()
+        published.sample(self.clock.monotonic())
+        return add_published(rate, published.messages_per_s, published.bytes_per_s)
+
+    def of_subscription(self, name: str, counters: DeliveryCounters, *, durable: bool) -> SubscriptionRates:
+        create = partial(
+            RateLimit,
+            "the dispatch rate of the subscription",
+            lambda: self._resolve(self._settings.subscription_dispatch_rate),
+            self.clock,
+        )
+        limit = self._by_name.get(name) if durable else None
+        if limit is None:
+            limit = create()
+            if durable:
+                self._by_name[name] = limit
+        return SubscriptionRates(self._settings, (limit, *self.limits), counters)
+
+    def forget(self, name: str) -> None:
+        """Forget a durable subscription that was deleted."""
+        self._by_name.pop(name, None)
+
+    def recheck(self) -> None:
+        """Dispatch now what the rates allow: the topic's policies have changed."""
+        limits = self.limits[0], *self._by_name.values()
+        for limit in limits:
+            limit.reread()
+        for limit in limits:
+            limit.recheck()
+
+
+class SubscriptionRates:
+    """The rates that limit one subscription, while it has consumers."""
+
+    __slots__ = ("_counters", "_is_exempt", "_limits", "_settings", "_waits_for", "_work")
+
+    def __init__(
+        self, settings: SubscriptionSettings, limits: tuple[RateLimit, RateLimit, RateLimit], counters: DeliveryCounters
+    ) -> None:
+        """`limits`: of the subscription, the topic and the broker."""
+        self._settings = settings
+        self._limits = limits
+        self._counters = counters
+        # Nothing limits what is being dispatched.
+        self._is_exempt = True
+        # The limit that gives it a turn, and what it calls then.
+        self._waits_for: RateLimit | None = None
+        self._work: Callable[[], object] | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._waits_for is not None
+
+    def describe_shortage(self) -> str:
+        """Return why nothing is dispatched now; empty: no rate is the reason."""
+        waits_for = self._waits_for
+        return "" if waits_for is None else waits_for.describe_shortage() or f"others wait for {waits_for.name}, too"
+
+    def may_read(self, read: DispatchRead, log: Log, read_position: Position, work: Callable[[], object]) -> bool:
+        """Return whether to read now, and shrink the read to what the rates allow. Otherwise `work` is called later."""
+        left = [limit.left() for limit in self._limits]
+        self._is_exempt = all(one is UNLIMITED for one in left) or self._is_caught_up(log, read_position)
+        if self._is_exempt:
+            return True
+        for level, limit in enumerate(self._limits):
+            if limit.must_wait():
+                self._counters.throttled.count(level, by_messages=left[level].messages <= 0 or left[level].bytes > 0)
+                self._wait_for(limit, work)
+                return False
+        messages, size_bytes = self._left()
+        read.max_entries = int(max(1, min(read.max_entries, messages)))
+        read.max_bytes = int(max(1, min(read.max_bytes, size_bytes)))
+        return True
+
+    def _is_caught_up(self, log: Log, read_position: Position) -> bool:
+        if self._settings.dispatch_throttling_on_non_backlog_consumer_enabled:
+            return False
+        return log.entries_between(read_position.previous, log.last) <= CAUGHT_UP_ENTRIES
+
+    def _left(self) -> Left:
+        left = [limit.left() for limit in self._limits]
+        return Left(min(one.messages for one in left), min(one.bytes for one in left))
+
+    def _wait_for(self, limit: RateLimit, work: Callable[[], object]) -> None:
+        def turn() -> None:
+            self._waits_for = self._work = None
+            work()
+
+        self._waits_for, self._work = limit, turn
+        limit.wait_for_turn(turn)
+
+    def stop(self) -> None:
+        """Wait for no turn any more."""
+        if self._waits_for is not None and self._work is not None:
+            self._waits_for.forget(self._work)
+        self._waits_for = self._work = None
+
+    def count_fitting(self, entries: Sequence[Deliverable]) -> int:
+        """Return how many of the entries to dispatch: the one that reaches a rate is the last."""
+        if self._is_exempt:
+            return len(entries)
+        messages, size_bytes = self._left()
+        batches_count_once = self._settings.dispatch_throttling_on_batch_message_enabled
+        for count, one in enumerate(entries, 1):
+            messages -= 1 if batches_count_once else one.entry.messages
+            size_bytes -= len(one.entry.stored)
+            if messages <= 0 or size_bytes <= 0:
+                return count
+        return len(entries)
+
+    def take(self, entries: Sequence[Deliverable]) -> None:
+        """Count entries that were dispatched."""
+        if self._is_exempt:
+            return
+        messages = len(entries)
+        if not self._settings.dispatch_throttling_on_batch_message_enabled:
+            messages = sum([one.entry.messages for one in entries])
+        size_bytes = sum([len(one.entry.stored) for one in entries])
+        for limit in self._limits:
+            limit.take(messages, size_bytes)
