@@ -63,7 +63,8 @@ class ProduceClient:
             assert receipt.producer_id in self.opened
             assert receipt.producer_id not in self.ended
             for at in range(receipt.count):
-                position = (receipt.ledger_id, receipt.first_entry_id + at)
+                # A duplicate has none.
+                position = (receipt.ledger_id, receipt.first_entry_id + at if receipt.ledger_id >= 0 else -1)
                 assert self.receipts.setdefault((receipt.producer_id, receipt.first + at), position) is position
         self.refused += answer.refused
         for ended in answer.ended:

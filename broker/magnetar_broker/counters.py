@@ -113,7 +113,7 @@ class ProducerTraffic(Traffic):
 class TopicCounters:
     """Published entries of one topic while it is loaded."""
 
-    __slots__ = ("chunks", "failed_entries", "received", "refused_entries")
+    __slots__ = ("chunks", "duplicate_entries", "failed_entries", "received", "refused_entries")
 
     def __init__(self) -> None:
         # Persisted messages.
@@ -121,6 +121,8 @@ class TopicCounters:
         # Entries that were refused because they were invalid, and entries that the log could not store.
         self.refused_entries = 0
         self.failed_entries = 0
+        # Entries that were stored before, and not again.
+        self.duplicate_entries = 0
         # Accepted chunks of large messages.
         self.chunks = 0
 

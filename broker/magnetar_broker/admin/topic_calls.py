@@ -182,6 +182,7 @@ class TopicCalls:
                 if error.code != ErrorCode.SUBSCRIPTION_NOT_FOUND:
                     raise
                 # It was deleted while others were skipped.
+        await topic.deduplication.save_snapshot()  # what it would read is deleted
         await topic.log.truncate()
         topic.drop_trimmed_ledgers()
         return pb.Done()

@@ -71,7 +71,7 @@ def default_policies(settings: BrokerServiceSettings) -> Policies:
         message_ttl_seconds=settings.ttl_duration_default_in_seconds,
         backlog_quota_size=quota,
         backlog_quota_age=quota,
-        deduplication=False,
+        deduplication=settings.broker_deduplication_enabled,
         compaction_threshold_bytes=0,
         delayed_delivery=DelayedDelivery(tick_time_ms=1000),
         inactive_topics=InactiveTopics(

@@ -60,6 +60,10 @@ def settings_by_policies(policies: Policies) -> dict[str, Any]:
     if policies.HasField("subscribe_rate"):
         subscribed = policies.subscribe_rate
         changed["subscribe_rate"] = SubscribeRate(max(0, subscribed.per_consumer), max(1, subscribed.period_seconds))
+    if policies.HasField("deduplication"):
+        changed["broker_deduplication_enabled"] = policies.deduplication
+    if policies.deduplication_snapshot_entries > 0:
+        changed["broker_deduplication_entries_interval"] = policies.deduplication_snapshot_entries
     return changed
 
 

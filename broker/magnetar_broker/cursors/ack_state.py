@@ -15,6 +15,8 @@ broker does not know how many messages a batch has; the first number that a clie
 The bits of batches therefore have a limit of their own, above which an acknowledgement is refused.
 
 For durable cursors, `unsaved` collects the changes since the last save.
+
+An internal cursor has an attachment: bytes that belong to its mark-delete position, and are stored together with it.
 """
 
 from __future__ import annotations
@@ -30,7 +32,15 @@ from magnetar_broker.position import EARLIEST, Position
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 
-__all__ = ["MAX_BATCH_BYTES", "AckState", "LedgerRange", "PartialBatch", "Unsaved"]
+__all__ = [
+    "MAX_ATTACHMENT_BYTES",
+    "MAX_BATCH_BYTES",
+    "MAX_NODE_ATTACHMENT_BYTES",
+    "AckState",
+    "LedgerRange",
+    "PartialBatch",
+    "Unsaved",
+]
 
 # Entries of one ledger: ledger id, first and last entry id.
 LedgerRange = tuple[int, int, int]
@@ -40,6 +50,9 @@ PartialBatch = tuple[Position, int, int]
 # Maximum size of all bits of a cursor's partially acknowledged batches. 200,000 batches of 1,000 messages each need
 # less than half of it.
 MAX_BATCH_BYTES: Final = 67_108_864
+# Maximum size of an attachment, which one record of the cursor's ledger holds, and of one that its node holds, too.
+MAX_ATTACHMENT_BYTES: Final = 4_194_304
+MAX_NODE_ATTACHMENT_BYTES: Final = 16_384
 
 
 @dataclass(slots=True)
@@ -52,6 +65,8 @@ class Unsaved:
     entries: dict[int, EntrySet] = field(default_factory=dict)
     # Positions of changed batches, in order. Their bits are looked up when they are saved.
     batches: dict[Position, None] = field(default_factory=dict)
+    # Whether the attachment has changed.
+    attachment: bool = False
 
 
 class AckState:
@@ -61,6 +76,7 @@ class AckState:
         "_batches",
         "_entries",
         "_log",
+        "attachment",
         "changes",
         "mark_delete",
         "moves",
@@ -85,6 +101,7 @@ class AckState:
         # Number of times that another consumer became active. Counting one is not a change: it is saved with the next.
         self.take_overs = 0
         self.unsaved = Unsaved() if durable else None
+        self.attachment = b""
 
     # Queries.
 
@@ -120,6 +137,16 @@ class AckState:
     def has_holes(self) -> bool:
         """Whether entries or messages after the mark-delete position are acknowledged."""
         return bool(self._entries or self._batches)
+
+    @property
+    def needs_ledger(self) -> bool:
+        """Whether the cursor's node can't hold the whole state."""
+        return self.has_holes or len(self.attachment) > MAX_NODE_ATTACHMENT_BYTES
+
+    @property
+    def node_attachment(self) -> bytes:
+        """The attachment if the cursor's node can hold it."""
+        return self.attachment if len(self.attachment) <= MAX_NODE_ATTACHMENT_BYTES else b""
 
     def count_ranges(self) -> int:
         """Return the number of runs of acknowledged entries after the mark-delete position."""
@@ -202,6 +229,15 @@ class AckState:
         self.moves += 1
         if self.unsaved is not None:
             self.unsaved = Unsaved(reset=True)
+
+    def attach(self, position: Position, attachment: bytes) -> None:
+        """Acknowledge all entries up to and including `position`, and replace the attachment."""
+        assert len(attachment) <= MAX_ATTACHMENT_BYTES, "the attachment does not fit into a record"
+        assert self.unsaved is not None, "a cursor that is not durable has no attachment"
+        self._move_mark_delete(position)
+        self.attachment = attachment
+        self.unsaved.attachment = True
+        self.changes += 1
 
     def drop_trimmed_ledgers(self) -> None:
         """Forget acknowledgements in ledgers that the log has deleted. Move the mark-delete position out of them."""

@@ -49,10 +49,18 @@ class CursorNodeWriter:
         return self._stored.former_ledger_count
 
     async def point_at(
-        self, ledger_id: int, mark_delete: Position, moves: int, take_overs: int, new_ledger: NewLedger | None = None
+        self,
+        ledger_id: int,
+        mark_delete: Position,
+        moves: int,
+        take_overs: int,
+        attachment: bytes,
+        new_ledger: NewLedger | None = None,
     ) -> None:
         """Point the node at another ledger, or at none (0). Raises `BrokerError`."""
-        await self._write(lambda node: point_node(node, ledger_id, mark_delete, moves, take_overs), new_ledger)
+        await self._write(
+            lambda node: point_node(node, ledger_id, mark_delete, moves, take_overs, attachment), new_ledger
+        )
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
         """Replace the subscription's properties. Raises `BrokerError`."""

@@ -297,12 +297,14 @@ class CursorNodes:
         )
 
 
-def point_node(node: CursorNode, ledger_id: int, mark_delete: Position, moves: int, take_overs: int) -> None:
+def point_node(
+    node: CursorNode, ledger_id: int, mark_delete: Position, moves: int, take_overs: int, attachment: bytes = b""
+) -> None:
     """Point the node at another ledger, or at none (0), with the state at its beginning. The former ledger is named for
     deletion."""
     if node.ledger_id:
         node.deleting.append(node.ledger_id)
-    node.ledger_id, node.moves, node.take_overs = ledger_id, moves, take_overs
+    node.ledger_id, node.moves, node.take_overs, node.attachment = ledger_id, moves, take_overs, attachment
     node.mark_delete.CopyFrom(CursorPosition(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id))
 
 

@@ -196,7 +196,8 @@ class CursorOpener:
     def _create_state(self, unopened: UnopenedCursor) -> AckState:
         """Return the state in the node. The ledger may have a later one."""
         state = AckState(self._log, unopened.mark_delete, durable=True)
-        state.moves, state.take_overs = unopened.stored.node.moves, unopened.stored.node.take_overs
+        node = unopened.stored.node
+        state.moves, state.take_overs, state.attachment = node.moves, node.take_overs, node.attachment
         return state
 
     def _create_cursor(self, unopened: UnopenedCursor, state: AckState) -> DurableCursor:

@@ -38,7 +38,7 @@ class BadCursorRecord(Exception):
 
 def encode_snapshot(state: AckState) -> Iterator[bytes]:
     """Encode the whole state as records. Each is encoded when it is requested."""
-    return _encode(state, True, _blocks_of(state.entries()), list(state.batches()))
+    return _encode(state, True, _blocks_of(state.entries()), list(state.batches()), state.attachment)
 
 
 def encode_changes(state: AckState, unsaved: Unsaved) -> Iterator[bytes]:
@@ -50,25 +50,30 @@ def encode_changes(state: AckState, unsaved: Unsaved) -> Iterator[bytes]:
     if mark.ledger_id in unsaved.entries:
         unsaved.entries[mark.ledger_id].remove_up_to(mark.entry_id)
     batches = [(position, *state.get_batch(position)) for position in unsaved.batches]
-    return _encode(state, unsaved.reset, _blocks_of(unsaved.entries), [batch for batch in batches if batch[2]])
+    left = [batch for batch in batches if batch[2]]
+    attachment = state.attachment if unsaved.attachment else b""
+    return _encode(state, unsaved.reset, _blocks_of(unsaved.entries), left, attachment)
 
 
 def _blocks_of(entries: Mapping[int, EntrySet]) -> list[_Block]:
     return [(ledger_id, *block) for ledger_id in sorted(entries) for block in entries[ledger_id].blocks()]
 
 
-def _encode(state: AckState, reset: bool, blocks: list[_Block], batches: list[PartialBatch]) -> Iterator[bytes]:
+def _encode(
+    state: AckState, reset: bool, blocks: list[_Block], batches: list[PartialBatch], attachment: bytes
+) -> Iterator[bytes]:
     mark_delete = CursorPosition(ledger_id=state.mark_delete.ledger_id, entry_id=state.mark_delete.entry_id)
     head = CursorRecord(mark_delete=mark_delete, moves=state.moves, take_overs=state.take_overs)
-    return _encode_records(head, reset, blocks, batches)
+    return _encode_records(head, reset, blocks, batches, attachment)
 
 
 def _encode_records(
-    head: CursorRecord, reset: bool, blocks: list[_Block], batches: list[PartialBatch]
+    head: CursorRecord, reset: bool, blocks: list[_Block], batches: list[PartialBatch], attachment: bytes
 ) -> Iterator[bytes]:
     record, size = CursorRecord(), 0
     record.CopyFrom(head)
     record.reset = reset
+    record.attachment = attachment  # in the first record, which has the mark-delete position that it belongs to
     parts: Iterable[AcknowledgedEntries | AcknowledgedMessages] = chain(_entries(blocks), _messages(batches))
     for part in parts:
         if size > MAX_RECORD_BYTES - len(part.bits):
@@ -125,6 +130,7 @@ def apply_record(state: AckState, payload: bytes) -> None:
         raise BadCursorRecord("it has no mark-delete position")
     mark_delete = Position(record.mark_delete.ledger_id, record.mark_delete.entry_id)
     state.restore_mark_delete(mark_delete, record.moves, record.take_overs, reset=record.reset)
+    state.attachment = record.attachment or state.attachment
     for entries in record.entries:
         first = entries.first_entry_id
         for number, length in enumerate(entries.runs):

@@ -8,8 +8,11 @@ change finds that another broker has claimed the cursors since, `on_lost` is cal
 Before the first durable cursor of a topic is created, the log records which ledgers were written without one
 (managed_ledger/ledger_lifetime_rules.py).
 
-Trimming retains the log from `find_slowest_position` on. A cursor that is being created counts as soon as `create` is
-called, one that is being deleted until its node is marked, and an unopened one with the position in its node.
+Trimming retains the log from `find_slowest_position` on, and from `find_internal_position` on. A cursor that is being
+created counts as soon as `create` is called, one that is being deleted until its node is marked, and an unopened one
+with the position in its node.
+
+Internal cursors (subscription_limits.py) are no subscriptions. Only the methods that name them return them.
 """
 
 from __future__ import annotations
@@ -29,7 +32,11 @@ from magnetar_broker.cursors.cursor_deletion import log_leaked_ledger
 from magnetar_broker.cursors.cursor_nodes import CursorNodes, StoredNode, point_node
 from magnetar_broker.cursors.cursor_opener import CursorOpener, UnopenedCursor, create_state, first_error
 from magnetar_broker.cursors.durable_cursor import DurableCursor
-from magnetar_broker.cursors.subscription_limits import check_properties, check_subscription_name
+from magnetar_broker.cursors.subscription_limits import (
+    check_properties,
+    check_subscription_name,
+    is_internal_cursor,
+)
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.interface import LogPositions
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
@@ -145,18 +152,27 @@ class CursorTable:
 
     def get(self, name: str) -> Cursor | None:
         """Return an open durable cursor."""
+        return None if is_internal_cursor(name) else self._cursors.get(name)
+
+    def get_internal(self, name: str) -> DurableCursor | None:
+        """Return an open internal cursor."""
+        assert is_internal_cursor(name)
         return self._cursors.get(name)
+
+    def has_internal(self, name: str) -> bool:
+        """Whether the internal cursor exists, open or not."""
+        return name in self._cursors or self._opener.find(name) is not None
 
     def durable_cursors(self) -> Sequence[Cursor]:
         """Return all open durable cursors."""
-        return list(self._cursors.values())
+        return [cursor for cursor in self._cursors.values() if not is_internal_cursor(cursor.name)]
 
     def names(self) -> list[str]:
         """Return the names of all durable cursors, including unopened ones."""
-        return [*self._cursors, *self._opener.names()]
+        return [name for name in (*self._cursors, *self._opener.names()) if not is_internal_cursor(name)]
 
     def unopened_cursors(self) -> Sequence[UnopenedCursor]:
-        return self._opener.unopened_cursors()
+        return [one for one in self._opener.unopened_cursors() if not is_internal_cursor(one.name)]
 
     async def wait_until_open(self, name: str, *, wait_again: bool = True) -> None:
         """Return when the cursor is open, or does not exist.
@@ -168,10 +184,17 @@ class CursorTable:
 
     def find_slowest_position(self) -> Position | None:
         """Return the position up to which no durable cursor needs the log. None: there is no durable cursor."""
-        positions = [cursor.saved_mark_delete for cursor in self._cursors.values()]
-        positions += self._creating.values()
-        positions += [unopened.mark_delete for unopened in self._opener.unopened_cursors()]
-        return min(positions, default=None)
+        return self._find_slowest(is_internal=False)
+
+    def find_internal_position(self) -> Position | None:
+        """Return the position up to which no internal cursor needs the log. None: there is no internal cursor."""
+        return self._find_slowest(is_internal=True)
+
+    def _find_slowest(self, *, is_internal: bool) -> Position | None:
+        positions = [(cursor.name, cursor.saved_mark_delete) for cursor in self._cursors.values()]
+        positions += self._creating.items()
+        positions += [(unopened.name, unopened.mark_delete) for unopened in self._opener.unopened_cursors()]
+        return min((one for name, one in positions if is_internal_cursor(name) is is_internal), default=None)
 
     def drop_trimmed_ledgers(self) -> None:
         """Move all cursors out of ledgers that the log has deleted."""
@@ -202,23 +225,45 @@ class CursorTable:
         self._check_open()
         check_subscription_name(name)
         check_properties("subscription", properties)
-        if name in self._creating or name in self.names():
+        names = self.names()
+        if name in self._creating or name in names:
             raise BrokerError(
                 ErrorCode.ALREADY_EXISTS, f"{self._context.topic} already has a subscription {name!r}: use another name"
             )
         limit = self._context.settings.max_subscriptions_per_topic
-        if len(self._creating) + len(self.names()) >= limit:
+        if len(self._creating) + len(names) >= limit:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
                 f"{self._context.topic} has {limit} subscriptions, its maximum (max_subscriptions_per_topic): "
                 "delete one, or raise the limit",
             )
-        if not self.names():
+        if not names:
             self._log.retention.mark_unsubscribed()
         # Trimming retains its entries from now on.
         state = create_state(self._log, mark_delete, self._randomness)
         self._creating[name] = state.mark_delete
         return await self._tasks.shielded(self._create(name, state, properties))
+
+    async def create_internal(self, name: str, mark_delete: Position) -> DurableCursor:
+        """Create an internal cursor, which does not exist. Raises `BrokerError`."""
+        self._check_open()
+        assert is_internal_cursor(name)
+        assert name not in self._creating
+        assert not self.has_internal(name)
+        state = create_state(self._log, mark_delete, self._randomness)
+        self._creating[name] = state.mark_delete
+        return await self._tasks.shielded(self._create(name, state, {}))
+
+    async def replace_internal(self, name: str, mark_delete: Position) -> DurableCursor:
+        """Replace an internal cursor that is damaged. Raises `BrokerError`."""
+        assert is_internal_cursor(name)
+        return await self._replace_named(name, mark_delete)
+
+    async def delete_internal(self, name: str) -> None:
+        """Delete an internal cursor, if it exists, and its ledgers. Raises `BrokerError`: then it exists as before."""
+        assert is_internal_cursor(name)
+        if self.has_internal(name):
+            await self._delete_named(name)
 
     async def _create(self, name: str, state: AckState, properties: Mapping[str, str]) -> DurableCursor:
         try:
@@ -227,7 +272,8 @@ class CursorTable:
                 if deleted is not None:
                     await deleted.delete()
                     self._deleting.pop(name, None)
-                await self._log.retention.save_mark()
+                if not is_internal_cursor(name):
+                    await self._log.retention.save_mark()
                 node = CursorNode(incarnation=self._context.incarnation, properties=properties)
                 point_node(node, 0, state.mark_delete, state.moves, 0)
                 stored = StoredNode()
@@ -243,6 +289,11 @@ class CursorTable:
 
         Raises `BrokerError`: then it is as before; SUBSCRIPTION_NOT_FOUND if there is no unopened cursor of this name.
         """
+        if is_internal_cursor(name):
+            raise self._no_subscription(name)
+        return await self._replace_named(name, mark_delete)
+
+    async def _replace_named(self, name: str, mark_delete: Position) -> DurableCursor:
         self._check_open()
         unopened = self._opener.find(name)
         if unopened is None:
@@ -289,6 +340,11 @@ class CursorTable:
 
     async def delete(self, name: str) -> None:
         """Delete a durable cursor and its ledgers. Raises `BrokerError`: then it exists as before."""
+        if is_internal_cursor(name):
+            raise self._no_subscription(name)
+        await self._delete_named(name)
+
+    async def _delete_named(self, name: str) -> None:
         self._check_open()
         if (unopened := self._opener.find(name)) is not None:
             await self._opener.run_with_opening_stopped(unopened, lambda: self._delete_unopened(unopened))

@@ -132,6 +132,16 @@ class DurableCursor(Cursor):
         with self._ledger_pause.skip():
             await self.wait_until_saved()
 
+    @property
+    def attachment(self) -> bytes:
+        """Bytes that are stored together with the mark-delete position, as of an internal cursor."""
+        return self._state.attachment
+
+    def attach(self, position: Position, attachment: bytes) -> None:
+        """Acknowledge all entries up to and including this one, and replace the attachment, which belongs to it."""
+        self._state.attach(position, attachment)
+        self._schedule_save()
+
     async def set_properties(self, properties: Mapping[str, str]) -> None:
         """Replace the properties, durably. Raises `BrokerError`."""
         await self._node.set_properties(properties)
@@ -222,14 +232,14 @@ class DurableCursor(Cursor):
             if await self._pause_before_ledger():
                 self.waiting_for = ""
                 return
-            changes, mark_delete = state.changes, state.mark_delete
+            changes, mark_delete, attachment = state.changes, state.mark_delete, state.node_attachment
             state.take_unsaved()
             try:
                 ledger = await CursorLedger.create(
                     context.client, context.striping.current, str(self), encode_snapshot(state)
                 )
                 try:
-                    await self._point_node_at(ledger, mark_delete)
+                    await self._point_node_at(ledger, mark_delete, attachment)
                 except BaseException:
                     ledger.writer.abandon()
                     raise
@@ -248,10 +258,11 @@ class DurableCursor(Cursor):
         self._ledger = ledger
         self._complete_save(changes, mark_delete)
 
-    async def _point_node_at(self, ledger: CursorLedger | None, mark_delete: Position) -> None:
+    async def _point_node_at(self, ledger: CursorLedger | None, mark_delete: Position, attachment: bytes) -> None:
         new_ledger = ledger.new_ledger if ledger is not None else None
         ledger_id = new_ledger.ledger_id if new_ledger is not None else 0
-        await self._node.point_at(ledger_id, mark_delete, self._state.moves, self._state.take_overs, new_ledger)
+        state = self._state
+        await self._node.point_at(ledger_id, mark_delete, state.moves, state.take_overs, attachment, new_ledger)
 
     def _count_failure(self, error: Exception) -> None:
         self._ledger_pause.count_failure()
@@ -262,7 +273,7 @@ class DurableCursor(Cursor):
         being closed or reset, and its position was saved to its node."""
         pause = self._ledger_pause
         while pause.is_due:
-            if pause.is_skipped and not self._state.has_holes:
+            if pause.is_skipped and not self._state.needs_ledger:
                 try:
                     await self._save_to_node()
                     return True
@@ -270,7 +281,7 @@ class DurableCursor(Cursor):
                     raise
                 except BrokerError as error:
                     self.waiting_for = str(error)
-            if await pause.wait() and self._state.has_holes:
+            if await pause.wait() and self._state.needs_ledger:
                 break
         return False
 
@@ -305,16 +316,16 @@ class DurableCursor(Cursor):
     async def _save_to_node(self) -> None:
         """Write the mark-delete position to the node, and drop the ledger. Not while there are holes."""
         state = self._state
-        assert not state.has_holes, "a position can't represent holes"
+        assert not state.needs_ledger, "the node can't hold the whole state"
         changes, mark_delete = state.changes, state.mark_delete
-        await self._point_node_at(None, mark_delete)
+        await self._point_node_at(None, mark_delete, state.attachment)
         self._drop_ledger()
         self._complete_save(changes, mark_delete)
 
     async def _save_to_node_and_resume(self) -> None:
         """The saver's work for an idle or flushed cursor. Changes made in the meantime are saved after it."""
         try:
-            if not self._state.has_holes:  # there may be some by now
+            if not self._state.needs_ledger:  # it may by now
                 await self._save_to_node()
         except TopicUnloaded:
             raise
@@ -335,7 +346,7 @@ class DurableCursor(Cursor):
         if state.changes != self._idle_changes or not idle_s:
             self._idle_changes, self._idle_since = state.changes, now
             return
-        if not self._node.ledger_id or now - self._idle_since < idle_s or state.has_holes or self._has_unsaved:
+        if not self._node.ledger_id or now - self._idle_since < idle_s or state.needs_ledger or self._has_unsaved:
             return
         if self._may_begin_save:
             self._saver = self._context.tasks.spawn(self._save_to_node_and_resume())
@@ -362,7 +373,7 @@ class DurableCursor(Cursor):
             while self._saver is not None:
                 await self._wait_for_saver()
             if self._problem is None and self._has_unsaved:
-                if self._state.has_holes:
+                if self._state.needs_ledger:
                     await self.wait_until_saved()
                 else:
                     self._cancel_timer()
@@ -379,7 +390,7 @@ class DurableCursor(Cursor):
             while self._saver is not None:
                 await self._wait_for_saver()
             if self._problem is None:
-                if self._state.has_holes:
+                if self._state.needs_ledger:
                     await self.wait_until_saved()
                 elif self._has_unsaved or self._node.ledger_id:
                     await self._save_to_node()

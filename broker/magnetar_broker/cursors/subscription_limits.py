@@ -11,14 +11,26 @@ from typing import Final
 from magnetar_broker.errors import BrokerError
 from magnetar_protos.broker_pb2 import ErrorCode
 
-__all__ = ["check_properties", "check_subscription_name"]
+__all__ = ["DEDUPLICATION_CURSOR", "check_properties", "check_subscription_name", "is_internal_cursor"]
+
+# The cursor with the snapshots of deduplication. Its name is Pulsar's.
+DEDUPLICATION_CURSOR: Final = "pulsar.dedup"
 
 _MAX_NAME_BYTES: Final = 255
 _MAX_PROPERTIES_BYTES: Final = 65_536
 
 
+def is_internal_cursor(name: str) -> bool:
+    """Whether the broker has the cursor for itself: it is no subscription, and users don't see it."""
+    return name == DEDUPLICATION_CURSOR
+
+
 def check_subscription_name(name: str) -> None:
     """Raises `BrokerError`."""
+    if is_internal_cursor(name):
+        raise BrokerError(
+            ErrorCode.NOT_ALLOWED, f"{name!r} is a cursor of the broker, not a subscription: use another name"
+        )
     try:
         size = len(name.encode())
     except UnicodeEncodeError:

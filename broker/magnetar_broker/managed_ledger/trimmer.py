@@ -66,6 +66,7 @@ class LogRetention:
         "_retains_all",
         "_saved_mark",
         "_settings",
+        "find_needed",
     )
 
     def __init__(
@@ -89,13 +90,23 @@ class LogRetention:
         self._retains_all = is_events_topic(node.name)
         # At most `unsubscribed_up_to` as it is in the node.
         self._saved_mark = node.ledger_list.unsubscribed_up_to
+        # Returns the position up to which no internal cursor needs the log; None: there is none.
+        self.find_needed: Callable[[], Position | None] = lambda: None
 
     def deletable(self, acknowledged: Position | None) -> Iterator[int]:
         """Yield the ledgers that a trim may delete now. Durable subscriptions have acknowledged everything up to
         `acknowledged`; None: the topic has none."""
         if self._retains_all or not self._are_policies_known():
             return iter(())
-        return self._not_leased(self._not_retained(acknowledged))
+        deletable = self._not_leased(self._not_retained(acknowledged))
+        needed = self.find_needed()
+        return (
+            deletable if needed is None else takewhile(lambda ledger_id: self._ends_up_to(ledger_id, needed), deletable)
+        )
+
+    def _ends_up_to(self, ledger_id: int, position: Position) -> bool:
+        found = self._node.ledger_list.find(ledger_id)
+        return found is not None and Position(ledger_id, found.entries - 1) <= position
 
     def _not_retained(self, acknowledged: Position | None) -> Iterator[int]:
         ledger_list, now_ms = self._node.ledger_list, self._clock.time_ms()

@@ -53,6 +53,61 @@ class TopicSettings(BacklogQuotaSettings, PublishRateSettings):
         named_by="Pulsar",
         dynamic=True,
     )
+    broker_deduplication_enabled: bool = setting(
+        False,
+        "Whether each message of a producer's name is stored once, however often it is sent, unless a policy of the "
+        "namespace or topic decides that.",
+        subject=Subject.PUBLISHING,
+        named_by="Pulsar",
+    )
+    broker_deduplication_max_number_of_producers: int = setting(
+        10_000,
+        "Maximum number of producers' names of one topic whose sequence ids are in the snapshots of deduplication, and "
+        "of names without a producer whose ids are in memory. The ids of the names that were used last are remembered.",
+        subject=Subject.PUBLISHING,
+        unit="names",
+        ge=1,
+        le=MAX_COUNT,
+        named_by="Pulsar",
+    )
+    broker_deduplication_entries_interval: int = setting(
+        1_000,
+        "Number of entries of a topic after which deduplication stores a snapshot of the sequence ids. About as many "
+        "entries are read when the topic is opened after a crash, before producers can publish.",
+        subject=Subject.PUBLISHING,
+        unit="entries",
+        ge=1,
+        le=MAX_COUNT,
+        named_by="Pulsar",
+    )
+    broker_deduplication_snapshot_interval_seconds: int = setting(
+        120,
+        "Seconds after which deduplication stores a snapshot of the sequence ids, if entries were stored since the "
+        "last one. Until then the entries are retained. 0: whenever "
+        "broker_deduplication_snapshot_frequency_in_seconds have passed.",
+        subject=Subject.PUBLISHING,
+        ge=0,
+        le=MAX_COUNT,
+        named_by="Pulsar",
+    )
+    broker_deduplication_snapshot_frequency_in_seconds: int = setting(
+        120,
+        "Seconds between two checks whether a topic's deduplication is due to store a snapshot, or to forget unused "
+        "names of producers. 0: neither is done at intervals of time.",
+        subject=Subject.PUBLISHING,
+        ge=0,
+        le=MAX_COUNT,
+        named_by="Pulsar",
+    )
+    broker_deduplication_producer_inactivity_timeout_minutes: int = setting(
+        360,
+        "Minutes without a producer of a name after which deduplication forgets the name's sequence ids. A message "
+        "that is resent later is stored again. 0: they are not forgotten.",
+        subject=Subject.PUBLISHING,
+        ge=0,
+        le=MAX_COUNT,
+        named_by="Pulsar",
+    )
     max_producers_per_stream: int = setting(
         10_000,
         "Maximum number of producers on one stream, or one connection of Pulsar's protocol. Further ones are refused.",

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.log_entry import Chunk, get_chunk
+from magnetar_broker.topics.deduplication.rules import EntryIds, get_entry_ids
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
 from magnetar_wire.compression import uncompressed_at_most
@@ -18,7 +19,7 @@ from magnetar_wire.entry import check_entry
 from magnetar_wire.errors import ChecksumMismatch, TooLarge, UnknownCompression, WireError
 from magnetar_wire.limits import MAX_BATCH_MESSAGES, MAX_METADATA_BYTES, MAX_UNCOMPRESSED_BYTES
 
-__all__ = ["AcceptedEntry", "accept_entry"]
+__all__ = ["AcceptedEntry", "accept_entry", "find_last_sequence_id"]
 
 # Bytes of a message in a batch: its length, and the metadata of an empty one.
 _MIN_MESSAGE_BYTES: Final = 6
@@ -29,9 +30,11 @@ class AcceptedEntry(NamedTuple):
     messages: int
     # The number of messages of a batch. 0: it is no batch.
     batch_size: int
-    # The highest one of its messages.
+    # That of its last message, as far as that is known without decoding it.
     sequence_id: int
     chunk: Chunk | None
+    # By which duplicates are found.
+    ids: EntryIds
 
 
 def accept_entry(entry: bytes, producer_name: str, max_message_bytes: int) -> AcceptedEntry:
@@ -65,12 +68,25 @@ def accept_entry(entry: bytes, producer_name: str, max_message_bytes: int) -> Ac
     if chunk is not None:
         _check_chunk(metadata)
     if not metadata.HasField("num_messages_in_batch"):
-        return AcceptedEntry(1, 0, sequence_id, chunk)
+        return AcceptedEntry(1, 0, find_last_sequence_id(metadata), chunk, get_entry_ids(metadata))
     messages = metadata.num_messages_in_batch
     _check_batch(messages, metadata, payload_bytes)
-    # Some libraries set only the sequence id of the first message.
-    highest = max(sequence_id, min(metadata.sequence_id + messages - 1, _MAX_SEQUENCE_ID))
-    return AcceptedEntry(messages, messages, highest, None)
+    return AcceptedEntry(messages, messages, find_last_sequence_id(metadata), None, get_entry_ids(metadata))
+
+
+def find_last_sequence_id(metadata: MessageMetadata) -> int:
+    """Return the sequence id of the entry's last message, or a lower one if it is not known; -1: the message has
+    further chunks.
+
+    Some libraries set only that of a batch's first message. If its messages have a key, this may be a key-based
+    batch, and messages of other batches have ids between its own.
+    """
+    if metadata.num_chunks_from_msg > metadata.chunk_id + 1:
+        return -1
+    sequence_id = max(metadata.sequence_id, metadata.highest_sequence_id)
+    if metadata.HasField("num_messages_in_batch") and not (metadata.partition_key or metadata.ordering_key):
+        sequence_id = max(sequence_id, metadata.sequence_id + metadata.num_messages_in_batch - 1)
+    return min(sequence_id, _MAX_SEQUENCE_ID)
 
 
 def _check_batch(messages: int, metadata: MessageMetadata, payload_bytes: int) -> None:

@@ -84,6 +84,7 @@ class Housekeeping:
             return
         topic.log.tick()
         topic.cursors.tick(now)
+        topic.deduplication.tick(now)
         topic.producers.report_waiting()
         topic.report_terminated()
         record_activity(topic, now)

@@ -3,6 +3,8 @@
 Entries are appended in the order received, and reported as stored in that order. An entry that must not be stored is
 refused alone, and at once: also before earlier entries are stored. If the log can't accept an entry, the producer ends,
 because later entries must not be stored without it: its client reconnects, and resends entries that were not persisted.
+With deduplication an entry that is a duplicate is not appended: it waits in the queue for its result
+(deduplication/rules.py).
 A producer that has ended still counts its pending entries until the log has decided them. The next producer of the same
 name waits for that (`settled`), so the last sequence id that its client gets is right.
 
@@ -16,13 +18,15 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from magnetar_broker.counters import BrokerCounters, ProducerTraffic, TopicCounters
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.log_entry import NewEntry
 from magnetar_broker.position import Position
+from magnetar_broker.topics.deduplication.partial_batch import take_new_messages
+from magnetar_broker.topics.deduplication.rules import Decision, EntryIds, Progress, decide, record
 from magnetar_broker.topics.entry_check import accept_entry
 from magnetar_broker.topics.publish_gate import PublishGate
 from magnetar_broker.topics.rate_limit import UNLIMITED
@@ -34,14 +38,20 @@ __all__ = ["Producer", "ProducerIdentity", "ProducerSink", "TopicPublishing"]
 
 _log = logging.getLogger(__name__)
 
-# Number, bytes, messages, sequence id, and when it was published.
-_Pending = tuple[int, int, int, int, float]
+# Number, bytes as received, messages, last sequence id, when it was published, and its ids.
+_Pending = tuple[int, int, int, int, float, EntryIds]
+# The messages of an entry that is a duplicate, and is not in the log.
+_DUPLICATE: Final = -1
+# The position of a duplicate.
+_NO_POSITION: Final = Position(-1, -1)
+_NO_IDS: Final = EntryIds(-1, -1)
 
 
 class ProducerSink(Protocol):
     """Receives the results of one producer and of its entries, in the order in which they occur."""
 
-    def stored(self, number: int, position: Position) -> None: ...
+    def stored(self, number: int, position: Position) -> None:
+        """Report that an entry is stored, or that it was stored before: then the position is (-1,-1)."""
 
     def refused(self, number: int, error: BrokerError) -> None:
         """Report that an entry was not stored and will not be. Later entries are not affected."""
@@ -102,8 +112,8 @@ class TopicPublishing:
     clock: Clock
     counters: TopicCounters
     broker_counters: BrokerCounters
-    # Records the highest sequence id that was stored for a producer's name.
-    record_stored: Callable[[str, int], object]
+    # Records the last sequence id that was stored for a producer's name, and with deduplication the entries' ids.
+    record_stored: Callable[[str, int, Sequence[EntryIds]], object]
 
 
 class Producer:
@@ -114,6 +124,7 @@ class Producer:
         "_counted_messages",
         "_counted_since",
         "_counted_size",
+        "_duplicates",
         "_ends_with",
         "_logged_errors",
         "_name",
@@ -128,6 +139,7 @@ class Producer:
         "is_opened",
         "is_stopped",
         "on_settled",
+        "received",
     )
 
     def __init__(self, identity: ProducerIdentity, publishing: TopicPublishing, sink: ProducerSink) -> None:
@@ -147,8 +159,12 @@ class Producer:
         self._ends_with: BrokerError | None = None
         # Called when no entry is pending any more.
         self.on_settled: Callable[[], object] = _ignore
-        # Entries that the log has accepted and not decided, oldest first.
+        # What it has sent, by the rules of deduplication. None: nothing is deduplicated.
+        self.received: Progress | None = None
+        # Entries that the log has accepted and not decided, and duplicates behind such entries, oldest first.
         self._pending: deque[_Pending] = deque()
+        # The number of duplicates among them.
+        self._duplicates = 0
         # Stored entries that were published at `_counted_since`, and are not in the counters yet.
         self._counted_since = 0.0
         self._counted_entries = self._counted_messages = self._counted_size = 0
@@ -178,32 +194,45 @@ class Producer:
 
         Return how many: the others have to wait for the rates of publishing (publish_gate.py).
         """
-        publishing, pending = self._publishing, self._pending
+        publishing, pending, received = self._publishing, self._pending, self.received
         publishing.gate.budget.add(count_entry_memory(entries))
         now = publishing.clock.monotonic()
         left = publishing.gate.left()
         messages_left, bytes_left = left
         at, end = 0, len(entries)
-        while at < end:  # once, unless an entry is refused
+        while at < end:  # once, unless an entry is refused, or is a duplicate
             if self.is_stopped:
                 self._release(len(entries) - at, sum(map(len, entries[at:])))
                 return len(entries)
             new: list[NewEntry] = []
             rows: list[_Pending] = []
             refusal: BrokerError | None = None
+            is_duplicate = False
             for index in range(at, end):
                 entry = entries[index]
                 try:
-                    accepted = accept_entry(entry, self._name, publishing.max_message_bytes)
+                    messages, batch_size, sequence_id, chunk, ids = accept_entry(
+                        entry, self._name, publishing.max_message_bytes
+                    )
+                    if received is not None:
+                        if chunk is None and ids.lowest > received.sequence_id:
+                            received.sequence_id = ids.highest
+                        elif (decision := decide(received, ids)) is Decision.DUPLICATE:
+                            is_duplicate = True
+                            break
+                        else:
+                            if decision is Decision.PARTIAL:
+                                entry, messages, _ = take_new_messages(entry, received.sequence_id)
+                                batch_size = messages
+                            record(received, ids)
                 except BrokerError as error:
                     refusal = error
                     break
-                messages, batch_size, sequence_id, chunk = accepted
                 if chunk is not None:
                     self.counters.chunks += 1
                     publishing.counters.chunks += 1
                 new.append(NewEntry(entry, messages, batch_size, chunk))
-                rows.append((first + index, len(entry), messages, sequence_id, now))
+                rows.append((first + index, len(entries[index]), messages, sequence_id, now, ids))
                 messages_left -= messages
                 bytes_left -= len(entry)
                 if messages_left <= 0 or bytes_left <= 0:
@@ -222,12 +251,32 @@ class Producer:
             if refusal is not None:
                 self._refuse(first + at, len(entries[at]), refusal)
                 at += 1
+            elif is_duplicate:
+                self._add_duplicate(first + at, len(entries[at]), now)
+                at += 1
         if end < len(entries) and self.is_stopped:
             self._release(len(entries) - end, sum(map(len, entries[end:])))
             return len(entries)
         if end < len(entries):
             publishing.gate.budget.release(count_entry_memory(entries[end:]))
         return end
+
+    def _add_duplicate(self, number: int, size: int, now: float) -> None:
+        """Report a duplicate after the entries before it."""
+        if self.is_stopped:
+            self._release(1, size)
+            return
+        self._publishing.counters.duplicate_entries += 1
+        if self._pending:
+            self._duplicates += 1
+            self._pending.append((number, size, _DUPLICATE, -1, now, _NO_IDS))
+        else:
+            self._report_duplicate(number, size)
+
+    def _report_duplicate(self, number: int, size: int) -> None:
+        if self.error is None:
+            self._sink.stored(number, _NO_POSITION)
+        self._release(1, size)
 
     def _refuse(self, number: int, size: int, error: BrokerError) -> None:
         if not self.is_stopped:
@@ -255,16 +304,22 @@ class Producer:
         """The log has stored the oldest pending entries, or has not stored the oldest one."""
         pending = self._pending
         if isinstance(result, BrokerError):
-            _, size, _, _, published_at = pending.popleft()
+            _, size, _, _, published_at, _ = pending.popleft()
             self._publishing.counters.failed_entries += 1
             self._release(1, size)
             self.end(result)
+            self._report_duplicates()
             if not pending or pending[0][4] != published_at:
                 self._count()
         else:
-            rows = [pending.popleft() for _ in result]
-            self._publishing.record_stored(self._name, max([row[3] for row in rows]))
-            for (number, size, messages, _, published_at), position in zip(rows, result, strict=True):
+            rows = [pending.popleft() for _ in result] if not self._duplicates else self._pop_stored(len(result))
+            self._publishing.record_stored(self._name, max([row[3] for row in rows]), [row[5] for row in rows])
+            positions = iter(result)
+            for number, size, messages, _, published_at, _ in rows:
+                if messages == _DUPLICATE:
+                    self._report_duplicate(number, size)
+                    continue
+                position = next(positions)
                 if published_at != self._counted_since:
                     self._count()
                     self._counted_since = published_at
@@ -273,10 +328,31 @@ class Producer:
                 self._counted_size += size
                 if self.error is None:
                     self._sink.stored(number, position)
+            self._report_duplicates()
             if not pending or pending[0][4] != self._counted_since:
                 self._count()
         if not pending:
             self._report_settled()
+
+    def _pop_stored(self, count: int) -> list[_Pending]:
+        """Remove and return the oldest rows, of which `count` are entries of the log and the others duplicates."""
+        rows: list[_Pending] = []
+        while count:
+            row = self._pending.popleft()
+            rows.append(row)
+            if row[2] == _DUPLICATE:
+                self._duplicates -= 1
+            else:
+                count -= 1
+        return rows
+
+    def _report_duplicates(self) -> None:
+        """Report the duplicates whose turn it is."""
+        pending = self._pending
+        while self._duplicates and pending[0][2] == _DUPLICATE:
+            number, size, *_ = pending.popleft()
+            self._duplicates -= 1
+            self._report_duplicate(number, size)
 
     def _count(self) -> None:
         """Count the entries that were published at `_counted_since`: all are decided."""
@@ -308,6 +384,17 @@ class Producer:
 
     def report_queued(self) -> None:
         self._sink.queued(self._name)
+
+    # Deduplication.
+
+    def begin_deduplication(self, stored: Progress) -> None:
+        """Find duplicates from now on. `stored`: what is stored of its name."""
+        self.received = stored.copy()
+        for row in self._pending:
+            record(self.received, row[5])
+
+    def end_deduplication(self) -> None:
+        self.received = None
 
     # Its end.
 

@@ -3,7 +3,7 @@
 A request to open a producer passes these stages, in this order, and each may refuse it:
 
     the topic is served and not terminated ─► the request's own limits ─► backlog quotas (backlog_quotas.py)
-      ─► its schema ─► limits of the topic
+      ─► its schema ─► deduplication knows what is stored ─► limits of the topic
       ─► its access mode (producer_access.py): others are fenced, or it waits for them, and the topic's epoch is stored
       ─► its name (producer_names.py): a predecessor of that name is evicted
       ─► the predecessor's entries are decided; for an exclusive producer, those of all earlier producers
@@ -22,6 +22,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.consumer import MAX_CLIENT_VERSION_LENGTH
+from magnetar_broker.topics.deduplication.deduplication import Deduplication
 from magnetar_broker.topics.producer import Producer, ProducerIdentity, ProducerSink, TopicPublishing
 from magnetar_broker.topics.producer_access import TopicAccess
 from magnetar_broker.topics.producer_access_rules import AccessRequest
@@ -45,6 +46,8 @@ class Producers:
         "_access",
         "_check_quotas",
         "_check_served",
+        "_clock",
+        "_deduplication",
         "_log",
         "_names",
         "_publishing",
@@ -65,6 +68,8 @@ class Producers:
         gate: PublishGate,
         counters: TopicCounters,
         broker_counters: BrokerCounters,
+        names: ProducerNames[Producer],
+        deduplication: Deduplication[Producer],
         check_served: Callable[[], None],
         check_quotas: Callable[[], Awaitable[None]],
     ) -> None:
@@ -76,7 +81,9 @@ class Producers:
         self._randomness = randomness
         self._check_served = check_served
         self._check_quotas = check_quotas
-        self._names: ProducerNames[Producer] = ProducerNames()
+        self._clock = clock
+        self._names = names
+        self._deduplication = deduplication
         self._publishing = TopicPublishing(
             log=log,
             gate=gate,
@@ -84,7 +91,7 @@ class Producers:
             clock=clock,
             counters=counters,
             broker_counters=broker_counters,
-            record_stored=self._names.record_stored,
+            record_stored=deduplication.record_stored,
         )
         self._access = TopicAccess(log, self._evict)
         # By name, producers that have left and whose entries are not all decided.
@@ -141,6 +148,7 @@ class Producers:
         _check_request(opening)
         await self._check_quotas()
         schema_version = await self._schemas.admit_producer(opening.schema, address)
+        await self._wait_for_deduplication(sink)
         self._check_served()
         name = opening.producer_name or self._generate_name()
         self._check_capacity(name, opening.access_mode)
@@ -177,10 +185,12 @@ class Producers:
             self._check_served()
             self._log.check_not_terminated()
         except BaseException:
-            self._names.release(name, producer)
+            self._names.release(name, producer, self._clock.time_ms())
             self._access.leave(producer)
             raise
         producer.is_opened = True
+        if self._deduplication.is_on:
+            producer.begin_deduplication(self._names.find_stored(name))
         return producer
 
     def disconnect(self, error: BrokerError) -> None:
@@ -228,13 +238,21 @@ class Producers:
             while self._undecided:
                 await next(iter(self._undecided.values()))[0].settled()
 
+    async def _wait_for_deduplication(self, sink: ProducerSink) -> None:
+        """Return when duplicates can be found. Raises `BrokerError`."""
+        if self._deduplication.is_ready:
+            return
+        await self._deduplication.wait_until_ready(sink.report_waiting)
+        self._check_served()
+        self._log.check_not_terminated()
+
     def last_sequence_id(self, producer: Producer) -> int:
         return self._names.last_sequence_id(producer.producer_name)
 
     def leave(self, producer: Producer, error: BrokerError) -> None:
         """End a producer and release its name. Its pending entries are still decided."""
         producer.end(error, report=False)
-        self._names.release(producer.producer_name, producer)
+        self._names.release(producer.producer_name, producer, self._clock.time_ms())
         self._record_undecided(producer)
         self._access.leave(producer)
 

@@ -24,8 +24,11 @@ from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.position import Position
 from magnetar_broker.topics.backlog_quotas import BacklogQuotas
 from magnetar_broker.topics.consumer import Consumer, ConsumerSink
+from magnetar_broker.topics.deduplication.deduplication import Deduplication
 from magnetar_broker.topics.live_settings import LiveSettings
 from magnetar_broker.topics.message_expiry import MessageExpiry
+from magnetar_broker.topics.producer import Producer
+from magnetar_broker.topics.producer_names import ProducerNames
 from magnetar_broker.topics.producers import Producers
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.publish_gate import PublishGate
@@ -56,6 +59,7 @@ class Topic:
         "counted_lapsed_leases",
         "counters",
         "cursors",
+        "deduplication",
         "ended",
         "gate",
         "inactive_since",
@@ -114,6 +118,8 @@ class Topic:
         self.quotas = BacklogQuotas(
             name, log, cursors, live_settings, clock, subscriptions.evict, self._disconnect_producers
         )
+        names: ProducerNames[Producer] = ProducerNames()
+        self.deduplication = Deduplication(log, cursors, names, live_settings, clock)
         self.producers = Producers(
             log,
             schemas,
@@ -123,6 +129,8 @@ class Topic:
             self.gate,
             self.counters,
             counters,
+            names,
+            self.deduplication,
             self._check_served,
             self.quotas.check_opening,
         )
@@ -222,6 +230,7 @@ class Topic:
             await self._wait_closed(closing)
 
     async def _close_consumers(self, problem: BrokerError) -> None:
+        self.deduplication.take_snapshot()
         await self.cursors.flush()
         await self.subscriptions.close(problem)
         await self.cursors.close()
@@ -267,6 +276,7 @@ class Topic:
                 await producer.settled()
             producer.end(problem)
         if is_graceful:
+            self.deduplication.take_snapshot()
             await self.cursors.flush()
         await self.subscriptions.close(problem)
         if is_graceful:
@@ -284,6 +294,7 @@ class Topic:
         problem = self.ended or BrokerError(ErrorCode.SERVICE_NOT_READY, f"{self.name} was closed")
         self._end(problem)
         self.subscriptions.end(problem)
+        self.deduplication.stop(problem)
         self.cursors.abandon()
         self.log.abandon()
 

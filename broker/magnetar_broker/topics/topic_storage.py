@@ -139,6 +139,7 @@ class LedgerTopicStorage:
             are_policies_known=lambda: live.are_known,
         )
         cursors = CursorTable(log, client, settings, clock, randomness, nodes)
+        log.retention.find_needed = cursors.find_internal_position
         rates = TopicRates(settings, clock, self._dispatch_limit, lambda: topic.counters.received)
         live.on_changed.append(rates.recheck)
         subscriptions = Subscriptions(name, log, cursors, settings, clock, randomness, read_settings, rates)
@@ -157,6 +158,7 @@ class LedgerTopicStorage:
         try:
             log_opened(topic)
             await cursors.open_all()
+            topic.deduplication.start()
         except BaseException as error:
             topic.abandon(
                 TopicUnloaded(f"{name} could not be opened: {str(error) or 'it was unloaded in the meantime'}")

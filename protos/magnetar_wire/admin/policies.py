@@ -162,12 +162,12 @@ POLICIES: Final = (
     Policy(
         "deduplication", "deduplication", Field("deduplication"),
         "Whether messages that a producer sends again are stored once.",
-        _POST, PolicyPath("deduplicationEnabled"), "deduplication",
+        _POST, PolicyPath("deduplicationEnabled"),
     ),
     Policy(
         "deduplication_snapshot_entries", "deduplicationSnapshotInterval", Field("deduplication_snapshot_entries"),
         "Entries between two snapshots of the producers' sequence ids.",
-        PolicyPath(remover="", removed_without_body=True), _POST, "deduplication",
+        PolicyPath(remover="", removed_without_body=True), _POST,
     ),
     Policy(
         "compaction_threshold_bytes", "compactionThreshold", Field("compaction_threshold_bytes"),

@@ -93,6 +93,12 @@ class FakeCursorTable(CursorTable):
     def get(self, name: str) -> FakeCursor | None:
         return self.cursors.get(name)
 
+    def get_internal(self, name: str) -> None:
+        return None
+
+    def has_internal(self, name: str) -> bool:
+        return False
+
     def durable_cursors(self) -> Sequence[FakeCursor]:
         return list(self.cursors.values())
 

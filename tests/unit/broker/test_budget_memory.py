@@ -54,7 +54,7 @@ def producer_on(log: Any, budget: PublishBudget, sink: FakeProducerSink) -> Prod
     unlimited = RateLimit("none", lambda: NO_RATE, SystemClock())
     gate = PublishGate(budget, unlimited, unlimited)
     publishing = TopicPublishing(
-        log, gate, 1 << 20, SystemClock(), TopicCounters(), BrokerCounters(), lambda name, sequence_id: None
+        log, gate, 1 << 20, SystemClock(), TopicCounters(), BrokerCounters(), lambda name, sequence_id, ids: None
     )
     return Producer(ProducerIdentity(1, "p", b"", 0, {}, ""), publishing, sink)
 

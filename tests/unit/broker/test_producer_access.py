@@ -11,8 +11,12 @@ import pytest
 from magnetar_broker.counters import BrokerCounters, TopicCounters
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.settings.topics import TopicSettings
+from magnetar_broker.topics.deduplication.deduplication import Deduplication
+from magnetar_broker.topics.live_settings import LiveSettings
 from magnetar_broker.topics.producer import Producer
+from magnetar_broker.topics.producer_names import ProducerNames
 from magnetar_broker.topics.producers import Producers
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.publish_gate import PublishGate
@@ -20,10 +24,12 @@ from magnetar_broker.topics.rate_limit import RateLimit
 from magnetar_broker.topics.token_bucket import NO_RATE
 from magnetar_metadata.store import Put
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProducerAccessMode
+from magnetar_protos.catalog_pb2 import Policies
 from magnetar_protos.schema_pb2 import Schema
 from magnetar_testing.metadata import Fault
 from magnetar_testing.randomness import SeededRandomness
 from tests.produce_client import entry
+from tests.unit.broker.fake_cursors import FakeCursorTable
 from tests.unit.broker.log_scene import Scene, running_log_scene
 from tests.unit.broker.topic_scene import FakeProducerSink
 
@@ -52,6 +58,8 @@ class _Topic:
         self.log = log
         schemas: Any = _AnySchema()
         unlimited = RateLimit("none", lambda: NO_RATE, scene.clock)
+        names: ProducerNames[Producer] = ProducerNames()
+        live_settings: Any = LiveSettings(BrokerServiceSettings(), Policies(), are_known=True)
         self.producers = Producers(
             log,
             schemas,
@@ -61,6 +69,8 @@ class _Topic:
             PublishGate(PublishBudget(2**20), unlimited, unlimited),
             TopicCounters(),
             BrokerCounters(),
+            names,
+            Deduplication(log, FakeCursorTable(log), names, live_settings, scene.clock),  # type: ignore[arg-type]
             lambda: None,
             self._check_quotas,
         )

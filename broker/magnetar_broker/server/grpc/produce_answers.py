@@ -77,8 +77,8 @@ class ProduceAnswers:
         if (
             last is not None
             and last.first + last.count == number
-            and last.first_entry_id + last.count == position[1]
             and last.ledger_id == position[0]
+            and (last.first_entry_id + last.count == position[1] or position[0] < 0)  # duplicates have no position
         ):
             last.count += 1
             return

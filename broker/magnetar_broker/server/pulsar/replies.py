@@ -28,6 +28,7 @@ __all__ = [
 _SMALL: Final = [bytes((number,)) for number in range(128)]
 _CONTINUED: Final = [bytes((number | 128,)) for number in range(128)]
 _UINT64: Final = 2**64 - 1
+_MINUS_ONE: Final = b"\xff" * 9 + b"\x01"  # as a uint64
 _SEND_RECEIPT: Final = b"\x08\x07\x3a"  # type = SEND_RECEIPT, send_receipt: size follows
 _MESSAGE: Final = b"\x08\x09\x4a"  # type = MESSAGE, message: size follows
 _TOPIC_UPDATE: Final = b"\x08\x42\x92\x04"  # type = WATCH_TOPIC_UPDATE, watch_topic_update: size follows
@@ -147,6 +148,8 @@ class ReceiptFrames:
 
     def receipt(self, sequence_id: int, highest_sequence_id: int, position: Position) -> bytes:
         ledger_id, entry_id = position
+        if ledger_id < 0:
+            return self._encode_duplicate(sequence_id, highest_sequence_id)
         entries = self._entries
         if entry_id >> 7 != entries.block or sequence_id >> 7 != self._sequence_block or ledger_id != entries.ledger_id:
             self._begin(sequence_id, ledger_id, entry_id)
@@ -154,6 +157,14 @@ class ReceiptFrames:
         if not highest_sequence_id:
             return self._before + sequence + self._between + entry + self._after
         inner = self._producer + sequence + self._between + entry + self._after + b"\x20" + _varint(highest_sequence_id)
+        return _RECEIPT_HEADS[len(inner)] + inner
+
+    def _encode_duplicate(self, sequence_id: int, highest_sequence_id: int) -> bytes:
+        """Encode the SEND_RECEIPT of an entry that was a duplicate. Its message id is (-1,-1)."""
+        message_id = b"\x08" + _MINUS_ONE + b"\x10" + _MINUS_ONE + self._partition
+        inner = self._producer + _varint(sequence_id) + b"\x1a" + _varint(len(message_id)) + message_id
+        if highest_sequence_id:
+            inner += b"\x20" + _varint(highest_sequence_id)
         return _RECEIPT_HEADS[len(inner)] + inner
 
     def _begin(self, sequence_id: int, ledger_id: int, entry_id: int) -> None:

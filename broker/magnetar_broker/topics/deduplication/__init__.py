@@ -1,0 +1,1 @@
+"""Deduplication: each message is stored once, however often its producer sends it. rules.py has the theory."""

@@ -1,0 +1,414 @@
+"""The deduplication of one topic: switched on and off by its policies, recovered when the topic is opened.
+
+Theory of operation
+-------------------
+rules.py decides by the stored ids of each producer's name. They are in memory (producer_names.py), and the log has all
+of them. So that the log need not be read as a whole, a snapshot of the ids is stored at intervals: in the internal
+cursor `pulsar.dedup`, together with its mark-delete position. The ids of all entries up to that position are in the
+snapshot. The log retains the entries after it.
+
+    off ──policy──► creating the cursor ──► on ──policy──► deleting the cursor ──► off
+    opening, with a cursor: replaying ──────► on
+
+**Replaying.** The entries after the snapshot are read, of which only the metadata are decoded. Producers wait for that,
+since duplicates are not recognized before it ends; consumers don't. There is one replay, before the
+first producer is opened. An entry that is lost, or damaged, is skipped: its ids are unknown, but no consumer gets
+it either, so nothing is delivered twice. If entries can't be read at present, the replay goes on for as long as the
+topic is served. If the snapshot itself is damaged on all bookies, the last entries of the log are replayed without it.
+
+**Snapshots** are taken after a number of entries, the replayed ones included, so the number of entries to replay is
+bounded also if a topic is often unloaded; after a time; and when the topic is closed. The next one is not taken before
+the last one is stored.
+
+**Switching on.** Ids are known from the entries on that are decided after the policy is noticed. Entries that were
+stored before are not known: a client that resends one of them has it stored again. **Switching off** deletes the
+cursor: when deduplication is switched on again, it begins with nothing. If the topic's own policies can't be read, and
+there is a cursor, deduplication stays on.
+
+**Memory.** The ids of names that have no producer are limited in number and bytes, like a snapshot. Those of names
+that have had none for some hours are forgotten: a message that is resent later is stored again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, Protocol, TypeVar
+
+from magnetar_broker.cursors.ack_state import MAX_ATTACHMENT_BYTES
+from magnetar_broker.cursors.cursor_table import CursorTable
+from magnetar_broker.cursors.durable_cursor import DurableCursor
+from magnetar_broker.cursors.subscription_limits import DEDUPLICATION_CURSOR
+from magnetar_broker.errors import BrokerError, DamagedCursor, TopicUnloaded, UnreadableEntry
+from magnetar_broker.managed_ledger.interface import Log
+from magnetar_broker.managed_ledger.log_entry import LogEntry
+from magnetar_broker.owned_tasks import OwnedTasks
+from magnetar_broker.position import Position
+from magnetar_broker.settings.topics import TopicSettings
+from magnetar_broker.system_topics import is_system_topic
+from magnetar_broker.topics.deduplication.rules import EntryIds, Progress, get_entry_ids, record
+from magnetar_broker.topics.deduplication.snapshots import BadSnapshot, decode_stored_ids, encode_stored_ids
+from magnetar_broker.topics.entry_check import find_last_sequence_id
+from magnetar_broker.topics.live_settings import LiveSettings
+from magnetar_broker.topics.producer_names import ProducerNames
+from magnetar_wire.clock import Clock
+from magnetar_wire.entry import decode_entry_metadata
+from magnetar_wire.errors import WireError
+
+__all__ = ["Deduplication"]
+
+_log = logging.getLogger(__name__)
+_READ_ENTRIES: Final = 100
+_READ_BYTES: Final = 1_048_576
+# The first pause after a failure, and the longest.
+_PAUSE_S: Final = 0.2
+_LONGEST_PAUSE_S: Final = 5.0
+# Up to 1,000 consecutive lost entries are each tried, to find the first readable one behind them.
+_EXACT: Final = 1_000
+# Maximum number of entries that are replayed without a snapshot.
+_MAX_REPLAYED: Final = 100_000
+
+
+class Sender(Protocol):
+    """The part of a producer that deduplication needs."""
+
+    @property
+    def producer_name(self) -> str: ...
+
+    def begin_deduplication(self, stored: Progress) -> None: ...
+
+    def end_deduplication(self) -> None: ...
+
+
+S = TypeVar("S", bound=Sender)
+
+
+class Deduplication(Generic[S]):
+    __slots__ = (
+        "_clock",
+        "_cursors",
+        "_follower",
+        "_is_ready",
+        "_is_recording",
+        "_is_saving",
+        "_live_settings",
+        "_log",
+        "_looked_at",
+        "_names",
+        "_new_entries",
+        "_snapshot_at",
+        "_stopped",
+        "_tasks",
+        "_waiters",
+        "_will_snapshot",
+        "is_on",
+        "waiting_for",
+    )
+
+    def __init__(
+        self, log: Log, cursors: CursorTable, names: ProducerNames[S], live_settings: LiveSettings, clock: Clock
+    ) -> None:
+        self._log = log
+        self._cursors = cursors
+        self._names = names
+        self._live_settings = live_settings
+        self._clock = clock
+        self._tasks = OwnedTasks(self._task_failed)
+        # Duplicates are found; and the ids of stored entries are recorded, which begins a bit earlier.
+        self.is_on = False
+        self._is_recording = False
+        # Producers may be opened: it is known whether there is something to replay, and that is done.
+        self._is_ready = live_settings.are_known and not self._is_wanted
+        # What waits for that, and is notified of the reason if it takes long.
+        self._waiters: dict[asyncio.Future[None], Callable[[str], object]] = {}
+        # Why that takes long; empty: it does not.
+        self.waiting_for = ""
+        # The task that switches it on or off.
+        self._follower: asyncio.Task[None] | None = None
+        # The number of entries whose ids are in no snapshot, and when the last one was taken.
+        self._new_entries = 0
+        self._snapshot_at = clock.monotonic()
+        self._will_snapshot = self._is_saving = False
+        # When names were looked through for unused ones.
+        self._looked_at = self._snapshot_at
+        self._stopped: BrokerError | None = None
+
+    @property
+    def _settings(self) -> TopicSettings:
+        return self._live_settings.current
+
+    @property
+    def _is_wanted(self) -> bool:
+        if is_system_topic(self._log.name):
+            return False
+        return self._settings.broker_deduplication_enabled
+
+    @property
+    def _must_be_on(self) -> bool:
+        if self._is_wanted or self._live_settings.are_known:
+            return self._is_wanted
+        return self.is_on or self._cursors.has_internal(DEDUPLICATION_CURSOR)
+
+    # Switching on and off.
+
+    def start(self) -> None:
+        """Begin, when the cursors' nodes have been read."""
+        self._live_settings.on_changed.append(self.follow_settings)
+        self.follow_settings()
+
+    def follow_settings(self) -> None:
+        """Switch it on or off if the policies have changed."""
+        if self._follower is None and self._stopped is None and self._needs_change():
+            self._follower = self._tasks.spawn(self._follow())
+
+    def _needs_change(self) -> bool:
+        if self._must_be_on is not self.is_on:
+            return True
+        return not self._is_ready or (not self.is_on and self._cursors.has_internal(DEDUPLICATION_CURSOR))
+
+    async def _follow(self) -> None:
+        pause_s = _PAUSE_S
+        try:
+            while self._needs_change():
+                try:
+                    await self._change()
+                    pause_s = _PAUSE_S
+                except TopicUnloaded:
+                    return
+                except BrokerError as error:
+                    _log.warning(
+                        "The deduplication of %s waits: %s; retrying in %.1f s", self._log.name, error, pause_s
+                    )
+                    await self._clock.sleep(pause_s)
+                    pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        finally:
+            self._follower = None
+
+    async def _pause(self, error: BrokerError, pause_s: float) -> float:
+        """Pause after a failure. Return the next pause."""
+        _log.warning("The deduplication of %s waits: %s; retrying in %.1f s", self._log.name, error, pause_s)
+        if not self._is_ready:
+            self._report_waiting(f"deduplication can't read what is stored: {error}")
+        await self._clock.sleep(pause_s)
+        return min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    async def _change(self) -> None:
+        """Take one step. Raises `BrokerError`."""
+        has_cursor = self._cursors.has_internal(DEDUPLICATION_CURSOR)
+        if not self._must_be_on:
+            await self._switch_off()
+        elif has_cursor and self._is_ready:
+            # Producers have published without deduplication since: the snapshot is of no use.
+            await self._switch_off()
+        elif has_cursor:
+            await self._recover()
+        else:
+            await self._switch_on()
+        self._set_ready()
+
+    async def _switch_on(self) -> None:
+        # Entries that are decided from now on are after the cursor's position.
+        self._is_recording = True
+        self._names.clear_stored()
+        await self._cursors.create_internal(DEDUPLICATION_CURSOR, self._log.last)
+        self._begin(new_entries=0)
+
+    async def _switch_off(self) -> None:
+        self.is_on = self._is_recording = False
+        for producer in self._names.live.values():
+            producer.end_deduplication()
+        self._names.clear_stored()
+        await self._cursors.delete_internal(DEDUPLICATION_CURSOR)
+
+    def _begin(self, new_entries: int) -> None:
+        self.is_on = self._is_recording = True
+        self._new_entries += new_entries
+        self._snapshot_at = self._clock.monotonic()
+        self._apply_limits()
+        for name, producer in self._names.live.items():
+            producer.begin_deduplication(self._names.find_stored(name))
+        self._count_new(0)
+
+    def _apply_limits(self) -> None:
+        self._names.max_remembered = self._settings.broker_deduplication_max_number_of_producers
+        self._names.max_remembered_bytes = MAX_ATTACHMENT_BYTES
+
+    # Replaying.
+
+    async def _recover(self) -> None:
+        try:
+            await self._cursors.wait_until_open(DEDUPLICATION_CURSOR)
+            cursor = self._get_cursor()
+        except DamagedCursor as error:
+            _log.error("%s; duplicates are found by the last entries of the log only", error)
+            cursor = await self._cursors.replace_internal(DEDUPLICATION_CURSOR, self._find_last_entries())
+        self._names.clear_stored()
+        self._apply_limits()
+        try:
+            for ids in decode_stored_ids(cursor.attachment):
+                self._names.restore_ids(ids)
+        except BadSnapshot as error:
+            _log.error("%s: the snapshot of the deduplication can't be decoded: %s", self._log.name, error)
+        self._begin(await self._replay(cursor.mark_delete))
+
+    def _get_cursor(self) -> DurableCursor:
+        cursor = self._cursors.get_internal(DEDUPLICATION_CURSOR)
+        if cursor is None:
+            raise TopicUnloaded(f"{self._log.name} was closed")
+        return cursor
+
+    def _find_last_entries(self) -> Position:
+        """Return a position with at most `_MAX_REPLAYED` entries behind it."""
+        first, last = self._log.before_first, self._log.last
+        if self._log.entries_between(first, last) <= _MAX_REPLAYED:
+            return first
+        return Position(last.ledger_id, max(-1, last.entry_id - _MAX_REPLAYED))
+
+    async def _replay(self, position: Position) -> int:
+        """Take the ids of the entries after the position. Return the number of entries. Raises `BrokerError`."""
+        log, count, skipped = self._log, 0, 0
+        pause_s = _PAUSE_S
+        while position < log.last:
+            try:
+                entries = await log.read(log.first_after(position), _READ_ENTRIES, _READ_BYTES)
+            except UnreadableEntry as error:
+                skipped += 1
+                position = Position(error.position.ledger_id, error.position.entry_id + skipped // _EXACT)
+                continue
+            except TopicUnloaded:
+                raise
+            except BrokerError as error:
+                pause_s = await self._pause(error, pause_s)
+                continue
+            if not entries:
+                break
+            for entry in entries:
+                self._take_ids(entry)
+            count, position = count + len(entries), entries[-1].position
+            await asyncio.sleep(0)
+        if skipped:
+            _log.warning("%s: the ids of lost entries are unknown: %d were skipped", log.name, skipped)
+        return count
+
+    def _take_ids(self, entry: LogEntry) -> None:
+        try:
+            _, metadata = decode_entry_metadata(entry.stored)
+        except WireError:
+            return  # no consumer gets it
+        name = metadata.producer_name
+        self._names.replay(name, find_last_sequence_id(metadata), get_entry_ids(metadata), entry.broker_time_ms)
+
+    @property
+    def known_names(self) -> int:
+        """The number of names whose ids are known."""
+        return sum(1 for _ in self._names.ids(0))
+
+    # Opening producers.
+
+    @property
+    def is_ready(self) -> bool:
+        return self._is_ready
+
+    async def wait_until_ready(self, report: Callable[[str], object]) -> None:
+        """Return when producers may be opened. `report` is called if that takes long, with the reason, and with an
+        empty text at the end. Raises `BrokerError`."""
+        if self.waiting_for:
+            report(self.waiting_for)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters[waiter] = report
+        try:
+            await waiter
+        finally:
+            self._waiters.pop(waiter, None)
+        if self._stopped is not None:
+            raise self._stopped.again()
+
+    def _report_waiting(self, reason: str) -> None:
+        self.waiting_for = reason
+        for report in list(self._waiters.values()):
+            report(reason)
+
+    def _set_ready(self) -> None:
+        self._is_ready = True
+        if self.waiting_for:
+            self._report_waiting("")
+        self._wake_waiters()
+
+    def _wake_waiters(self) -> None:
+        for waiter in list(self._waiters):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # Recording and snapshots.
+
+    def record_stored(self, name: str, last_sequence_id: int, entries: Sequence[EntryIds]) -> None:
+        """Record that entries of this name are persisted."""
+        self._names.record_stored(name, last_sequence_id)
+        if self._is_recording:
+            stored = self._names.find_stored(name)
+            for ids in entries:
+                record(stored, ids)
+            self._count_new(len(entries))
+
+    def _count_new(self, entries: int) -> None:
+        self._new_entries += entries
+        if self._new_entries >= self._settings.broker_deduplication_entries_interval and not self._will_snapshot:
+            # Not at once: results of other producers, up to the log's last entry, are being reported.
+            self._will_snapshot = True
+            asyncio.get_running_loop().call_soon(self._snapshot_soon)
+
+    def _snapshot_soon(self) -> None:
+        self._will_snapshot = False
+        if not self._is_saving:
+            self.take_snapshot()
+
+    def take_snapshot(self) -> None:
+        """Store a snapshot, if there is something new."""
+        cursor = self._cursors.get_internal(DEDUPLICATION_CURSOR)
+        if not self.is_on or not self._new_entries or cursor is None or self._stopped is not None:
+            return
+        self._new_entries = 0
+        self._snapshot_at = self._clock.monotonic()
+        limit = self._settings.broker_deduplication_max_number_of_producers
+        ids = self._names.ids(self._clock.time_ms())
+        cursor.attach(self._log.last, encode_stored_ids(ids, limit, MAX_ATTACHMENT_BYTES))
+        self._is_saving = True
+        cursor.call_when_saved(self._saved)
+
+    def _saved(self, error: BrokerError | None) -> None:
+        self._is_saving = False
+        if error is None:
+            self._count_new(0)
+
+    async def save_snapshot(self) -> None:
+        """Store a snapshot, durably. Raises `BrokerError`."""
+        self.take_snapshot()
+        if self.is_on and (cursor := self._cursors.get_internal(DEDUPLICATION_CURSOR)) is not None:
+            await cursor.wait_until_saved()
+
+    def tick(self, now: float) -> None:
+        """Take a snapshot if the time has come, and forget unused names. Housekeeping calls it at intervals."""
+        self.follow_settings()
+        settings = self._settings
+        frequency_s = settings.broker_deduplication_snapshot_frequency_in_seconds
+        if not self.is_on or not frequency_s or now - self._looked_at < frequency_s:
+            return
+        self._looked_at = now
+        self._apply_limits()
+        if (unused_minutes := settings.broker_deduplication_producer_inactivity_timeout_minutes) > 0:
+            self._new_entries += self._names.forget_unused_since(self._clock.time_ms() - unused_minutes * 60_000)
+        if now - self._snapshot_at >= settings.broker_deduplication_snapshot_interval_seconds:
+            self.take_snapshot()
+
+    # The end.
+
+    def stop(self, error: BrokerError) -> None:
+        """Stop: the topic has ended."""
+        if self._stopped is None:
+            self._stopped = error
+            self._tasks.cancel(error)
+            self._wake_waiters()
+
+    def _task_failed(self, error: BaseException) -> None:
+        _log.error("The deduplication of %s failed because of an internal error", self._log.name, exc_info=error)

@@ -1,0 +1,292 @@
+"""The state of a topic's deduplication: snapshots, the cursor that has them, policies, damage, and bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from magnetar.admin.models import NamespacePolicies, TopicPolicies
+from magnetar.exceptions import MagnetarException
+from magnetar_broker.counters import BrokerCounters, TopicCounters
+from magnetar_broker.cursors.ack_state import MAX_NODE_ATTACHMENT_BYTES
+from magnetar_broker.cursors.subscription_limits import DEDUPLICATION_CURSOR
+from magnetar_broker.topics.deduplication.rules import Progress
+from magnetar_broker.topics.producer import Producer, ProducerIdentity, TopicPublishing
+from magnetar_broker.topics.publish_budget import PublishBudget
+from magnetar_broker.topics.publish_gate import PublishGate
+from magnetar_broker.topics.rate_limit import RateLimit
+from magnetar_broker.topics.token_bucket import NO_RATE
+from magnetar_protos.broker_pb2 import StartAt
+from magnetar_wire.clock import SystemClock
+from tests.produce_client import entry
+from tests.running import until
+from tests.unit.broker.deduplication_scene import DUPLICATE, WIRES, PulsarProducer, Wire, running
+from tests.unit.broker.log_scene import running_log_scene
+from tests.unit.broker.test_log_faults import WIDE, reachable, unreachable
+from tests.unit.broker.topic_scene import FakeProducerSink
+
+
+def single(*sequence_ids: int, producer: str = "p") -> list[bytes]:
+    return [entry(number, b"%d" % number, producer) for number in sequence_ids]
+
+
+def count_replayed(on: Wire) -> Callable[[], int]:
+    """Return how many entries the next opening of the topic would replay."""
+    return lambda: on.topic().log.entries_between(on.snapshot_position(), on.topic().log.last)
+
+
+def pass_minutes(on: Wire, minutes: int) -> float:
+    """Let the broker's clocks be so much ahead. Return the time of the monotonic one."""
+    clock, real = on.scene.clock, SystemClock()
+    clock.time_ms = lambda: real.time_ms() + minutes * 60_000  # type: ignore[method-assign]
+    return real.monotonic() + minutes * 60
+
+
+async def test_number_of_entries_to_replay_is_bounded_also_over_unloads() -> None:
+    """DUP-2, CHK-32: the entries since the last snapshot count on where the topic is opened again."""
+    async with running(broker_deduplication_entries_interval=10) as on:
+        for number in range(35):
+            producer = await on.producer()
+            await producer.send(*single(number))
+            await until(lambda: count_replayed(on)() <= 10, "a snapshot is stored")
+            await producer.leave()
+            await on.crash()
+        producer = await on.producer()
+        assert producer.last_sequence_id == 34
+
+
+async def test_snapshots_are_stored_when_their_time_has_come() -> None:
+    async with running(
+        broker_deduplication_snapshot_frequency_in_seconds=1, broker_deduplication_snapshot_interval_seconds=30
+    ) as on:
+        producer = await on.producer()
+        await producer.send(*single(0, 1))
+        deduplication, now = on.topic().deduplication, SystemClock().monotonic()
+        deduplication.tick(now + 29)
+        assert count_replayed(on)() == 2
+        deduplication.tick(now + 31)
+        await until(lambda: count_replayed(on)() == 0, "a snapshot is stored")
+
+
+async def test_names_without_a_producer_are_forgotten_after_some_hours() -> None:
+    """DUP-1"""
+    async with running(broker_deduplication_producer_inactivity_timeout_minutes=60) as on:
+        idle, busy = await on.producer("idle"), await on.producer("busy")
+        await idle.send(*single(5, producer="idle"))
+        await busy.send(*single(5, producer="busy"))
+        await idle.leave()
+        await until(lambda: len(on.topic().producers) == 1, "it has left")
+        topic, now = on.topic(), pass_minutes(on, 59)
+        topic.deduplication.tick(now)
+        assert (await on.producer("idle")).last_sequence_id == 5
+        await on.crash()
+        await on.producer("busy")
+        topic, now = on.topic(), pass_minutes(on, 61)
+        topic.deduplication.tick(now)
+        assert (await on.producer("idle")).last_sequence_id == -1
+        await busy.leave()
+        assert topic.producers.connected()
+
+
+async def test_ids_of_more_names_than_fit_are_those_used_last() -> None:
+    """DUP-1, CHK-49: memory and snapshots are bounded, also with very many names."""
+    async with running(broker_deduplication_max_number_of_producers=30, broker_deduplication_entries_interval=10) as on:
+        stays = await on.producer("stays")
+        await stays.send(*single(7, producer="stays"))
+        long = chr(0x1F600) * 240
+        for number in range(50):
+            name = f"p{number}-{long}"
+            producer = await on.producer(name)
+            await producer.send(*single(number, producer=name))
+            await producer.leave()
+            await until(lambda: len(on.topic().producers) == 1, "it has left")
+        assert on.topic().deduplication.known_names == 31
+        cursor = on.cursor()
+        assert cursor is not None
+        assert len(cursor.attachment) > MAX_NODE_ATTACHMENT_BYTES
+        await on.unload()
+        for number, expected in ((0, -1), (19, -1), (21, 21), (49, 49)):
+            assert (await on.producer(f"p{number}-{long}")).last_sequence_id == expected
+        assert (await on.producer("stays")).last_sequence_id == 7
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_policies_switch_deduplication_on_and_off_on_live_topics(wire: Any) -> None:
+    """DUP-1: ids are known from then on; another policy of the topic itself overrides its namespace's."""
+    async with running(wire, broker_deduplication_enabled=False, metadata_cache_ttl_seconds=0.01) as on:
+        admin, number = on.scene.admin, itertools.count()
+
+        async def follow(is_on: bool) -> None:
+            async def followed() -> bool:
+                # This reads the policies, which is done every few seconds, too.
+                await on.topic().subscriptions.make_on_first_use(f"s{next(number)}", StartAt(earliest=True))
+                return on.topic().deduplication.is_on is is_on and (on.cursor() is not None) is is_on
+
+            await until(followed, f"deduplication is {is_on}")
+
+        producer = await on.producer()
+        assert DUPLICATE not in await producer.send(*single(0, 0, 1))
+        assert on.cursor() is None
+        await admin.namespaces.change_policies("public/default", NamespacePolicies(deduplication=True))
+        await follow(True)
+        assert [one == DUPLICATE for one in await producer.send(*single(0, 0, 1))] == [False, True, False]
+        await on.crash()
+        producer = await on.producer()
+        assert producer.last_sequence_id == 1
+        assert await producer.send(*single(1)) == [DUPLICATE]
+        await admin.topics.change_policies("t", TopicPolicies(deduplication=False))
+        await follow(False)
+        assert DUPLICATE not in await producer.send(*single(1, 1))
+        await admin.topics.change_policies("t", TopicPolicies(deduplication=True, deduplication_snapshot_entries=3))
+        await follow(True)
+        results = await producer.send(*single(1, 1, 2, 3))
+        assert [one == DUPLICATE for one in results] == [False, True, False, False]
+        await until(lambda: count_replayed(on)() == 0, "a snapshot is stored")
+        await admin.topics.change_policies("t", TopicPolicies(), remove=["deduplication"])
+        await admin.namespaces.change_policies("public/default", NamespacePolicies(deduplication=False))
+        await on.unload()
+        await on.producer()
+        await until(lambda: on.cursor() is None, "it was off when the topic was opened: the snapshot is deleted")
+
+
+async def test_the_cursor_of_snapshots_is_no_subscription() -> None:
+    """DUP-2: it is hidden, can't be subscribed, reset or deleted, and counts as no backlog."""
+    async with running(PulsarProducer) as on:
+        producer, admin = await on.producer(), on.scene.admin
+        await producer.send(*single(0, 1, 2))
+        assert on.cursor() is not None
+        assert await admin.subscriptions.list("t") == []
+        stats = await admin.topics.stats("t")
+        assert not stats.subscriptions
+        client = await on.scene.pulsar_client()
+        answer = await client.try_subscribe(subscription=DEDUPLICATION_CURSOR)
+        assert "not a subscription" in answer.error.message
+        for change in (
+            admin.subscriptions.delete("t", DEDUPLICATION_CURSOR),
+            admin.subscriptions.delete("t", DEDUPLICATION_CURSOR, force=True),
+            admin.subscriptions.skip_all("t", DEDUPLICATION_CURSOR),
+            admin.subscriptions.create("t", DEDUPLICATION_CURSOR),
+        ):
+            with pytest.raises(MagnetarException):
+                await change
+        assert await producer.send(*single(2)) == [DUPLICATE]
+
+
+async def test_the_log_is_trimmed_up_to_the_snapshot_only() -> None:
+    """DUP-2, CHK-54: entries that a replay needs are retained, and no more; if they are deleted all the same, the
+    cursor moves on."""
+    async with running(
+        broker_deduplication_entries_interval=100,
+        managed_ledger_max_entries_per_ledger=5,
+        managed_ledger_min_ledger_rollover_time_minutes=0,
+        default_retention_without_subscription_minutes=0,
+    ) as on:
+        producer = await on.producer()
+        await producer.send(*single(*range(12)))
+        topic = on.topic()
+        await topic.log.trim(topic.cursors.find_slowest_position)
+        assert topic.log.stats().stored_entries == 12
+        await topic.deduplication.save_snapshot()
+        await topic.log.trim(topic.cursors.find_slowest_position)
+        assert topic.log.stats().stored_entries == 2
+        await producer.send(*single(*range(12, 18)))
+        await on.scene.admin.topics.truncate("t")
+        await on.crash()
+        producer = await on.producer()
+        assert producer.last_sequence_id == 17
+        assert await producer.send(*single(3, 17)) == [DUPLICATE, DUPLICATE]
+
+
+async def test_lost_entries_do_not_keep_a_topic_closed() -> None:
+    """DUP-2, CHK-67: an entry that no bookie has is skipped by the replay."""
+    async with running(logs_errors=True) as on:
+        producer = await on.producer()
+        results = await producer.send(*single(0, 1, 2, 3))
+        assert not isinstance(results[1], str)
+        ledger_id, lost = results[1]
+        await on.topic().log.roll_ledger()
+        await on.crash()
+        for bookie in on.scene.bookies:
+            del bookie.ledger(ledger_id).records[lost]
+        producer = await on.producer()
+        assert producer.last_sequence_id == 3
+        assert await producer.send(*single(2, 3)) == [DUPLICATE, DUPLICATE]
+
+
+async def test_a_damaged_snapshot_is_replaced_by_the_last_entries() -> None:
+    """DUP-2, CHK-67: no bookie has a record of the cursor any more."""
+    async with running(logs_errors=True, broker_deduplication_entries_interval=2) as on:
+        producer = await on.producer()
+        await producer.send(*single(0, 1, 2, 3))
+        await until(lambda: count_replayed(on)() == 0, "a snapshot is stored")
+        cursor = on.cursor()
+        assert cursor is not None
+        ledger_id = cursor.ledger_id
+        assert ledger_id
+        await on.crash()
+        for bookie in on.scene.bookies:
+            bookie.damage(ledger_id, 0)
+        producer = await on.producer()
+        assert producer.last_sequence_id == 3
+        assert await producer.send(*single(2, 3)) == [DUPLICATE, DUPLICATE]
+        assert on.cursor() is not None
+
+
+async def test_producers_wait_for_the_replay_and_consumers_do_not() -> None:
+    """DUP-2: their clients are notified of the reason if entries can't be read at present."""
+    async with running(PulsarProducer) as on:
+        producer = await on.producer()
+        await producer.send(*single(0, 1, 2))
+        await on.topic().log.roll_ledger()
+        await on.crash()
+        for bookie in on.scene.bookies:
+            bookie.failing.add("read")
+        opening = asyncio.create_task(on.producer())
+        client = await on.scene.pulsar_client()
+        await client.subscribe(permits=0)
+        deduplication = on.topic().deduplication
+        await until(lambda: "can't read" in deduplication.waiting_for, "the replay has failed once")
+        assert not opening.done()
+        for bookie in on.scene.bookies:
+            bookie.failing.clear()
+        assert (await opening).last_sequence_id == 2
+
+
+async def test_failed_adds_are_resent_by_the_log_and_duplicates_wait_for_them() -> None:
+    """DUP-1, CHK-64: a ledger fails with two adds in flight, and their copies behind them."""
+    async with running_log_scene(bookies=3) as scene:
+        log = await scene.open(options=WIDE)
+        budget = PublishBudget(2**30)
+        unlimited = RateLimit("none", lambda: NO_RATE, SystemClock())
+        gate = PublishGate(budget, unlimited, unlimited)
+        publishing = TopicPublishing(
+            log,
+            gate,
+            2**20,
+            scene.clock,
+            TopicCounters(),
+            BrokerCounters(),
+            lambda name, last, entries: None,
+        )
+        sink = FakeProducerSink()
+        producer = Producer(ProducerIdentity(1, "p", b"", 0, {}, ""), publishing, sink)
+        producer.begin_deduplication(Progress())
+        producer.publish(0, single(0))
+        await scene.wait(lambda: len(sink.results) == 1)
+        unreachable(scene, "b0", "b1")
+        producer.publish(1, single(1, 2, 1))
+        await scene.wait(lambda: log.waiting_for != "")
+        producer.publish(4, single(2, 1, 3, 0))
+        assert len(sink.results) == 1
+        scene.clock.advance(60)
+        reachable(scene)
+        await scene.wait(lambda: len(sink.results) == 8)
+        assert [(number, position == DUPLICATE) for _, number, position in sink.results] == [
+            (0, False), (1, False), (2, False), (3, True), (4, True), (5, True), (6, False), (7, True),
+        ]  # fmt: skip
+        assert [one.index for one in await scene.read_all(log)] == [0, 1, 2, 3]
+        assert budget.used_bytes == 0

@@ -1,0 +1,192 @@
+"""Deduplication through both listeners: what is stored, and what producers are answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from magnetar_protos.entry_pb2 import CompressionType, EncryptionKeys
+from magnetar_wire.entry import decode_entry, encode_entry
+from tests.produce_client import entry
+from tests.running import until
+from tests.unit.broker.deduplication_scene import DUPLICATE, WIRES, batch, chunk, running
+
+pytestmark = pytest.mark.parametrize("wire", WIRES)
+
+
+def single(*sequence_ids: int, producer: str = "p") -> list[bytes]:
+    return [entry(number, b"%d" % number, producer) for number in sequence_ids]
+
+
+async def test_each_sequence_id_is_stored_once_with_gaps_and_over_reconnects(wire: Any) -> None:
+    """DUP-1, PRD-7: a duplicate's result is (-1,-1), in its turn, whether its first copy is stored or in flight."""
+    async with running(wire) as on:
+        producer = await on.producer()
+        assert producer.last_sequence_id == -1
+        results = await producer.send(*single(0, 1, 1, 5, 3, 5, 6))
+        assert [one == DUPLICATE for one in results] == [False, False, True, False, True, True, False]
+        assert await producer.send(*single(6, 2)) == [DUPLICATE, DUPLICATE]
+        other = await on.producer("q")
+        assert DUPLICATE not in await other.send(*single(0, 5, producer="q"))
+        await producer.leave()
+        producer = await on.producer()
+        assert producer.last_sequence_id == 6
+        assert [one == DUPLICATE for one in await producer.send(*single(5, 6, 7))] == [True, True, False]
+        assert await on.stored() == [b"0", b"1", b"5", b"6", b"0", b"5", b"7"]
+
+
+@pytest.mark.parametrize("crashes", [True, False])
+async def test_stored_ids_are_recovered_from_snapshot_and_replay(wire: Any, crashes: bool) -> None:
+    """DUP-1, DUP-2, PRD-7: after a crash of the topic's broker, and after an unload."""
+    async with running(wire, broker_deduplication_entries_interval=10) as on:
+        for round_ in range(4):
+            producer = await on.producer()
+            first = round_ * 14
+            assert producer.last_sequence_id == first - 1
+            results = await producer.send(*single(*range(max(0, first - 20), first + 14)))
+            assert [one == DUPLICATE for one in results] == [True] * min(20, first) + [False] * 14
+            if round_:
+                assert on.snapshot_position().entry_id >= 0 or on.snapshot_position().ledger_id > 0
+            await (on.crash() if crashes else on.unload())
+        assert await on.stored() == [b"%d" % number for number in range(56)]
+
+
+async def test_batches_are_compared_by_lowest_and_highest_id_and_message_by_message(wire: Any) -> None:
+    """DUP-2, CHK-32: a batch that is partly a duplicate is stored without the messages that are stored already."""
+    async with running(wire) as on:
+        producer = await on.producer()
+        for compression in (CompressionType.NONE, CompressionType.LZ4, CompressionType.ZSTD):
+            first = producer.last_sequence_id + 1 + int(compression) * 100
+            ids = [first, first + 1, first + 4]
+            assert DUPLICATE not in await producer.send(batch(*ids, compression=compression))
+            again, partly, new = await producer.send(
+                batch(*ids[1:], compression=compression),
+                batch(*ids[1:], first + 6, first + 9, compression=compression),
+                batch(first + 10, first + 11, compression=compression),
+            )
+            assert again == DUPLICATE
+            assert DUPLICATE not in (partly, new)
+            assert await on.stored() == [
+                b"%d" % (start + number)
+                for start in range(0, first + 1, 100)
+                if start in (0, 100, 300)
+                for number in (0, 1, 4, 6, 9, 10, 11)
+            ]
+        await on.crash()
+        producer = await on.producer()
+        assert await producer.send(batch(306, 311)) == [DUPLICATE]
+
+
+def lying(*sequence_ids: int, **fields: Any) -> bytes:
+    """A batch of these messages that declares other ids."""
+    decoded = decode_entry(batch(*sequence_ids))
+    for name, value in fields.items():
+        setattr(decoded.metadata, name, value)
+    return encode_entry(decoded.metadata, decoded.payload)
+
+
+async def test_partly_duplicate_batches_that_can_not_be_split_are_refused(wire: Any) -> None:
+    """DUP-2, CHK-49: encrypted ones, and those that lie about their ids. Nothing of them is stored or answered as
+    stored, and others go on."""
+    async with running(wire) as on:
+        producer = await on.producer()
+        await producer.send(batch(0, 1, 2))
+        keys = [EncryptionKeys(key="k", value=b"v")]
+        bad = [
+            batch(2, 3, encryption_keys=keys),
+            lying(2, 3, highest_sequence_id=9),
+            lying(1, 3, sequence_id=2),
+            lying(0, 1, 2, highest_sequence_id=2**60),
+            lying(2, 5, 4, highest_sequence_id=5),
+            lying(2, 3, num_messages_in_batch=1),
+            encode_entry(decode_entry(lying(2, 3)).metadata, b"\xff" * 30),
+        ]
+        results = await producer.send(*bad, batch(0, 2, encryption_keys=keys), batch(3, 4))
+        assert all("can't be separated" in str(one) for one in results[: len(bad)]), results
+        assert results[-2] == DUPLICATE
+        assert results[-1] != DUPLICATE
+        assert await on.stored() == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_batch_without_highest_id_is_compared_by_its_own_id_alone(wire: Any) -> None:
+    """DUP-2, CHK-65: as pulsar-client sends key-based batches: each has its lowest id, and the ids interleave."""
+    async with running(wire) as on:
+        producer = await on.producer()
+        by_key = [lying(0, 3, 6), lying(1, 4, 7), lying(2, 5, 8)]
+        for one in by_key:
+            decoded = decode_entry(one)
+            decoded.metadata.ClearField("highest_sequence_id")
+            decoded.metadata.partition_key = "k"
+            by_key[by_key.index(one)] = encode_entry(decoded.metadata, decoded.payload)
+        assert DUPLICATE not in await producer.send(*by_key[:2])
+        await on.crash()
+        producer = await on.producer()
+        assert producer.last_sequence_id == 1
+        results = await producer.send(*by_key)
+        assert results[:2] == [DUPLICATE, DUPLICATE]
+        assert results[2] != DUPLICATE
+        assert sorted(await on.stored()) == [b"%d" % number for number in range(9)]
+
+
+async def test_chunks_are_compared_by_sequence_id_and_number(wire: Any) -> None:
+    """DUP-2, PRD-8, CHK-32: chunks of one message have one id, and it is stored with the last chunk."""
+    async with running(wire) as on:
+        producer = await on.producer()
+        results = await producer.send(chunk(0, 0, 3), chunk(0, 1, 3), chunk(0, 1, 3))
+        assert [one == DUPLICATE for one in results] == [False, False, True]
+        await on.crash()
+        producer = await on.producer()
+        assert producer.last_sequence_id == -1
+        # It is resumed: its stored chunks are duplicates.
+        results = await producer.send(*(chunk(0, number, 3) for number in range(3)), chunk(0, 2, 3))
+        assert [one == DUPLICATE for one in results] == [True, True, False, True]
+        # The next one is cut off, and sent again as another group.
+        await producer.send(chunk(1, 0, 2, "v"))
+        await on.crash()
+        producer = await on.producer()
+        assert producer.last_sequence_id == 0
+        results = await producer.send(chunk(0, 0, 3), chunk(1, 0, 3, "w"), chunk(1, 1, 3, "w"), chunk(1, 2, 3, "w"))
+        assert [one == DUPLICATE for one in results] == [True, False, False, False]
+        assert await producer.send(chunk(1, 0, 2, "v"), *single(1)) == [DUPLICATE, DUPLICATE]
+        assert await on.stored() == [b"u 0", b"u 1", b"u 2", b"v 0", b"w 0", b"w 1", b"w 2"]
+
+
+async def test_duplicates_of_entries_in_flight_get_their_result_after_them(wire: Any) -> None:
+    """DUP-1: nothing is answered before the first copy is stored."""
+    async with running(wire) as on:
+        producer = await on.producer()
+        await producer.send(*single(0))
+        for bookie in on.scene.bookies:
+            bookie.hold()
+        producer.send_nowait(*single(1, 2, 1, 0, 2, 3))
+        topic = on.topic()
+        await until(lambda: topic.log.stats().pending_appends == 3, "three are in flight")
+        assert topic.counters.duplicate_entries == 3
+        for bookie in on.scene.bookies:
+            bookie.resume()
+        results = await producer.results(6)
+        assert [one == DUPLICATE for one in results] == [False, False, True, True, True, False]
+        assert await on.stored() == [b"0", b"1", b"2", b"3"]
+
+
+async def test_entries_whose_outcome_is_unknown_are_compared_with_the_log(wire: Any) -> None:
+    """DUP-1, CHK-32: what is received and what is stored are two numbers: an entry that was received, and is lost with
+    its topic's broker, is stored when it is resent; one that was stored without a result is not."""
+    async with running(wire) as on:
+        producer = await on.producer()
+        await producer.send(*single(0))
+        one, other = on.scene.bookies
+        other.hold()
+        producer.send_nowait(*single(1, 2))
+        await until(lambda: on.topic().log.stats().pending_appends == 2, "two are in flight")
+        await on.crash()
+        assert await producer.results(1) == ["ended"]
+        stored = {b"0", b"1", b"2"} if one.ledgers else set()
+        other.resume()
+        producer = await on.producer()
+        assert stored
+        results = await producer.send(*single(0, 1, 2, 3))
+        assert results[0] == DUPLICATE
+        assert results[3] != DUPLICATE
+        assert await on.stored() == [b"0", b"1", b"2", b"3"]
