@@ -340,12 +340,14 @@ class Appender:
 
     # ── ledgers ──
 
-    def roll_if_due(self) -> None:
-        """Roll over a ledger that is due. Called at intervals, since the topic may be idle."""
+    def roll_if_due(self, idle_s: float = 0.0) -> None:
+        """Roll over a ledger that is due, or to which nothing was added for `idle_s`; 0: for any time. Called at
+        intervals, since the topic may be idle."""
         ledger = self.current_ledger
         if ledger is None or ledger.is_rolling:
             return
-        if self._rollover.is_outdated or min(self._count_until_due(ledger)) <= 0:
+        is_idle = 0 < idle_s * 1000 <= self._clock.time_ms() - self.queue.last_time_ms and ledger.entries > 0
+        if is_idle or self._rollover.is_outdated or min(self._count_until_due(ledger)) <= 0:
             self._roll(ledger)
 
     def _roll(self, ledger: CurrentLedger) -> None:

@@ -64,6 +64,7 @@ class ManagedLedger:
     __slots__ = (
         "_appender",
         "_node",
+        "_settings",
         "_trimmer",
         "append",
         "leases",
@@ -90,6 +91,7 @@ class ManagedLedger:
         # The lost entries that were found.
         self.lost_entries = lost or LostEntries(node.name)
         self._node = node
+        self._settings = settings
         cached = CachedEntries(cache)
         self._trimmer = Trimmer(node, client, self._fail)
         # The striping of the next ledgers, also of its cursors.
@@ -334,7 +336,7 @@ class ManagedLedger:
 
     def tick(self) -> None:
         """Roll the ledger if that is due. Called every second or so."""
-        self._appender.roll_if_due()
+        self._appender.roll_if_due(self._settings.managed_ledger_inactive_ledger_rollover_time_seconds)
 
     # ── reading ──
 

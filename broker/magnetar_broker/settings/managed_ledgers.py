@@ -73,6 +73,15 @@ class ManagedLedgerSettings(Configuration):
         gt=0,
         named_by="Pulsar",
     )
+    managed_ledger_inactive_ledger_rollover_time_seconds: float = setting(
+        0.0,
+        "Seconds without a publish after which a topic's ledger is closed, at any age, so that its messages can be "
+        "deleted when they are not needed any more. The next publish creates another ledger. 0: only its age counts.",
+        subject=Subject.RETENTION,
+        ge=0,
+        named_by="Pulsar",
+        dynamic=True,
+    )
     default_retention_time_in_minutes: float = setting(
         0.0,
         "Minutes for which messages that all subscriptions have acknowledged are retained, in topics without a "

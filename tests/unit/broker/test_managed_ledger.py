@@ -10,6 +10,7 @@ from magnetar_bookie.read.striping import Striping
 from magnetar_broker.errors import TopicUnloaded
 from magnetar_broker.position import EARLIEST, Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
+from magnetar_wire.topic_name import TopicName
 from tests.unit.broker.log_scene import SMALL, numbered, payload, running_log_scene
 
 
@@ -99,6 +100,25 @@ async def test_no_ledger_is_made_before_the_first_append_and_one_only() -> None:
         assert node is not None
         assert len(node.ledgers) == 2
         assert await scene.payloads(log) == numbered(20)
+
+
+async def test_the_ledger_of_an_idle_topic_is_closed_early_if_that_is_set() -> None:
+    """RET-3, CHK-59: once, and not while something is published; without it, the ledger stays for four hours."""
+    idle = ManagedLedgerSettings(managed_ledger_inactive_ledger_rollover_time_seconds=60)
+    async with running_log_scene() as scene:
+        for options, expected in ((ManagedLedgerSettings(), 0), (idle, 1)):
+            log = await scene.open(options=options, name=TopicName.parse(f"t{expected}"))
+            for number in range(3):
+                await scene.append(log, *numbered(1, number))
+                scene.clock.advance(59)
+                log.tick()
+            await scene.idle()
+            assert log.closed_ledgers == 0
+            for _ in range(3):
+                scene.clock.advance(60)
+                log.tick()
+                await scene.idle()
+            assert (log.closed_ledgers, len(log.ledger_list.ledgers)) == (expected, 1)
 
 
 async def test_no_ledger_waits_for_the_policies() -> None:

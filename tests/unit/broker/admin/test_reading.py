@@ -9,9 +9,10 @@ from functools import partial
 import pytest
 
 from magnetar import exceptions
-from magnetar.admin import MessagePosition, Plan
+from magnetar.admin import MessagePosition, NamespacePolicies, Plan, Retention, TopicPolicies
 from magnetar_bookie import paths as bookie_paths
 from magnetar_bookie.read.record import extract_entry
+from magnetar_broker.topics import policy_refresh
 from magnetar_protos.ledger_pb2 import BookieListener, BookieRegistration
 from magnetar_wire.batch import decode_messages
 from magnetar_wire.entry import decode_entry
@@ -146,6 +147,31 @@ def _count_requests(scene: BrokerScene) -> list[str]:
 
     scene.store.send_request = count  # type: ignore[method-assign]
     return requests
+
+
+async def test_readers_learn_whether_a_retention_policy_holds_for_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPK-1, RET-2: of the topic or its namespace, for any time or size. The default without a subscription is none."""
+    monkeypatch.setattr(policy_refresh, "MIN_INTERVAL_S", 0.02)
+    async with running_broker(metadata_cache_ttl_seconds=0.05) as scene:
+        reading, namespaces, topics = scene.admin.reading, scene.admin.namespaces, scene.admin.topics
+        await topics.create(LOGS)
+
+        async def is_retained() -> bool:
+            position = await reading.find_position(LOGS, MessageId.earliest)
+            plan = await reading.plan(LOGS, start=position.position)
+            assert plan.retained == position.retained
+            return plan.retained
+
+        async def is_not_retained() -> bool:
+            return not await is_retained()
+
+        await until(is_not_retained, "no policy holds")
+        await namespaces.change_policies("public/default", NamespacePolicies(retention=Retention(10, -1)))
+        await until(is_retained, "the namespace's policy holds")
+        await topics.change_policies(LOGS, TopicPolicies(retention=Retention(0, 0)))
+        await until(is_not_retained, "the topic's policy retains nothing")
+        await topics.change_policies(LOGS, TopicPolicies(retention=Retention(-1, 1)))
+        await until(is_retained, "it retains by size")
 
 
 async def test_read_position_is_resolved_from_id_or_time() -> None:

@@ -320,6 +320,20 @@ async def _topic_ends_after_an_hour(scene: HttpScene) -> Any:
     return await _end_in_an_hour(scene, TopicName.parse(_new_name()))
 
 
+@_shows("managed_ledger_inactive_ledger_rollover_time_seconds", "0.001", False, True)
+async def _ledger_of_an_idle_topic_is_closed(scene: HttpScene) -> Any:
+    topic = _new_name()
+    async with scene.broker.client() as client:
+        await (await client.create_producer(topic)).send(b"the last message")
+    log = (await scene.broker.broker_session.topics.get(TopicName.parse(topic), create=False)).log
+    sent_ms = log.last_time_ms
+    await until(lambda: log.last_time_ms == sent_ms < SystemClock().time_ms() - 1, "time has passed")
+    log.tick()
+    for _ in range(1_000):
+        await asyncio.sleep(0)
+    return log.closed_ledgers == 1
+
+
 async def _end_in_an_hour(scene: HttpScene, name: TopicName) -> bool:
     """Return whether the topic is closed or deleted if nobody uses it for an hour."""
     session = scene.broker.broker_session
