@@ -83,7 +83,10 @@ def default_policies(settings: BrokerServiceSettings) -> Policies:
         dispatch_rate=_dispatch_rate(settings.topic_dispatch_rate),
         subscription_dispatch_rate=_dispatch_rate(settings.subscription_dispatch_rate),
         replicator_dispatch_rate=no_rate,
-        subscribe_rate=SubscribeRate(period_seconds=30),
+        subscribe_rate=SubscribeRate(
+            per_consumer=settings.subscribe_rate.per_consumer,
+            period_seconds=int(settings.subscribe_rate.period_seconds),
+        ),
         max_producers_per_topic=settings.max_producers_per_topic,
         max_consumers_per_topic=0,
         max_consumers_per_subscription=settings.max_consumers_per_subscription,

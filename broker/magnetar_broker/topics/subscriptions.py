@@ -34,6 +34,7 @@ from magnetar_broker.topics.progress_subscription import (
     check_consumable,
     check_settable,
 )
+from magnetar_broker.topics.subscribe_counts import SubscribeCounts
 from magnetar_broker.topics.subscription import Subscription
 from magnetar_broker.topics.subscription_changes import SubscriptionChanges, SubscriptionKey
 from magnetar_broker.topics.subscription_stats import (
@@ -76,6 +77,7 @@ class Subscriptions:
         "_randomness",
         "_read_settings",
         "_settings",
+        "_subscribe_counts",
         "_tasks",
         "deliveries",
         "rates",
@@ -108,6 +110,7 @@ class Subscriptions:
         self._last_active: dict[str, LastActiveConsumer] = {}
         # When durable subscriptions were used last since the topic was opened, in ms since 1970.
         self._last_used_ms: dict[str, int] = {}
+        self._subscribe_counts = SubscribeCounts()
         self.deliveries = Deliveries()
         self._tasks = TopicTasks()
         self._changes = SubscriptionChanges(self._tasks, self._loaded.get)
@@ -220,6 +223,7 @@ class Subscriptions:
                 f"topic {self._name} was deleted and recreated: its incarnation was {opened.incarnation}, "
                 f"and is {self._log.incarnation}; positions of the old topic are not valid in the new one",
             )
+        self._check_rate(opened, sink.address)
         name = opened.consumer_name or self._randomness.token(_TOKEN_BYTES).hex()
         subscription = await self._find_to_join(opened)
         try:
@@ -227,6 +231,17 @@ class Subscriptions:
             return subscription.join(opened, name, sink)
         finally:
             subscription.release()
+
+    def _check_rate(self, opened: OpenConsumer, address: str) -> None:
+        rate = self._settings.subscribe_rate
+        host, name = address.rpartition(":")[0], opened.consumer_name or opened.consumer_id
+        if not self._subscribe_counts.count(host, opened.subscription, name, rate, self._clock.monotonic()):
+            raise BrokerError(
+                ErrorCode.TOO_MANY_REQUESTS,
+                f"consumer {name!r} has subscribed to {self._name} {rate.per_consumer} times in "
+                f"{rate.period_seconds:,.0f} s, the maximum (subscribe_throttling_rate_per_consumer, or the policy "
+                "subscribe_rate): retry later",
+            )
 
     async def _find_to_join(self, opened: OpenConsumer) -> Subscription:
         """Return the subscription to join, created if that is allowed. It is not being changed, and nothing is awaited

@@ -107,7 +107,6 @@ _PUT: Final = PolicyPath(setter="PUT")
 _NULLABLE: Final = PolicyPath(removed_without_body=True)
 # Without a body if it is not set, and another status.
 _UNSET_204: Final = PolicyPath(unset_status=204)
-_THROTTLING: Final = "throttling"
 _BOUNDS: Final = "this limit per namespace or topic"
 
 
@@ -208,7 +207,7 @@ POLICIES: Final = (
     Policy(
         "subscribe_rate", "subscribeRate", Field("subscribe_rate", of=SUBSCRIBE_RATE),
         "Maximum rate of subscribe requests of a consumer.",
-        _NULLABLE, _POST, _THROTTLING,
+        _NULLABLE, _POST,
     ),
     _limited(
         "max_producers_per_topic", "maxProducersPerTopic",
