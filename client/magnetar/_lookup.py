@@ -36,6 +36,7 @@ from magnetar_protos.broker_pb2 import (
     SchemaRequest,
 )
 from magnetar_wire.clock import Clock, Timer
+from magnetar_wire.limits import MAX_PARTITIONS
 
 __all__ = ["PATIENCE_S", "REPEAT_LOOKUP_S", "AnyBroker", "Lookup"]
 
@@ -84,7 +85,10 @@ class Lookup:
         async def ask() -> PartitionsAnswer:
             return await self._ask_any("partitions", request, PartitionsAnswer.FromString, deadline)
 
-        return (await self._operations.retry(ask)).partitions
+        partitions = (await self._operations.retry(ask)).partitions
+        if partitions > MAX_PARTITIONS:
+            raise UnknownError(f"the broker reports {partitions:,} partitions of {topic}, above {MAX_PARTITIONS:,}")
+        return partitions
 
     async def last_message(self, topic: str) -> LastMessageAnswer:
         """Return the last message that a read would return. The topic's owner answers this."""

@@ -36,3 +36,6 @@ MAX_BATCH_MESSAGES: Final = MAX_BATCH_METADATA_BYTES // 6
 FRAME_FILL_BYTES: Final = 1_048_576
 MAX_FRAME_BYTES: Final = 8_388_608
 MAX_FRAME_ENTRIES: Final = 10_000
+
+# Brokers allow no more partitions of a topic, and clients believe no more.
+MAX_PARTITIONS: Final = 100_000

@@ -8,7 +8,7 @@ from pydantic import model_validator
 
 from magnetar_wire.bundles import MAX_BUNDLES
 from magnetar_wire.configuration import Configuration
-from magnetar_wire.limits import MAX_UNCOMPRESSED_BYTES
+from magnetar_wire.limits import MAX_PARTITIONS, MAX_UNCOMPRESSED_BYTES
 from magnetar_wire.settings import MAX_COUNT, Subject, check_order, setting
 
 __all__ = ["CatalogSettings", "HealthSettings", "MetricsSettings"]
@@ -36,7 +36,7 @@ class CatalogSettings(Configuration):
         subject=Subject.TOPICS,
         unit="partitions",
         ge=1,
-        le=MAX_COUNT,
+        le=MAX_PARTITIONS,
         named_by="Pulsar",
         dynamic=True,
     )
@@ -46,7 +46,7 @@ class CatalogSettings(Configuration):
         subject=Subject.TOPICS,
         unit="partitions",
         ge=1,
-        le=MAX_COUNT,
+        le=MAX_PARTITIONS,
         named_by="Pulsar",
         dynamic=True,
     )

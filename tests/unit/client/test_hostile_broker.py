@@ -34,9 +34,11 @@ class Liar:
     def __init__(self, *lies: ProduceAnswer) -> None:
         self.lies = lies
         self.lookup = LookupAnswer(address=ADDRESS)
+        self.partitions = 0
 
     async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
-        return (self.lookup if method == "lookup" else PartitionsAnswer()).SerializeToString()
+        partitions = PartitionsAnswer(partitions=self.partitions)
+        return (self.lookup if method == "lookup" else partitions).SerializeToString()
 
     async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
         while (message := await stream.receive()) is not None:
@@ -122,6 +124,19 @@ async def test_a_broker_that_names_nobody() -> None:
     async with aio.Client(URL, _transport=transport, operation_timeout_seconds=0.2) as client:
         with pytest.raises(exceptions.UnknownError, match="returned no broker"):
             await client.create_producer("t")
+    await listener.close()
+
+
+async def test_more_partitions_than_a_topic_can_have_are_refused() -> None:
+    """Each takes memory of the client."""
+    transport = InProcessTransport()
+    liar = Liar()
+    liar.partitions = 2**32 - 1
+    listener = await transport.listen(ADDRESS, liar)
+    async with aio.Client(URL, _transport=transport) as client:
+        for opening in (client.create_producer("t"), client.subscribe("t", "s")):
+            with pytest.raises(exceptions.UnknownError, match=r"reports 4,294,967,295 partitions .*, above 100,000"):
+                await opening
     await listener.close()
 
 
