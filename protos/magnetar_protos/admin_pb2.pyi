@@ -745,7 +745,7 @@ class PartitionedStatsAnswer(_message.Message):
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., stats: _Optional[_Union[TopicStats, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[TopicStats, _Mapping]]] = ...) -> None: ...
 
 class TopicStats(_message.Message):
-    __slots__ = ("topic", "incarnation", "partitions", "received", "delivered", "refused_entries", "failed_entries", "storage_bytes", "stored_entries", "messages_ever", "pending_bytes", "waiting_for", "producers", "subscriptions", "owner_broker", "lost_entries", "lost", "last_publish_ms", "backlog_bytes", "chunks", "oldest_backlog_subscription", "oldest_backlog_ms", "oldest_backlog_age_s", "acknowledged_ranges", "not_in_effect", "owner_http_address", "backlog_quota_bytes", "backlog_quota_seconds", "evictions_by_size", "evictions_by_age", "publish_limited_times")
+    __slots__ = ("topic", "incarnation", "partitions", "received", "delivered", "refused_entries", "failed_entries", "storage_bytes", "stored_entries", "messages_ever", "pending_bytes", "waiting_for", "producers", "subscriptions", "owner_broker", "lost_entries", "lost", "last_publish_ms", "backlog_bytes", "chunks", "oldest_backlog_subscription", "oldest_backlog_ms", "oldest_backlog_age_s", "acknowledged_ranges", "not_in_effect", "owner_http_address", "backlog_quota_bytes", "backlog_quota_seconds", "evictions_by_size", "evictions_by_age", "publish_limited_times", "waiting_producers")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -777,6 +777,7 @@ class TopicStats(_message.Message):
     EVICTIONS_BY_SIZE_FIELD_NUMBER: _ClassVar[int]
     EVICTIONS_BY_AGE_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_LIMITED_TIMES_FIELD_NUMBER: _ClassVar[int]
+    WAITING_PRODUCERS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     incarnation: str
     partitions: int
@@ -808,7 +809,8 @@ class TopicStats(_message.Message):
     evictions_by_size: int
     evictions_by_age: int
     publish_limited_times: int
-    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., partitions: _Optional[int] = ..., received: _Optional[_Union[Rates, _Mapping]] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., refused_entries: _Optional[int] = ..., failed_entries: _Optional[int] = ..., storage_bytes: _Optional[int] = ..., stored_entries: _Optional[int] = ..., messages_ever: _Optional[int] = ..., pending_bytes: _Optional[int] = ..., waiting_for: _Optional[str] = ..., producers: _Optional[_Iterable[_Union[ProducerStats, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionStats, _Mapping]]] = ..., owner_broker: _Optional[str] = ..., lost_entries: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[LostEntry, _Mapping]]] = ..., last_publish_ms: _Optional[int] = ..., backlog_bytes: _Optional[int] = ..., chunks: _Optional[int] = ..., oldest_backlog_subscription: _Optional[str] = ..., oldest_backlog_ms: _Optional[int] = ..., oldest_backlog_age_s: _Optional[int] = ..., acknowledged_ranges: _Optional[int] = ..., not_in_effect: _Optional[_Iterable[str]] = ..., owner_http_address: _Optional[str] = ..., backlog_quota_bytes: _Optional[int] = ..., backlog_quota_seconds: _Optional[int] = ..., evictions_by_size: _Optional[int] = ..., evictions_by_age: _Optional[int] = ..., publish_limited_times: _Optional[int] = ...) -> None: ...
+    waiting_producers: int
+    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., partitions: _Optional[int] = ..., received: _Optional[_Union[Rates, _Mapping]] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., refused_entries: _Optional[int] = ..., failed_entries: _Optional[int] = ..., storage_bytes: _Optional[int] = ..., stored_entries: _Optional[int] = ..., messages_ever: _Optional[int] = ..., pending_bytes: _Optional[int] = ..., waiting_for: _Optional[str] = ..., producers: _Optional[_Iterable[_Union[ProducerStats, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionStats, _Mapping]]] = ..., owner_broker: _Optional[str] = ..., lost_entries: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[LostEntry, _Mapping]]] = ..., last_publish_ms: _Optional[int] = ..., backlog_bytes: _Optional[int] = ..., chunks: _Optional[int] = ..., oldest_backlog_subscription: _Optional[str] = ..., oldest_backlog_ms: _Optional[int] = ..., oldest_backlog_age_s: _Optional[int] = ..., acknowledged_ranges: _Optional[int] = ..., not_in_effect: _Optional[_Iterable[str]] = ..., owner_http_address: _Optional[str] = ..., backlog_quota_bytes: _Optional[int] = ..., backlog_quota_seconds: _Optional[int] = ..., evictions_by_size: _Optional[int] = ..., evictions_by_age: _Optional[int] = ..., publish_limited_times: _Optional[int] = ..., waiting_producers: _Optional[int] = ...) -> None: ...
 
 class LostEntry(_message.Message):
     __slots__ = ("ledger_id", "entry_id", "reason")
@@ -821,7 +823,7 @@ class LostEntry(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ProducerStats(_message.Message):
-    __slots__ = ("producer_name", "producer_id", "address", "connected_since_ms", "received", "properties", "client_version", "partial", "chunks_per_s")
+    __slots__ = ("producer_name", "producer_id", "address", "connected_since_ms", "received", "properties", "client_version", "partial", "chunks_per_s", "access_mode")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -838,6 +840,7 @@ class ProducerStats(_message.Message):
     CLIENT_VERSION_FIELD_NUMBER: _ClassVar[int]
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
     CHUNKS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    ACCESS_MODE_FIELD_NUMBER: _ClassVar[int]
     producer_name: str
     producer_id: int
     address: str
@@ -847,7 +850,8 @@ class ProducerStats(_message.Message):
     client_version: str
     partial: bool
     chunks_per_s: float
-    def __init__(self, producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., address: _Optional[str] = ..., connected_since_ms: _Optional[int] = ..., received: _Optional[_Union[Rates, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ..., client_version: _Optional[str] = ..., partial: bool = ..., chunks_per_s: _Optional[float] = ...) -> None: ...
+    access_mode: str
+    def __init__(self, producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., address: _Optional[str] = ..., connected_since_ms: _Optional[int] = ..., received: _Optional[_Union[Rates, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ..., client_version: _Optional[str] = ..., partial: bool = ..., chunks_per_s: _Optional[float] = ..., access_mode: _Optional[str] = ...) -> None: ...
 
 class SubscriptionStats(_message.Message):
     __slots__ = ("subscription", "type", "durable", "backlog_entries", "backlog_messages", "unacknowledged_messages", "to_be_redelivered", "blocked_by", "active_consumer", "delivered", "redelivered_messages", "acknowledged_entries", "expired_entries", "mark_delete", "consumers", "properties", "damaged", "backlog_bytes", "backlog_since_ms", "blocked_on_unacknowledged", "last_flow_ms", "last_delivered_ms", "last_acknowledged_ms", "last_advanced_ms", "last_expired_ms", "redelivered_per_s", "acknowledged_per_s", "expired_per_s", "acknowledged_ranges", "chunks_per_s", "throttled_messages_by_subscription", "throttled_bytes_by_subscription", "throttled_messages_by_topic", "throttled_bytes_by_topic", "throttled_messages_by_broker", "throttled_bytes_by_broker")

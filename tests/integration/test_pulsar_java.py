@@ -92,7 +92,8 @@ _FINDING: Final = (
     "withATokenThatNobodyAsksFor",
     "aBrokerThatAnswersAsLongAsNothingIsSaid",
 )
-_REFUSALS: Final = ("ofAccessModes", "ofKeyShared", "ofDelays", "ofTransactions")
+_REFUSALS: Final = ("ofKeyShared", "ofDelays", "ofTransactions")
+_ACCESS_MODES: Final = ("takingTurns", "fencing", "partitions")
 _SCHEMAS: Final = (
     "ofRecords",
     "ofProtobuf",
@@ -114,6 +115,7 @@ _ALL: Final = {
     "Finding": _FINDING,
     "Schemas": _SCHEMAS,
     "Refusals": _REFUSALS,
+    "AccessModes": _ACCESS_MODES,
     "Moving": _MOVING,
     "Recovering": _RECOVERING,
 }
@@ -282,6 +284,12 @@ def test_schemas(problems: dict[str, str], check: str) -> None:
 def test_refusals(problems: dict[str, str], check: str) -> None:
     """WIRE-1: the client gets an error at once that it does not retry, and goes on."""
     assert problems[f"Refusals.{check}"] == ""
+
+
+@pytest.mark.parametrize("check", _ACCESS_MODES)
+def test_access_modes(problems: dict[str, str], check: str) -> None:
+    """WIRE-1, PRD-2"""
+    assert problems[f"AccessModes.{check}"] == ""
 
 
 @pytest.mark.parametrize("check", _MOVING)

@@ -3,7 +3,6 @@ import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.KeySharedPolicy;
 import org.apache.pulsar.client.api.Producer;
-import org.apache.pulsar.client.api.ProducerAccessMode;
 import org.apache.pulsar.client.api.PulsarClient;
 import org.apache.pulsar.client.api.PulsarClientException;
 import org.apache.pulsar.client.api.Range;
@@ -14,18 +13,6 @@ final class Refusals {
     private static void worksYet(Producer<byte[]> producer) throws Exception {
         producer.send(Scene.bytes("0"));
         Scene.equal(0L, producer.getLastDisconnectedTimestamp());
-    }
-
-    @Check
-    static void ofAccessModes(Scene scene) throws Exception {
-        String topic = scene.topic();
-        Producer<byte[]> producer = scene.singly(topic).accessMode(ProducerAccessMode.Shared).create();
-        for (ProducerAccessMode mode : ProducerAccessMode.values()) {
-            if (mode != ProducerAccessMode.Shared) {
-                Scene.refused(PulsarClientException.NotAllowedException.class, () -> scene.singly(topic).accessMode(mode).create());
-            }
-        }
-        worksYet(producer);
     }
 
     @Check

@@ -20,7 +20,7 @@ from magnetar_broker.topics.producer import Producer
 from magnetar_broker.topics.subscription_stats import ConsumerStats, SubscriptionStats
 from magnetar_broker.topics.topic import Topic
 from magnetar_protos import admin_pb2 as pb
-from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.broker_pb2 import ErrorCode, ProducerAccessMode
 from magnetar_protos.ledger_pb2 import EntryPosition
 from magnetar_wire.topic_name import TopicName
 
@@ -48,6 +48,13 @@ _LAST_TIMES: Final = (
     "last_advanced_ms",
     "last_expired_ms",
 )
+# As Pulsar's clients and statistics have them.
+_ACCESS_MODES: Final = {
+    ProducerAccessMode.ACCESS_SHARED: "Shared",
+    ProducerAccessMode.ACCESS_EXCLUSIVE: "Exclusive",
+    ProducerAccessMode.ACCESS_WAIT_FOR_EXCLUSIVE: "WaitForExclusive",
+    ProducerAccessMode.ACCESS_EXCLUSIVE_WITH_FENCING: "ExclusiveWithFencing",
+}
 # Numbers of a partitioned topic that are sums over its partitions.
 _THROTTLED: Final = tuple(
     f"throttled_{unit}_by_{level}" for unit in ("messages", "bytes") for level in ("subscription", "topic", "broker")
@@ -66,6 +73,7 @@ _SUMMED: Final = (
     "publish_limited_times",
     "evictions_by_size",
     "evictions_by_age",
+    "waiting_producers",
 )
 
 
@@ -121,6 +129,7 @@ def describe_loaded(topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStat
         backlog_quota_seconds=topic.quotas.get_quota(QuotaKind.AGE).limit,
         evictions_by_size=topic.quotas.evictions[QuotaKind.SIZE],
         evictions_by_age=topic.quotas.evictions[QuotaKind.AGE],
+        waiting_producers=topic.producers.queued,
     )
     if not request.exclude_producers:
         stats.producers.extend(_producer(producer) for producer in topic.producers.connected()[:_MAX_SHOWN])
@@ -319,6 +328,7 @@ def _producer(producer: Producer) -> pb.ProducerStats:
         client_version=producer.identity.client_version,
         partial=producer.identity.partial,
         chunks_per_s=producer.counters.chunk_rate.per_s,
+        access_mode=_ACCESS_MODES[producer.identity.access_mode],
     )
 
 

@@ -205,6 +205,8 @@ class ProducerStats:
     partial: bool = False
     # Chunks of large messages.
     chunks_per_s: float = 0.0
+    # Shared, Exclusive, WaitForExclusive or ExclusiveWithFencing.
+    access_mode: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +348,8 @@ class TopicStats:
     backlog_quota_seconds: int = -1
     evictions_by_size: int = 0
     evictions_by_age: int = 0
+    # Producers that wait until no other one is connected.
+    waiting_producers: int = 0
     # A text for each policy that is stored for the topic or its namespace, and not yet in effect.
     not_in_effect: Sequence[str] = ()
 

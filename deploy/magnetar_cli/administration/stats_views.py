@@ -45,6 +45,8 @@ def print_topic_stats(stats: TopicStats) -> None:
                 f"{format_number(stats.refused_entries)}, {format_number(stats.failed_entries)} entries",
             )
         )
+    if stats.waiting_producers:
+        facts.append(("producers that wait", f"{format_number(stats.waiting_producers)}, for their turn"))
     if stats.waiting_for:
         facts.append(("publishing waits", stats.waiting_for))
     facts += [("policy", text) for text in stats.not_in_effect]
@@ -57,9 +59,9 @@ def print_topic_stats(stats: TopicStats) -> None:
     if stats.producers:
         print()
         print_rows(
-            ("producer", "address", "messages/s", "messages"),
+            ("producer", "access mode", "address", "messages/s", "messages"),
             [
-                (one.producer_name, one.address, one.received.messages_per_s, one.received.messages)
+                (one.producer_name, one.access_mode, one.address, one.received.messages_per_s, one.received.messages)
                 for one in stats.producers
             ],
             as_json=False,

@@ -25,7 +25,7 @@ OF_PULSAR: dict[str, Any] = {
     "oldestBacklogMessageAgeSeconds": -1,
     "publishers": [
         {
-            "accessMode": "Shared",
+            "accessMode": "WaitForExclusive",
             "producerName": "p1",
             "address": "/127.0.0.1:58072",
             "connectedSince": "2026-11-26T15:47:19.467895756Z",
@@ -56,6 +56,7 @@ def test_statistics_of_pulsar_are_read() -> None:
     assert stats.backlog_bytes == -1
     (producer,) = stats.producers
     assert (producer.address, producer.connected_since_ms) == ("127.0.0.1:58072", 1795708039468)
+    assert producer.access_mode == "WaitForExclusive"
     assert (producer.client_version, dict(producer.properties)) == ("Pulsar-CPP-v4.2.0", {"pp": "1"})
     fail, idle = sorted(stats.subscriptions, key=lambda one: one.subscription)
     assert (fail.type, fail.active_consumer, fail.durable, fail.backlog_entries) == ("FAILOVER", "c2", True, 0)

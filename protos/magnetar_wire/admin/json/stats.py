@@ -168,10 +168,9 @@ _PUBLISHER: Final = Object(
         "connectedSince": _CONNECTED_SINCE,
         "clientVersion": "client_version",
         "metadata": "properties",
+        "accessMode": Field("access_mode", absent_if_empty=True),
         **_counters("received", "In"),
     },
-    # Other modes are refused when a producer is opened.
-    constants={"accessMode": "Shared"},
 )
 
 # There are no subscriptions of the type Key_Shared.
@@ -286,6 +285,7 @@ TOPIC_STATS: Final = Object(
         "backlogQuotaLimitTime": "backlog_quota_seconds",
         "backlogEvictionsBySize": _Count("evictions_by_size"),
         "backlogEvictionsByTime": _Count("evictions_by_age"),
+        "waitingPublishers": _Count("waiting_producers"),
         "earliestMsgPublishTimeInBacklogs": _Count("oldest_backlog_ms"),
         "publishRateLimitedTimes": _Count("publish_limited_times"),
         "publishers": Field("producers", of=_PUBLISHER),
@@ -307,8 +307,6 @@ TOPIC_STATS: Final = Object(
         "lost": Field("lost", of=_LOST),
     },
     constants={
-        # There are no exclusive producers that wait.
-        "waitingPublishers": 0,
         "systemTopicBytesInCounter": 0,
         "bytesOutInternalCounter": 0,
         "offloadedStorageSize": 0,

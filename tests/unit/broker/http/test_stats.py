@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+import magnetar
 from magnetar import aio
 from magnetar.admin import AsyncAdmin
 from magnetar.exceptions import TopicNotFound
@@ -101,6 +102,25 @@ async def test_a_subscription_with_too_many_unacknowledged_messages_is_blocked()
             assert (same.consumers[0].blocked_on_unacknowledged, same.blocked_on_unacknowledged) == blocked
             await consumer.close()
             await client.close()
+
+
+async def test_access_modes_of_producers_are_shown() -> None:
+    """ADM-1, PRD-2: with the number of those that wait; also of a partitioned topic."""
+    async with running_http() as scene:
+        await scene.broker.admin.topics.create_partitioned("orders", 2)
+        client = scene.broker.client()
+        mode = magnetar.ProducerAccessMode
+        await client.create_producer("orders", access_mode=mode.ExclusiveWithFencing)
+        waiting = asyncio.create_task(client.create_producer("orders", access_mode=mode.WaitForExclusive))
+        topics = scene.broker.broker_session.topics
+        await until(lambda: any(one.producers.queued for one in topics.loaded()), "it waits")
+        stats = await scene.get(f"{TOPIC}/partitioned-stats")
+        assert [one["accessMode"] for one in stats["publishers"]] == ["ExclusiveWithFencing"]
+        assert stats["waitingPublishers"] == 1
+        native = await scene.broker.admin.topics.stats("orders-partition-0")
+        assert (native.producers[0].access_mode, native.waiting_producers) == ("ExclusiveWithFencing", 1)
+        waiting.cancel()
+        await client.close()
 
 
 async def test_chunks_are_counted() -> None:
