@@ -11,6 +11,7 @@ import pytest
 from magnetar_broker.counters import BrokerCounters, TopicCounters
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.settings.rates import NO_RATE
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.deduplication.deduplication import Deduplication
@@ -21,7 +22,6 @@ from magnetar_broker.topics.producers import Producers
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.publish_gate import PublishGate
 from magnetar_broker.topics.rate_limit import RateLimit
-from magnetar_broker.topics.token_bucket import NO_RATE
 from magnetar_metadata.store import Put
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProducerAccessMode
 from magnetar_protos.catalog_pb2 import Policies
