@@ -79,12 +79,13 @@ def find_last_sequence_id(metadata: MessageMetadata) -> int:
     further chunks.
 
     Some libraries set only that of a batch's first message. If its messages have a key, this may be a key-based
-    batch, and messages of other batches have ids between its own.
+    batch, and messages of other batches have ids between its own. Java's client sets both to the last message's then.
     """
     if metadata.num_chunks_from_msg > metadata.chunk_id + 1:
         return -1
     sequence_id = max(metadata.sequence_id, metadata.highest_sequence_id)
-    if metadata.HasField("num_messages_in_batch") and not (metadata.partition_key or metadata.ordering_key):
+    is_keyed = metadata.partition_key or metadata.ordering_key
+    if metadata.HasField("num_messages_in_batch") and not metadata.highest_sequence_id and not is_keyed:
         sequence_id = max(sequence_id, metadata.sequence_id + metadata.num_messages_in_batch - 1)
     return min(sequence_id, _MAX_SEQUENCE_ID)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from magnetar import BatchingType
 from magnetar.admin.models import NamespacePolicies, TopicPolicies
 from magnetar.exceptions import MagnetarException
 from magnetar_broker.counters import BrokerCounters, TopicCounters
@@ -290,3 +291,24 @@ async def test_failed_adds_are_resent_by_the_log_and_duplicates_wait_for_them() 
         ]  # fmt: skip
         assert [one.index for one in await scene.read_all(log)] == [0, 1, 2, 3]
         assert budget.used_bytes == 0
+
+
+async def test_batches_by_key_of_the_sdk_are_stored_once() -> None:
+    """DUP-1, DUP-2, PRD-5, PRD-9: results are lost with the topic at any step, and the batches are sent again."""
+    async with running() as on, on.scene.client() as client:
+        producer = await client.create_producer("t", batching_type=BatchingType.KeyBased, batching_max_messages=4)
+        sends = []
+        for number in range(400):
+            send = producer.send(b"%d" % number, partition_key=f"key {number * 7 % 5}")
+            sends.append(asyncio.create_task(send))
+            if number % 9 == 0:
+                await asyncio.sleep(0)
+            if number % 130 == 129:
+                await until(producer.is_connected, "it is connected")
+                await on.crash()
+        await asyncio.gather(*sends)
+        stored = await on.stored()
+        assert sorted(stored) == sorted(b"%d" % number for number in range(400))
+        for key in range(5):
+            of_key = [int(content) for content in stored if int(content) * 7 % 5 == key]
+            assert of_key == sorted(of_key)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from magnetar_wire.entry import decode_entry, encode_entry
 from tests.produce_client import entry
 from tests.running import until
 from tests.unit.broker.deduplication_scene import DUPLICATE, WIRES, batch, chunk, running
+from tests.vectors.capture_java_batches import MESSAGES, RECORD
 
 pytestmark = pytest.mark.parametrize("wire", WIRES)
 
@@ -127,6 +130,21 @@ async def test_batch_without_highest_id_is_compared_by_its_own_id_alone(wire: An
         assert results[:2] == [DUPLICATE, DUPLICATE]
         assert results[2] != DUPLICATE
         assert sorted(await on.stored()) == [b"%d" % number for number in range(9)]
+
+
+async def test_batches_by_key_of_the_java_client_are_stored_once(wire: Any) -> None:
+    """DUP-2, CHK-65, PRD-5: each names its highest id only, and the ids of its messages interleave with others'."""
+    entries = [base64.b64decode(one) for one in json.loads(RECORD.read_text())]
+    name = decode_entry(entries[0]).metadata.producer_name
+    async with running(wire) as on:
+        producer = await on.producer(name)
+        assert DUPLICATE not in await producer.send(*entries[:4])
+        await on.crash()
+        producer = await on.producer(name)
+        assert producer.last_sequence_id == 13
+        results = await producer.send(*entries)
+        assert [one == DUPLICATE for one in results] == [True] * 4 + [False] * 2
+        assert sorted(await on.stored()) == sorted(message["content"] for message in MESSAGES)
 
 
 async def test_chunks_are_compared_by_sequence_id_and_number(wire: Any) -> None:
