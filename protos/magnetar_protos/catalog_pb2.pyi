@@ -93,20 +93,22 @@ class TenantNode(_message.Message):
     def __init__(self, incarnation: _Optional[bytes] = ..., namespaces_made: _Optional[int] = ..., admin_roles: _Optional[_Iterable[str]] = ..., allowed_clusters: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NamespaceNode(_message.Message):
-    __slots__ = ("incarnation", "partitioned_made", "deletion", "policies", "marks_taken_away", "bundle_starts")
+    __slots__ = ("incarnation", "partitioned_made", "deletion", "policies", "marks_taken_away", "bundle_starts", "counted_creations")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PARTITIONED_MADE_FIELD_NUMBER: _ClassVar[int]
     DELETION_FIELD_NUMBER: _ClassVar[int]
     POLICIES_FIELD_NUMBER: _ClassVar[int]
     MARKS_TAKEN_AWAY_FIELD_NUMBER: _ClassVar[int]
     BUNDLE_STARTS_FIELD_NUMBER: _ClassVar[int]
+    COUNTED_CREATIONS_FIELD_NUMBER: _ClassVar[int]
     incarnation: bytes
     partitioned_made: int
     deletion: Deletion
     policies: Policies
     marks_taken_away: int
     bundle_starts: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, incarnation: _Optional[bytes] = ..., partitioned_made: _Optional[int] = ..., deletion: _Optional[_Union[Deletion, str]] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., marks_taken_away: _Optional[int] = ..., bundle_starts: _Optional[_Iterable[int]] = ...) -> None: ...
+    counted_creations: int
+    def __init__(self, incarnation: _Optional[bytes] = ..., partitioned_made: _Optional[int] = ..., deletion: _Optional[_Union[Deletion, str]] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., marks_taken_away: _Optional[int] = ..., bundle_starts: _Optional[_Iterable[int]] = ..., counted_creations: _Optional[int] = ...) -> None: ...
 
 class PartitionedTopicNode(_message.Message):
     __slots__ = ("incarnation", "partitions", "deletion", "properties", "growing_to", "has_no_partitions")

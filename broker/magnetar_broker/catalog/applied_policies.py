@@ -88,7 +88,7 @@ def default_policies(settings: BrokerServiceSettings) -> Policies:
             period_seconds=int(settings.subscribe_rate.period_seconds),
         ),
         max_producers_per_topic=settings.max_producers_per_topic,
-        max_consumers_per_topic=0,
+        max_consumers_per_topic=settings.max_consumers_per_topic,
         max_consumers_per_subscription=settings.max_consumers_per_subscription,
         max_unacked_messages_per_consumer=settings.max_unacked_messages_per_consumer,
         max_unacked_messages_per_subscription=settings.max_unacked_messages_per_subscription,
@@ -96,7 +96,9 @@ def default_policies(settings: BrokerServiceSettings) -> Policies:
         max_message_size_bytes=settings.max_message_size,
         schema_compatibility=settings.default_schema_compatibility,
         schema_validation_enforced=settings.is_schema_validation_enforced,
-        subscription_types_enabled=SubscriptionTypes(),
+        subscription_types_enabled=SubscriptionTypes(
+            types=[name.upper() for name in settings.subscription_types_enabled]
+        ),
         dispatcher_pause_on_ack_state=False,
         replication_clusters=Clusters(names=[settings.cluster_name]),
     )

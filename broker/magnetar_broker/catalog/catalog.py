@@ -17,6 +17,7 @@ import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from magnetar_broker import paths
@@ -27,6 +28,7 @@ from magnetar_broker.catalog.namespaces import Namespaces, require_active
 from magnetar_broker.catalog.partitioned_topics import PartitionedTopics
 from magnetar_broker.catalog.policies import PolicyLimits
 from magnetar_broker.catalog.tenants import Tenants
+from magnetar_broker.catalog.topic_limit import TopicLimit
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.administration import CatalogSettings
 from magnetar_broker.system_topics import SYSTEM_NAMESPACE, is_system_name, is_system_topic
@@ -71,7 +73,8 @@ class Catalog:
         self.tenants = Tenants(self._nodes, self.clusters)
         self.namespaces = Namespaces(self._nodes, self.settings, lambda: self.policy_limits)
         self.namespace_leases = NamespaceLeaseStore(self._nodes, randomness, self.settings.max_leases_per_namespace)
-        self.partitioned = PartitionedTopics(self._nodes, self.settings)
+        self.topic_limit = TopicLimit(self._nodes, self.settings)
+        self.partitioned = PartitionedTopics(self._nodes, self.settings, self.topic_limit)
         # With the time when it was read, on the monotonic clock; the one that was used last is at the end.
         self._cache: OrderedDict[NamespaceName, tuple[float, Found[NamespaceNode]]] = OrderedDict()
 
@@ -138,7 +141,9 @@ class Catalog:
             Check(paths.namespace(name.namespace_name), namespace.version),
             Check(paths.namespace_incarnation(namespace.node.incarnation), 0),
         ]
-        await self._check_topic_limit(name)
+        if limit := self.topic_limit.get(name, policies):
+            await self.topic_limit.check(name, limit, 1)
+            checks[0] = self.topic_limit.claim(name.namespace_name, namespace)
         if name.is_partition:
             version = await self._check_partition(name)
             return [*checks, Check(paths.partitioned(name.base), version)]
@@ -155,6 +160,11 @@ class Catalog:
                 ErrorCode.NOT_ALLOWED, f"{name} is a partitioned topic: its messages are in {name.partition(0)} …"
             )
         return checks
+
+    def creation_turn(self, name: TopicName, policies: Policies) -> AbstractAsyncContextManager[None]:
+        """Return the turn of the topic's creation among those that are counted: `prepare_creation`, and the creation,
+        are in it. `policies`: its namespace's."""
+        return self.topic_limit.turn(name, policies)
 
     async def resolve_partitions(self, name: TopicName, create: bool) -> int:
         """Return the number of partitions; 0: the topic is not partitioned, and does not exist yet if `create` allows
@@ -338,19 +348,6 @@ class Catalog:
             return policies.auto_topic_creation.allowed, policies.auto_topic_creation.partitions
         partitioned = self.settings.allow_auto_topic_creation_type == "partitioned"
         return self.settings.allow_auto_topic_creation, self.settings.default_num_partitions if partitioned else 0
-
-    async def _check_topic_limit(self, name: TopicName) -> None:
-        """Raise `BrokerError` if the namespace has as many topics as allowed. Topics that are created at the same time
-        may exceed the limit."""
-        limit = self.settings.max_topics_per_namespace
-        if limit and not is_system_topic(name):
-            topics = len(await self.list_topics(name.namespace_name))
-            if topics >= limit:
-                raise BrokerError(
-                    ErrorCode.NOT_ALLOWED,
-                    f"{name} is not created: namespace {name.namespace_name} has {topics:,} topics, and "
-                    f"max_topics_per_namespace is {limit:,}",
-                )
 
     async def _check_partition(self, name: TopicName) -> int:
         """Return the version of the partitioned topic. Raises TOPIC_NOT_FOUND if it does not have this partition."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -36,6 +36,8 @@ M = TypeVar("M", bound=Message)
 class Found(Generic[M]):
     node: M
     version: int
+    # What is stored, for `build_next`.
+    stored: compare_and_set.StoredValue | None = field(default=None, repr=False, compare=False)
 
 
 class CatalogNodes:
@@ -55,7 +57,7 @@ class CatalogNodes:
 
     async def _read(self, kind: type[M], path: str, *, fresh: bool) -> Found[M] | None:
         stored = await compare_and_set.read(self._store, path, fresh=fresh)
-        return Found(_decode(kind, path, stored.payload), stored.version) if stored else None
+        return Found(_decode(kind, path, stored.payload), stored.version, stored) if stored else None
 
     async def read_decodable(self, kind: type[M], path: str) -> Found[M] | None:
         """Read afresh a node that counts as absent if it can't be decoded."""
@@ -143,6 +145,12 @@ class CatalogNodes:
         """Return the change that creates a node, for the transaction that changes another one."""
         payload = node.SerializeToString(deterministic=True)
         return Put(path, compare_and_set.encode_first_value(payload, self._randomness), ABSENT)
+
+    def build_next(self, path: str, found: Found[M], node: M) -> Put:
+        """Return the change that replaces a node, as it was found, in the transaction that changes another one."""
+        assert found.stored is not None
+        payload = node.SerializeToString(deterministic=True)
+        return Put(path, compare_and_set.encode_next_value(found.stored, payload, self._randomness), found.version)
 
 
 @contextmanager

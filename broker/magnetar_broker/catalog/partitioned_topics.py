@@ -20,6 +20,7 @@ from typing import Final
 from magnetar_broker import paths
 from magnetar_broker.catalog.catalog_nodes import CatalogNodes, Found
 from magnetar_broker.catalog.namespaces import deletion_in_progress, require_active
+from magnetar_broker.catalog.topic_limit import TopicLimit
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.administration import CatalogSettings
 from magnetar_broker.topic_properties import check_properties
@@ -36,9 +37,10 @@ PrepareSchemaDeletion = Callable[[TopicName, Callable[[], Awaitable[bool]]], Awa
 
 
 class PartitionedTopics:
-    def __init__(self, nodes: CatalogNodes, settings: CatalogSettings) -> None:
+    def __init__(self, nodes: CatalogNodes, settings: CatalogSettings, limit: TopicLimit) -> None:
         self._nodes = nodes
         self._settings = settings
+        self._limit = limit
 
     async def find(self, name: TopicName, *, fresh: bool = False) -> Found[PartitionedTopicNode] | None:
         """Return the topic's node, marked or not."""
@@ -64,18 +66,24 @@ class PartitionedTopics:
             incarnation=self._nodes.new_incarnation(), partitions=partitions, properties=properties
         )
 
-        def count_topic(namespace: NamespaceNode | None) -> NamespaceNode:
-            namespace = require_active(name.namespace_name, namespace)
-            namespace.partitioned_made += 1
-            return namespace
-
         await self._refuse_plain_topic(name)
         creation = self._nodes.build_put(paths.partitioned(name), node)
-        try:
-            await self._nodes.change(NamespaceNode, paths.namespace(name.namespace_name), count_topic, along=[creation])
-        except Refused:
-            await self.get(name)  # being deleted
-            raise BrokerError(ErrorCode.ALREADY_EXISTS, f"there is a partitioned topic {name} already") from None
+
+        async def create(found: Found[NamespaceNode]) -> None:
+            def count_topic(namespace: NamespaceNode | None) -> NamespaceNode:
+                namespace = require_active(name.namespace_name, namespace)
+                self._limit.check_unchanged(name, found.node, namespace)
+                namespace.partitioned_made += 1
+                return namespace
+
+            path = paths.namespace(name.namespace_name)
+            try:
+                await self._nodes.change(NamespaceNode, path, count_topic, along=[creation])
+            except Refused:
+                await self.get(name)  # being deleted
+                raise BrokerError(ErrorCode.ALREADY_EXISTS, f"there is a partitioned topic {name} already") from None
+
+        await self._limit.run(name, partitions, create)
         await self._nodes.sync()
         try:
             await self._refuse_plain_topic(name)
@@ -122,7 +130,16 @@ class PartitionedTopics:
             return node
 
         path = paths.partitioned(name)
-        announcement = await self._nodes.change(PartitionedTopicNode, path, announce)
+        announcement: PartitionedTopicNode | None = None
+
+        async def grow(found: Found[NamespaceNode]) -> None:
+            nonlocal announcement
+            is_limited = self._limit.get(name, found.node.policies)
+            along = [self._limit.claim(name.namespace_name, found)] if is_limited else ()
+            announcement = await self._nodes.change(PartitionedTopicNode, path, announce, along)
+
+        node = await self.get(name)
+        await self._limit.run(name, max(0, partitions - max(node.partitions, node.growing_to)), grow)
         assert announcement is not None
         await prepare([name.partition(index) for index in range(announcement.partitions, partitions)])
         await self._nodes.change(PartitionedTopicNode, path, complete)

@@ -9,12 +9,29 @@ from __future__ import annotations
 from typing import Any, Final, cast
 
 from magnetar_broker.settings.backlog_quotas import Quota, QuotaPolicy
+from magnetar_broker.settings.delivery import SubscriptionTypeName
 from magnetar_broker.settings.rates import DispatchRate, Rate, SubscribeRate
+from magnetar_protos.broker_pb2 import SubscriptionType
 from magnetar_protos.catalog_pb2 import BacklogPolicy, InactiveTopicDeleteMode, Policies
 from magnetar_protos.catalog_pb2 import DispatchRate as DispatchRatePolicy
 
 __all__ = ["settings_by_policies"]
 
+# Policies with the name and the meaning of the setting that they replace.
+_SAME: Final = (
+    "max_producers_per_topic",
+    "max_consumers_per_topic",
+    "max_consumers_per_subscription",
+    "max_subscriptions_per_topic",
+    "max_unacked_messages_per_consumer",
+    "max_unacked_messages_per_subscription",
+)
+_TYPE_NAMES: Final[dict[int, SubscriptionTypeName]] = {
+    SubscriptionType.EXCLUSIVE: "Exclusive",
+    SubscriptionType.SHARED: "Shared",
+    SubscriptionType.FAILOVER: "Failover",
+    SubscriptionType.KEY_SHARED: "Key_Shared",
+}
 _QUOTA_POLICIES: Final = {number: cast(QuotaPolicy, name.lower()) for name, number in BacklogPolicy.items()}
 
 
@@ -44,6 +61,15 @@ def settings_by_policies(policies: Policies) -> dict[str, Any]:
         changed["broker_delete_inactive_topics_max_inactive_duration_seconds"] = inactive.max_inactive_seconds
     if policies.HasField("auto_subscription_creation"):
         changed["allow_auto_subscription_creation"] = policies.auto_subscription_creation.allowed
+    for name in _SAME:
+        if policies.HasField(name):
+            changed[name] = getattr(policies, name)
+    if policies.max_message_size_bytes:  # 0 counts as not set
+        changed["max_topic_message_size"] = policies.max_message_size_bytes
+    if policies.subscription_types_enabled.types:  # none counts as not set
+        changed["subscription_types_enabled"] = tuple(
+            _TYPE_NAMES[one] for one in policies.subscription_types_enabled.types
+        )
     if policies.HasField("backlog_quota_size"):
         quota = policies.backlog_quota_size
         changed["size_quota"] = Quota(quota.limit_size_bytes, _QUOTA_POLICIES[quota.policy])

@@ -36,6 +36,7 @@ from magnetar_broker.cursors.subscription_limits import (
     check_properties,
     check_subscription_name,
     is_internal_cursor,
+    measure_name,
 )
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.interface import LogPositions
@@ -43,6 +44,7 @@ from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.owned_tasks import OwnedTasks
 from magnetar_broker.position import Position
 from magnetar_broker.settings.managed_ledgers import CursorSettings
+from magnetar_broker.system_topics import is_system_topic
 from magnetar_metadata.store import Check
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.cursor_pb2 import CursorNode
@@ -56,6 +58,9 @@ __all__ = ["CursorLog", "CursorTable"]
 _log = logging.getLogger(__name__)
 # Maximum number of cursors that are saved or closed at a time.
 _SAVED_AT_ONCE: Final = 16
+# That many names of any length can be listed, and more if they are shorter together.
+_LISTED_IN_ANY_CASE: Final = 1000
+_MAX_LISTED_BYTES: Final = 780_000
 
 
 class FirstCursorMark(Protocol):
@@ -220,6 +225,26 @@ class CursorTable:
 
     # Creating, moving and deleting.
 
+    def check_capacity(self, transient: int = 0) -> None:
+        """Raise `BrokerError` if the topic has as many subscriptions as allowed. `transient`: those without a cursor
+        here that are in use."""
+        names = [*(one for one in self._creating if not is_internal_cursor(one)), *self.names()]
+        count, limit = len(names) + transient, self._context.settings.max_subscriptions_per_topic
+        if is_system_topic(self._log.name):
+            limit = 0
+        if 0 < limit <= count:
+            raise BrokerError(
+                ErrorCode.NOT_ALLOWED,
+                f"{self._context.topic} has {count:,} subscriptions, and max_subscriptions_per_topic (policy or "
+                f"setting) is {limit:,}: delete one, or raise the limit",
+            )
+        if len(names) >= _LISTED_IN_ANY_CASE and sum(map(measure_name, names)) >= _MAX_LISTED_BYTES:
+            raise BrokerError(
+                ErrorCode.NOT_ALLOWED,
+                f"{self._context.topic} has {len(names):,} durable subscriptions, and their names have together "
+                f"{_MAX_LISTED_BYTES:,} bytes, the maximum that the metadata store can list: delete one",
+            )
+
     async def create(self, name: str, mark_delete: Position, properties: Mapping[str, str]) -> Cursor:
         """Create a durable cursor. Raises `BrokerError`, also ALREADY_EXISTS."""
         self._check_open()
@@ -230,13 +255,7 @@ class CursorTable:
             raise BrokerError(
                 ErrorCode.ALREADY_EXISTS, f"{self._context.topic} already has a subscription {name!r}: use another name"
             )
-        limit = self._context.settings.max_subscriptions_per_topic
-        if len(self._creating) + len(names) >= limit:
-            raise BrokerError(
-                ErrorCode.NOT_ALLOWED,
-                f"{self._context.topic} has {limit} subscriptions, its maximum (max_subscriptions_per_topic): "
-                "delete one, or raise the limit",
-            )
+        self.check_capacity()
         if not names:
             self._log.retention.mark_unsubscribed()
         # Trimming retains its entries from now on.

@@ -10,14 +10,22 @@ from typing import Final
 
 from magnetar_broker.errors import BrokerError
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.path_component import encode_path_component
 
-__all__ = ["DEDUPLICATION_CURSOR", "check_properties", "check_subscription_name", "is_internal_cursor"]
+__all__ = ["DEDUPLICATION_CURSOR", "check_properties", "check_subscription_name", "is_internal_cursor", "measure_name"]
 
 # The cursor with the snapshots of deduplication. Its name is Pulsar's.
 DEDUPLICATION_CURSOR: Final = "pulsar.dedup"
 
 _MAX_NAME_BYTES: Final = 255
 _MAX_PROPERTIES_BYTES: Final = 65_536
+# What a list of nodes has of each, besides its name.
+_LISTED_BYTES: Final = 4
+
+
+def measure_name(name: str) -> int:
+    """Return the bytes that a name has in a list of the metadata store."""
+    return len(encode_path_component(name)) + _LISTED_BYTES
 
 
 def is_internal_cursor(name: str) -> bool:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from magnetar_broker.settings.rates import DispatchRateSettings
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.limits import FRAME_FILL_BYTES, MAX_MESSAGE_BYTES
 from magnetar_wire.settings import MAX_COUNT, Subject, setting
 
-__all__ = ["ConsumeSettings", "SubscriptionSettings"]
+__all__ = ["ConsumeSettings", "SubscriptionSettings", "SubscriptionTypeName"]
+
+
+# The names of Pulsar's SubscriptionType.
+SubscriptionTypeName = Literal["Exclusive", "Shared", "Failover", "Key_Shared"]
 
 
 class SubscriptionSettings(DispatchRateSettings):
@@ -16,6 +22,16 @@ class SubscriptionSettings(DispatchRateSettings):
         "Create a subscription when a consumer subscribes to it for the first time. A namespace's policies can "
         "override it.",
         subject=Subject.DELIVERY,
+        named_by="Pulsar",
+        dynamic=True,
+    )
+    subscription_types_enabled: tuple[SubscriptionTypeName, ...] = setting(
+        ("Exclusive", "Shared", "Failover", "Key_Shared"),
+        "Types of subscriptions that consumers may use, separated by commas: Exclusive,Shared,Failover,Key_Shared. A "
+        "policy overrides it. Key_Shared is not supported yet.",
+        subject=Subject.DELIVERY,
+        min_length=1,
+        max_length=4,
         named_by="Pulsar",
         dynamic=True,
     )
@@ -48,6 +64,24 @@ class SubscriptionSettings(DispatchRateSettings):
         le=MAX_COUNT,
         named_by="Pulsar",
         dynamic=True,
+    )
+    max_consumers_per_topic: int = setting(
+        0,
+        "Maximum number of consumers of one topic, of all its subscriptions together. 0: no limit.",
+        subject=Subject.DELIVERY,
+        unit="consumers",
+        ge=0,
+        le=MAX_COUNT,
+        named_by="Pulsar",
+    )
+    max_same_address_consumers_per_topic: int = setting(
+        0,
+        "Maximum number of consumers of one topic from the same host. 0: no limit.",
+        subject=Subject.DELIVERY,
+        unit="consumers",
+        ge=0,
+        le=MAX_COUNT,
+        named_by="Pulsar",
     )
     dispatcher_max_read_batch_size: int = setting(
         100,

@@ -246,11 +246,11 @@ class CursorSettings(Configuration):
     )
     max_subscriptions_per_topic: int = setting(
         1000,
-        "Maximum number of durable subscriptions of one topic. The metadata store can list 1000 names of the maximum "
-        "length at a time. Pulsar's default: 0, no limit.",
+        "Maximum number of subscriptions of one topic, durable or not. Further ones are refused. 0: as many as the "
+        "metadata store can list, 1000 or more: that depends on the length of their names. Pulsar's default: 0.",
         subject=Subject.DELIVERY,
         unit="subscriptions",
-        ge=1,
+        ge=0,
         le=MAX_COUNT,
         named_by="Pulsar",
         dynamic=True,

@@ -108,6 +108,15 @@ class TopicSettings(BacklogQuotaSettings, PublishRateSettings):
         le=MAX_COUNT,
         named_by="Pulsar",
     )
+    max_same_address_producers_per_topic: int = setting(
+        0,
+        "Maximum number of producers of one topic from the same host. 0: no limit.",
+        subject=Subject.PUBLISHING,
+        unit="producers",
+        ge=0,
+        le=MAX_COUNT,
+        named_by="Pulsar",
+    )
     max_producers_per_stream: int = setting(
         10_000,
         "Maximum number of producers on one stream, or one connection of Pulsar's protocol. Further ones are refused.",
@@ -182,3 +191,9 @@ class TopicSettings(BacklogQuotaSettings, PublishRateSettings):
         gt=0,
         formerly="topic_close_timeout_s",
     )
+
+    @property
+    def max_topic_message_size(self) -> int:
+        """The maximum size of the payload of one entry that is no chunk. A topic's policy replaces it
+        (catalog/policy_settings.py)."""
+        return self.max_message_size

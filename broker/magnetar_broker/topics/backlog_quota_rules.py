@@ -2,8 +2,8 @@
 
 The backlog of a topic is that of the durable subscription that is furthest behind: all entries after its mark-delete
 position, also those that it has acknowledged individually, because they are stored as long as the others. Subscriptions
-that are not durable don't count: they hold back no deletion. Neither do cursors of the broker itself, such as that of
-deduplication, which no consumer can advance; nor is anything evicted from these.
+that are not durable don't count: they hold back no deletion. Neither does the cursor of deduplication, which no
+consumer can advance; nor is anything evicted from it.
 
 Eviction goes down to 90 % of the quota, so that not each check has to evict again. All subscriptions behind that
 position are moved to it: the slowest one first.
@@ -22,9 +22,8 @@ from magnetar_broker.settings.backlog_quotas import Quota
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["Excess", "QuotaKind", "Slowest", "find_slowest", "is_reached", "is_system_cursor", "left_by_eviction"]
+__all__ = ["Excess", "QuotaKind", "Slowest", "find_slowest", "is_reached", "left_by_eviction"]
 
-_SYSTEM_CURSORS: Final = ("pulsar.", "__compaction")
 _LEFT_PERCENT: Final = 90
 
 
@@ -41,14 +40,9 @@ class Slowest(NamedTuple):
     mark_delete: Position
 
 
-def is_system_cursor(name: str) -> bool:
-    """Return whether the cursor belongs to the broker itself, and to no subscription."""
-    return name.startswith(_SYSTEM_CURSORS)
-
-
 def find_slowest(mark_deletes: Iterable[tuple[str, Position]]) -> Slowest | None:
     return min(
-        (Slowest(*one) for one in mark_deletes if not is_system_cursor(one[0])),
+        (Slowest(*one) for one in mark_deletes),
         key=lambda one: one.mark_delete,
         default=None,
     )

@@ -33,7 +33,6 @@ from magnetar_broker.topics.backlog_quota_rules import (
     Slowest,
     find_slowest,
     is_reached,
-    is_system_cursor,
     left_by_eviction,
 )
 from magnetar_broker.topics.live_settings import LiveSettings
@@ -247,5 +246,5 @@ class BacklogQuotas:
         """Yield the subscriptions behind this position, the slowest one first."""
         cursors = sorted(self._cursors.durable_cursors(), key=lambda one: one.mark_delete)
         for one in cursors:
-            if end is not None and one.mark_delete < end and not is_system_cursor(one.name):
+            if end is not None and one.mark_delete < end:
                 yield one.name

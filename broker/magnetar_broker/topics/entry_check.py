@@ -37,8 +37,11 @@ class AcceptedEntry(NamedTuple):
     ids: EntryIds
 
 
-def accept_entry(entry: bytes, producer_name: str, max_message_bytes: int) -> AcceptedEntry:
-    """Raises `BrokerError` if the entry must not be stored."""
+def accept_entry(
+    entry: bytes, producer_name: str, max_message_bytes: int, max_topic_message_bytes: int = 2**31
+) -> AcceptedEntry:
+    """`max_topic_message_bytes`: the topic's limit, which chunks may exceed. Raises `BrokerError` if the entry must not
+    be stored."""
     try:
         metadata, payload_bytes = check_entry(entry)
     except TooLarge as error:
@@ -67,6 +70,12 @@ def accept_entry(entry: bytes, producer_name: str, max_message_bytes: int) -> Ac
     chunk = get_chunk(metadata)
     if chunk is not None:
         _check_chunk(metadata)
+    elif payload_bytes > max_topic_message_bytes:
+        raise BrokerError(
+            ErrorCode.MESSAGE_TOO_BIG,
+            f"the entry's payload has {payload_bytes} bytes, above the topic's limit of {max_topic_message_bytes} "
+            "(policy max_message_size_bytes)",
+        )
     if not metadata.HasField("num_messages_in_batch"):
         return AcceptedEntry(1, 0, find_last_sequence_id(metadata), chunk, get_entry_ids(metadata))
     messages = metadata.num_messages_in_batch

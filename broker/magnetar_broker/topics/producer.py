@@ -25,6 +25,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.log_entry import NewEntry
 from magnetar_broker.position import Position
+from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.deduplication.partial_batch import take_new_messages
 from magnetar_broker.topics.deduplication.rules import Decision, EntryIds, Progress, decide, record
 from magnetar_broker.topics.entry_check import accept_entry
@@ -108,7 +109,8 @@ class TopicPublishing:
 
     log: Log
     gate: PublishGate
-    max_message_bytes: int
+    # By the policies that apply now.
+    settings: TopicSettings
     clock: Clock
     counters: TopicCounters
     broker_counters: BrokerCounters
@@ -195,6 +197,7 @@ class Producer:
         Return how many: the others have to wait for the rates of publishing (publish_gate.py).
         """
         publishing, pending, received = self._publishing, self._pending, self.received
+        max_bytes, max_topic_bytes = publishing.settings.max_message_size, publishing.settings.max_topic_message_size
         publishing.gate.budget.add(count_entry_memory(entries))
         now = publishing.clock.monotonic()
         left = publishing.gate.left()
@@ -212,7 +215,7 @@ class Producer:
                 entry = entries[index]
                 try:
                     messages, batch_size, sequence_id, chunk, ids = accept_entry(
-                        entry, self._name, publishing.max_message_bytes
+                        entry, self._name, max_bytes, max_topic_bytes
                     )
                     if received is not None:
                         if chunk is None and ids.lowest > received.sequence_id:

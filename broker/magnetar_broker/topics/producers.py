@@ -21,6 +21,8 @@ from magnetar_broker.counters import BrokerCounters, TopicCounters
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.settings.topics import TopicSettings
+from magnetar_broker.system_topics import is_system_topic
+from magnetar_broker.topics.client_address import get_host
 from magnetar_broker.topics.consumer import MAX_CLIENT_VERSION_LENGTH
 from magnetar_broker.topics.deduplication.deduplication import Deduplication
 from magnetar_broker.topics.producer import Producer, ProducerIdentity, ProducerSink, TopicPublishing
@@ -87,7 +89,7 @@ class Producers:
         self._publishing = TopicPublishing(
             log=log,
             gate=gate,
-            max_message_bytes=settings.max_message_size,
+            settings=settings,
             clock=clock,
             counters=counters,
             broker_counters=broker_counters,
@@ -151,7 +153,7 @@ class Producers:
         await self._wait_for_deduplication(sink)
         self._check_served()
         name = opening.producer_name or self._generate_name()
-        self._check_capacity(name, opening.access_mode)
+        self._check_capacity(name, opening.access_mode, address)
         identity = ProducerIdentity(
             producer_id=opening.producer_id,
             name=name,
@@ -199,18 +201,27 @@ class Producers:
         for producer in self.connected():
             producer.end_when_settled(error)
 
-    def _check_capacity(self, name: str, mode: ProducerAccessMode) -> None:
+    def _check_capacity(self, name: str, mode: ProducerAccessMode, address: str) -> None:
         """Raise `BrokerError` if the topic has too many producers. For an exclusive one, only its queue counts."""
-        limit = self._settings.max_producers_per_topic
-        if not limit:
+        settings, topic = self._settings, self._log.name
+        if is_system_topic(topic):
             return
         is_shared = mode == ProducerAccessMode.ACCESS_SHARED
-        full = len(self._names.live) >= limit and name not in self._names.live if is_shared else self.queued >= limit
-        if full:
+        count, limit = len(self._names.live) if is_shared else self.queued, settings.max_producers_per_topic
+        if 0 < limit <= count and not (is_shared and name in self._names.live):
             raise BrokerError(
                 ErrorCode.PRODUCER_BUSY,
-                f"{self._log.name} has {limit} producers, its maximum (max_producers_per_topic)",
+                f"{topic} has {count} producers, and max_producers_per_topic (policy or setting) is {limit}",
             )
+        limit = settings.max_same_address_producers_per_topic
+        if limit and address and name not in self._names.live:
+            host = get_host(address)
+            count = sum(get_host(one.identity.address) == host for one in self._names.live.values())
+            if count >= limit:
+                raise BrokerError(
+                    ErrorCode.PRODUCER_BUSY,
+                    f"{topic} has {count} producers from {host}, and max_same_address_producers_per_topic is {limit}",
+                )
 
     def _find_predecessor(self, identity: ProducerIdentity) -> Producer | None:
         """Return the producer, connected or being opened, that the same client had opened for this one before.

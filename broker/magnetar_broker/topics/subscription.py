@@ -19,6 +19,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.position import Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
+from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topics.acknowledgments import AckReceipts, acknowledge, check_ranges, read_acknowledge
 from magnetar_broker.topics.client_positions import StartPosition, find_start
 from magnetar_broker.topics.consumer import Consumer, ConsumerSink
@@ -200,11 +201,11 @@ class Subscription:
                 f"subscription {self.name}; use Failover or Shared to have more than one",
             )
         most = self._settings.max_consumers_per_subscription
-        if 0 < most <= len(self._consumers):
+        if 0 < most <= len(self._consumers) and not is_system_topic(self.log.name):
             raise BrokerError(
                 ErrorCode.CONSUMER_BUSY,
                 f"subscription {self.name} has {len(self._consumers)} consumers, and max_consumers_per_subscription "
-                f"is {most}",
+                f"(policy or setting) is {most}",
             )
 
     def leave(self, consumers: Sequence[Consumer]) -> None:
@@ -381,6 +382,12 @@ class Subscription:
         return StartMessageId(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id, batch_index=-1)
 
     # Changes, which wait for storage. Those that no consumer requests are run by `Subscriptions`.
+
+    def apply_settings(self) -> None:
+        """Apply changed limits to the consumers that are connected."""
+        if self.dispatcher is not None:
+            self.dispatcher.rule.set_limits(create_dispatch_limits(self._settings))
+            self.dispatcher.run()
 
     def pause(self) -> None:
         self.is_paused = True

@@ -136,6 +136,7 @@ class Topic:
         )
         self.message_expiry = MessageExpiry(log, cursors, subscriptions, live_settings, clock)
         self.subscription_expiry = SubscriptionExpiry(log, cursors, subscriptions, live_settings, clock)
+        live_settings.on_changed.append(subscriptions.apply_settings)
         self._closing: asyncio.Task[None] | None = None
         log.on_appended = subscriptions.appended
         log.on_lost = self._lost

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Protocol
@@ -78,6 +79,10 @@ class TopicStorage(Protocol):
 class TopicCatalog(Protocol):
     async def check_topic(self, name: TopicName) -> Policies:
         """Return the policies of its namespace. Raises `BrokerError` if the tenant or namespace does not exist."""
+
+    def creation_turn(self, name: TopicName, policies: Policies) -> AbstractAsyncContextManager[None]:
+        """Return the turn of a topic's creation, which `prepare_creation` and the creation are in. `policies`: its
+        namespace's."""
 
     async def prepare_creation(self, name: TopicName, *, explicit: bool = False) -> Sequence[Change]:
         """Return the checks of the transaction that creates the topic. `explicit`: a request creates it; else it is
@@ -399,24 +404,25 @@ class Topics:
             if not create or error.code != ErrorCode.TOPIC_NOT_FOUND:
                 raise
         attempts = 0
-        while True:
-            along = await self._catalog.prepare_creation(name, explicit=explicit)
-            try:
-                return await self._storage.open(
-                    name,
-                    create=True,
-                    along=along,
-                    policies=policies,
-                    properties=properties,
-                    own_policies=own,
-                    log_opened=log_opened,
-                )
-            except NamespaceChanged:
-                # Each change of a policy changes the namespace.
-                attempts += 1
-                if attempts == _MAX_CREATION_ATTEMPTS:
-                    raise
-                policies = await self._catalog.check_topic(name)
+        async with self._catalog.creation_turn(name, policies):
+            while True:
+                along = await self._catalog.prepare_creation(name, explicit=explicit)
+                try:
+                    return await self._storage.open(
+                        name,
+                        create=True,
+                        along=along,
+                        policies=policies,
+                        properties=properties,
+                        own_policies=own,
+                        log_opened=log_opened,
+                    )
+                except NamespaceChanged:
+                    # Each change of a policy changes the namespace.
+                    attempts += 1
+                    if attempts == _MAX_CREATION_ATTEMPTS:
+                        raise
+                    policies = await self._catalog.check_topic(name)
 
     def _log_opened(self, topic: Topic) -> None:
         if self._closed is None and self._is_owned(topic.name):

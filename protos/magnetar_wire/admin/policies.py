@@ -107,12 +107,11 @@ _PUT: Final = PolicyPath(setter="PUT")
 _NULLABLE: Final = PolicyPath(removed_without_body=True)
 # Without a body if it is not set, and another status.
 _UNSET_204: Final = PolicyPath(unset_status=204)
-_BOUNDS: Final = "this limit per namespace or topic"
 
 
 def _limited(field: str, name: str, help: str, topic: PolicyPath | None, namespace: PolicyPath = _POST) -> Policy:
     """Return the row of a limit that is one number, which topics have under another name."""
-    return Policy(field, name, Field(field), help, namespace, topic, _BOUNDS)
+    return Policy(field, name, Field(field), help, namespace, topic)
 
 
 # fmt: off
@@ -242,7 +241,7 @@ POLICIES: Final = (
     Policy(
         "max_message_size_bytes", "maxMessageSize", Field("max_message_size_bytes"),
         "Maximum size of a message in bytes; 0: as in the brokers' settings.",
-        None, _UNSET_204, "", "a limit of messages per topic",
+        None, _UNSET_204,
     ),
     Policy(
         "schema_compatibility", "schemaCompatibilityStrategy",
@@ -280,7 +279,7 @@ POLICIES: Final = (
         "subscription_types_enabled", "subscriptionTypesEnabled",
         Field("subscription_types_enabled", of=Field("types", names=SUBSCRIPTION_TYPES)),
         "Types of subscriptions that consumers may use; none: all.",
-        PolicyPath(unset=[]), PolicyPath(unset=[]), "restricting subscription types",
+        PolicyPath(unset=[]), PolicyPath(unset=[]),
     ),
     Policy(
         "dispatcher_pause_on_ack_state", "dispatcherPauseOnAckStatePersistent",

@@ -122,6 +122,9 @@ class FakeCursorTable(CursorTable):
         if self.fails is not None:
             raise self.fails
 
+    def check_capacity(self, transient: int = 0) -> None:
+        pass
+
     async def create(self, name: str, mark_delete: Position, properties: Mapping[str, str]) -> FakeCursor:
         await self._wait()
         if name in self.cursors:

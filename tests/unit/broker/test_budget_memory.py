@@ -15,6 +15,7 @@ from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
 from magnetar_broker.managed_ledger.log_entry import LogEntry, NewEntry
 from magnetar_broker.position import Position
 from magnetar_broker.settings.rates import NO_RATE
+from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.producer import Producer, ProducerIdentity, TopicPublishing
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.publish_gate import PublishGate
@@ -54,7 +55,13 @@ def producer_on(log: Any, budget: PublishBudget, sink: FakeProducerSink) -> Prod
     unlimited = RateLimit("none", lambda: NO_RATE, SystemClock())
     gate = PublishGate(budget, unlimited, unlimited)
     publishing = TopicPublishing(
-        log, gate, 1 << 20, SystemClock(), TopicCounters(), BrokerCounters(), lambda name, sequence_id, ids: None
+        log,
+        gate,
+        TopicSettings(),
+        SystemClock(),
+        TopicCounters(),
+        BrokerCounters(),
+        lambda name, sequence_id, ids: None,
     )
     return Producer(ProducerIdentity(1, "p", b"", 0, {}, ""), publishing, sink)
 

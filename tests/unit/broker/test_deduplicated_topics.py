@@ -15,12 +15,13 @@ from magnetar.exceptions import MagnetarException
 from magnetar_broker.counters import BrokerCounters, TopicCounters
 from magnetar_broker.cursors.ack_state import MAX_NODE_ATTACHMENT_BYTES
 from magnetar_broker.cursors.subscription_limits import DEDUPLICATION_CURSOR
+from magnetar_broker.settings.rates import NO_RATE
+from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.deduplication.rules import Progress
 from magnetar_broker.topics.producer import Producer, ProducerIdentity, TopicPublishing
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.publish_gate import PublishGate
 from magnetar_broker.topics.rate_limit import RateLimit
-from magnetar_broker.topics.token_bucket import NO_RATE
 from magnetar_protos.broker_pb2 import StartAt
 from magnetar_wire.clock import SystemClock
 from tests.produce_client import entry
@@ -267,7 +268,7 @@ async def test_failed_adds_are_resent_by_the_log_and_duplicates_wait_for_them() 
         publishing = TopicPublishing(
             log,
             gate,
-            2**20,
+            TopicSettings(),
             scene.clock,
             TopicCounters(),
             BrokerCounters(),

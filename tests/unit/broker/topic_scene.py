@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any
 
@@ -85,6 +86,8 @@ class FakeSubscriptions:
         self.ended: list[BrokerError] = []
 
     def appended(self) -> None: ...
+
+    def apply_settings(self) -> None: ...
 
     async def close(self, problem: BrokerError) -> None:
         self.end(problem)
@@ -206,6 +209,9 @@ class FakeCatalog:
         if name.namespace == "nowhere":
             raise BrokerError(ErrorCode.NOT_FOUND, "there is no such namespace")
         return Policies()
+
+    def creation_turn(self, name: TopicName, policies: Policies) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
 
     async def prepare_creation(self, name: TopicName, *, explicit: bool = False) -> Sequence[Change]:
         if not self.allowed and not explicit:

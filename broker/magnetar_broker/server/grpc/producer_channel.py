@@ -105,7 +105,7 @@ class ProducerChannel:
                 producer_name=producer.producer_name,
                 incarnation=topic.log.incarnation,
                 last_sequence_id=topic.producers.last_sequence_id(producer),
-                max_message_bytes=max_message_bytes,
+                max_message_bytes=min(max_message_bytes, topic.live_settings.current.max_topic_message_size),
                 schema_version=producer.identity.schema_version,
                 topic_epoch=topic.producers.topic_epoch,
             )

@@ -18,7 +18,7 @@ messages are acknowledged, or `OutboxCapacity.offer` calls the consumers that fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -219,6 +219,12 @@ class UnackedMessages:
         # The same, but each consumer counts at most `max_per_consumer`: an entry may have any number of messages, and
         # one consumer with a large one must not stop the others.
         self._bounded = 0
+
+    def set_bounds(self, max_per_consumer: int, max_per_subscription: int, unacked: Iterable[int]) -> None:
+        """Replace the bounds. `unacked`: the messages of each consumer, which may be above the new bounds."""
+        self.max_per_consumer = max_per_consumer or UNLIMITED
+        self.max_per_subscription = max_per_subscription or UNLIMITED
+        self._bounded = sum(min(one, self.max_per_consumer) for one in unacked)
 
     @property
     def free_messages(self) -> int:

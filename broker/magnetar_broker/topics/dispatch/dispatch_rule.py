@@ -95,6 +95,9 @@ class DispatchRule(ABC):
         self._joined = 0
         self._epoch = 0
 
+    def set_limits(self, limits: DispatchLimits) -> None:
+        self.limits = limits
+
     # Consumers.
 
     def join(self, consumer: BaseConsumer, mark_delete: Position) -> ConsumerUpdates:

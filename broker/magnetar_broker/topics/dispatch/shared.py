@@ -48,6 +48,16 @@ class SharedRule(DispatchRule):
         self._chunks = ChunkOwners()
         self._unacked = UnackedMessages(limits.max_unacked_per_consumer, limits.max_unacked_per_subscription)
 
+    def set_limits(self, limits: DispatchLimits) -> None:
+        super().set_limits(limits)
+        self._unacked.set_bounds(
+            limits.max_unacked_per_consumer,
+            limits.max_unacked_per_subscription,
+            [consumer.capacity.unacked_messages for consumer in self.consumers],
+        )
+        for consumer in self.consumers:
+            self.recheck(consumer)
+
     # Consumers.
 
     def join(self, consumer: BaseConsumer, mark_delete: Position) -> ConsumerUpdates:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -145,18 +146,64 @@ async def test_the_option_makes_no_topics() -> None:
     await scene.make_topic(events.partition(1))
 
 
+async def _prepare_nothing(partitions: Sequence[TopicName]) -> None:
+    pass
+
+
 async def test_namespace_topic_count_is_limited() -> None:
     scene = CatalogScene(CatalogSettings(max_topics_per_namespace=2))
     await scene.start()
     await scene.make_topic(TOPIC)
     await scene.make_topic(TopicName.parse("acme/shop/__change_events"), explicit=True)
-    await scene.catalog.partitioned.create(TopicName.parse("acme/shop/events"), 3, {})
-    await scene.make_topic(TopicName.parse("acme/shop/events").partition(0))
-    for more in (TopicName.parse("acme/shop/events").partition(1), TopicName.parse("acme/shop/more")):
-        assert await code_of(scene.make_topic(more)) == ErrorCode.NOT_ALLOWED
+    events = TopicName.parse("acme/shop/events")
+    assert await code_of(scene.catalog.partitioned.create(events, 2, {})) == ErrorCode.NOT_ALLOWED
+    await scene.catalog.partitioned.create(events, 1, {})
+    await scene.make_topic(events.partition(0))
+    assert await code_of(scene.make_topic(TopicName.parse("acme/shop/more"))) == ErrorCode.NOT_ALLOWED
+    assert await code_of(scene.catalog.partitioned.grow(events, 2, _prepare_nothing)) == ErrorCode.NOT_ALLOWED
     await scene.make_topic(TopicName.parse("elsewhere"))
     await scene.delete_topic(TOPIC)
     await scene.make_topic(TopicName.parse("acme/shop/more"))
+
+
+@pytest.mark.parametrize("first", ["plain", "partitioned", "grown"])
+async def test_topics_created_at_the_same_time_do_not_exceed_the_limit(first: str) -> None:
+    """TOP-2: each creator, at whichever broker, counts again if another one was faster."""
+    scene = CatalogScene(CatalogSettings(max_topics_per_namespace=2))
+    await scene.start()
+    other, events = scene.another(), TopicName.parse("acme/shop/events")
+    await scene.catalog.partitioned.create(events, 1, {})
+    along = await other.prepare_creation(TopicName.parse("acme/shop/more"))
+    if first == "plain":
+        await scene.make_topic(TOPIC)
+    elif first == "partitioned":
+        await scene.catalog.partitioned.create(TOPIC, 1, {})
+    else:
+        await scene.catalog.partitioned.grow(events, 2, _prepare_nothing)
+    assert await code_of(scene.put_topic(TopicName.parse("acme/shop/more"), along)) == ErrorCode.SERVICE_NOT_READY
+    assert await code_of(scene.make_topic(TopicName.parse("acme/shop/more"), other)) == ErrorCode.NOT_ALLOWED
+    many = [TopicName.parse(f"public/default/t{number}") for number in range(8)]
+    created = await asyncio.gather(
+        *(
+            catalog.partitioned.create(name, 1, {})
+            for name, catalog in zip(many, [scene.catalog, other] * 4, strict=True)
+        ),
+        return_exceptions=True,
+    )
+    assert [one for one in created if one is None] == [None, None]
+    assert {one.code for one in created if isinstance(one, BrokerError)} == {ErrorCode.NOT_ALLOWED}
+
+
+async def test_the_policy_of_a_namespace_replaces_the_brokers_limit_of_topics() -> None:
+    scene = CatalogScene(CatalogSettings(max_topics_per_namespace=1))
+    await scene.start()
+    await scene.make_topic(TOPIC)
+    for limit, allowed in ((0, True), (2, False), (3, True)):
+        await scene.catalog.change_policies(NAMESPACE, Policies(max_topics_per_namespace=limit), [])
+        making = scene.make_topic(TopicName.parse(f"acme/shop/t{limit}"))
+        assert await code_of(making) == (None if allowed else ErrorCode.NOT_ALLOWED)
+    await scene.catalog.change_policies(NAMESPACE, Policies(), ["max_topics_per_namespace"])
+    assert await code_of(scene.make_topic(TopicName.parse("acme/shop/last"))) == ErrorCode.NOT_ALLOWED
 
 
 async def test_partitions_are_topics_of_a_partitioned_topic(scene: CatalogScene) -> None:

@@ -308,6 +308,12 @@ async def _second_subscription_is_refused(scene: HttpScene) -> Any:
     return await _is_refused(scene.broker.admin.subscriptions.create(topic, "s2"))
 
 
+@_shows("subscription_types_enabled", "Exclusive,Failover", False, True)
+async def _shared_subscription_is_refused(scene: HttpScene) -> Any:
+    async with scene.broker.client() as client:
+        return await _is_refused(client.subscribe(_new_name(), "s", consumer_type=ConsumerType.Shared))
+
+
 @_shows("allow_auto_subscription_creation", "false", False, True)
 async def _new_subscription_is_refused(scene: HttpScene) -> Any:
     async with scene.broker.client() as client:

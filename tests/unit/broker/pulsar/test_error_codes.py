@@ -35,6 +35,8 @@ _AS_PULSAR = {
     "UNSUPPORTED": "NOT_ALLOWED_ERROR",
     "CONFLICT": "NOT_ALLOWED_ERROR",
     "INCOMPATIBLE_SCHEMA": "INCOMPATIBLE_SCHEMA",
+    "BACKLOG_QUOTA_HOLD": "PRODUCER_BLOCKED_QUOTA_EXCEEDED_ERROR",
+    "BACKLOG_QUOTA_EXCEEDED": "PRODUCER_BLOCKED_QUOTA_EXCEEDED_EXCEPTION",
 }
 # What libraries do when a producer or consumer that was open is reopened: after these both Java's (4.0) and C++'s
 # (isRetriableError, isResultRetryable) go on trying.
