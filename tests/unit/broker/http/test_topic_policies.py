@@ -62,8 +62,7 @@ async def test_changes_of_other_policies_do_not_undo_each_other() -> None:
         await topics.create("orders")
         retention = {"retentionTimeInMinutes": 10, "retentionSizeInMB": 5}
         assert (await scene.ask("POST", f"{_TOPIC}/retention", retention)).status == 204
-        warnings = await topics.change_policies("orders", TopicPolicies(message_ttl_seconds=60))
-        assert len(warnings) == 1
+        assert await topics.change_policies("orders", TopicPolicies(message_ttl_seconds=60)) == ()
         expected = TopicPolicies(retention=Retention(10, 5), message_ttl_seconds=60)
         assert await topics.policies("orders") == expected
         assert await topics.policies("orders", only=["retention"]) == TopicPolicies(retention=Retention(10, 5))
@@ -194,14 +193,20 @@ async def test_the_admin_client_reads_and_changes_all_policies_over_http() -> No
     """TOP-4, ADM-1: which has a path for each of them."""
     async with running_http() as scene, AsyncAdmin(f"http://{scene.address}") as admin:
         await admin.topics.create("orders")
-        policies = TopicPolicies(persistence=Persistence(1, 1, 1), message_ttl_seconds=60)
+        policies = TopicPolicies(persistence=Persistence(1, 1, 1), compaction_threshold_bytes=60)
         assert len(await admin.topics.change_policies("orders", policies)) == 1
         found = await admin.topics.policies("orders")
-        assert (found.persistence, found.message_ttl_seconds, found.retention) == (policies.persistence, 60, None)
+        assert (found.persistence, found.compaction_threshold_bytes, found.retention) == (
+            policies.persistence,
+            60,
+            None,
+        )
         applied = await admin.topics.policies("orders", applied=True)
-        assert (applied.message_ttl_seconds, applied.retention) == (60, Retention(0, 0))
+        assert (applied.compaction_threshold_bytes, applied.retention) == (60, Retention(0, 0))
         assert len(await admin.topics.policy_warnings("orders")) == 1
-        await admin.topics.change_policies("orders", TopicPolicies(), remove=["message_ttl_seconds", "persistence"])
+        await admin.topics.change_policies(
+            "orders", TopicPolicies(), remove=["compaction_threshold_bytes", "persistence"]
+        )
         assert (await scene.broker.admin.topics.policies("orders")) == TopicPolicies()
 
 
@@ -216,11 +221,11 @@ async def test_the_command_sets_and_shows_the_policies_of_a_topic() -> None:
             assert ended.exit_code == 0, ended.stderr
             return ended.stdout, ended.stderr
 
-        shown, warnings = await run("--message-ttl-seconds", "7", "--persistence", "1,1,1")
-        assert "messageTTL is stored, and not yet in effect" in warnings
+        shown, warnings = await run("--compaction-threshold-bytes", "7", "--persistence", "1,1,1")
+        assert "compactionThreshold is stored, and not yet in effect" in warnings
         lines = {line.split("  ")[0].strip(): line for line in shown.splitlines()}
-        assert "7 (stored, not yet in effect)" in lines["message ttl seconds"]
+        assert "7 (stored, not yet in effect)" in lines["compaction threshold bytes"]
         assert "not yet in effect" not in lines["persistence"]
         assert "retention" not in lines
-        shown, _ = await run("--remove", "message-ttl-seconds", "--applied")
-        assert "0" in next(line for line in shown.splitlines() if line.startswith("message ttl seconds"))
+        shown, _ = await run("--remove", "compaction-threshold-bytes", "--applied")
+        assert "0" in next(line for line in shown.splitlines() if line.startswith("compaction threshold bytes"))
