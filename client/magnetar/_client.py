@@ -159,6 +159,8 @@ class Client(Unpicklable):
           `Producer.send_async`.
         - Messages are batched, up to `batching_max_messages`, `batching_max_allowed_size_in_bytes` or
           `batching_max_publish_delay_ms`, whichever comes first.
+        - With `chunking_enabled`, which needs `batching_enabled=False`, a message that is too large for one entry is
+          sent in chunks.
         - `message_routing_mode`, `message_router` and `hashing_scheme` decide which partition a message goes to.
         - An option that is not supported yet raises OperationNotSupported, which names the alternative.
         """
@@ -212,6 +214,8 @@ class Client(Unpicklable):
         subscription_properties: Mapping[str, str] | None = None,
         auto_update_partitions_interval_seconds: float = 60,
         decode_failure_action: DecodeFailureAction = DecodeFailureAction.RAISE,
+        expire_time_of_incomplete_chunked_message_ms: int = 60_000,
+        max_pending_chunked_bytes: int = 256 * 1024 * 1024,
         consumer_event_listener: ConsumerEventListener | None = None,
     ) -> Consumer[T]:
         """Create a consumer of a topic, or of each topic in a list. The subscription is created if it does not exist.
@@ -227,6 +231,9 @@ class Client(Unpicklable):
           `negative_ack_redelivery_backoff` replaces it.
         - Acknowledgements are sent every `ack_grouping_time_ms`, or when there are `ack_grouping_max_size` of them.
           With `ack_receipt_enabled`, acknowledge returns when they are durable.
+        - Messages that were sent in chunks are joined, up to `max_pending_chunked_message` of a partition and
+          `max_pending_chunked_bytes` of the consumer at a time; not on a Shared subscription. If no chunk comes for
+          `expire_time_of_incomplete_chunked_message_ms`, an incomplete one is discarded.
         - `consumer_event_listener` has the methods `became_active` and `became_inactive(consumer, partition)`. They are
           called on the callback thread when the consumer becomes, or stops being, the consumer of a Failover
           subscription that gets the messages of a partition.

@@ -86,10 +86,10 @@ class ConsumerOptions(Configuration):
     initial_position: InitialPosition = InitialPosition.Latest
     crypto_key_reader: Any = unsupported(instead=NO_ENCRYPTION)
     replicate_subscription_state_enabled: bool = unsupported(False, "there is no replication, so leave it out")
-    max_pending_chunked_message: int = unsupported(10, "messages sent in chunks are not delivered, so leave it out")
-    auto_ack_oldest_chunked_message_on_queue_full: bool = unsupported(
-        False, "messages sent in chunks are not delivered, so leave it out"
-    )
+    # How many messages in chunks of a topic or partition may be incomplete; 0: no limit.
+    max_pending_chunked_message: int = Field(default=10, ge=0)
+    # Acknowledge an incomplete message that is dropped for others, which loses it. Otherwise it is redelivered later.
+    auto_ack_oldest_chunked_message_on_queue_full: bool = False
     # A seek to a message's id continues with that message, not behind it.
     start_message_id_inclusive: bool = False
     batch_receive_policy: ConsumerBatchReceivePolicy = Field(default_factory=ConsumerBatchReceivePolicy)
@@ -125,6 +125,10 @@ class ConsumerOptions(Configuration):
     auto_update_partitions_interval_seconds: float = Field(default=60.0, ge=0)
     # How a message whose payload can't be decoded is handled.
     decode_failure_action: DecodeFailureAction = DecodeFailureAction.RAISE
+    # An incomplete message in chunks is discarded if no chunk of it comes for so long; 0: never.
+    expire_time_of_incomplete_chunked_message_ms: int = Field(default=60_000, ge=0)
+    # The maximum size of the chunks of incomplete messages, in all topics and partitions.
+    max_pending_chunked_bytes: int = Field(default=256 * 1024 * 1024, gt=0)
 
     @field_validator("negative_ack_redelivery_backoff")
     @classmethod

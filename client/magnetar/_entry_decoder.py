@@ -8,9 +8,14 @@ permits limit how many entries wait.
 **Messages that are not handed out** are those that are acknowledged, those before the start in its batch, and markers
 that servers write into the log.
 
+**Chunks** of a large message are joined as soon as they are delivered (`_chunk_assembly.py`), and the message waits
+like an entry, with the position of its last chunk. A chunk takes a permit, which is free again at once, unless it is
+the last one: so a message may have more chunks than the receiver queue has capacity. A Shared subscription has several
+consumers and redelivers single entries, so chunks are not joined there.
+
 **Entries that can't be decoded.** A damaged entry is logged and acknowledged: no consumer can read it, and an entry
 that is never acknowledged blocks a Shared subscription in the end. An intact entry that this code can't read
-(encrypted, a chunk of a larger message, an unknown compression) is logged too, and stays in the subscription for a
+(encrypted, a chunk on a Shared subscription, an unknown compression) is logged too, and stays in the subscription for a
 consumer that can.
 
 **With a schema**, an entry waits until the schema version is known by which it was encoded, and those behind it wait as
@@ -28,6 +33,7 @@ from collections import deque
 from collections.abc import Container, Sequence
 from typing import Final, NamedTuple
 
+from magnetar._chunk_assembly import ChunkAssembler, Position
 from magnetar._message import (
     DeliveredEntry,
     DeliveryEpoch,
@@ -39,11 +45,14 @@ from magnetar._pending_acks import PendingAcks
 from magnetar._permits import Permits
 from magnetar._read_position import ReadPosition
 from magnetar._receiver_queue import PartitionQueue, ReceiverQueue
+from magnetar._unacked_chunks import EntryRun, UnackedChunks
 from magnetar._value_decoder import PayloadDecoder, VersionDecoders
 from magnetar.exceptions import DecodeError, SchemaUnavailable
 from magnetar_protos.broker_pb2 import Delivery
-from magnetar_wire.entry import Entry, decode_entry
-from magnetar_wire.errors import MalformedFrame, UnsupportedEntry, WireError
+from magnetar_protos.entry_pb2 import BrokerEntryMetadata, MessageMetadata
+from magnetar_wire.batch import check_not_encrypted
+from magnetar_wire.entry import Entry, decode_entry, locate_payload
+from magnetar_wire.errors import MalformedFrame, PartOfMessage, UnsupportedEntry, WireError
 
 __all__ = ["EntryDecoder"]
 
@@ -64,6 +73,8 @@ class _PendingEntry(NamedTuple):
     entry: Entry
     # How many messages its batch has; 1: it is not a batch.
     message_count: int
+    # The positions of the message's chunks; empty: it was not sent in chunks.
+    chunks: tuple[Position, ...] = ()
 
 
 class EntryDecoder:
@@ -79,8 +90,10 @@ class EntryDecoder:
         durable: bool,
         versions: VersionDecoders | None = None,
         skips_undecodable: bool = False,
+        assembler: ChunkAssembler | None = None,
+        unacked_chunks: UnackedChunks | None = None,
     ) -> None:
-        """`versions`: None: values are payloads."""
+        """`versions`: None: values are payloads. `assembler`: None: chunks are not joined."""
         self._topic = topic
         self._queue = queue
         self._partition_queue = partition_queue
@@ -90,20 +103,34 @@ class EntryDecoder:
         self._durable = durable
         self._versions = versions
         self._skips_undecodable = skips_undecodable
+        self._assembler = assembler
+        self._unacked_chunks = unacked_chunks or UnackedChunks()
+        if assembler is not None:
+            self._unacked_chunks.find_incomplete = assembler.find_positions
+        # The epoch of the last delivery.
+        self._epoch: DeliveryEpoch | None = None
         self._pending: deque[_PendingEntry] = deque()
         # The first pending entry waits until its schema version is known.
         self.waits_for_schema = False
 
-    def add_delivery(self, epoch: DeliveryEpoch, delivery: Delivery, entries: Sequence[bytes]) -> None:
+    def add_delivery(
+        self, epoch: DeliveryEpoch, delivery: Delivery, entries: Sequence[bytes], now: float = 0.0
+    ) -> None:
         """Add delivered entries. Raises MalformedFrame if the broker has delivered them without permits."""
         acknowledged = delivery.acknowledged if len(entries) == 1 else b""
+        self._epoch = epoch
         for entry_id, stored in enumerate(entries, delivery.first_entry_id):
             try:
-                entry = decode_entry(stored)
+                broker, metadata, payload_at = locate_payload(stored)
             except WireError as error:
                 self._permits.count_delivered(_count_permits(stored), 0, 0)
                 self._skip_undecodable(epoch, delivery.ledger_id, entry_id, error)
                 continue
+            if metadata.num_chunks_from_msg > 1:
+                payload = memoryview(stored)[payload_at:]
+                self._add_chunk(epoch, delivery, entry_id, metadata, broker, payload, now)
+                continue
+            entry = Entry(metadata, stored[payload_at:], broker)
             count = get_batch_size(entry.metadata) or 1
             self._permits.count_delivered(count, count, get_uncompressed_bytes(entry))
             if self._versions is not None:
@@ -113,11 +140,63 @@ class EntryDecoder:
                     epoch, delivery.ledger_id, entry_id, delivery.redelivery_count, acknowledged, entry, count
                 )
             )
-        self._position.count_delivered(delivery.ledger_id, delivery.first_entry_id + len(entries) - 1)
+        last_entry_id = delivery.first_entry_id + len(entries) - 1
+        self._position.count_delivered(delivery.ledger_id, last_entry_id)
+        self._unacked_chunks.add_delivered(EntryRun(delivery.ledger_id, delivery.first_entry_id, last_entry_id))
         if self._permits.is_overdrawn:
             raise MalformedFrame(
                 f"the broker delivered messages of {self._topic} without permits: it has {self._permits.outstanding}"
             )
+
+    def _add_chunk(
+        self,
+        epoch: DeliveryEpoch,
+        delivery: Delivery,
+        entry_id: int,
+        metadata: MessageMetadata,
+        broker: BrokerEntryMetadata | None,
+        payload: memoryview,
+        now: float,
+    ) -> None:
+        """Add a chunk; the last one of a message adds the message."""
+        ledger_id = delivery.ledger_id
+        try:
+            check_not_encrypted(metadata)
+            if self._assembler is None:
+                raise _not_joined(metadata)
+        except WireError as error:
+            self._permits.count_delivered(1, 0, 0)
+            if metadata.chunk_id == 0:  # once for a message
+                self._skip_undecodable(epoch, ledger_id, entry_id, error)
+            return
+        self._unacked_chunks.remove_dropped([(ledger_id, entry_id)])
+        assembled = self._assembler.add_chunk((ledger_id, entry_id), metadata, broker, payload, now)
+        if assembled is None:
+            self._permits.count_delivered(1, 0, 0)
+            return
+        entry, chunks = assembled
+        self._permits.count_delivered(1, 1, get_uncompressed_bytes(entry))
+        self._unacked_chunks.add_message(chunks)
+        if self._versions is not None:
+            self._versions.fetch_ahead(entry.metadata.schema_version)
+        self._pending.append(
+            _PendingEntry(epoch, ledger_id, entry_id, delivery.redelivery_count, b"", entry, 1, chunks)
+        )
+
+    def discard_chunks(
+        self, positions: Sequence[Position], reason: str, acknowledge: bool, /, *, is_expected: bool = False
+    ) -> None:
+        """Handle chunks of messages that are not joined, as the assembler decides."""
+        if reason:
+            text = "a message in chunks from entry %s:%s of %s on is not handed out, and %s: %s"
+            then = "its chunks are acknowledged" if acknowledge else "stays in the subscription until its redelivery"
+            level = logging.INFO if is_expected else logging.ERROR
+            log.log(level, text, *positions[0], self._topic, then, reason)
+        if not acknowledge:
+            self._unacked_chunks.add_dropped(positions)
+        elif self._epoch is not None:
+            self._unacked_chunks.remove_dropped(positions)
+            self._acks.add_entries(self._epoch, positions)
 
     def decode_pending(self) -> None:
         """Decode entries while there is capacity, and add them to the receiver queue."""
@@ -156,6 +235,9 @@ class EntryDecoder:
     def clear(self) -> None:
         """Drop all entries."""
         self._pending.clear()
+        if self._assembler is not None:
+            self._unacked_chunks.drop_incomplete()
+            self._assembler.clear()
         self.waits_for_schema = False
         self._position.forget_delivered()
 
@@ -171,13 +253,14 @@ class EntryDecoder:
 
     def _decode(self, pending: _PendingEntry, decoder: PayloadDecoder | None) -> DeliveredEntry | None:
         """Return the decoded entry; None: it has no messages to hand out."""
-        epoch, ledger_id, entry_id, redelivery_count, acknowledged, stored, count = pending
+        epoch, ledger_id, entry_id, redelivery_count, acknowledged, stored, count, chunks = pending
         try:
             entry = decode_delivered_entry(epoch, ledger_id, entry_id, redelivery_count, stored, decoder)
         except WireError as error:
             self._permits.count_handed_out(count)
             self._skip_undecodable(epoch, ledger_id, entry_id, error)
             return None
+        entry.chunks = chunks
         if acknowledged:
             entry.skip_acknowledged(acknowledged)
         if entry.is_marker:
@@ -229,6 +312,13 @@ class EntryDecoder:
             text = "entry %s:%s of %s is damaged, and was skipped and acknowledged: %s"
             log.error(text, ledger_id, entry_id, self._topic, error)
             self._acks.add_entry(epoch, ledger_id, entry_id)
+
+
+def _not_joined(metadata: MessageMetadata) -> PartOfMessage:
+    return PartOfMessage(
+        f"it is chunk {metadata.chunk_id} of {metadata.num_chunks_from_msg} of a message, and chunks are not joined on "
+        "a Shared subscription: use Exclusive or Failover"
+    )
 
 
 def _count_permits(stored: bytes) -> int:

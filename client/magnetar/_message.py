@@ -191,6 +191,7 @@ class Message(Generic[T]):
                 "batch_indexes": [entry.batch_index(row)] if entry.batch_size else None,
             },
             entry.decoder,
+            entry.chunks,
         )
 
 
@@ -201,6 +202,7 @@ def _restore_message(
     broker: bytes | None,
     columns: dict[str, Any],
     decoder: ValueDecoder | None,
+    chunks: tuple[tuple[int, int], ...] = (),
 ) -> Message[Any]:
     """Unpickle a message."""
     entry = DeliveredEntry(
@@ -212,17 +214,20 @@ def _restore_message(
         len(columns["payloads"][0] or b""),
         decoder,
     )
+    entry.chunks = chunks
     return Message(entry, 0)
 
 
 class DeliveredEntry:
-    """An entry, decoded, from its delivery until the application releases its last message."""
+    """An entry, decoded, from its delivery until the application releases its last message; or a message that was sent
+    in chunks, with the position of its last chunk."""
 
     __slots__ = (
         "_decoded",
         "acknowledged",
         "batch_size",
         "broker",
+        "chunks",
         "columns",
         "decoder",
         "entry_id",
@@ -265,6 +270,8 @@ class DeliveredEntry:
         self.size_bytes = size_bytes
         # 0: the entry is not a batch.
         self.batch_size = get_batch_size(metadata)
+        # The positions of all chunks of the message; empty: it was not sent in chunks.
+        self.chunks: tuple[tuple[int, int], ...] = ()
         # The batch's messages that are known to be acknowledged: bit i is batch index i.
         self.acknowledged = 0
         # One of the messages was acknowledged negatively, so the entry will be redelivered.
@@ -334,9 +341,17 @@ class DeliveredEntry:
         ]
 
     def message_id(self, row: int) -> MessageId:
-        origin = self.epoch.origin
+        origin, first_chunk = self.epoch.origin, None
+        if self.chunks:
+            first_chunk = MessageId(origin.partition, *self.chunks[0], topic_name=origin.topic)
         message_id = MessageId(
-            origin.partition, self.ledger_id, self.entry_id, self.batch_index(row), self.batch_size, origin.topic
+            origin.partition,
+            self.ledger_id,
+            self.entry_id,
+            self.batch_index(row),
+            self.batch_size,
+            origin.topic,
+            first_chunk,
         )
         # An id refuses changes. This is still part of creating it.
         object.__setattr__(message_id, "_delivery", self.epoch)

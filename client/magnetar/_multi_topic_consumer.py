@@ -19,6 +19,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 from magnetar._acknowledgments import AckGroupingTracker, AckTarget, MessageIdTarget
+from magnetar._chunk_assembly import ChunkBudget
 from magnetar._client_core import ClientCore
 from magnetar._consumer_options import ConsumerOptions, ReaderOptions, topic_names
 from magnetar._enums import InitialPosition
@@ -114,6 +115,7 @@ class MultiTopicConsumer:
             queue=self.queue,
             acks=self.acks,
             nacks=self.nacks,
+            chunk_budget=ChunkBudget(options.max_pending_chunked_bytes),
             on_failed=self._fail,
             report_growth=lambda partitions: self._growth.report(partitions),
             on_delivered=None if durable else self._report_soon,

@@ -129,7 +129,8 @@ class ProducerOptions(Configuration):
     batching_max_messages: int = Field(default=1_000, gt=0)
     batching_max_allowed_size_in_bytes: int = Field(default=128 * 1024, gt=0)
     batching_max_publish_delay_ms: int = Field(default=10, ge=0)
-    chunking_enabled: bool = unsupported(False, "split large messages yourself, or leave it out")
+    # Messages that are too large for an entry are sent in chunks. Needs `batching_enabled = False`.
+    chunking_enabled: bool = False
     message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution
     # A partition other than the first one is opened when a message is sent to it.
     lazy_start_partitioned_producers: bool = False
@@ -151,6 +152,15 @@ class ProducerOptions(Configuration):
     def _router_with_its_mode(self) -> ProducerOptions:
         if self.message_routing_mode is PartitionsRoutingMode.CustomPartition and self.message_router is None:
             raise ValueError("message_routing_mode is CustomPartition, and there is no message_router: pass one")
+        return self
+
+    @model_validator(mode="after")
+    def _chunks_without_batches(self) -> ProducerOptions:
+        if self.chunking_enabled and self.batching_enabled:
+            raise ValueError(
+                "batching and chunking of messages can't be enabled together: with chunking_enabled, pass "
+                "batching_enabled=False"
+            )
         return self
 
 

@@ -38,6 +38,8 @@ class OutgoingMessage(NamedTuple):
     sequence_id: int | None = None
     # What the message takes in a batch, encoded.
     size: int = HEAD_BYTES
+    # `content` is compressed already, to be sent in chunks; this is its size before. None: it is not compressed yet.
+    uncompressed_bytes: int | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -48,7 +50,19 @@ class OutgoingMessage(NamedTuple):
             and not self.properties
             and not self.event_time
             and self.sequence_id is None
+            and self.uncompressed_bytes is None
         )
+
+    def compress_for_chunks(self, max_message_bytes: int, compression: CompressionType) -> OutgoingMessage:
+        """Return the message as a producer sends it that may send chunks: unchanged if one entry can hold it, else with
+        its payload compressed as a whole. Raise MessageTooBig if consumers would not read it."""
+        content = self.content or b""
+        size = len(content)
+        if size <= max_message_bytes or self.uncompressed_bytes is not None:
+            return self
+        _check_uncompressed_size(size)
+        stored = bytes(compress(content, compression))
+        return self._replace(content=stored, size=self.size + len(stored) - size, uncompressed_bytes=size)
 
     def check_size(self, max_message_bytes: int, compression: CompressionType) -> None:
         """Raise MessageTooBig if no entry can hold the message. What counts is its size when it is compressed."""
@@ -58,19 +72,23 @@ class OutgoingMessage(NamedTuple):
         if compression is CompressionType.NONE:
             raise MessageTooBig(
                 f"the message has {size} bytes, and the largest allowed has {max_message_bytes}: send less at a time, "
-                "or create the producer with a compression_type"
+                "or create the producer with chunking_enabled or a compression_type"
             )
-        if size > MAX_UNCOMPRESSED_BYTES:
-            raise MessageTooBig(
-                f"the message has {size} bytes, and the largest that consumers read has {MAX_UNCOMPRESSED_BYTES}: send "
-                "less at a time"
-            )
+        _check_uncompressed_size(size)
         stored = len(compress(self.content or b"", compression))
         if stored > max_message_bytes:
             raise MessageTooBig(
                 f"the message has {stored} bytes when compressed ({size} before), and the largest allowed has "
-                f"{max_message_bytes}: send less at a time"
+                f"{max_message_bytes}: send less at a time, or create the producer with chunking_enabled"
             )
+
+
+def _check_uncompressed_size(size: int) -> None:
+    if size > MAX_UNCOMPRESSED_BYTES:
+        raise MessageTooBig(
+            f"the message has {size} bytes, and the largest that consumers read has {MAX_UNCOMPRESSED_BYTES}: send "
+            "less at a time"
+        )
 
 
 def make_message(

@@ -28,6 +28,7 @@ from typing import Any
 
 from magnetar._acknowledgments import AckGroupingTracker
 from magnetar._broker_stream import check_open_size
+from magnetar._chunk_assembly import ChunkAssembler, ChunkBudget
 from magnetar._client_core import ClientCore, client_version
 from magnetar._consume_stream import ConsumeStream, RequestBuilder
 from magnetar._consumer_options import ConsumerOptions
@@ -42,6 +43,7 @@ from magnetar._pending_acks import EpochTracker, PendingAcks
 from magnetar._permits import Permits
 from magnetar._read_position import ReadPosition, get_position
 from magnetar._receiver_queue import PartitionQueue, ReceiverQueue
+from magnetar._unacked_chunks import UnackedChunks
 from magnetar._value_decoder import VersionDecoders
 from magnetar._value_encoder import to_wire
 from magnetar.exceptions import (
@@ -67,6 +69,7 @@ from magnetar_protos.broker_pb2 import (
     SubscriptionType,
     Unsubscribe,
 )
+from magnetar_wire.clock import Timer
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import TransportError
 
@@ -88,6 +91,7 @@ class ConsumerContext:
     queue: ReceiverQueue
     acks: AckGroupingTracker
     nacks: NegativeAcksTracker
+    chunk_budget: ChunkBudget
     # Called when a partition can't be reopened.
     on_failed: Callable[[PartitionConsumer, MagnetarException], object]
     # Called when a partition of a Failover subscription begins or ceases to be delivered to this consumer.
@@ -112,7 +116,8 @@ class PartitionConsumer:
         options = context.options
         # The report is made by the receiving thread, with the queue's lock held.
         self.partition_queue = PartitionQueue(lambda: context.client.call_soon(self._fetch_debt))
-        self.acks = PendingAcks(by_message=options.batch_index_ack_enabled)
+        self._unacked_chunks = UnackedChunks()
+        self.acks = PendingAcks(by_message=options.batch_index_ack_enabled, chunks=self._unacked_chunks)
         self.epochs = EpochTracker()
         # The epoch of what is delivered now.
         self.epoch = DeliveryEpoch(self, 0, 0)
@@ -135,7 +140,18 @@ class PartitionConsumer:
         self._versions = (
             None if schema is None else VersionDecoders(schema, self.topic, context.client, self._take_delivered)
         )
-        self._decoder = EntryDecoder(
+        # None: chunks are not joined.
+        self._assembler: ChunkAssembler | None = None
+        if options.delivers_in_order:
+            self._assembler = ChunkAssembler(
+                context.chunk_budget,
+                lambda *discarded, **how: self._decoder.discard_chunks(*discarded, **how),
+                max_messages=options.max_pending_chunked_message,
+                expire_after_s=options.expire_time_of_incomplete_chunked_message_ms / 1000,
+                acks_dropped=options.auto_ack_oldest_chunked_message_on_queue_full,
+            )
+        self._chunk_timer: Timer | None = None
+        self._decoder: EntryDecoder = EntryDecoder(
             self.topic,
             self._queue,
             self.partition_queue,
@@ -145,6 +161,8 @@ class PartitionConsumer:
             durable=context.durable,
             versions=self._versions,
             skips_undecodable=options.decode_failure_action is DecodeFailureAction.SKIP,
+            assembler=self._assembler,
+            unacked_chunks=self._unacked_chunks,
         )
         # The target of a seek that is not answered.
         self._sought: StartAt | None = None
@@ -229,6 +247,7 @@ class PartitionConsumer:
             self._context.report_growth(0)  # a report may have been lost with the connection
         self._opened_at = self._clock.monotonic()
         self.epochs.start_opening(answer.epoch, answer.moves)
+        self._forget_stale_chunks()
         self.position.start_epoch(answer)
         self._context.acks.distribute()  # so that they are sent before the permits, and are not redelivered
         self._start_epoch(keep_queued=not self._context.durable)
@@ -315,6 +334,7 @@ class PartitionConsumer:
         self._clear_queue()
         self.position.set_start(StartAt(earliest=True))
         self.epochs.expire_all()
+        self._unacked_chunks.clear()
         self.acks.fail(
             IncarnationChanged(f"{self.topic} was deleted and recreated: the message belongs to the deleted topic")
         )
@@ -333,8 +353,9 @@ class PartitionConsumer:
         if not self.is_connected or delivery.epoch != self.epoch.number:
             return
         self._backoff.reset()
-        self._decoder.add_delivery(self.epoch, delivery, entries)
+        self._decoder.add_delivery(self.epoch, delivery, entries, self._clock.monotonic())
         self._take_delivered()
+        self._watch_chunks()
 
     def _take_delivered(self) -> None:
         """Entries were delivered, or the schema version is known for which they waited."""
@@ -344,6 +365,25 @@ class PartitionConsumer:
         self.position.wake()
         if self._queue.batches_waiting and self.permits.outstanding <= 0:
             self._queue.request_more()
+
+    def _watch_chunks(self) -> None:
+        """Set the timer for incomplete messages, unless it is set or there is none."""
+        if self._chunk_timer is None and self._assembler is not None and (due := self._assembler.next_due) is not None:
+            self._chunk_timer = self._clock.call_later(due - self._clock.monotonic(), self._expire_chunks)
+
+    def _expire_chunks(self) -> None:
+        """Discard messages whose chunks have not come in time, if they could come: the broker is connected, and the
+        application receives messages."""
+        self._chunk_timer = None
+        if self._assembler is None or self.is_closed:
+            return
+        now = self._clock.monotonic()
+        if self.is_connected and self.permits.outstanding > 0:
+            self._assembler.expire(now)
+            self._decode_pending()
+        else:
+            self._assembler.postpone(now)
+        self._watch_chunks()
 
     def _decode_pending(self) -> None:
         self._decoder.decode_pending()
@@ -387,9 +427,15 @@ class PartitionConsumer:
             return
         self._clear_queue()
         self.epochs.start_epoch(epoch.epoch, epoch.acknowledged_from, epoch.moves)
+        self._forget_stale_chunks()
         self.position.start_epoch(epoch, self._sought)
         self._context.nacks.forget_partition(self)
         self._start_epoch()
+
+    def _forget_stale_chunks(self) -> None:
+        """Forget which chunks were delivered in the last epoch, if they can't be acknowledged any more."""
+        if self.epochs.find_epoch(self.epoch.opening, self.epoch.number) is None:
+            self._unacked_chunks.clear()
 
     def active_changed(self, active: bool) -> None:
         if self.is_connected and active != self.is_active:
@@ -515,6 +561,9 @@ class PartitionConsumer:
     def end(self, error: MagnetarException) -> None:
         """Close the consumer at once, without waiting for the broker."""
         self.is_closed = True
+        if self._chunk_timer is not None:
+            self._chunk_timer.cancel()
+            self._chunk_timer = None
         if self._versions is not None:
             self._versions.end()
         if self.reopening is not None:

@@ -27,7 +27,8 @@ turn, its first opening has no timeout.
 **The schema** is sent with each opening. The broker's answer has its version, with which entries are stamped when they
 are encoded: those that were encoded before keep theirs.
 
-When a batch is passed to the stream, it is encoded and numbered, and stays in `InFlight` until it is answered.
+When a batch is passed to the stream, it is encoded and numbered, and stays in `InFlight` until it is answered. A large
+message is split into chunks before (`_chunks_in_flight.py`), which are sent like batches.
 
 Results go to the callers that wait for them on the loop. Callbacks are called on the callback thread.
 """
@@ -43,6 +44,7 @@ from typing import Final, cast
 
 from magnetar import exceptions
 from magnetar._broker_stream import check_open_size
+from magnetar._chunks_in_flight import Chunk, split_batch
 from magnetar._client_core import ClientCore, client_version
 from magnetar._enums import ProducerAccessMode
 from magnetar._errors import from_problem, from_transport, is_retryable
@@ -51,7 +53,7 @@ from magnetar._operations import CLOSE_TIMEOUT_S, Backoff
 from magnetar._options import ProducerOptions
 from magnetar._produce_stream import ProduceStream
 from magnetar._send_queue import SendLimits, SendQueue
-from magnetar._send_queue_rules import Batch, InFlight, StoredAt
+from magnetar._send_queue_rules import Batch, InFlight, OutgoingEntry, StoredAt
 from magnetar._value_encoder import to_wire
 from magnetar.exceptions import AlreadyClosed, MagnetarException
 from magnetar_protos.broker_pb2 import EntryRefused, OpenProducer, Problem, ProducerOpened, Receipt
@@ -184,10 +186,25 @@ class PartitionProducer:
     def _add_batches(self, batches: list[Batch]) -> None:
         for batch in batches:
             self._last_serial = batch.serial = self._last_serial + 1
-            self._in_flight.append(batch)
+            if batch.is_large:
+                self._add_chunks(batch)
+            else:
+                self._in_flight.append(batch)
         if batches:
             self._mark_ready()
             self._send_timeout.watch()
+
+    def _add_chunks(self, batch: Batch) -> None:
+        options, limits = self._options, self.queue.limits
+        try:
+            chunks = split_batch(
+                batch, self._shared, self._clock.time_ms(), options.compression_type, limits.max_message_bytes
+            )
+        except WireError as error:
+            self._complete_batch(batch, exceptions.InvalidMessage(str(error)))
+            return
+        for chunk in chunks:
+            self._in_flight.append(chunk)
 
     def _mark_ready(self) -> None:
         """Have the stream call `fill`, if there is something to send."""
@@ -201,9 +218,9 @@ class PartitionProducer:
     def fill(self, builder: FrameBuilder) -> bool:
         """Put waiting batches into the stream's next message. Return False if they do not all fit."""
         in_flight = self._in_flight
-        while self._may_send and (batch := in_flight.first_waiting()) is not None:
+        while self._may_send and (waiting := in_flight.first_waiting()) is not None:
             try:
-                entry = batch.encode(self._shared, self._clock.time_ms(), self._options.compression_type)
+                entry = waiting.encode(self._shared, self._clock.time_ms(), self._options.compression_type)
             except TooLarge as error:
                 self._complete(in_flight.drop_first(), exceptions.MessageTooBig(str(error)))
                 continue
@@ -238,19 +255,44 @@ class PartitionProducer:
         self._paused, self._waiting_for = paused, waiting_for
         self._mark_ready()
 
-    def _complete(self, batch: Batch, outcome: StoredAt | MagnetarException) -> None:
-        """Report a batch's outcome to everyone who waits for it, and release its capacity."""
+    def _complete(self, entry: OutgoingEntry, outcome: StoredAt | MagnetarException) -> None:
+        """Complete a batch; of a chunk's message, complete the batch when the message is persisted, or has failed."""
         error = outcome if isinstance(outcome, MagnetarException) else None
-        if error is None:
+        if isinstance(entry, Batch):
+            self._complete_batch(entry, outcome)
+        elif isinstance(entry, Chunk):
+            self._complete_chunk(entry, outcome)
+        self._count_flushed(entry, error)
+
+    def _complete_chunk(self, chunk: Chunk, outcome: StoredAt | MagnetarException) -> None:
+        message = chunk.message
+        if message.is_completed:
+            return
+        if isinstance(outcome, StoredAt):
+            whole = message.add_result(chunk, outcome)
+            if whole is not None:
+                message.is_completed = True
+                self._complete_batch(message.batch, whole)
+            return
+        message.is_completed = True
+        self._complete_batch(message.batch, outcome)
+        for other in self._in_flight.remove_others(lambda one: isinstance(one, Chunk) and one.message is message):
+            self._count_flushed(other, outcome)
+
+    def _complete_batch(self, batch: Batch, outcome: StoredAt | MagnetarException) -> None:
+        """Report a batch's outcome to everyone who waits for it, and release its capacity."""
+        if not isinstance(outcome, MagnetarException):
             self.last_sequence_id = max(self.last_sequence_id, batch.last_sequence_id)
         batch.notify_waiters(outcome)
         self.queue.release_answered(batch)
         if batch.callbacks is not None:
             self._client.callbacks.call_later(partial(self._call_callbacks, batch, outcome))
+
+    def _count_flushed(self, entry: OutgoingEntry, error: MagnetarException | None) -> None:
         if self._flushes:
             for flush in self._flushes:
-                flush.count_batch(batch, error)
-            self._flushes = [flush for flush in self._flushes if flush.batches_left]
+                flush.count_entry(entry, error)
+            self._flushes = [flush for flush in self._flushes if flush.entries_left]
 
     def _call_callbacks(self, batch: Batch, outcome: StoredAt | MagnetarException) -> None:
         """Call a batch's callbacks, on the callback thread."""
@@ -260,17 +302,17 @@ class PartitionProducer:
             self.queue.release_called(batch)
 
     def _fail_pending(self, error: MagnetarException) -> None:
-        for batch in self._in_flight.remove_all():
-            is_unknown = batch.may_be_stored and isinstance(error, _FAIL_PENDING)
-            self._complete(batch, _unknown(error) if is_unknown else error)
+        for entry in self._in_flight.remove_all():
+            is_unknown = entry.may_be_stored and isinstance(error, _FAIL_PENDING)
+            self._complete(entry, _unknown(error) if is_unknown else error)
 
-    def _fail_expired(self, batches: list[Batch], timeout_s: float) -> None:
+    def _fail_expired(self, entries: list[OutgoingEntry], timeout_s: float) -> None:
         text = (
             f"no result within {timeout_s:g} s (send_timeout_millis); the message may be stored; "
             f"{self._explain_pending() or 'the producer is connected'}"
         )
-        for batch in batches:
-            self._complete(batch, exceptions.Timeout(text))
+        for entry in entries:
+            self._complete(entry, exceptions.Timeout(text))
 
     def _explain_pending(self) -> str:
         """Return why messages are not stored at present. Empty: no reason is known. Any thread may call this."""
@@ -563,7 +605,7 @@ class _SendTimeout:
         in_flight: InFlight,
         clock: Clock,
         timeout_s: float,
-        on_expired: Callable[[list[Batch], float], None],
+        on_expired: Callable[[list[OutgoingEntry], float], None],
     ) -> None:
         """`timeout_s`: 0: batches never expire."""
         self._in_flight = in_flight
@@ -603,20 +645,20 @@ class _SendTimeout:
 
 
 class _Flush:
-    """Waits until a number of batches are completed, of which the last has this serial number."""
+    """Waits until a number of batches and chunks are completed, of which the last has this serial number."""
 
-    def __init__(self, last_serial: int, batches: int) -> None:
-        self.batches_left = batches
+    def __init__(self, last_serial: int, entries: int) -> None:
+        self.entries_left = entries
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._last_serial = last_serial
         self._error: MagnetarException | None = None
 
-    def count_batch(self, batch: Batch, error: MagnetarException | None) -> None:
-        if batch.serial > self._last_serial:
+    def count_entry(self, entry: OutgoingEntry, error: MagnetarException | None) -> None:
+        if entry.serial > self._last_serial:
             return
-        self.batches_left -= 1
+        self.entries_left -= 1
         self._error = self._error or error
-        if not self.batches_left and not self.done.done():
+        if not self.entries_left and not self.done.done():
             if self._error is None:
                 self.done.set_result(None)
             else:

@@ -2,7 +2,8 @@
 
 Entries are merged into ranges, ledger by ledger. Messages of a batch are bits of a set per entry, and an entry of which
 all messages are acknowledged is acknowledged as a whole. Of cumulative acknowledgements only the highest is sent, and
-individual ones that it covers are left out.
+individual ones that it covers are left out. An acknowledged message that was sent in chunks is acknowledged with all of
+them (`_unacked_chunks.py`).
 
 **Epochs.** An acknowledgement is sent with the epoch in which its messages were delivered, so acknowledgements are
 grouped by epoch. The broker decides which epochs are stale, and `EpochTracker` is the client's knowledge of that. An
@@ -16,12 +17,13 @@ to acknowledge it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from magnetar._errors import from_problem
 from magnetar._message import DeliveredEntry, DeliveryEpoch
+from magnetar._unacked_chunks import EntryRun, UnackedChunks
 from magnetar.exceptions import ServiceUnitNotReady, StaleEpoch
 from magnetar_protos.broker_pb2 import Acknowledge, BatchMessages, Done, EntryRange
 
@@ -39,7 +41,8 @@ _NOWHERE: Final = (-1, -1, -1)
 class PendingAcks:
     """The acknowledgements of one partition. Used on the I/O loop only."""
 
-    def __init__(self, *, by_message: bool = True) -> None:
+    def __init__(self, *, by_message: bool = True, chunks: UnackedChunks | None = None) -> None:
+        self._chunks = chunks or UnackedChunks()
         # If false, a batch is acknowledged as a whole, once all its messages are.
         self._by_message = by_message
         # By opening and epoch.
@@ -66,7 +69,7 @@ class PendingAcks:
         group = self._get_group(entry.epoch)
         size = entry.batch_size
         if not size:
-            group.entries.setdefault(entry.ledger_id, []).append(entry.entry_id)
+            self._add_whole(group, entry.ledger_id, entry.entry_id, entry.chunks)
             return
         bits = bytearray((size + 7) // 8)
         for row in rows:
@@ -86,7 +89,21 @@ class PendingAcks:
 
     def add_entry(self, epoch: DeliveryEpoch, ledger_id: int, entry_id: int) -> None:
         """Acknowledge all messages of an entry."""
-        self._get_group(epoch).entries.setdefault(ledger_id, []).append(entry_id)
+        self._add_whole(self._get_group(epoch), ledger_id, entry_id)
+
+    def add_entries(self, epoch: DeliveryEpoch, positions: Iterable[tuple[int, int]]) -> None:
+        """Acknowledge entries that are chunks, and no others of their messages."""
+        entries = self._get_group(epoch).entries
+        for ledger_id, entry_id in positions:
+            entries.setdefault(ledger_id, []).append(entry_id)
+
+    def _add_whole(
+        self, group: _AckGroup, ledger_id: int, entry_id: int, chunks: Sequence[tuple[int, int]] = ()
+    ) -> None:
+        """Add an entry, or all chunks of the message of which it is the last one."""
+        known = self._chunks.remove_message((ledger_id, entry_id))
+        for chunk in chunks or known:
+            group.entries.setdefault(chunk[0], []).append(chunk[1])
 
     def _add_bits(self, group: _AckGroup, position: tuple[int, int], bits: int, size: int) -> None:
         before, _ = group.batches.get(position, (0, 0))
@@ -102,7 +119,17 @@ class PendingAcks:
     ) -> None:
         """Acknowledge all messages up to and including this one."""
         group = self._get_group(epoch)
-        if batch_index < 0 or batch_index >= batch_size - 1:
+        split = self._chunks.split_cumulative((ledger_id, entry_id))
+        is_whole = batch_index < 0 or batch_index >= batch_size - 1
+        if split is not None:
+            before, runs = split
+            self._add_runs(group, runs, None if is_whole else (ledger_id, entry_id))
+            if not is_whole:
+                self._add_bits(group, (ledger_id, entry_id), (2 << batch_index) - 1, batch_size)
+            if before is None:
+                return
+            (ledger_id, entry_id), batch_index = before, _WHOLE_ENTRY
+        elif is_whole:
             batch_index = _WHOLE_ENTRY
         elif not self._by_message:
             entry_id, batch_index = entry_id - 1, _WHOLE_ENTRY
@@ -111,6 +138,13 @@ class PendingAcks:
         end = (ledger_id, entry_id, batch_index, batch_size)
         if group.cumulative is None or group.cumulative < end:
             group.cumulative = end
+
+    def _add_runs(self, group: _AckGroup, runs: Iterable[EntryRun], omitted: tuple[int, int] | None) -> None:
+        for ledger_id, first, last in runs:
+            entries = range(first, last + 1)
+            if omitted is not None and omitted[0] == ledger_id and omitted[1] in entries:
+                entries = range(first, last)  # it is the last one
+            group.entries.setdefault(ledger_id, []).extend(entries)
 
     def request_receipt(self, epochs: Iterable[DeliveryEpoch], receipt: AckReceipt) -> None:
         """Complete the receipt when all that is unsent of these epochs is durable."""

@@ -41,7 +41,6 @@ class Producer(Unpicklable, Generic[T]):
     def __init__(self, core: TopicProducer) -> None:
         self._core = core
         self._block = core.options.block_if_queue_full
-        self._compression = core.options.compression_type
         # Where the fast path puts messages without a key: the queue to which the last one was routed. It is a queue
         # without capacity before the first one, and if the application routes each message.
         self._queue = _queue_without_capacity()
@@ -182,7 +181,7 @@ class Producer(Unpicklable, Generic[T]):
         if not partition.was_opened:
             background.run(self._core.open_partition(partition))
         queue = partition.queue
-        message.check_size(queue.limits.max_message_bytes, self._compression)
+        message = self._core.check_size(partition, message)
         queue.add_message(
             message, callback, waiter, block=self._block, in_callback=self._core.client.callbacks.is_current
         )

@@ -33,7 +33,7 @@ from magnetar_wire.batch import encode_batch, encode_message
 from magnetar_wire.message_id import MessageId, ids_of_batch
 from magnetar_wire.messages import Messages
 
-__all__ = ["Batch", "Callback", "Columns", "InFlight", "StoredAt", "Waiter"]
+__all__ = ["Batch", "Callback", "Columns", "InFlight", "OutgoingEntry", "StoredAt", "Waiter"]
 
 log = logging.getLogger(__name__)
 
@@ -56,12 +56,31 @@ class StoredAt(NamedTuple):
     # deduplication.
     ledger_id: int
     entry_id: int
+    # Where the first chunk of a message in chunks is; the entry is that of the last one.
+    first_chunk: tuple[int, int] | None = None
+
+
+class OutgoingEntry(Protocol):
+    """What is in flight: a batch, or a chunk of a message."""
+
+    # It was sent, and the connection was lost before the broker's answer.
+    may_be_stored: bool
+
+    @property
+    def opened_at(self) -> float:
+        """On the monotonic clock. The send timeout begins here."""
+
+    @property
+    def serial(self) -> int:
+        """The number of its batch."""
+
+    def encode(self, shared: MessageMetadata, publish_time_ms: int, compression: CompressionType) -> bytes: ...
 
 
 class Columns:
     """What messages have besides a payload. A column that is None stands for messages none of which has a value."""
 
-    __slots__ = ("event_times", "keys", "ordering_keys", "properties", "sequence_ids")
+    __slots__ = ("event_times", "keys", "ordering_keys", "properties", "sequence_ids", "uncompressed_sizes")
 
     def __init__(self) -> None:
         self.keys: list[str | bytes | None] | None = None
@@ -69,6 +88,8 @@ class Columns:
         self.properties: list[Mapping[str, str]] | None = None
         self.event_times: list[int] | None = None
         self.sequence_ids: list[int | None] | None = None
+        # Of messages that are compressed already, to be sent in chunks.
+        self.uncompressed_sizes: list[int | None] | None = None
 
     def append(self, before: int, message: OutgoingMessage) -> None:
         """Add a message after `before` others."""
@@ -82,6 +103,8 @@ class Columns:
             self.event_times = [0] * before
         if message.sequence_id is not None and self.sequence_ids is None:
             self.sequence_ids = [None] * before
+        if message.uncompressed_bytes is not None and self.uncompressed_sizes is None:
+            self.uncompressed_sizes = [None] * before
         if self.keys is not None:
             self.keys.append(message.key)
         if self.ordering_keys is not None:
@@ -92,6 +115,8 @@ class Columns:
             self.event_times.append(message.event_time)
         if self.sequence_ids is not None:
             self.sequence_ids.append(message.sequence_id)
+        if self.uncompressed_sizes is not None:
+            self.uncompressed_sizes.append(message.uncompressed_bytes)
 
     def fit(self, count: int) -> None:
         """Give each column as many values as there are messages, after an interrupted `append`."""
@@ -164,21 +189,38 @@ class Batch:
             shared.publish_time = publish_time_ms
             shared.sequence_id = self.first_sequence_id
             shared.highest_sequence_id = self.last_sequence_id
-            messages, columns = Messages(self.payloads), self.columns
-            if columns is not None:
-                messages.keys = columns.keys
-                messages.ordering_keys = columns.ordering_keys
-                messages.properties = columns.properties
-                messages.event_times = columns.event_times
-                messages.sequence_ids = columns.sequence_ids
+            messages = self._make_messages()
             if messages.sequence_ids is None and self.count > 1:
                 messages.sequence_ids = array("Q", range(self.first_sequence_id, self.last_sequence_id + 1))
             encode = encode_message if self.count == 1 else encode_batch
-            if self.count > 1 and columns is not None:  # a single message's keys are the entry's
+            if self.count > 1 and self.columns is not None:  # a single message's keys are the entry's
                 shared = _with_keys(shared, messages)
             self.entry = encode(messages, shared, compression)  # type: ignore[arg-type]  # the same numbers
             self.payloads, self.columns = [], None
         return self.entry
+
+    def _make_messages(self) -> Messages:
+        messages, columns = Messages(self.payloads), self.columns
+        if columns is not None:
+            messages.keys = columns.keys
+            messages.ordering_keys = columns.ordering_keys
+            messages.properties = columns.properties
+            messages.event_times = columns.event_times
+            messages.sequence_ids = columns.sequence_ids
+        return messages
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its only message is compressed already, to be sent in chunks."""
+        return self.columns is not None and self.columns.uncompressed_sizes is not None
+
+    def remove_large_message(self) -> tuple[Messages, int]:
+        """Remove the message, compressed, and return it with its size before that."""
+        assert self.columns is not None
+        assert self.columns.uncompressed_sizes is not None
+        messages, size = self._make_messages(), self.columns.uncompressed_sizes[0] or 0
+        self.payloads, self.columns = [], None
+        return messages, size
 
     def notify_waiters(self, outcome: StoredAt | MagnetarException) -> None:
         """Give each waiter its message's id, or the error. Message ids are made only for messages that have one."""
@@ -206,7 +248,10 @@ class Batch:
                     log.exception("the callback %r of a message failed", callback)
 
     def _message_ids(self, stored: StoredAt, indexes: Sequence[int]) -> list[MessageId]:
-        topic, partition, ledger_id, entry_id = stored
+        topic, partition, ledger_id, entry_id, first_chunk = stored
+        if first_chunk is not None:
+            first = MessageId(partition, *first_chunk, topic_name=topic)
+            return [MessageId(partition, ledger_id, entry_id, topic_name=topic, first_chunk_message_id=first)]
         if self.count == 1:
             return ids_of_batch(partition, ledger_id, entry_id, (-1,), 0, topic)
         return ids_of_batch(partition, ledger_id, entry_id, indexes, self.count, topic)
@@ -237,14 +282,14 @@ def _with_keys(shared: MessageMetadata, messages: Messages) -> MessageMetadata:
 
 
 class InFlight:
-    """The batches of one partition that the broker has not answered."""
+    """The batches and chunks of one partition that the broker has not answered."""
 
     __slots__ = ("_next_number", "_sent", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: deque[Batch] = deque()
+        self._waiting: deque[OutgoingEntry] = deque()
         # By number, oldest first.
-        self._sent: dict[int, Batch] = {}
+        self._sent: dict[int, OutgoingEntry] = {}
         self._next_number = 0
 
     def __len__(self) -> int:
@@ -255,10 +300,10 @@ class InFlight:
         """The number of the next batch that is sent."""
         return self._next_number
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: OutgoingEntry) -> None:
         self._waiting.append(batch)
 
-    def first_waiting(self) -> Batch | None:
+    def first_waiting(self) -> OutgoingEntry | None:
         return self._waiting[0] if self._waiting else None
 
     def mark_first_sent(self) -> None:
@@ -266,11 +311,11 @@ class InFlight:
         self._sent[self._next_number] = self._waiting.popleft()
         self._next_number += 1
 
-    def drop_first(self) -> Batch:
+    def drop_first(self) -> OutgoingEntry:
         """Remove the first waiting batch, because it can't be encoded."""
         return self._waiting.popleft()
 
-    def remove_received(self, first: int, count: int) -> Iterator[tuple[int, Batch]]:
+    def remove_received(self, first: int, count: int) -> Iterator[tuple[int, OutgoingEntry]]:
         """Remove the batches that a `Receipt` names. Yield each with its offset from its first number."""
         numbers: range | list[int] = range(first, first + count)
         if count > len(self._sent):  # a broker may name more numbers than there are
@@ -280,8 +325,16 @@ class InFlight:
             if batch is not None:
                 yield number - first, batch
 
-    def remove_refused(self, number: int) -> Batch | None:
+    def remove_refused(self, number: int) -> OutgoingEntry | None:
         return self._sent.pop(number, None)
+
+    def remove_others(self, is_removed: Callable[[OutgoingEntry], bool]) -> list[OutgoingEntry]:
+        """Remove the entries for which this is true, sent or not, because their message has failed."""
+        removed = [entry for entry in (*self._sent.values(), *self._waiting) if is_removed(entry)]
+        if removed:
+            self._sent = {number: entry for number, entry in self._sent.items() if not is_removed(entry)}
+            self._waiting = deque(entry for entry in self._waiting if not is_removed(entry))
+        return removed
 
     def requeue_sent(self, *, may_be_stored: bool = True) -> None:
         """Put sent batches back in front of the waiting ones, because the opening has ended."""
@@ -292,12 +345,12 @@ class InFlight:
         self._sent.clear()
         self._next_number = 0
 
-    def oldest(self) -> Batch | None:
+    def oldest(self) -> OutgoingEntry | None:
         for batch in self._sent.values():
             return batch
         return self._waiting[0] if self._waiting else None
 
-    def remove_expired(self, now: float, timeout_s: float) -> list[Batch]:
+    def remove_expired(self, now: float, timeout_s: float) -> list[OutgoingEntry]:
         """Remove the batches that were opened that long ago. Whether the sent ones are stored is not known."""
         numbers = list(takewhile(lambda number: self._sent[number].opened_at + timeout_s <= now, self._sent))
         expired = [self._sent.pop(number) for number in numbers]
@@ -305,7 +358,7 @@ class InFlight:
             expired.append(self._waiting.popleft())
         return expired
 
-    def remove_all(self) -> list[Batch]:
+    def remove_all(self) -> list[OutgoingEntry]:
         """Remove all batches, and return them in order."""
         everything = [*self._sent.values(), *self._waiting]
         self._sent.clear()

@@ -25,7 +25,7 @@ from magnetar._outgoing_message import OutgoingMessage
 from magnetar._partition_producer import PartitionProducer
 from magnetar._routing import Router
 from magnetar._send_queue import SendLimits
-from magnetar.exceptions import AlreadyClosed, MagnetarException, NotFound
+from magnetar.exceptions import AlreadyClosed, InvalidConfiguration, MagnetarException, NotFound
 from magnetar.schema._schema import SchemaInfo
 from magnetar_wire.limits import MAX_MESSAGE_BYTES
 from magnetar_wire.tasks import OrderedTaskGroup
@@ -42,6 +42,10 @@ async def open_producer(client: ClientCore, topic: str, options: ProducerOptions
     """Return a producer, opened, which the client closes when it is closed itself."""
     client.check_open()
     name = parse_topic_name(topic)
+    if options.chunking_enabled and not name.is_persistent:
+        raise InvalidConfiguration(
+            f"chunking_enabled = True, and {name} is not persistent: only persistent topics can have chunks"
+        )
     producer = TopicProducer(client, name, await _bind_schema(client, name, options))
     await producer.open()
     client.add_member(producer)
@@ -167,6 +171,17 @@ class TopicProducer:
             return partitions[0]
         assert router is not None
         return partitions[router.choose(message, partitions)]
+
+    def check_size(self, partition: PartitionProducer, message: OutgoingMessage) -> OutgoingMessage:
+        """Return the message as it is sent to a partition that was opened: with chunking, a large one is compressed.
+
+        Raises MessageTooBig if it is too large. Any thread may call this.
+        """
+        options, max_message_bytes = self.options, partition.queue.limits.max_message_bytes
+        if options.chunking_enabled:
+            return message.compress_for_chunks(max_message_bytes, options.compression_type)
+        message.check_size(max_message_bytes, options.compression_type)
+        return message
 
     async def open_partition(self, partition: PartitionProducer) -> None:
         """Open a partition that was not opened at creation. Raises the error that ended the producer, if one did."""

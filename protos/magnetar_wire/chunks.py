@@ -21,7 +21,34 @@ from magnetar_wire.errors import MalformedEntry, PartOfMessage, UncompressedTooL
 from magnetar_wire.limits import MAX_MESSAGE_BYTES, MAX_UNCOMPRESSED_BYTES
 from magnetar_wire.messages import Messages
 
-__all__ = ["encode_chunks", "join_chunks"]
+__all__ = ["ChunkEncoder", "common_fields", "encode_chunks", "join_chunks"]
+
+
+class ChunkEncoder:
+    """The chunks of one message, each of which is encoded when it is needed. The payload is not copied before."""
+
+    __slots__ = ("_chunk_bytes", "_metadata", "_payload", "count")
+
+    def __init__(
+        self, metadata: MessageMetadata, payload: bytes | bytearray, uuid: str, max_payload_bytes: int
+    ) -> None:
+        """`metadata` is that of the message whose compressed payload this is, and is changed."""
+        total = len(payload)
+        self.count = -(-total // max_payload_bytes)
+        self._chunk_bytes = max_payload_bytes
+        self._payload = memoryview(payload)
+        self._metadata = metadata
+        if self.count > 1:
+            metadata.uuid = uuid
+            metadata.num_chunks_from_msg = self.count
+            metadata.total_chunk_msg_size = total
+
+    def encode(self, chunk_id: int) -> bytes:
+        """Return the entry of a chunk; of the only one, that of the whole message."""
+        if self.count > 1:
+            self._metadata.chunk_id = chunk_id
+        at = chunk_id * self._chunk_bytes
+        return encode_entry(self._metadata, self._payload[at : at + self._chunk_bytes])
 
 
 def encode_chunks(
@@ -45,14 +72,8 @@ def encode_chunks(
     if total <= max_payload_bytes:
         return [encode_entry(metadata, payload)]
     _check_total(total, MAX_UNCOMPRESSED_BYTES)
-    metadata.uuid = uuid
-    metadata.num_chunks_from_msg = -(-total // max_payload_bytes)
-    metadata.total_chunk_msg_size = total
-    entries = []
-    for chunk_id, at in enumerate(range(0, total, max_payload_bytes)):
-        metadata.chunk_id = chunk_id
-        entries.append(encode_entry(metadata, payload[at : at + max_payload_bytes]))
-    return entries
+    encoder = ChunkEncoder(metadata, payload, uuid, max_payload_bytes)
+    return [encoder.encode(chunk_id) for chunk_id in range(encoder.count)]
 
 
 def join_chunks(chunks: Sequence[Entry], *, max_uncompressed_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Messages:
@@ -87,10 +108,10 @@ def _check_chunk(chunk: Entry, index: int, first: MessageMetadata) -> None:
     metadata = chunk.metadata
     if not chunk.is_chunk or chunk.is_batch:
         raise MalformedEntry(f"entry {index} of message {first.uuid!r} is not a chunk")
-    if _common_fields(metadata) != _common_fields(first):
+    if common_fields(metadata) != common_fields(first):
         raise MalformedEntry(
-            f"chunk {index} declares {_common_fields(metadata)} for its message, "
-            f"but the first chunk {_common_fields(first)}"
+            f"chunk {index} declares {common_fields(metadata)} for its message, "
+            f"but the first chunk {common_fields(first)}"
         )
     if metadata.chunk_id != index or index >= metadata.num_chunks_from_msg:
         raise MalformedEntry(
@@ -99,7 +120,7 @@ def _check_chunk(chunk: Entry, index: int, first: MessageMetadata) -> None:
         )
 
 
-def _common_fields(metadata: MessageMetadata) -> tuple[str | int, ...]:
+def common_fields(metadata: MessageMetadata) -> tuple[str | int, ...]:
     """Return the fields that all chunks of a message must have in common."""
     return (
         metadata.uuid,

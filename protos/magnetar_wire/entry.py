@@ -66,7 +66,7 @@ class Entry:
         return self.metadata.HasField("marker_type")
 
 
-def encode_entry(metadata: MessageMetadata, payload: bytes | bytearray) -> bytes:
+def encode_entry(metadata: MessageMetadata, payload: bytes | bytearray | memoryview) -> bytes:
     """Return the entry as it is stored, without broker metadata."""
     try:
         head = metadata.SerializeToString()

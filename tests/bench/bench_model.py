@@ -1,4 +1,5 @@
-"""What deduplication, chunks, partitions and policies cost, through the SDK on a standalone, with 100-byte messages.
+"""What deduplication, chunks, partitions and policies cost, through the SDK on a standalone. Messages have 100 bytes,
+except for chunks.
 
 Each bench is a generator in `BENCHES` that gets the standalone and yields its result. One with two arms yields
 `compare_arms`: the arms do the same work in turns, within one run. `MAGNETAR_BENCH_FOLDER` selects the disk, and
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +29,7 @@ TURNS: Final = 9 if SCALE >= 1 else 1
 MESSAGE_BYTES: Final = 100
 COUNT: Final = max(1000, int(300_000 * SCALE))
 _WARM_UP: Final = 1000
+LARGE_BYTES: Final = max(20_000_000, int(10 * SCALE) * 20_000_000)
 # More than any bench reaches.
 _MANY: Final = 1_000_000_000
 
@@ -106,6 +109,52 @@ def _bench_policies(server: StandaloneProcess) -> Iterator[Result]:
         )
 
 
+class LargeMessages:
+    """Publishes messages to one topic, and receives and acknowledges them, on one client."""
+
+    def __init__(self, client: magnetar.Client, topic: str, message_bytes: int) -> None:
+        self._consumer = client.subscribe(topic, "bench")
+        self._producer = client.create_producer(
+            topic, batching_enabled=False, chunking_enabled=True, block_if_queue_full=True
+        )
+        self._body = os.urandom(message_bytes)
+        self._publish_and_receive(3)
+
+    def measure(self) -> float:
+        """Publish and receive `LARGE_BYTES` and return MB/s; each message is persisted, whole and acknowledged."""
+        began = time.perf_counter()
+        self._publish_and_receive(LARGE_BYTES // len(self._body))
+        return LARGE_BYTES / 1_000_000 / (time.perf_counter() - began)
+
+    def _publish_and_receive(self, count: int) -> None:
+        publisher = threading.Thread(target=self._publish, args=(count,))
+        publisher.start()
+        for _ in range(count):
+            message = self._consumer.receive(60_000)
+            assert len(message.data()) == len(self._body)
+            self._consumer.acknowledge(message)
+        publisher.join()
+
+    def _publish(self, count: int) -> None:
+        for _ in range(count):
+            self._producer.send_async(self._body)
+        self._producer.flush()
+
+
+def _bench_chunks(server: StandaloneProcess) -> Iterator[Result]:
+    """Publish and receive messages of 20 MB, which are sent in chunks."""
+    with server.client() as client:
+        in_chunks = LargeMessages(client, "in-chunks", 20_000_000)
+        whole = LargeMessages(client, "whole", 1_000_000)
+        yield compare_arms(
+            "model.chunks",
+            in_chunks.measure,
+            whole.measure,
+            against="the same bytes in messages of 1 MB, MB/s",
+            floor=0.7,
+        )
+
+
 _EVERY_LIMIT: Final = NamespacePolicies(
     retention=Retention(time_minutes=_MANY, size_mb=1_000_000),
     message_ttl_seconds=_MANY,
@@ -144,6 +193,7 @@ def _bench_partitions(server: StandaloneProcess) -> Iterator[Result]:
 
 # By name: a bench that another part of the project adds is a line here.
 BENCHES: Final[dict[str, Callable[[StandaloneProcess], Iterator[Result]]]] = {
+    "chunks": _bench_chunks,
     "policies": _bench_policies,
     "partitions": _bench_partitions,
 }

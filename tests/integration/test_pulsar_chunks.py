@@ -1,4 +1,4 @@
-"""Messages in chunks among stock clients, and what the SDK and Spark make of them."""
+"""Messages in chunks among stock clients, the SDK and Spark."""
 
 from __future__ import annotations
 
@@ -233,62 +233,134 @@ def entries_of_id(message_id: Any) -> tuple[int, int]:
     return data.first_chunk_message_id.entryId, data.entryId
 
 
-@pytest.mark.parametrize("kind", TYPES)
-def test_sdk_leaves_chunked_messages_unacked_with_a_warning(
-    kind: str,
-    server: StandaloneProcess,
-    native: magnetar.Client,
-    stock: pulsar.Client,
-    admin: Admin,
-    topic: str,
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize("kind", ["Exclusive", "Failover"])
+def test_sdk_joins_mixed_chunks_and_acknowledges_each(
+    kind: str, server: StandaloneProcess, native: magnetar.Client, admin: Admin, topic: str
 ) -> None:
-    """MSG-4, CON-7: it hands out no piece of a message, and what it can't put together stays for who can"""
+    """CON-7, MSG-4: of several producers, compressed or not, by single and by cumulative acknowledgements; what is not
+    acknowledged is redelivered whole"""
+    consumer_type = getattr(magnetar.ConsumerType, kind)
+    native.subscribe(topic, "s", consumer_type).close()
+    sent = send_interleaved(server, topic, 30)
+    consumer = native.subscribe(topic, "s", consumer_type, receiver_queue_size=3)
+    messages = receive(consumer, 12)
+    for message in messages:
+        number = number_of(message)
+        assert message.data() == sent[number]
+        assert message.properties() == {"n": message.partition_key()} == {"n": str(number)}
+    for message in messages[:3]:
+        consumer.acknowledge(message)
+    consumer.acknowledge_cumulative(messages[7], receipt=True)
+    consumer.close()
+    consumer = native.subscribe(topic, "s", consumer_type)
+    left = set(sent) - set(map(number_of, messages[:8]))
+    redelivered = receive(consumer, len(left))
+    assert {number_of(message): message.data() for message in redelivered} == {number: sent[number] for number in left}
+    consumer.acknowledge_cumulative(redelivered[-1], receipt=True)
+    consumer.close()
+    [stats] = admin.topics.stats(topic).subscriptions
+    assert stats.backlog_entries == 0
+
+
+@pytest.mark.parametrize("number", range(len(COMPRESSIONS)))
+def test_sdk_and_stock_client_read_each_other_s_chunks(
+    number: int, native: magnetar.Client, stock: pulsar.Client, admin: Admin, topic: str
+) -> None:
+    """PRD-8, CON-7, MSG-3, MSG-4: in all compressions: content, key, properties, times, ids; and what each acknowledges
+    is acknowledged"""
+    content = large(number, 4) + bytes(50_000)
+    ours = native.create_producer(
+        topic,
+        chunking_enabled=True,
+        batching_enabled=False,
+        compression_type=list(magnetar.CompressionType)[number],
+    )
+    theirs = stock.create_producer(
+        topic, chunking_enabled=True, compression_type=list(pulsar.CompressionType.__members__.values())[number]
+    )
+    consumers: list[Any] = [native.subscribe(topic, "ours"), stock.subscribe(topic, "theirs")]
+    sent_with: Any = {"properties": {"a": "b"}, "partition_key": "key", "ordering_key": "o", "event_timestamp": 7}
+    producers: list[Any] = [ours, theirs]
+    ids = [producer.send(content, **sent_with) for producer in producers]
+    for consumer in consumers:
+        for message, message_id in zip(receive(consumer, 2), ids, strict=True):
+            assert message.data() == content
+            assert (message.partition_key(), message.properties(), message.event_timestamp()) == ("key", {"a": "b"}, 7)
+            assert message.message_id().serialize() == message_id.serialize()
+            consumer.acknowledge(message)
+        consumer.close()
+    statistics = admin.topics.stats(topic)
+    assert [one.backlog_entries for one in statistics.subscriptions] == [0, 0]
+    assert statistics.chunks >= 8
+    for producer in producers:
+        producer.close()
+
+
+@pytest.mark.parametrize("client", ["native", "stock"])
+def test_readers_of_both_clients_seek_in_chunks_of_the_sdk(
+    client: str, native: magnetar.Client, stock: pulsar.Client, topic: str
+) -> None:
+    """CON-7, CON-11, MSG-3: to the first chunk, or behind the last one"""
+    contents = [large(number, 3) for number in range(3)]
+    with native.create_producer(topic, chunking_enabled=True, batching_enabled=False) as producer:
+        ids = [producer.send(content) for content in contents]
+    reading: Any = native if client == "native" else stock
+    where = (MessageId if client == "native" else pulsar.MessageId).deserialize(ids[1].serialize())
+    for inclusive in (True, False):
+        reader = reading.create_reader(topic, where, start_message_id_inclusive=inclusive)
+        expected = contents[1 if inclusive else 2 :]
+        assert [reader.read_next(LONG_MS).data() for _ in expected] == expected
+        assert not reader.has_message_available()
+        reader.close()
+    consumer = reading.subscribe(topic, "s", start_message_id_inclusive=True)
+    consumer.seek(where)
+    assert [message.data() for message in receive(consumer, 2)] == contents[1:]
+    consumer.close()
+
+
+def test_sdk_leaves_chunks_of_a_shared_subscription(
+    native: magnetar.Client, stock: pulsar.Client, admin: Admin, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """MSG-4, CON-7: it hands out no piece of a message, and what it can't join stays for who can, with an error"""
     producer = stock.create_producer(topic, chunking_enabled=True)
-    stock.subscribe(topic, "s", getattr(pulsar.ConsumerType, kind)).close()
+    stock.subscribe(topic, "s", pulsar.ConsumerType.Shared).close()
     content = large(0, 4)
-    producer.send(content)
-    producer.send(b"whole")
-    producer.send(content)
-    ours: Any = native.subscribe(topic, "s", getattr(magnetar.ConsumerType, kind))
+    for each in (content, b"whole", content):
+        producer.send(each)
+    ours = native.subscribe(topic, "s", magnetar.ConsumerType.Shared)
     message = ours.receive(LONG_MS)
     assert message.data() == b"whole"
     with pytest.raises(Timeout):
         ours.receive(100)
     ours.acknowledge(message)
     ours.close()
-    assert sum("chunk" in record.message and "stays" in record.message for record in caplog.records) == 8
+    assert sum("use Exclusive or Failover" in record.getMessage() for record in caplog.records) == 2
     [stats] = admin.topics.stats(topic).subscriptions
     assert stats.backlog_entries == 8
-    with native.create_reader(topic, MessageId.earliest) as reader:
-        assert reader.has_message_available()
-        assert reader.read_next(LONG_MS).data() == b"whole"
-        assert not reader.has_message_available()
-    theirs = stock.subscribe(topic, "s", getattr(pulsar.ConsumerType, kind))
+    theirs = stock.subscribe(topic, "s", pulsar.ConsumerType.Shared)
     assert [one.data() for one in receive(theirs, 2)] == [content] * 2
     theirs.close()
 
 
-def test_commands_that_show_messages_show_no_pieces(
-    server: StandaloneProcess, stock: pulsar.Client, topic: str, caplog: pytest.LogCaptureFixture
+def test_commands_publish_and_show_large_messages(
+    server: StandaloneProcess, native: magnetar.Client, topic: str
 ) -> None:
-    """MSG-4, CON-7: what is whole, and of the others that they are there"""
-    producer = stock.create_producer(topic, chunking_enabled=True)
-    stock.subscribe(topic, "s", pulsar.ConsumerType.Shared).close()
-    for content in (large(0, 3), b"whole", large(1, 3)):
-        producer.send(content)
+    """PRD-8, CON-7: `tail --last` counts messages, not chunks; `peek` shows what is whole"""
+    native.subscribe(topic, "s").close()
     command = CommandLine(server.service_url)
-    for arguments in (
-        ("tail", topic, "--last", "7", "--no-follow"),
-        ("subscriptions", "peek", topic, "s", "-n", "7"),
-        ("consume", topic, "-s", "s", "-n", "1"),
+    texts = [str(number) * MAX_MESSAGE_BYTES * 3 for number in range(3)]
+    assert command.run("produce", topic, "--chunking", *texts, "small").exit_code == 0
+    for arguments, expected in (
+        (("tail", topic, "--last", "2", "--no-follow"), [texts[2], "small"]),
+        (("tail", topic, "--last", "4", "--no-follow"), [*texts, "small"]),
+        (("subscriptions", "peek", topic, "s", "-n", "20"), ["small"]),
+        (("consume", topic, "-s", "s", "-n", "4"), [*texts, "small"]),
     ):
         ended = command.run(*arguments)
         assert ended.exit_code == 0, ended
-        assert "whole" in ended.stdout
-        assert ended.stdout.count("\n") == 1, ended.stdout
-        assert "chunk 0 of 3" in caplog.text  # on the terminal of a process
-        caplog.clear()
+        lines = ended.stdout.splitlines()
+        assert len(lines) == len(expected)
+        assert all(text in line for text, line in zip(expected, lines, strict=True)), arguments
 
 
 def test_spark_reads_a_stock_client_s_chunks(server: StandaloneProcess, stock: pulsar.Client, topic: str) -> None:

@@ -200,6 +200,8 @@ class Client(Unpicklable):
         subscription_properties: Mapping[str, str] | None = None,
         auto_update_partitions_interval_seconds: float = 60,
         decode_failure_action: DecodeFailureAction = DecodeFailureAction.RAISE,
+        expire_time_of_incomplete_chunked_message_ms: int = 60_000,
+        max_pending_chunked_bytes: int = 256 * 1024 * 1024,
         consumer_event_listener: ConsumerEventListener | None = None,
     ) -> Consumer[T]:
         """Create a consumer of a topic, or of each topic in a list. The subscription is created if it does not exist.

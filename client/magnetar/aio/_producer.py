@@ -98,7 +98,7 @@ class Producer(Unpicklable, Generic[T]):
         partition = self._core.route(message)
         result: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
         if partition.was_opened:
-            _check_size(partition, message, self._core)
+            message = self._core.check_size(partition, message)
         waiting = self._waiting.get(partition)
         if not partition.was_opened or waiting or not _add_message(partition, message, result):
             if waiting is None:
@@ -222,7 +222,7 @@ class _WaitingSends:
             for result, message in list(self._line.items()):
                 try:
                     if message is not None:
-                        _check_size(self._partition, message, self._core)
+                        self._line[result] = self._core.check_size(self._partition, message)
                 except Exception as error:  # noqa: BLE001 (the sender gets it)
                     self._fail(result, error)
 
@@ -231,11 +231,6 @@ class _WaitingSends:
             del self._line[result]
             if not result.done():  # it may be cancelled, and its task has not run yet
                 result.set_exception(error)
-
-
-def _check_size(partition: PartitionProducer, message: OutgoingMessage, core: TopicProducer) -> None:
-    """Raise MessageTooBig. The partition's limit is known when it was opened once."""
-    message.check_size(partition.queue.limits.max_message_bytes, core.options.compression_type)
 
 
 def _add_message(partition: PartitionProducer, message: OutgoingMessage, result: asyncio.Future[MessageId]) -> bool:

@@ -34,6 +34,9 @@ __all__ = ["Tail", "show_messages"]
 _MAX_MESSAGES_PER_BATCH: Final = 500
 _MAX_QUEUED_BATCHES: Final = 4
 _STOP_CHECK_S: Final = 0.2
+# The last messages are looked for in at most eight times as many entries, if they were sent in chunks.
+_MOST_ENTRIES_BACK: Final = 2_000
+_ALL_ENTRIES: Final = 2**62
 # Timeout of a message that the broker has stored.
 _STORED_MESSAGE_TIMEOUT_MS: Final = 15_000
 
@@ -126,10 +129,23 @@ def _read_last(
 ) -> tuple[magnetar.Reader[Any], list[DisplayedMessage]]:
     """Return the last messages, and a reader that continues after them."""
     stats = admin.topics.internal_stats(partition)
-    start = _find_start(stats, tail.last)
-    if start is None:
-        # Messages may have been published since, so don't start at the latest one.
-        return _create_reader(client, partition, MessageId.earliest, tail.schema), []
+    entries, first = tail.last, _find_start(stats, _ALL_ENTRIES)
+    while True:
+        start = _find_start(stats, entries)
+        if start is None:
+            # Messages may have been published since, so don't start at the latest one.
+            return _create_reader(client, partition, MessageId.earliest, tail.schema), []
+        reader, found = _read_from(client, stats, partition, start, tail)
+        if len(found) >= tail.last or start == first or entries > _MOST_ENTRIES_BACK:
+            return reader, found
+        reader.close()
+        entries *= 8  # a message in chunks has several entries
+
+
+def _read_from(
+    client: magnetar.Client, stats: InternalStats, partition: str, start: MessageId, tail: Tail
+) -> tuple[magnetar.Reader[Any], list[DisplayedMessage]]:
+    """Return the last messages from `start` on, and a reader that continues after them."""
     reader = _create_reader(client, partition, start, tail.schema)
     found: deque[magnetar.Message[Any]] = deque(maxlen=tail.last)
     while reader.has_message_available():

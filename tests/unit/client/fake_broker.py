@@ -72,6 +72,8 @@ class FakeBroker(LookupBroker):
         self.opened: list[OpenProducer] = []
         # Whether producers with a schema get a version.
         self.has_versions = True
+        # The limit in the answer to an opening; 0: none.
+        self.max_message_bytes = 0
         # Decides which entries are refused.
         self.refuses: Callable[[bytes], bool] = lambda _: False
         # Cleared: entries are stored, and get no receipts.
@@ -219,7 +221,11 @@ class ProduceSession:
         topic.producers[name] = self._producers[producer.id] = producer
         last = topic.last_sequence_ids.get(name, -1)
         opened = ProducerOpened(
-            producer_id=producer.id, producer_name=name, incarnation=topic.incarnation, last_sequence_id=last
+            producer_id=producer.id,
+            producer_name=name,
+            incarnation=topic.incarnation,
+            last_sequence_id=last,
+            max_message_bytes=broker.max_message_bytes,
         )
         if opening.HasField("schema") and broker.has_versions:
             opened.schema_version = broker.add_schema(opening.topic, opening.schema)

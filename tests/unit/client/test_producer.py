@@ -243,7 +243,7 @@ def test_a_message_that_cannot_be_encoded_is_refused_alone(arguments: dict[str, 
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"chunking_enabled": True}, exceptions.OperationNotSupported),
+        ({"chunking_enabled": True}, exceptions.InvalidConfiguration),
         ({"access_mode": "Exclusive"}, exceptions.InvalidConfiguration),
         ({"batching_type": "KeyBased"}, exceptions.InvalidConfiguration),
         ({"encryption_key": "k"}, exceptions.OperationNotSupported),

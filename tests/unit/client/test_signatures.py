@@ -170,7 +170,6 @@ def test_a_member_of_the_stock_client_s_enum_names_ours() -> None:
 @pytest.mark.parametrize(
     ("check", "options", "expected"),
     [
-        (producer_options, {"chunking_enabled": True}, "chunking_enabled = True .*: split large messages yourself"),
         (client_options, {"authentication": object()}, "authentication = .*: leave it out, and run brokers on a tr"),
         (client_options, {"io_threads": 4}, "io_threads = 4 .*: one thread"),
         (consumer_options, {"dead_letter_policy": object()}, "dead_letter_policy = .*: publish a message to a topic"),
