@@ -33,6 +33,7 @@ from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topic_policies.policy_cache import TopicPolicyCache
 from magnetar_broker.topic_policies.policy_logs import PolicyLogs
 from magnetar_broker.topics.housekeeping import Housekeeping
+from magnetar_broker.topics.non_persistent.storage import NonPersistentTopicStorage
 from magnetar_broker.topics.policy_refresh import PolicyRefresh
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.topic import Topic
@@ -143,7 +144,19 @@ class BrokerSession:
             settings.metadata_cache_ttl_seconds,
         )
         read_policies = self.topic_policies.get if self.catalog.has_topic_policies else None
-        self.topics = Topics(storage, self.catalog, settings, clock, self.ownership, counters, read_policies)
+        non_persistent = NonPersistentTopicStorage(
+            self.client,
+            clock,
+            randomness,
+            counters,
+            settings,
+            self.schema_access,
+            storage.publish_limit,
+            storage.dispatch_limit,
+        )
+        self.topics = Topics(
+            storage, self.catalog, settings, clock, self.ownership, counters, read_policies, non_persistent
+        )
         self.policy_logs = PolicyLogs(self.topics, self.catalog.find_incarnation, clock)
         self.ownership.set_topics(self.topics)
         # Memory of the entries that are published and not decided, of all clients.
@@ -290,7 +303,7 @@ class BrokerSession:
         `BrokerError`."""
         topic, own = name.base, Policies()
         namespace = await self.catalog.get_namespace(topic.namespace_name, fresh=True)
-        if self.catalog.has_topic_policies and not is_system_topic(topic) and topic.is_persistent:
+        if self.catalog.has_topic_policies and not is_system_topic(topic):
             try:
                 own = await self.admin.topic_policy_rpc.read(topic, await self.catalog.find_incarnation(topic))
             except BrokerError as error:

@@ -155,6 +155,8 @@ class DeliveryCounters:
         "chunk_rate",
         "chunks",
         "delivered",
+        "drop_rate",
+        "dropped_messages",
         "expired_entries",
         "expired_rate",
         "last_acknowledged_ms",
@@ -173,6 +175,8 @@ class DeliveryCounters:
         # Messages sent to consumers, including redelivered ones.
         self.delivered = Traffic()
         self.redelivered_messages = 0
+        # Of a non-persistent topic: messages that no consumer could take.
+        self.dropped_messages = 0
         self.acknowledged_entries = 0
         self.expired_entries = 0
         # Of a Shared subscription messages, of others entries.
@@ -188,15 +192,21 @@ class DeliveryCounters:
         self.chunks = 0
         self.chunk_rate = Rate()
         self.redelivered_rate = Rate()
+        self.drop_rate = Rate()
         self.acknowledged_rate = Rate()
         self.expired_rate = Rate()
 
     def sample(self, now: float) -> None:
         self.delivered.sample(now)
         self.redelivered_rate.sample(now, self.redelivered_messages)
+        self.drop_rate.sample(now, self.dropped_messages)
         self.acknowledged_rate.sample(now, self.acknowledged)
         self.expired_rate.sample(now, self.expired_entries)
         self.chunk_rate.sample(now, self.chunks)
+
+    def drop(self, messages: int) -> None:
+        """Count messages that no consumer could take."""
+        self.dropped_messages += messages
 
     def deliver(self, messages: int, entries: int, size_bytes: int, redelivered_messages: int, now_ms: int) -> None:
         self.last_delivered_ms = now_ms

@@ -412,7 +412,8 @@ class MultiTopicConsumer:
         that are redelivered.
         """
         for partition in self.partitions[:]:
-            self.queue.close_partition(partition.partition_queue)
+            if partition.is_persistent:
+                self.queue.close_partition(partition.partition_queue)
         self.call_soon(self._request_redelivery)
 
     def _request_redelivery(self) -> None:

@@ -108,6 +108,8 @@ class PartitionConsumer:
     def __init__(self, name: TopicName, context: ConsumerContext, start: StartAt) -> None:
         self.topic = str(name)
         self.partition = name.partition_index
+        # Otherwise nothing is stored, so nothing is redelivered.
+        self.is_persistent = name.is_persistent
         self.is_connected = False
         # The topic is terminated, and everything in it is acknowledged.
         self.has_reached_end = False
@@ -121,7 +123,10 @@ class PartitionConsumer:
         self.epochs = EpochTracker()
         # The epoch of what is delivered now.
         self.epoch = DeliveryEpoch(self, 0, 0)
-        self.permits = Permits(options.receiver_queue_size, options.receiver_queue_bytes)
+        sizes = (options.receiver_queue_size, options.receiver_queue_bytes)
+        self.permits = (
+            Permits(*sizes) if self.is_persistent else Permits(*sizes, first_window=options.receiver_queue_size)
+        )
         self.position = ReadPosition(
             self.topic,
             start,
@@ -480,7 +485,7 @@ class PartitionConsumer:
 
         Without a connection they are redelivered anyway.
         """
-        if not self.is_connected:
+        if not (self.is_connected and self.is_persistent):
             return
         outbound = self._outbound
         if positions is None or self._in_order:

@@ -6,7 +6,8 @@ of messages that were delivered and that the application has not received yet. T
 the window: if it falls to half of the window or below, the client grants permits for the difference.
 
 **The window** is `receiver_queue_size`. It is smaller if messages are large: the messages of a window should take
-`max_bytes` at most, by the average size of recent ones. Before the first message is seen, a few are requested.
+`max_bytes` at most, by the average size of recent ones. Before the first message is seen, a few are requested; of
+a non-persistent topic as many as the queue takes, as the broker drops what it has no permits for.
 
 **Without a queue** (`queue_size=0`) one message is requested at a time, and only while the application waits for one.
 """
@@ -17,7 +18,7 @@ from typing import Final
 
 __all__ = ["Permits"]
 
-# Granted before the size of any message is known. The largest messages take 80 MiB together.
+# The largest messages take 80 MiB together.
 _FIRST_WINDOW: Final = 16
 # Deliveries beyond the permits are tolerated up to here. Both sides may count differently, for example entries that
 # can't be read.
@@ -27,10 +28,12 @@ _WEIGHT: Final = 0.2
 
 
 class Permits:
-    __slots__ = ("_average_bytes", "_largest", "max_bytes", "outstanding", "queue_size", "queued")
+    __slots__ = ("_average_bytes", "_first_window", "_largest", "max_bytes", "outstanding", "queue_size", "queued")
 
-    def __init__(self, queue_size: int, max_bytes: int) -> None:
+    def __init__(self, queue_size: int, max_bytes: int, *, first_window: int = _FIRST_WINDOW) -> None:
+        """`first_window`: before the size of any message is known."""
         self.queue_size = queue_size
+        self._first_window = first_window
         self.max_bytes = max_bytes
         self._average_bytes: float | None = None
         # The most permits that one entry has taken.
@@ -41,7 +44,7 @@ class Permits:
     @property
     def window(self) -> int:
         if self._average_bytes is None:
-            return min(self.queue_size, _FIRST_WINDOW)
+            return min(self.queue_size, self._first_window)
         return min(self.queue_size, max(1, int(self.max_bytes / self._average_bytes)))
 
     def set_limits(self, queue_size: int, max_bytes: int) -> None:

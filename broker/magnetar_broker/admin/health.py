@@ -128,7 +128,7 @@ class BrokerHealth:
             position = await sent.outcome
         finally:
             topic.producers.leave(producer, TopicUnloaded("the heartbeat has been read"))
-        stored = await topic.log.reads.read_stored(position)
+        stored = await topic.managed_ledger.reads.read_stored(position)
         if stored is None or decode_entry(stored.stored).payload != payload:
             raise TopicUnloaded(f"the bookies return another entry for {position} of {name} than was stored")
 

@@ -35,7 +35,7 @@ class MessageCalls:
             raise BrokerError(
                 ErrorCode.INVALID_ARGUMENT, f"unknown start {request.start!r:.100}: use earliest or latest"
             )
-        ledger_list = topic.log.ledger_list
+        ledger_list = topic.managed_ledger.ledger_list
         if not ledger_list.entries:
             raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"{topic.name} stores no messages")
         number = min(max(request.number, 1), ledger_list.entries)
@@ -45,7 +45,7 @@ class MessageCalls:
 
 async def _read_entry(topic: Topic, position: Position) -> pb.MessageAnswer:
     entry: LogEntry | None = None
-    if topic.log.ledger_list.holds(position):
+    if topic.managed_ledger.ledger_list.holds(position):
         entry = await read_if_readable(topic.log, position)
     if entry is None:
         raise BrokerError(

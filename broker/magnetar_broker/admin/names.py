@@ -15,6 +15,7 @@ from magnetar_wire.topic_name import NamespaceName, TopicDomain, TopicName
 
 __all__ = [
     "cut_page",
+    "make_non_persistent_error",
     "parse_boundaries",
     "parse_bundle",
     "parse_domain",
@@ -37,8 +38,15 @@ def parse_persistent_name(text: str) -> TopicName:
     """Parse the name of a topic whose messages are stored. Raises `BrokerError`."""
     name = parse_topic_name(text)
     if not name.is_persistent:
-        raise BrokerError(ErrorCode.UNSUPPORTED, f"{name}: non-persistent topics are not supported yet")
+        raise make_non_persistent_error(name)
     return name
+
+
+def make_non_persistent_error(name: TopicName) -> BrokerError:
+    """Return the error of calls that are for persistent topics only."""
+    return BrokerError(
+        ErrorCode.UNSUPPORTED, f"{name} is non-persistent: this call is for topics whose messages are stored"
+    )
 
 
 def parse_domain(text: str) -> TopicDomain:

@@ -14,7 +14,13 @@ from typing import Final
 
 from magnetar_broker.admin.deletions import Deletions
 from magnetar_broker.admin.map_bounded import map_bounded
-from magnetar_broker.admin.names import cut_page, parse_domain, parse_namespace_name, parse_persistent_name
+from magnetar_broker.admin.names import (
+    cut_page,
+    parse_domain,
+    parse_namespace_name,
+    parse_persistent_name,
+    parse_topic_name,
+)
 from magnetar_broker.admin.owner_rpc import OwnerRpc
 from magnetar_broker.admin.subscription_calls import read_subscriptions
 from magnetar_broker.admin.topic_calls import check_not_system_topic
@@ -62,7 +68,7 @@ class PartitionedTopicCalls:
         return cut_page(names, request)
 
     async def create_partitioned(self, request: pb.PartitionsRequest) -> pb.Done:
-        name = parse_persistent_name(request.topic)
+        name = parse_topic_name(request.topic)
         check_not_system_topic(name)
         check_properties(request.properties)
         await self._catalog.check_topic(name.base)
@@ -75,14 +81,15 @@ class PartitionedTopicCalls:
         return pb.Done()
 
     async def create_missed_partitions(self, request: pb.TopicRequest) -> pb.Done:
-        name = parse_persistent_name(request.topic)
+        name = parse_topic_name(request.topic)
         check_not_system_topic(name)
         await self._create_partitions(await self._catalog.partitioned.list_announced(name))
         return pb.Done()
 
     async def _create_partitions(self, parts: Sequence[TopicName]) -> None:
         """Create the partitions that do not exist, so that they are listed. Each would also be created when it is
-        first used: so this ends after `_CREATION_S`."""
+        first used: so this ends after `_CREATION_S`. Those of a non-persistent topic exist only while they are used."""
+        parts = [part for part in parts if part.is_persistent]
         deadline = self._clock.monotonic() + _CREATION_S
 
         async def create(part: TopicName) -> None:
@@ -94,7 +101,7 @@ class PartitionedTopicCalls:
         await map_bounded(parts, create)
 
     async def topic_partitions(self, request: pb.TopicPartitionsRequest) -> pb.PartitionedTopicAnswer:
-        name = parse_persistent_name(request.topic)
+        name = parse_topic_name(request.topic)
         if not await self._catalog.resolve_partitions(name, create=request.create):
             return pb.PartitionedTopicAnswer()
         node = await self._catalog.partitioned.get(name)
@@ -107,7 +114,7 @@ class PartitionedTopicCalls:
         return pb.CompactionStatusAnswer(status="NOT_RUN")
 
     async def partitioned_internal_stats(self, request: pb.TopicRequest) -> pb.PartitionedInternalStatsAnswer:
-        name = parse_persistent_name(request.topic)
+        name = parse_topic_name(request.topic)
         node = await self._catalog.partitioned.get(name)
 
         async def read(part: TopicName) -> pb.PartitionInternalStats:
@@ -134,11 +141,11 @@ class PartitionedTopicCalls:
         return pb.Done()
 
     async def partitioned_topic(self, request: pb.TopicRequest) -> pb.PartitionedTopicAnswer:
-        node = await self._catalog.partitioned.get(parse_persistent_name(request.topic))
+        node = await self._catalog.partitioned.get(parse_topic_name(request.topic))
         return pb.PartitionedTopicAnswer(partitions=node.partitions, properties=node.properties)
 
     async def grow_partitioned(self, request: pb.PartitionsRequest) -> pb.Done:
-        name = parse_persistent_name(request.topic)
+        name = parse_topic_name(request.topic)
         check_not_system_topic(name)
         await self._catalog.partitioned.grow(name, request.partitions, lambda new: self._copy_subscriptions(name, new))
         await self._report_growth(name, request.partitions)
@@ -155,7 +162,7 @@ class PartitionedTopicCalls:
             _log.info("the growth of %s was not reported to its clients: %s", name, error)
 
     async def delete_partitioned(self, request: pb.DeleteRequest) -> pb.Done:
-        name = parse_persistent_name(request.name)
+        name = parse_topic_name(request.name)
         check_not_system_topic(name)
         found = None if name.is_partition else await self._catalog.partitioned.find(name, fresh=True)
         if found is None and await self._catalog.get_topic_state(name) is not None:
@@ -176,7 +183,7 @@ class PartitionedTopicCalls:
         Subscriptions that are created or deleted in the meantime are copied, too: at the end the first partition has
         just those that the new ones were given. Raises `BrokerError`.
         """
-        if not new:
+        if not new or not name.is_persistent:  # then clients subscribe to them when they notice the growth
             return
         await map_bounded(new, self._read_subscriptions)  # it creates the partition
         copied: dict[str, pb.DurableSubscription] = {}

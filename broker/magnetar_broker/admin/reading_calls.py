@@ -71,31 +71,31 @@ class ReadingCalls:
     # ── the topic's owner ──
 
     async def find_position(self, topic: Topic, request: pb.FindPositionRequest) -> pb.FindPositionAnswer:
-        position = await _find_position(topic.log, request.at)
+        position = await _find_position(topic.managed_ledger, request.at)
         return pb.FindPositionAnswer(
             incarnation=topic.log.incarnation,
             position=message_of(position),
-            retained=topic.log.retention.retains_acknowledged,
+            retained=topic.managed_ledger.retention.retains_acknowledged,
         )
 
     async def plan(self, topic: Topic, request: pb.PlanRequest) -> pb.PlanAnswer:
-        log = topic.log
+        log = topic.managed_ledger
         if request.incarnation and request.incarnation != log.incarnation:
             return pb.PlanAnswer(incarnation=log.incarnation, other_incarnation=True)
         answer = await self._planner.plan(log, request)
-        answer.retained = topic.log.retention.retains_acknowledged
+        answer.retained = topic.managed_ledger.retention.retains_acknowledged
         return answer
 
     async def renew_lease(self, topic: Topic, request: pb.RenewLeaseRequest) -> Done:
         _check_incarnation(topic, request.incarnation)
         if request.lease_ms:
-            await topic.log.leases.renew_lease(request.lease_id, request.lease_ms, request.read_id)
+            await topic.managed_ledger.leases.renew_lease(request.lease_id, request.lease_ms, request.read_id)
         else:
-            await topic.log.leases.end_lease(request.lease_id, request.read_id)
+            await topic.managed_ledger.leases.end_lease(request.lease_id, request.read_id)
         return Done()
 
     async def finish_part(self, topic: Topic, request: pb.FinishPartRequest) -> Done:
-        topic.log.leases.finish_part(request.lease_id, request.read_id, request.part, request.parts)
+        topic.managed_ledger.leases.finish_part(request.lease_id, request.read_id, request.part, request.parts)
         return Done()
 
     async def advance_progress(self, topic: Topic, request: pb.AdvanceProgressRequest) -> pb.AdvanceProgressAnswer:

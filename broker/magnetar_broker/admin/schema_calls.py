@@ -15,7 +15,7 @@ from typing import Final
 
 from magnetar_broker.admin.calling_client import find_calling_client
 from magnetar_broker.admin.map_bounded import map_bounded
-from magnetar_broker.admin.names import parse_persistent_name
+from magnetar_broker.admin.names import parse_topic_name
 from magnetar_broker.admin.owner_rpc import OwnerRpc
 from magnetar_broker.admin.topic_calls import check_not_system_topic
 from magnetar_broker.catalog.catalog import Catalog
@@ -89,7 +89,7 @@ class SchemaCalls:
             if error.code != ErrorCode.TOPIC_NOT_FOUND:
                 raise
             # The schema is valid: otherwise the topic would not be created.
-            await self._create_topic(parse_persistent_name(request.topic))
+            await self._create_topic(parse_topic_name(request.topic))
             version = await self._register(name, request.schema)
         return pb.SchemaVersionAnswer(version=version)
 
@@ -143,7 +143,7 @@ class SchemaCalls:
 
 def _parse(text: str) -> TopicName:
     """Return the name of the topic; of a partition, its topic's. Raises `BrokerError`."""
-    return parse_persistent_name(text).base
+    return parse_topic_name(text).base
 
 
 def _parse_with_schema(request: pb.SchemaDefinitionRequest) -> TopicName:

@@ -77,10 +77,11 @@ class SubscriptionCalls:
         self._settings = settings
         self._clock = clock
 
+    @routed(TopicRoute(non_persistent=True))
     async def durable_subscriptions(self, topic: Topic, request: pb.TopicRequest) -> pb.DurableSubscriptionsAnswer:
         answer = pb.DurableSubscriptionsAnswer()
         for one in topic.subscriptions.stats():
-            if one.durable:
+            if one.durable or not topic.name.is_persistent:
                 answer.subscriptions.add(subscription=one.name, properties=one.properties)
         return answer
 
@@ -99,7 +100,7 @@ class SubscriptionCalls:
         await topic.subscriptions.create(request.subscription, request.start, dict(request.properties))
         return pb.Done()
 
-    @routed(TopicRoute(skipped=_no_subscription))
+    @routed(TopicRoute(non_persistent=True, skipped=_no_subscription))
     async def delete_subscription(self, topic: Topic, request: pb.DeleteSubscriptionRequest) -> pb.Done:
         await topic.subscriptions.delete(request.subscription, force=request.force)
         return pb.Done()
@@ -163,13 +164,13 @@ class SubscriptionCalls:
                 # It was deleted while others were expired.
         return pb.SkippedAnswer(entries=expired)
 
-    @routed(TopicRoute(skipped=_no_subscription, merge=_merge_properties))
+    @routed(TopicRoute(non_persistent=True, skipped=_no_subscription, merge=_merge_properties))
     async def subscription_properties(
         self, topic: Topic, request: pb.SubscriptionRequest
     ) -> pb.SubscriptionPropertiesAnswer:
         return pb.SubscriptionPropertiesAnswer(properties=topic.subscriptions.get_properties(request.subscription))
 
-    @routed(TopicRoute(skipped=_no_subscription))
+    @routed(TopicRoute(non_persistent=True, skipped=_no_subscription))
     async def set_subscription_properties(self, topic: Topic, request: pb.SubscriptionRequest) -> pb.Done:
         await topic.subscriptions.set_properties(request.subscription, dict(request.properties))
         return pb.Done()

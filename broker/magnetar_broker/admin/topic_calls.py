@@ -111,7 +111,7 @@ class TopicCalls:
         if not name.is_partition and await self._catalog.partitioned.find(name, fresh=True) is not None:
             raise BrokerError(ErrorCode.ALREADY_EXISTS, f"there is a partitioned topic {name} already")
 
-    @routed(TopicRoute(loads=False, check=_check_creation))
+    @routed(TopicRoute(non_persistent=True, loads=False, check=_check_creation))
     async def create_topic(self, name: TopicName, request: pb.TopicRequest) -> pb.Done:
         async with self._names.hold(name):
             return await self._create_topic(name, request)
@@ -126,7 +126,9 @@ class TopicCalls:
         return pb.Done()
 
     async def update_stored_properties(self, topic: Topic, request: pb.TopicPropertiesRequest) -> pb.Done:
-        await topic.log.change_properties({**dict.fromkeys(request.removed), **encode_properties(request.properties)})
+        await topic.managed_ledger.change_properties(
+            {**dict.fromkeys(request.removed), **encode_properties(request.properties)}
+        )
         return pb.Done()
 
     async def _check_deletion(self, request: pb.DeleteRequest, parts: Sequence[TopicName]) -> None:
@@ -138,7 +140,7 @@ class TopicCalls:
             )
         await self._check_exists(name)
 
-    @routed(TopicRoute(loads=False, check=_check_deletion))
+    @routed(TopicRoute(non_persistent=True, loads=False, check=_check_deletion))
     async def delete_topic(self, name: TopicName, request: pb.DeleteRequest) -> pb.Done:
         async with self._names.hold(name):
             await self._check_exists(name)
@@ -151,12 +153,12 @@ class TopicCalls:
         if await self._catalog.get_topic_state(name) is None:
             raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {name}")
 
-    @routed(TopicRoute(loads=False))
+    @routed(TopicRoute(non_persistent=True, loads=False))
     async def unload_topic(self, name: TopicName, request: pb.TopicRequest) -> pb.Done:
         await self._topics.unload(name)
         return pb.Done()
 
-    @routed(TopicRoute(loads=False))
+    @routed(TopicRoute(non_persistent=True, loads=False))
     async def check_unused(self, name: TopicName, request: pb.TopicRequest) -> pb.Done:
         topic = self._topics.get_loaded(name)
         if topic is not None and topic.in_use:
@@ -183,7 +185,7 @@ class TopicCalls:
                     raise
                 # It was deleted while others were skipped.
         await topic.deduplication.save_snapshot()  # what it would read is deleted
-        await topic.log.truncate()
+        await topic.managed_ledger.truncate()
         topic.drop_trimmed_ledgers()
         return pb.Done()
 
@@ -221,7 +223,7 @@ class TopicCalls:
                 f"{name} has partitions: ask for the statistics of a partitioned topic, or of {name.partition(0)}",
             )
 
-    @routed(TopicRoute(check=_check_stats, reduce=drop_clients, merge=merge_stats))
+    @routed(TopicRoute(non_persistent=True, check=_check_stats, reduce=drop_clients, merge=merge_stats))
     async def topic_stats(self, topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStatsAnswer:
         return pb.TopicStatsAnswer(stats=await self._describe(topic, request))
 
@@ -232,7 +234,7 @@ class TopicCalls:
                 f"there is no partitioned topic {parts[0]}: ask for the topic's own statistics",
             )
 
-    @routed(TopicRoute(check=_check_partitioned, reduce=reduce_partition, merge=merge_partitions))
+    @routed(TopicRoute(non_persistent=True, check=_check_partitioned, reduce=reduce_partition, merge=merge_partitions))
     async def partitioned_stats(self, topic: Topic, request: pb.TopicStatsRequest) -> pb.PartitionedStatsAnswer:
         answer = pb.PartitionedStatsAnswer(stats=await self._describe(topic, request))
         if request.per_partition or not request.HasField("per_partition"):
@@ -259,6 +261,7 @@ class TopicCalls:
         start = await find_start(topic.log, StartAt(message_id=after))
         return pb.BacklogSizeAnswer(bytes=count_bytes_after(topic.log.ledger_list.ledgers, start.mark_delete))
 
+    @routed(TopicRoute(non_persistent=True))
     async def internal_stats(self, topic: Topic, request: pb.TopicRequest) -> pb.InternalStatsAnswer:
         stats = describe_log(topic)
         # Without the metadata store, the owner still knows everything else of the topic.

@@ -77,8 +77,6 @@ class TopicPolicyCalls:
                 "policies of single topics are switched off: set topic_level_policies_enabled and "
                 "system_topic_enabled, or use policies of the namespace",
             )
-        if not name.is_persistent:
-            raise BrokerError(ErrorCode.UNSUPPORTED, f"{name}: non-persistent topics are not supported yet")
         if name.is_partition:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED, f"{name} is a partition, which has the policies of its topic: use {name.base}"
@@ -97,7 +95,7 @@ class StoredPolicyCalls:
     ) -> pb.StoredTopicPoliciesAnswer:
         log = await self._open(name, create=False)
         # So that a broker that has lost the topic, and does not know yet, does not answer what it knew.
-        await log.topic.log.check_current()
+        await log.topic.managed_ledger.check_current()
         answer = pb.StoredTopicPoliciesAnswer(version=log.version)
         if request.known_version == log.version:
             answer.unchanged = True

@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar, cast
 from google.protobuf.message import Message
 
 from magnetar_broker.admin.map_bounded import map_bounded
-from magnetar_broker.admin.names import parse_persistent_name
+from magnetar_broker.admin.names import make_non_persistent_error, parse_topic_name
 from magnetar_broker.admin.owner_rpc import Handler, OwnerRpc
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError, RequestNotStarted
@@ -78,6 +78,8 @@ class TopicRoute:
     creates: bool = False
     # The request may name one of the partitions (its field `partition`): then it is for that one only.
     may_name_partition: bool = False
+    # It is for non-persistent topics, too.
+    non_persistent: bool = False
     # Merges the partitions' answers into one.
     merge: Callable[[TopicName, Sequence[Any]], Message] = _take_first
 
@@ -123,7 +125,9 @@ class TopicRouter:
         group = getattr(handler, "__self__", None)
 
         async def handle(request: Any) -> Message:
-            name = parse_persistent_name(getattr(request, call.topic_field))
+            name = parse_topic_name(getattr(request, call.topic_field))
+            if not (name.is_persistent or route.non_persistent):
+                raise make_non_persistent_error(name)
             refused = call.partitions is Partitions.REFUSED
             # A loaded topic has no partitions. The reads of the catalog would take 5 % of a request for statistics.
             is_part = refused or self._is_loaded(name)
@@ -228,7 +232,7 @@ class TopicLoader:
         route = _route_of(handler)
 
         async def handle(request: Any) -> Message:
-            name = parse_persistent_name(getattr(request, call.topic_field))
+            name = parse_topic_name(getattr(request, call.topic_field))
             with _not_started():
                 await self._ownership.ensure_owned(name)
             if not route.loads:

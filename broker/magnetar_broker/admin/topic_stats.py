@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 from magnetar_broker.admin.partition_clients import add_rates, merge_consumers, merge_producers
-from magnetar_broker.counters import Traffic
+from magnetar_broker.counters import DeliveryCounters, Traffic
 from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.stored_sizes import count_bytes_after
@@ -55,6 +55,8 @@ _ACCESS_MODES: Final = {
     ProducerAccessMode.ACCESS_WAIT_FOR_EXCLUSIVE: "WaitForExclusive",
     ProducerAccessMode.ACCESS_EXCLUSIVE_WITH_FENCING: "ExclusiveWithFencing",
 }
+# Numbers that only subscriptions of non-persistent topics have.
+_OF_NON_PERSISTENT: Final = ("dropped_messages", "dropped_per_s")
 # Numbers of a partitioned topic that are sums over its partitions.
 _THROTTLED: Final = tuple(
     f"throttled_{unit}_by_{level}" for unit in ("messages", "bytes") for level in ("subscription", "topic", "broker")
@@ -131,6 +133,8 @@ def describe_loaded(topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStat
         evictions_by_age=topic.quotas.evictions[QuotaKind.AGE],
         waiting_producers=topic.producers.queued,
     )
+    if not topic.name.is_persistent:
+        stats.dropped_per_s = 0.0
     if not request.exclude_producers:
         stats.producers.extend(_producer(producer) for producer in topic.producers.connected()[:_MAX_SHOWN])
     left = _MAX_SHOWN
@@ -147,8 +151,17 @@ def describe_loaded(topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStat
         shown.backlog_bytes = size
         if one.durable and one.backlog_entries and not one.unopened:
             shown.backlog_messages = one.backlog_entries
+        if not topic.name.is_persistent:
+            _add_dropped(stats, shown, one.counters)
         stats.subscriptions.append(shown)
     return stats
+
+
+def _add_dropped(stats: pb.TopicStats, shown: pb.SubscriptionStats, counters: DeliveryCounters) -> None:
+    """Describe what only subscriptions of a non-persistent topic have."""
+    shown.durable = False
+    shown.dropped_messages, shown.dropped_per_s = counters.dropped_messages, counters.drop_rate.per_s
+    stats.dropped_per_s += counters.drop_rate.per_s
 
 
 def set_owner(stats: pb.TopicStats, owner: pb.BrokerAnswer) -> None:
@@ -194,6 +207,8 @@ def _sum(name: TopicName, parts: Sequence[pb.TopicStats]) -> pb.TopicStats:
         add_rates(total.delivered, part.delivered)
         for name_of_number in _SUMMED:
             setattr(total, name_of_number, getattr(total, name_of_number) + getattr(part, name_of_number))
+        if part.HasField("dropped_per_s"):
+            total.dropped_per_s += part.dropped_per_s
         total.lost.extend(part.lost[: max(0, _MAX_LOST_SHOWN - len(total.lost))])
         total.last_publish_ms = max(total.last_publish_ms, part.last_publish_ms)
         _note_oldest(total, part.oldest_backlog_subscription, part.oldest_backlog_ms)
@@ -253,7 +268,7 @@ def merge_partitions(name: TopicName, answers: Sequence[pb.PartitionedStatsAnswe
 def describe_log(topic: Topic) -> pb.InternalStats:
     log = topic.log.stats()
     shown = log.ledgers[-_MAX_SHOWN:]
-    current = topic.log.ledger_list.current_ledger
+    current = log.ledgers[-1] if log.ledgers and not log.ledgers[-1].is_closed else None
     subscriptions = {one.name: one for one in topic.subscriptions.stats()}
     return pb.InternalStats(
         incarnation=topic.log.incarnation,
@@ -409,6 +424,9 @@ def _add_subscription(total: pb.SubscriptionStats, one: pb.SubscriptionStats, to
         *_THROTTLED,
     ):
         setattr(total, name, getattr(total, name) + getattr(one, name))
+    for name in _OF_NON_PERSISTENT:
+        if one.HasField(name):
+            setattr(total, name, getattr(total, name) + getattr(one, name))
     for name in _LAST_TIMES:
         setattr(total, name, max(getattr(total, name), getattr(one, name)))
     if one.backlog_since_ms:

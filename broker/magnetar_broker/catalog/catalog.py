@@ -96,7 +96,6 @@ class Catalog:
 
     async def check_topic(self, name: TopicName) -> Policies:
         """Return the policies of the topic's namespace. Raises `BrokerError` if there can't be such a topic."""
-        _check_persistent(name)
         namespace = await self.get_namespace(name.namespace_name, fresh=True)
         if name.is_partition:
             await self._check_partition(name)
@@ -187,7 +186,6 @@ class Catalog:
 
     async def _find_topic(self, name: TopicName) -> tuple[int | None, Policies]:
         """Return the number of partitions, None if there is no such topic, and the namespace's policies."""
-        _check_persistent(name)
         namespace = await self.get_namespace(name.namespace_name)
         try:
             there = await self._count_partitions(name, namespace.node)
@@ -386,11 +384,6 @@ class Catalog:
             if include_system or not is_system_topic(name):
                 names.append(str(name))
         return names
-
-
-def _check_persistent(name: TopicName) -> None:
-    if name.domain is not TopicDomain.PERSISTENT:
-        raise BrokerError(ErrorCode.UNSUPPORTED, f"{name}: non-persistent topics are not supported yet")
 
 
 async def _ignore_exists(create: Callable[[], Awaitable[None]]) -> None:

@@ -64,7 +64,6 @@ _NO_CONTENT: Final = 204
 _NO_METHOD: Final = 405
 _TOO_LARGE: Final = 413
 _EXCESS: Final = 429
-_NON_PERSISTENT: Final = "non-persistent"
 _WRONG_TYPE: Final = 415
 # A stored message above this size is decompressed in a thread.
 _MAX_BYTES_IN_LOOP: Final = 256 * 1024
@@ -157,9 +156,6 @@ class AdminApi:
         if isinstance(match.found, UnsupportedRoute | UnsupportedFamily):
             return refuse(_NO_METHOD, f"{match.found.missing} is not supported yet")
         call, route = match.found
-        if route.placeholders and route.placeholders[0][1] == "topic" and match.values[0] == _NON_PERSISTENT:
-            name = f"{_NON_PERSISTENT}://{'/'.join(match.values[1:4])}"
-            return refuse(_NO_METHOD, f"{name[:200]}: non-persistent topics are not supported yet")
         message = call.request()
         try:
             allow_body(scope, route.max_body_bytes)

@@ -67,6 +67,8 @@ _SUBSCRIPTION_METRICS: Final = (
     ("subscription_msg_rate_expired", "Entries expired per second.", False),
     ("subscription_total_msg_expired", "Entries expired since the topic was loaded.", False),
     ("subscription_last_expire_timestamp", "When entries expired last, in ms since 1970; 0: never.", False),
+    ("subscription_msg_drop_rate", "Messages of a non-persistent topic dropped per second.", False),
+    ("subscription_dropped_messages", "Messages of a non-persistent topic that no consumer could take.", False),
 )
 
 
@@ -172,6 +174,8 @@ class TopicMetrics:
                     one.counters.expired_rate.per_s,
                     one.counters.expired_entries,
                     one.counters.last_expired_ms,
+                    one.counters.drop_rate.per_s,
+                    one.counters.dropped_messages,
                 ]
         values: list[float] = [
             len(topic.producers.connected()),

@@ -4,21 +4,31 @@
                            ▲                                             │
                            └───────────────── trim ◄─────────────────────┘
 
+The log of a non-persistent topic (topics/non_persistent) has an entry only until its subscriptions were offered it.
+
 A log and its cursors belong to one owner of the topic. If either detects another owner, or can't exclude one, it calls
 `on_lost`, once, and raises `TopicUnloaded` from then on. The topic is unloaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar_broker.managed_ledger.append_queue import AppendDone
+from magnetar_broker.managed_ledger.ledger_list import LedgerList
 from magnetar_broker.managed_ledger.log_entry import LogEntry, NewEntry
+from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.position import Position
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["Log", "LogPositions"]
+if TYPE_CHECKING:
+    from magnetar_broker.errors import TopicUnloaded
+    from magnetar_broker.managed_ledger.lease_rules import Lease
+    from magnetar_broker.managed_ledger.managed_ledger import ManagedLedgerStats
+    from magnetar_protos.managed_ledger_pb2 import TopicEpoch
+
+__all__ = ["Log", "LogPositions", "TopicLeases", "TopicLog"]
 
 
 class LogPositions(Protocol):
@@ -94,3 +104,92 @@ class Log(LogPositions, Protocol):
 
     async def find_first_at_time(self, time_ms: int) -> Position:
         """Return the first entry with this broker time or a later one; the position after `last` if there is none."""
+
+
+class TopicLeases(Protocol):
+    """The leases of readers that read a topic's ledgers from the bookies."""
+
+    @property
+    def any_active(self) -> bool: ...
+
+    @property
+    def has_lapsed(self) -> bool:
+        """Whether a lease was not renewed in time, and is still recorded."""
+
+    @property
+    def lapsed(self) -> int:
+        """The number of leases that were not renewed in time since the topic was opened."""
+
+    def list_active(self) -> Sequence[tuple[Lease, float]]:
+        """Return each active lease, and the seconds that are left of it."""
+
+    async def remove_lapsed(self) -> None: ...
+
+
+class TopicLog(Log, Protocol):
+    """What a loaded topic of any kind has as its log. `ManagedLedger` has more: `Topic.managed_ledger`."""
+
+    # Called after entries became readable.
+    on_appended: Callable[[], object] | None
+    # Called once, when the broker has lost the topic or can't write it.
+    on_lost: Callable[[TopicUnloaded], object] | None
+
+    @property
+    def ledger_list(self) -> LedgerList: ...
+
+    @property
+    def lost_entries(self) -> LostEntries: ...
+
+    @property
+    def leases(self) -> TopicLeases: ...
+
+    @property
+    def owner_epoch(self) -> bytes:
+        """The token that the topic's node has while this broker owns the topic."""
+
+    @property
+    def waiting_for(self) -> str:
+        """Why appends wait; empty: they don't, or for nothing but the bookies' answers."""
+
+    @property
+    def last_time_ms(self) -> int:
+        """The broker time of the last accepted entry, in ms since 1970; 0: there was none."""
+
+    @property
+    def topic_epoch(self) -> TopicEpoch | None:
+        """The epoch that `change_topic_epoch` stored last."""
+
+    async def change_topic_epoch(self, epoch: TopicEpoch) -> None:
+        """Raises `BrokerError`."""
+
+    async def check_current(self) -> None:
+        """Check that no other broker has opened the topic. Raises `BrokerError`."""
+
+    def check_not_terminated(self) -> None:
+        """Raises `BrokerError`."""
+
+    def stats(self) -> ManagedLedgerStats: ...
+
+    async def read_last_readable(self) -> LogEntry | None:
+        """Return the last entry that can be read, or None. Raises `BrokerError`."""
+
+    def tick(self) -> None:
+        """Do what is due. Called every second or so."""
+
+    @property
+    def closed_ledgers(self) -> int: ...
+
+    @property
+    def has_ledgers_to_delete(self) -> bool: ...
+
+    def may_trim(self, up_to: Position | None) -> bool:
+        """Whether `trim` would delete something."""
+
+    async def trim(self, up_to: Callable[[], Position | None]) -> bool:
+        """Delete what is not needed. Return whether something was deleted. Raises `TopicUnloaded`."""
+
+    async def close(self) -> None:
+        """Accept no more appends, wait for those in flight, and close. May be called again."""
+
+    def abandon(self) -> None:
+        """Stop at once. The outcome of pending appends is unknown."""

@@ -183,7 +183,9 @@ async def read_topic_checks(store: MetadataStore, topic: TopicName) -> list[Chec
     if plain is not None:
         node = _decode_topic(ManagedLedgerNode, path, plain)
         if node.state == TopicState.LIVE:
-            return [Check(path, plain.version), Check(paths.incarnation(topic, node.incarnation), 0)]
+            # The node of a non-persistent topic is replaced as a whole (topics/non_persistent/topic_node.py).
+            marker = [Check(paths.incarnation(topic, node.incarnation), 0)] if topic.is_persistent else []
+            return [Check(path, plain.version), *marker]
     elif partitioned is not None:
         path = paths.partitioned(topic)
         if _decode_topic(PartitionedTopicNode, path, partitioned).deletion == Deletion.DELETION_NONE:

@@ -11,6 +11,18 @@ __all__ = ["TopicSettings"]
 
 
 class TopicSettings(BacklogQuotaSettings, PublishRateSettings):
+    enable_persistent_topics: bool = setting(
+        True,
+        "Serve persistent topics. False: requests for them are refused, except those for system topics.",
+        subject=Subject.TOPICS,
+        named_by="Pulsar",
+    )
+    enable_non_persistent_topics: bool = setting(
+        True,
+        "Serve non-persistent topics, whose messages are not stored. False: requests for them are refused.",
+        subject=Subject.TOPICS,
+        named_by="Pulsar",
+    )
     max_message_size: int = setting(
         MAX_MESSAGE_BYTES,
         "Maximum size, in bytes, of the payload of one entry, as it is stored: a batch as a whole, after compression.",

@@ -176,7 +176,7 @@ class PolicyLog:
         """Write the policies of all topics that exist to the end of the log, and delete everything before. Raises
         `BrokerError`."""
         async with self._changing:
-            log = self.topic.log
+            log = self.topic.managed_ledger
             # Also to the end of this method, if a topic is deleted in the meantime: the next snapshot leaves it out.
             events = [event for event in self.list_events() if await self._is_current(event)]
             await log.roll_ledger()

@@ -4,6 +4,7 @@ topics.py                    the topics of this broker: opened, closed, deleted
 ├── topic_load_queue.py          openings wait for slots, by topic_load_slots.py
 ├── topic_storage.py             opens a topic from its stored parts
 ├── topic_deletion.py            deletes what is stored of a topic
+├── non_persistent/              topics whose messages are not stored
 ├── topics_by_hash.py            the topics of a bundle
 └── housekeeping.py              rolls over, trims and unloads idle topics
 topic.py                     one topic

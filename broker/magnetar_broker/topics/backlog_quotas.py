@@ -20,9 +20,9 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from magnetar_broker.cursors.cursor_table import CursorTable
+from magnetar_broker.cursors.interface import TopicCursors
 from magnetar_broker.errors import BrokerError, UnreadableEntry
-from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.managed_ledger.interface import TopicLog
 from magnetar_broker.managed_ledger.stored_sizes import count_bytes_after, find_position_before_bytes
 from magnetar_broker.position import Position
 from magnetar_broker.settings.backlog_quotas import Quota
@@ -68,8 +68,8 @@ class BacklogQuotas:
     def __init__(
         self,
         name: TopicName,
-        log: ManagedLedger,
-        cursors: CursorTable,
+        log: TopicLog,
+        cursors: TopicCursors,
         live_settings: LiveSettings,
         clock: Clock,
         evict: EvictFrom,

@@ -38,10 +38,15 @@ class AcceptedEntry(NamedTuple):
 
 
 def accept_entry(
-    entry: bytes, producer_name: str, max_message_bytes: int, max_topic_message_bytes: int = 2**31
+    entry: bytes,
+    producer_name: str,
+    max_message_bytes: int,
+    max_topic_message_bytes: int = 2**31,
+    *,
+    takes_chunks: bool = True,
 ) -> AcceptedEntry:
-    """`max_topic_message_bytes`: the topic's limit, which chunks may exceed. Raises `BrokerError` if the entry must not
-    be stored."""
+    """`max_topic_message_bytes`: the topic's limit, which chunks may exceed. `takes_chunks`: chunks are allowed. Raises
+    `BrokerError` if the entry must not be stored."""
     try:
         metadata, payload_bytes = check_entry(entry)
     except TooLarge as error:
@@ -69,6 +74,12 @@ def accept_entry(
     _check_supported(metadata)
     chunk = get_chunk(metadata)
     if chunk is not None:
+        if not takes_chunks:
+            raise BrokerError(
+                ErrorCode.NOT_ALLOWED,
+                "the entry is a chunk, and the topic is non-persistent: chunks could be dropped one by one; send "
+                "messages that fit into one entry",
+            )
         _check_chunk(metadata)
     elif payload_bytes > max_topic_message_bytes:
         raise BrokerError(

@@ -10,7 +10,8 @@ very many topics a round takes longer, and the cost per second stays the same (C
 - Subscriptions that are not used are deleted (subscription_expiry.py).
 - Expired leases are removed from the topic's node, and counted.
 - Backlog quotas are enforced (backlog_quotas.py), at an interval of their own.
-- A topic that is not used is deleted (inactive_topics.py) or unloaded, if the settings enable that.
+- A topic that is not used is deleted (inactive_topics.py) or unloaded, if the settings enable that. A
+  non-persistent one, which then does not exist any more, is unloaded in any case.
 """
 
 from __future__ import annotations
@@ -131,6 +132,9 @@ class Housekeeping:
 
     def _is_idle(self, topic: Topic, now: float) -> bool:
         after_s = self._settings.unload_idle_topics_after_seconds
+        if not after_s and not topic.name.is_persistent:
+            # Nothing is lost with it.
+            after_s = topic.live_settings.current.broker_delete_inactive_topics_max_inactive_duration_seconds
         return after_s > 0 and now - topic.unused_since >= after_s
 
     async def _work(self, topic: Topic, now: float) -> None:

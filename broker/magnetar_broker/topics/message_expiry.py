@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from magnetar_broker.cursors.cursor_table import CursorTable
+from magnetar_broker.cursors.interface import TopicCursors
 from magnetar_broker.errors import UnreadableEntry
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.position import Position
@@ -39,7 +39,7 @@ class MessageExpiry:
     __slots__ = ("_clock", "_cursors", "_is_exempt", "_live", "_log", "_next_check", "_subscriptions")
 
     def __init__(
-        self, log: Log, cursors: CursorTable, subscriptions: Subscriptions, live: LiveSettings, clock: Clock
+        self, log: Log, cursors: TopicCursors, subscriptions: Subscriptions, live: LiveSettings, clock: Clock
     ) -> None:
         self._log = log
         self._cursors = cursors

@@ -199,7 +199,7 @@ class Producer:
         publishing, pending, received = self._publishing, self._pending, self.received
         max_bytes, max_topic_bytes = publishing.settings.max_message_size, publishing.settings.max_topic_message_size
         publishing.gate.budget.add(count_entry_memory(entries))
-        now = publishing.clock.monotonic()
+        now, takes_chunks = publishing.clock.monotonic(), publishing.log.name.is_persistent
         left = publishing.gate.left()
         messages_left, bytes_left = left
         at, end = 0, len(entries)
@@ -215,7 +215,7 @@ class Producer:
                 entry = entries[index]
                 try:
                     messages, batch_size, sequence_id, chunk, ids = accept_entry(
-                        entry, self._name, max_bytes, max_topic_bytes
+                        entry, self._name, max_bytes, max_topic_bytes, takes_chunks=takes_chunks
                     )
                     if received is not None:
                         if chunk is None and ids.lowest > received.sequence_id:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Final
 
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.managed_ledger.interface import TopicLog
 from magnetar_broker.topics.producer import Producer
 from magnetar_broker.topics.producer_access_rules import AccessRequest, ProducerAccess, StaleTopicEpoch, StoredEpoch
 from magnetar_protos.broker_pb2 import ErrorCode, ProducerAccessMode
@@ -35,7 +35,7 @@ _MAX_PINGED: Final = 100
 class TopicAccess:
     __slots__ = ("_end_fenced", "_log", "_rules", "_storing", "_turns")
 
-    def __init__(self, log: ManagedLedger, end_fenced: Callable[[Producer, BrokerError], object]) -> None:
+    def __init__(self, log: TopicLog, end_fenced: Callable[[Producer, BrokerError], object]) -> None:
         """`end_fenced` ends a producer, which may not be open yet, and calls `leave`."""
         self._log = log
         self._end_fenced = end_fenced

@@ -19,7 +19,7 @@ from typing import Final
 
 from magnetar_broker.counters import BrokerCounters, TopicCounters
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.managed_ledger.interface import TopicLog
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topics.client_address import get_host
@@ -62,7 +62,7 @@ class Producers:
 
     def __init__(
         self,
-        log: ManagedLedger,
+        log: TopicLog,
         schemas: TopicSchemas,
         settings: TopicSettings,
         clock: Clock,

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from magnetar_broker.cursors.cursor_table import CursorTable
+from magnetar_broker.cursors.interface import TopicCursors
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.topics.client_positions import find_start
@@ -85,7 +85,7 @@ def check_settable(name: str, properties: Mapping[str, str], new: Mapping[str, s
 
 
 async def advance(
-    subscription: Subscription, cursors: CursorTable, log: Log, to: StartAt, only_make: bool, owner: ProgressOwner
+    subscription: Subscription, cursors: TopicCursors, log: Log, to: StartAt, only_make: bool, owner: ProgressOwner
 ) -> None:
     """Acknowledge everything before `to`, durably; with `only_make` only check that this is allowed. The owner becomes
     the subscription's, if that has none. It may be repeated. The caller runs it as a change. Raises `BrokerError`."""

@@ -22,7 +22,7 @@ from functools import partial
 from typing import Final
 
 from magnetar_broker.cursors.cursor import Cursor
-from magnetar_broker.cursors.cursor_table import CursorTable
+from magnetar_broker.cursors.interface import TopicCursors
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topics.live_settings import LiveSettings
@@ -40,7 +40,7 @@ class SubscriptionExpiry:
     __slots__ = ("_clock", "_cursors", "_is_exempt", "_live", "_next_check", "_subscriptions", "_topic")
 
     def __init__(
-        self, log: Log, cursors: CursorTable, subscriptions: Subscriptions, live: LiveSettings, clock: Clock
+        self, log: Log, cursors: TopicCursors, subscriptions: Subscriptions, live: LiveSettings, clock: Clock
     ) -> None:
         self._topic = log.name
         self._cursors = cursors

@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from magnetar_broker.counters import Deliveries, DeliveryCounters
 from magnetar_broker.cursors.cursor import Cursor
-from magnetar_broker.cursors.cursor_table import CursorTable
+from magnetar_broker.cursors.interface import TopicCursors
 from magnetar_broker.cursors.subscription_limits import check_subscription_name
 from magnetar_broker.errors import BrokerError, TopicUnloaded, UnreadableEntry
 from magnetar_broker.managed_ledger.interface import Log
@@ -84,12 +84,13 @@ class Subscriptions:
         "deliveries",
         "rates",
     )
+    _subscription_class: ClassVar[type[Subscription]] = Subscription
 
     def __init__(
         self,
         name: TopicName,
         log: Log,
-        cursors: CursorTable,
+        cursors: TopicCursors,
         settings: SubscriptionSettings,
         clock: Clock,
         randomness: Randomness,
@@ -306,7 +307,7 @@ class Subscriptions:
                 if self._loaded.get(key) is loaded:
                     return loaded
             elif not opened.durable:
-                start = await find_start(self._log, opened.start)
+                start = await self._find_start(opened.start)
                 if not self._changes.is_changing(key) and key not in self._loaded:
                     self._check_open()
                     self._cursors.check_capacity(self._count_transient())
@@ -332,6 +333,9 @@ class Subscriptions:
         """Return the number of subscriptions that are not durable."""
         return sum(not durable for _, durable in self._loaded)
 
+    async def _find_start(self, at: StartAt) -> StartPosition:
+        return await find_start(self._log, at)
+
     def _load_transient(self, name: str, start: StartPosition) -> Subscription:
         cursor = self._cursors.create_transient(name, start.mark_delete)
         if start.skipped is not None:
@@ -340,7 +344,7 @@ class Subscriptions:
 
     def _load(self, cursor: Cursor) -> Subscription:
         counters = self.deliveries.of_durable(cursor.name) if cursor.is_durable else self.deliveries.of_transient()
-        subscription = Subscription(
+        subscription = self._subscription_class(
             cursor,
             self._log,
             self._name.partition_index,
@@ -399,7 +403,7 @@ class Subscriptions:
             raise BrokerError(
                 ErrorCode.ALREADY_EXISTS, f"topic {self._name} already has a subscription {name}: use another name"
             )
-        position = await find_start(self._log, start)
+        position = await self._find_start(start)
         self._cursors.check_capacity(self._count_transient())
         cursor = await self._cursors.create(name, position.mark_delete, properties)
         if position.skipped is not None:

@@ -16,10 +16,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 from magnetar_broker.counters import BrokerCounters, TopicCounters
-from magnetar_broker.cursors.cursor_table import CursorTable
+from magnetar_broker.cursors.interface import TopicCursors
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.interface import TopicLog
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.position import Position
 from magnetar_broker.topics.backlog_quotas import BacklogQuotas
@@ -78,8 +80,8 @@ class Topic:
     def __init__(
         self,
         name: TopicName,
-        log: ManagedLedger,
-        cursors: CursorTable,
+        log: TopicLog,
+        cursors: TopicCursors,
         subscriptions: Subscriptions,
         live_settings: LiveSettings,
         clock: Clock,
@@ -150,6 +152,13 @@ class Topic:
     def _disconnect_producers(self, error: BrokerError) -> None:
         self.producers.disconnect(error)
 
+    @property
+    def managed_ledger(self) -> ManagedLedger:
+        """The log of a topic whose messages are stored. Raises `BrokerError` for a non-persistent topic."""
+        if not self.name.is_persistent:
+            raise BrokerError(ErrorCode.UNSUPPORTED, f"{self.name} is non-persistent: its messages are not stored")
+        return cast(ManagedLedger, self.log)
+
     def drop_trimmed_ledgers(self) -> None:
         """Move all subscriptions out of ledgers that the log has deleted."""
         self.cursors.drop_trimmed_ledgers()
@@ -185,7 +194,7 @@ class Topic:
 
     async def terminate(self) -> Position:
         """Accept no message any more, durably. Return the position of the last message. Raises `BrokerError`."""
-        last = await self.log.terminate()
+        last = await self.managed_ledger.terminate()
         self.report_terminated()
         return last
 

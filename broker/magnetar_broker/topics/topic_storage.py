@@ -69,8 +69,8 @@ class LedgerTopicStorage:
         self._randomness = randomness
         self._counters = counters
         self._settings = settings
-        self._publish_limit = RateLimit("the publish rate of the broker", lambda: settings.broker_publish_rate, clock)
-        self._dispatch_limit = create_broker_limit(settings, clock)
+        self.publish_limit = RateLimit("the publish rate of the broker", lambda: settings.broker_publish_rate, clock)
+        self.dispatch_limit = create_broker_limit(settings, clock)
 
     async def prefetch(self, name: TopicName) -> PrefetchedTopic:
         return await prefetch_topic(self._client.ledgers.store, name)
@@ -140,7 +140,7 @@ class LedgerTopicStorage:
         )
         cursors = CursorTable(log, client, settings, clock, randomness, nodes)
         log.retention.find_needed = cursors.find_internal_position
-        rates = TopicRates(settings, clock, self._dispatch_limit, lambda: topic.counters.received)
+        rates = TopicRates(settings, clock, self.dispatch_limit, lambda: topic.counters.received)
         live.on_changed.append(rates.recheck)
         subscriptions = Subscriptions(name, log, cursors, settings, clock, randomness, read_settings, rates)
         topic = Topic(
@@ -153,7 +153,7 @@ class LedgerTopicStorage:
             randomness,
             self._counters,
             TopicSchemas(name, self._schemas, SchemaRules.of(self._settings, policies, own)),
-            self._publish_limit,
+            self.publish_limit,
         )
         try:
             log_opened(topic)

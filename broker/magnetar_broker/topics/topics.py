@@ -24,7 +24,7 @@ from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, NamespaceChanged, RequestNotStarted, TopicUnloaded
 from magnetar_broker.ownership.interface import Ownership
 from magnetar_broker.settings.topics import TopicSettings
-from magnetar_broker.system_topics import heartbeat_broker, is_events_topic
+from magnetar_broker.system_topics import heartbeat_broker, is_events_topic, is_system_topic
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topic_load_queue import TopicLoadQueue
 from magnetar_broker.topics.topics_by_hash import TopicsByHash
@@ -108,9 +108,13 @@ class Topics:
         ownership: Ownership,
         counters: BrokerCounters | None = None,
         read_topic_policies: Callable[[TopicName], Awaitable[Policies]] | None = None,
+        non_persistent: TopicStorage | None = None,
     ) -> None:
-        """`read_topic_policies` returns those of one topic, which override its namespace's; it raises nothing."""
+        """`read_topic_policies` returns those of one topic, which override its namespace's; it raises nothing.
+        `non_persistent` opens non-persistent topics; None: there are none."""
         self._storage = storage
+        self._non_persistent = non_persistent
+        self._settings = settings
         self._read_topic_policies = read_topic_policies
         self._ownership = ownership
         self._catalog = catalog
@@ -382,16 +386,13 @@ class Topics:
         properties: Mapping[str, bytes],
         own: asyncio.Task[Policies] | None,
     ) -> Topic:
-        if not name.is_persistent:
-            raise BrokerError(
-                ErrorCode.UNSUPPORTED, f"{name}: non-persistent topics are not supported yet: use a persistent topic"
-            )
+        storage = self._get_storage(name)
         # Nothing is changed before the catalog has agreed. What is prefetched may be stale, as any read may be.
-        policies, prefetched = await asyncio.gather(self._catalog.check_topic(name), self._storage.prefetch(name))
+        policies, prefetched = await asyncio.gather(self._catalog.check_topic(name), storage.prefetch(name))
         log_opened = self._log_opened
         try:
             # Without a separate check: the topic nearly always exists.
-            return await self._storage.open(
+            return await storage.open(
                 name,
                 create=False,
                 along=(),
@@ -408,7 +409,7 @@ class Topics:
             while True:
                 along = await self._catalog.prepare_creation(name, explicit=explicit)
                 try:
-                    return await self._storage.open(
+                    return await storage.open(
                         name,
                         create=True,
                         along=along,
@@ -423,6 +424,16 @@ class Topics:
                     if attempts == _MAX_CREATION_ATTEMPTS:
                         raise
                     policies = await self._catalog.check_topic(name)
+
+    def _get_storage(self, name: TopicName) -> TopicStorage:
+        """Raises `BrokerError` if topics of that kind are not served."""
+        if name.is_persistent:
+            if not self._settings.enable_persistent_topics and not is_system_topic(name):
+                raise _not_enabled(name, "enable_persistent_topics")
+            return self._storage
+        if self._non_persistent is None or not self._settings.enable_non_persistent_topics:
+            raise _not_enabled(name, "enable_non_persistent_topics")
+        return self._non_persistent
 
     def _log_opened(self, topic: Topic) -> None:
         if self._closed is None and self._is_owned(topic.name):
@@ -490,7 +501,7 @@ class Topics:
             owner_epoch, incarnation = topic.log.owner_epoch, topic.log.incarnation
         elif not force:
             try:
-                owner_epoch = await self._storage.claim(name)
+                owner_epoch = await self._get_storage(name).claim(name)
             except BrokerError as error:
                 if error.code != ErrorCode.TOPIC_NOT_FOUND:
                     raise
@@ -500,7 +511,7 @@ class Topics:
             except TopicUnloaded as not_owned:
                 raise RequestNotStarted(str(not_owned)) from not_owned
         try:
-            await self._storage.delete(name, None if force else owner_epoch, incarnation)
+            await self._get_storage(name).delete(name, None if force else owner_epoch, incarnation)
         except RequestNotStarted:
             self._ownership.reverify(name)
             raise
@@ -512,6 +523,13 @@ async def _wait_log_opened(opening: _Opening) -> Topic | None:
     if opening.task.done() or opening.log_opened.result().ended is not None:
         return None
     return opening.log_opened.result()
+
+
+def _not_enabled(name: TopicName, setting: str) -> BrokerError:
+    kind = "persistent" if name.is_persistent else "non-persistent"
+    return BrokerError(
+        ErrorCode.NOT_ALLOWED, f"{name} is not served: {kind} topics are switched off at this broker ({setting})"
+    )
 
 
 def _retrieve_error(task: asyncio.Task[Any]) -> None:

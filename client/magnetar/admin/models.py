@@ -295,6 +295,9 @@ class SubscriptionStats:
     throttled_bytes_by_topic: int = 0
     throttled_messages_by_broker: int = 0
     throttled_bytes_by_broker: int = 0
+    # Of a non-persistent topic: messages that no consumer could take.
+    dropped_messages: int = 0
+    dropped_per_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +355,8 @@ class TopicStats:
     waiting_producers: int = 0
     # A text for each policy that is stored for the topic or its namespace, and not yet in effect.
     not_in_effect: Sequence[str] = ()
+    # Of a non-persistent topic: messages that its subscriptions have dropped, since no consumer could take them.
+    dropped_per_s: float = 0.0
 
     def subscription(self, name: str) -> SubscriptionStats:
         """Raises KeyError."""

@@ -112,5 +112,5 @@ class MemoryWatch:
             name = str(topic.name)
             undecided = _memory(size for one in topic.producers.undecided() for size in one.pending_sizes())
             check_topic(name, undecided, options.max_pending_publish_bytes_per_topic, self._longest_message)
-            pending = _memory(topic.log.pending_sizes())
+            pending = _memory(topic.managed_ledger.pending_sizes())
             check_log(name, pending, options.managed_ledger_max_pending_bytes, self._longest_entry)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.cursors.durable_cursor import DurableCursor
 from magnetar_broker.cursors.subscription_limits import DEDUPLICATION_CURSOR
 from magnetar_broker.errors import TopicUnloaded
@@ -179,7 +180,9 @@ class Wire:
         await self.scene.broker_session.topics.unload(TopicName.parse(name))
 
     def cursor(self, name: str = "t") -> DurableCursor | None:
-        return self.topic(name).cursors.get_internal(DEDUPLICATION_CURSOR)
+        cursors = self.topic(name).cursors
+        assert isinstance(cursors, CursorTable)
+        return cursors.get_internal(DEDUPLICATION_CURSOR)
 
     def snapshot_position(self, name: str = "t") -> Position:
         cursor = self.cursor(name)

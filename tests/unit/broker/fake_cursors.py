@@ -13,7 +13,7 @@ from magnetar_broker.cursors.ack_state import AckState
 from magnetar_broker.cursors.cursor import SaveDone, TransientCursor
 from magnetar_broker.cursors.cursor_opener import UnopenedCursor
 from magnetar_broker.cursors.cursor_table import CursorTable
-from magnetar_broker.errors import BrokerError
+from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode
 from tests.unit.broker.fake_log import FakeLog
@@ -74,7 +74,7 @@ class FakeCursor(TransientCursor):
 
 class FakeCursorTable(CursorTable):
     def __init__(self, log: FakeLog) -> None:
-        self.on_lost: Callable[[BrokerError], object] = lambda error: None
+        self.on_lost: Callable[[TopicUnloaded], object] = lambda error: None
         self.log = log
         self.cursors: dict[str, FakeCursor] = {}
         self.created = 0

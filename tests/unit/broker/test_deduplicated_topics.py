@@ -210,7 +210,7 @@ async def test_lost_entries_do_not_keep_a_topic_closed() -> None:
         results = await producer.send(*single(0, 1, 2, 3))
         assert not isinstance(results[1], str)
         ledger_id, lost = results[1]
-        await on.topic().log.roll_ledger()
+        await on.topic().managed_ledger.roll_ledger()
         await on.crash()
         for bookie in on.scene.bookies:
             del bookie.ledger(ledger_id).records[lost]
@@ -243,7 +243,7 @@ async def test_producers_wait_for_the_replay_and_consumers_do_not() -> None:
     async with running(PulsarProducer) as on:
         producer = await on.producer()
         await producer.send(*single(0, 1, 2))
-        await on.topic().log.roll_ledger()
+        await on.topic().managed_ledger.roll_ledger()
         await on.crash()
         for bookie in on.scene.bookies:
             bookie.failing.add("read")

@@ -175,7 +175,7 @@ async def test_a_topic_is_opened_without_its_policies_and_deletes_nothing(monkey
         await scene.admin.topics.create("orders")
         await scene.admin.topics.change_policies("orders", TopicPolicies(message_ttl_seconds=7))
         topic = await topics.get(name, create=False)
-        live, retention = topic.live_settings, topic.log.retention
+        live, retention = topic.live_settings, topic.managed_ledger.retention
 
         def state() -> tuple[bool, int, bool]:
             return live.are_known, live.current.ttl_duration_default_in_seconds, retention.retains_acknowledged

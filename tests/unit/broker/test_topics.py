@@ -80,7 +80,7 @@ async def test_explicit_creation_succeeds_when_auto_creation_is_disabled() -> No
         ("t", True, ErrorCode.TOPIC_NOT_FOUND),
         ("t", False, ErrorCode.TOPIC_NOT_FOUND),
         ("public/nowhere/t", True, ErrorCode.NOT_FOUND),
-        ("non-persistent://public/default/t", True, ErrorCode.UNSUPPORTED),
+        ("non-persistent://public/default/t", True, ErrorCode.NOT_ALLOWED),
     ):
         with pytest.raises(BrokerError) as refused:
             await topics.get(TopicName.parse(name), create=create)

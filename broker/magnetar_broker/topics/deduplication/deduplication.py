@@ -37,8 +37,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from magnetar_broker.cursors.ack_state import MAX_ATTACHMENT_BYTES
-from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.cursors.durable_cursor import DurableCursor
+from magnetar_broker.cursors.interface import TopicCursors
 from magnetar_broker.cursors.subscription_limits import DEDUPLICATION_CURSOR
 from magnetar_broker.errors import BrokerError, DamagedCursor, TopicUnloaded, UnreadableEntry
 from magnetar_broker.managed_ledger.interface import Log
@@ -107,7 +107,7 @@ class Deduplication(Generic[S]):
     )
 
     def __init__(
-        self, log: Log, cursors: CursorTable, names: ProducerNames[S], live_settings: LiveSettings, clock: Clock
+        self, log: Log, cursors: TopicCursors, names: ProducerNames[S], live_settings: LiveSettings, clock: Clock
     ) -> None:
         self._log = log
         self._cursors = cursors
@@ -119,7 +119,7 @@ class Deduplication(Generic[S]):
         self.is_on = False
         self._is_recording = False
         # Producers may be opened: it is known whether there is something to replay, and that is done.
-        self._is_ready = live_settings.are_known and not self._is_wanted
+        self._is_ready = not log.name.is_persistent or (live_settings.are_known and not self._is_wanted)
         # What waits for that, and is notified of the reason if it takes long.
         self._waiters: dict[asyncio.Future[None], Callable[[str], object]] = {}
         # Why that takes long; empty: it does not.
@@ -140,7 +140,7 @@ class Deduplication(Generic[S]):
 
     @property
     def _is_wanted(self) -> bool:
-        if is_system_topic(self._log.name):
+        if is_system_topic(self._log.name) or not self._log.name.is_persistent:
             return False
         return self._settings.broker_deduplication_enabled
 
@@ -153,7 +153,7 @@ class Deduplication(Generic[S]):
     # Switching on and off.
 
     def start(self) -> None:
-        """Begin, when the cursors' nodes have been read."""
+        """Begin, when the cursors' nodes have been read. Not called for a non-persistent topic: nothing is stored."""
         self._live_settings.on_changed.append(self.follow_settings)
         self.follow_settings()
 

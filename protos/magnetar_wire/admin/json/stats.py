@@ -251,6 +251,8 @@ _SUBSCRIPTION: Final = Object(
         "dispatchThrottledBytesEventsByTopicLimit": _Count("throttled_bytes_by_topic"),
         "dispatchThrottledMsgEventsByBrokerLimit": _Count("throttled_messages_by_broker"),
         "dispatchThrottledBytesEventsByBrokerLimit": _Count("throttled_bytes_by_broker"),
+        "msgDropRate": _Count("dropped_per_s"),
+        "droppedMessages": _Count("dropped_messages"),
     },
     constants={
         "msgDelayed": 0,
@@ -305,6 +307,7 @@ TOPIC_STATS: Final = Object(
         "notInEffect": "not_in_effect",
         "lostEntries": _Count("lost_entries"),
         "lost": Field("lost", of=_LOST),
+        "msgDropRate": _Count("dropped_per_s"),
     },
     constants={
         "systemTopicBytesInCounter": 0,

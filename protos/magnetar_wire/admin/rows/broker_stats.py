@@ -83,7 +83,7 @@ class _LocalBrokerData(Part):
             | ({"pulsarServiceUrl": f"pulsar://{pulsar}"} if pulsar else {})
             | {
                 "persistentTopicsEnabled": True,
-                "nonPersistentTopicsEnabled": False,
+                "nonPersistentTopicsEnabled": True,
                 "cpu": used,
                 "msgRateIn": sum(one.messages_in_per_s for one in bundles),
                 "msgRateOut": sum(one.messages_out_per_s for one in bundles),

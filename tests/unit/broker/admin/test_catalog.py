@@ -271,12 +271,6 @@ def test_which_topics_are_the_systems() -> None:
     assert not is_system_topic(TopicName.parse("pulsar/other/t"))
 
 
-async def test_topics_that_are_not_persistent_are_refused(scene: CatalogScene) -> None:
-    assert await code_of(scene.catalog.check_topic(TopicName.parse("non-persistent://acme/shop/t"))) == (
-        ErrorCode.UNSUPPORTED
-    )
-
-
 async def test_catalog_reports_unavailable_metadata_store(scene: CatalogScene) -> None:
     scene.server.suspend(scene.store)
     catalog = scene.another(scene.store)

@@ -27,6 +27,7 @@ def _topic(scene: Scene) -> Any:
     return SimpleNamespace(
         name="t",
         log=scene.log,
+        managed_ledger=scene.log,
         cursors=scene.cursors,
         subscriptions=scene.subscriptions,
         drop_trimmed_ledgers=scene.cursors.drop_trimmed_ledgers,

@@ -117,9 +117,6 @@ async def test_what_can_not_be_terminated() -> None:
         ):
             answer = await scene.ask("POST", path)
             assert (answer.status, bool(answer.reason)) == (status, True), path
-        # The topic is refused before the body is read.
-        answer = await scene.ask("POST", "non-persistent/public/default/plain/retention", raw=b"{")
-        assert (answer.status, "non-persistent topics are not supported" in answer.reason) == (405, True)
         with pytest.raises(exceptions.NotAllowedError):
             await scene.broker.admin.topics.terminate("__change_events")
 

@@ -186,23 +186,79 @@ async def test_a_topic_is_created_with_its_properties_in_one_step(monkeypatch: p
             assert await scene.get(f"{_NS}/{name}/properties") == {"k": "v"}
 
 
-async def test_non_persistent_topics_are_not_there_yet() -> None:
+async def test_non_persistent_topics_and_the_calls_that_they_lack() -> None:
+    """(TOP-5) They are listed while they are loaded. Pulsar answers 400, 405, 406, 412 or 500 to what they lack."""
     async with running_http() as scene:
-        base = "non-persistent/public/default"
+        base, name = "non-persistent/public/default", "non-persistent://public/default/t"
         for path in (base, f"{base}/partitioned", f"{base}/0x00000000_0x40000000"):
             assert await scene.get(path) == []
+        assert (await scene.ask("PUT", f"{base}/t")).status == 204
+        assert (await scene.ask("PUT", f"{base}/t")).status == 409
+        assert await scene.get(base) == await scene.get("namespaces/public/default/topics?mode=ALL") == [name]
+        assert await scene.get("namespaces/public/default/topics?mode=NON_PERSISTENT") == [name]
+        assert await scene.get("persistent/public/default") == await scene.get("namespaces/public/default/topics") == []
+        stats = await scene.get(f"{base}/t/stats")
+        assert (stats["msgDropRate"], stats["subscriptions"], stats["storageSize"]) == (0.0, {}, 0)
+        assert (await scene.get(f"{base}/t/internalStats"))["numberOfEntries"] == 0
+        assert await scene.get(f"{base}/t/subscriptions") == []
         for verb, path in (
-            ("PUT", "t"),
-            ("DELETE", "t"),
-            ("PUT", "t/partitions"),
-            ("GET", "t/partitions"),
-            ("POST", "t/partitions"),
-            ("DELETE", "t/partitions"),
-            ("PUT", "t/unload"),
-            ("DELETE", "t/truncate"),
-            ("GET", "t/properties"),
+            ("DELETE", "truncate"),
+            ("GET", "lastMessageId"),
+            ("GET", "messageid/0"),
+            ("GET", "properties"),
+            ("GET", "subscription/s/position/1"),
+            ("POST", "all_subscription/expireMessages/3"),
+            ("POST", "subscription/s/expireMessages/3"),
+            ("POST", "subscription/s/resetcursor/0"),
+            ("POST", "subscription/s/skip/1"),
+            ("POST", "subscription/s/skip_all"),
+            ("POST", "terminate"),
+            ("POST", "trim"),
+            ("PUT", "subscription/s"),
         ):
-            answer = await scene.ask(verb, f"{base}/{path}", 2 if "partitions" in path else None)
-            assert (answer.status, "non-persistent topics" in answer.reason) == (405, True), (verb, path)
-        with pytest.raises(exceptions.OperationNotSupported, match="non-persistent topics"):
-            await scene.broker.admin.topics.create("non-persistent://public/default/t")
+            answer = await scene.ask(verb, f"{base}/t/{path}")
+            assert (answer.status, "is non-persistent" in answer.reason) == (405, True), (verb, path)
+        with pytest.raises(exceptions.OperationNotSupported, match="is non-persistent"):
+            await scene.broker.admin.subscriptions.create(name, "s")
+        assert (await scene.ask("DELETE", f"{base}/t/subscription/s")).status == 404
+        assert (await scene.ask("POST", f"{base}/t/maxProducers", 3)).status == 204
+        assert (await scene.ask("PUT", f"{base}/t/unload")).status == 204
+        assert await scene.get(base) == []
+        assert (await scene.ask("GET", f"{base}/t/stats")).status == 404
+        # A topic of the same name has the policies, until it is deleted.
+        assert (await scene.ask("PUT", f"{base}/t")).status == 204
+        assert await scene.get(f"{base}/t/maxProducers") == 3
+        assert (await scene.ask("DELETE", f"{base}/t")).status == 204
+        assert (await scene.ask("DELETE", f"{base}/t")).status == 404
+        assert (await scene.ask("PUT", f"{base}/t")).status == 204
+        assert (await scene.ask("GET", f"{base}/t/maxProducers")).body is None
+
+
+async def test_partitioned_non_persistent_topics() -> None:
+    """(TOP-3, TOP-5) The number of partitions is stored; a partition exists while it is used."""
+    async with running_http() as scene, scene.broker.client() as client:
+        base, name = "non-persistent/public/default", "non-persistent://public/default/p"
+        assert (await scene.ask("PUT", f"{base}/p/partitions", 2)).status == 204
+        assert (await scene.ask("PUT", f"{base}/p")).status == 409
+        assert await scene.get(f"{base}/partitioned") == [name]
+        assert await scene.get(base) == []
+        consumer = await client.subscribe(name, "s")
+        producer = await client.create_producer(name)
+        await producer.send(b"1")
+        assert (await consumer.receive(60_000)).data() == b"1"
+        assert await scene.get(base) == [f"{name}-partition-0", f"{name}-partition-1"]
+        stats = await scene.get(f"{base}/p/partitioned-stats")
+        assert (stats["msgInCounter"], stats["msgDropRate"], list(stats["partitions"])) == (
+            1,
+            0.0,
+            [f"{name}-partition-0", f"{name}-partition-1"],
+        )
+        assert stats["subscriptions"]["s"]["droppedMessages"] == 0
+        assert await scene.get(f"{base}/p/subscriptions") == ["s"]
+        assert list((await scene.get(f"{base}/p/partitioned-internalStats"))["partitions"]) == list(stats["partitions"])
+        assert (await scene.ask("POST", f"{base}/p/createMissedPartitions")).status == 204
+        assert (await scene.ask("POST", f"{base}/p/partitions", 3)).status == 204
+        assert (await scene.get(f"{base}/p/partitions"))["partitions"] == 3
+        assert (await scene.ask("DELETE", f"{base}/p/partitions")).status == 412
+        assert (await scene.ask("DELETE", f"{base}/p/partitions?force=true")).status == 204
+        assert (await scene.ask("DELETE", f"{base}/p/partitions")).status == 404

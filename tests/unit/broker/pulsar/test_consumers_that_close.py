@@ -93,7 +93,7 @@ async def test_the_end_of_one_topic_is_not_the_end_of_the_connection(call: str) 
         await client.subscribe(permits=2 if call == "flow" else 100, sub_type=SHARED)
         batch = (await client.wait_delivered(2))[1]
         [topic] = scene.broker_session.topics.loaded()
-        topic.log._appender.fail(TopicUnloaded("fenced"))
+        topic.managed_ledger._appender.fail(TopicUnloaded("fenced"))
         if call == "flow":
             client.send(flow(10))
         else:

@@ -33,7 +33,7 @@ class _EventsTopic:
 
     def __init__(self, log: ManagedLedger) -> None:
         self.name = log.name
-        self.log = log
+        self.log = self.managed_ledger = log
         self.ended: BrokerError | None = None
         log.on_lost = self._lost
 
@@ -213,7 +213,7 @@ async def test_entries_that_are_no_events_are_skipped() -> None:
     async with _owners() as owners:
         log = await owners.open()
         await owners.change(log, _A, 5)
-        await owners.scene.append(log.topic.log, b"no event")
+        await owners.scene.append(log.topic.managed_ledger, b"no event")
         await owners.change(log, _B, 6)
         assert owners.ttls(await owners.open()) == {_A: 5, _B: 6}
 

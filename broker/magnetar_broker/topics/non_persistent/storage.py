@@ -1,0 +1,152 @@
+"""Opens and deletes non-persistent topics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from magnetar_bookie.ledger.ledger_client import LedgerClient
+from magnetar_broker.catalog.applied_policies import override_policies
+from magnetar_broker.counters import BrokerCounters
+from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.schemas.schema_deletion import prepare_schema_deletion
+from magnetar_broker.schemas.schema_rules import SchemaRules
+from magnetar_broker.settings.service import BrokerServiceSettings
+from magnetar_broker.topics.dispatch.dispatch_rates import TopicRates
+from magnetar_broker.topics.live_settings import LiveSettings
+from magnetar_broker.topics.non_persistent.cursors import NonPersistentCursors
+from magnetar_broker.topics.non_persistent.subscriptions import NonPersistentSubscriptions
+from magnetar_broker.topics.non_persistent.topic_log import NonPersistentLog
+from magnetar_broker.topics.non_persistent.topic_node import NonPersistentTopicNode
+from magnetar_broker.topics.rate_limit import RateLimit
+from magnetar_broker.topics.topic import Topic
+from magnetar_broker.topics.topic_schemas import SchemaAccess, TopicSchemas
+from magnetar_metadata.errors import MetadataError
+from magnetar_metadata.store import Change
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import Policies
+from magnetar_wire.clock import Clock
+from magnetar_wire.randomness import Randomness
+from magnetar_wire.topic_name import TopicName
+
+__all__ = ["NonPersistentTopicStorage"]
+
+_log = logging.getLogger(__name__)
+
+
+class _NonPersistentTopic(Topic):
+    __slots__ = ("_node",)
+
+    _node: NonPersistentTopicNode
+
+    def record_node(self, node: NonPersistentTopicNode) -> None:
+        self._node = node
+
+    async def close(self, problem: BrokerError) -> None:
+        """As any topic. One that is unloaded while nobody uses it does not exist any more. Otherwise its clients
+        reconnect, perhaps where they must not create it."""
+        vanishes = isinstance(problem, TopicUnloaded) and self.ended is None and not self.in_use
+        await super().close(problem)
+        if vanishes:
+            try:
+                await self._node.release(self.log.owner_epoch)
+            except MetadataError as error:
+                _log.info("%s is still listed, until its session ends or it is used again: %s", self.name, error)
+
+
+class NonPersistentTopicStorage:
+    """The `TopicStorage` of non-persistent topics, in one session of the metadata store."""
+
+    def __init__(
+        self,
+        client: LedgerClient,
+        clock: Clock,
+        randomness: Randomness,
+        counters: BrokerCounters,
+        settings: BrokerServiceSettings,
+        schemas: SchemaAccess,
+        broker_publish_limit: RateLimit,
+        broker_dispatch_limit: RateLimit,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._randomness = randomness
+        self._counters = counters
+        self._settings = settings
+        self._schemas = schemas
+        self._broker_publish_limit = broker_publish_limit
+        self._broker_dispatch_limit = broker_dispatch_limit
+
+    async def prefetch(self, name: TopicName) -> None:
+        """There is nothing to read ahead: opening needs one read."""
+
+    async def open(
+        self,
+        name: TopicName,
+        *,
+        create: bool,
+        along: Sequence[Change],
+        policies: Policies,
+        properties: Mapping[str, bytes] = MappingProxyType({}),
+        own_policies: Awaitable[Policies] | None = None,
+        prefetched: None = None,
+        log_opened: Callable[[Topic], object] = lambda _: None,
+    ) -> Topic:
+        node = self._find_node(name)
+        try:
+            owner_epoch = await node.claim(create=create, along=along, properties=properties)
+        except MetadataError as error:
+            raise BrokerError(ErrorCode.METADATA_ERROR, f"topic {name} can't be opened now: {error}") from error
+        live = LiveSettings(self._settings, policies, are_known=own_policies is None)
+        own = Policies()
+        if own_policies is not None:
+            own = await own_policies
+            # They may be none because they can't be read: `PolicyRefresh` finds out.
+            live.update(override_policies(policies, own))
+            live.are_known = False
+        settings, clock, randomness = live.current, self._clock, self._randomness
+        log = NonPersistentLog(name, owner_epoch, settings.managed_ledger_max_pending_bytes, clock)
+        cursors = NonPersistentCursors(name, log, settings)
+        rates = TopicRates(settings, clock, self._broker_dispatch_limit, lambda: topic.counters.received)
+        live.on_changed.append(rates.recheck)
+        subscriptions = NonPersistentSubscriptions(name, log, cursors, settings, clock, randomness, rates=rates)
+        topic = _NonPersistentTopic(
+            name,
+            log,
+            cursors,
+            subscriptions,
+            live,
+            clock,
+            randomness,
+            self._counters,
+            TopicSchemas(name, self._schemas, SchemaRules.of(self._settings, policies, own)),
+            self._broker_publish_limit,
+        )
+        topic.record_node(node)
+        log.on_appended = lambda: subscriptions.offer(log.offered_messages)
+        log_opened(topic)
+        return topic
+
+    async def claim(self, name: TopicName) -> bytes:
+        try:
+            return await self._find_node(name).claim(create=False)
+        except MetadataError as error:
+            raise BrokerError(ErrorCode.METADATA_ERROR, f"topic {name} can't be claimed now: {error}") from error
+
+    async def delete(self, name: TopicName, owner_epoch: bytes | None = None, incarnation: str = "") -> None:
+        async def delete_schema(is_being_deleted: Callable[[], Awaitable[bool]]) -> Sequence[Change]:
+            if name.is_partition:
+                return []
+            return await prepare_schema_deletion(
+                name, self._client, self._clock, self._randomness, is_being_deleted, create=False
+            )
+
+        try:
+            await self._find_node(name).delete(owner_epoch, delete_schema)
+        except MetadataError as error:
+            text = f"topic {name} may be deleted completely, partly or not at all: delete it again: {error}"
+            raise BrokerError(ErrorCode.METADATA_ERROR, text) from error
+
+    def _find_node(self, name: TopicName) -> NonPersistentTopicNode:
+        return NonPersistentTopicNode(name, self._client.ledgers.store, self._randomness)
