@@ -143,7 +143,7 @@ async def test_policies_are_set_changed_and_removed(protocol: str) -> None:
             properties={"a": "b"},
         )
         warnings = await namespaces.create("public/shop", policies)
-        assert any("messageTTL" in warning for warning in warnings)
+        assert any("encryptionRequired" in warning for warning in warnings)
         assert await namespaces.policies("public/shop") == policies
         changed = NamespacePolicies(message_ttl_seconds=90, max_producers_per_topic=7)
         await namespaces.change_policies("public/shop", changed, ["retention", "encryption_required", "properties"])

@@ -14,6 +14,7 @@ from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError, RequestNotStarted
 from magnetar_metadata.compare_and_set import change
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.catalog_pb2 import InactiveTopics, Policies
 from magnetar_protos.managed_ledger_pb2 import ManagedLedgerNode, TopicState
 from magnetar_wire.bundles import bundle_hash
 from magnetar_wire.randomness import SystemRandomness
@@ -111,10 +112,9 @@ async def test_former_owner_does_not_delete_topic_as_inactive() -> None:
     ) as scene:
         former, owner = await moved_unnoticed(scene)
         client, producer = await used_at(scene, owner)
-        housekeeping = former.broker_session._housekeeping
-        housekeeping._settings = housekeeping._settings.model_copy(
-            update={"broker_delete_inactive_topics_max_inactive_duration_seconds": 0.0}
-        )
+        topic = former.broker_session.topics.get_loaded(NAME)
+        assert topic is not None
+        topic.live_settings.update(Policies(inactive_topics=InactiveTopics(delete_while_inactive=True)))
         await until(
             lambda: former.broker_session.topics.get_loaded(NAME) is None, "the former owner has tried, and noticed"
         )
