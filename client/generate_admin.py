@@ -5,7 +5,7 @@ Written are:
 - magnetar/admin/_async_methods.py: a class for each group of methods, with one method for each `Method` in the table
   that has a docstring. The class inherits the group's class in _written_methods.py, if there is one.
 - magnetar/admin/_sync_methods.py: for each of these, a class whose methods run the asynchronous ones.
-- the tables of methods, policies and calls in administration.md.
+- the tables of methods and calls in administration.md, and of policies in policies.md.
 - magnetar_cli/administration/policy_list.py: what commands need to know of the policies.
 
 The code is formatted by ruff. Then tests/unit/admin_records.py adds new calls and methods to the files that record
@@ -19,7 +19,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from magnetar.admin import models, reading
@@ -27,12 +27,14 @@ from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.admin.call import AdminCall, Method, Scope
 from magnetar_wire.admin.calls import ADMIN_CALLS
 from magnetar_wire.admin.policies import POLICIES, Level, Policy
+from magnetar_wire.admin.policy_effects import EFFECTS
 
 __all__ = ["generate"]
 
 _ROOT = Path(__file__).resolve().parent
 _ADMIN = Path("magnetar/admin")
 _GUIDE = Path("administration.md")
+_POLICIES_PAGE = Path("policies.md")
 _POLICY_LIST = Path("deploy/magnetar_cli/administration/policy_list.py")
 _GROUPS = {
     "clusters": "Clusters.",
@@ -65,6 +67,9 @@ def generate() -> dict[Path, str]:
         _ROOT / _ADMIN / "_async_methods.py": _format(asynchronous),
         _ROOT / _ADMIN / "_sync_methods.py": _format(_sync_module(asynchronous, written)),
         _ROOT / _GUIDE: _guide((_ROOT / _GUIDE).read_text()),
+        _ROOT / _POLICIES_PAGE: _replace_table(
+            (_ROOT / _POLICIES_PAGE).read_text(), "## All policies", _table_of_policies()
+        ),
         _ROOT.parent / _POLICY_LIST: _format(_policy_list()),
     }
 
@@ -224,7 +229,6 @@ def _format(source: str) -> str:
 
 def _guide(guide: str) -> str:
     guide = _replace_table(guide, "## Methods", _table_of_methods())
-    guide = _replace_table(guide, "### All policies", _table_of_policies())
     return _replace_table(guide, "## Calls", _table_of_calls())
 
 
@@ -259,13 +263,21 @@ def _table_of_calls() -> str:
 
 
 def _table_of_policies() -> str:
-    lines = ["| policy | in Pulsar's REST API | namespaces | topics |", "|---|---|---|---|"]
+    lines = [
+        "| policy | in Pulsar's REST API | brokers' setting | namespaces | topics | what it does | connected clients |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for policy in POLICIES:
         paths = dict.fromkeys(path.name or policy.name for level in Level if (path := policy.path(level)) is not None)
-        shown = ", ".join(f"`{one}`" for one in paths)
+        effect = EFFECTS[policy.field]
         levels = " | ".join(_describe_effect(policy, level) for level in Level)
-        lines.append(f"| `{policy.field}` | {shown} | {levels} |")
+        names = f"`{policy.field}` | {_code(paths)} | {_code(effect.settings)}"
+        lines.append(f"| {names} | {levels} | {policy.help} | {effect.live} |")
     return "\n".join(lines) + "\n"
+
+
+def _code(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _describe_effect(policy: Policy, level: Level) -> str:

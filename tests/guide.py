@@ -49,6 +49,7 @@ DOCUMENTS: Final = (
     "client/README.md",
     "client/pulsar_clients.md",
     "client/administration.md",
+    "client/policies.md",
     "client/schemas.md",
     "spark_connector/README.md",
     "deploy/README.md",
