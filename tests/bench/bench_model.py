@@ -176,6 +176,22 @@ _EVERY_LIMIT: Final = NamespacePolicies(
 )
 
 
+def _bench_dedup(server: StandaloneProcess) -> Iterator[Result]:
+    """Publish with deduplication."""
+    with server.client() as client, server.admin() as admin:
+        admin.namespaces.create("public/deduplicated", NamespacePolicies(deduplication=True))
+        admin.namespaces.create("public/repeated")
+        deduplicated = BatchedPublisher(client, "persistent://public/deduplicated/published")
+        repeated = BatchedPublisher(client, "persistent://public/repeated/published")
+        yield compare_arms(
+            "model.dedup",
+            deduplicated.measure,
+            repeated.measure,
+            against="the same without deduplication, messages/s",
+            floor=0.9,
+        )
+
+
 def _bench_partitions(server: StandaloneProcess) -> Iterator[Result]:
     """Open a producer and a consumer of a topic with many partitions, which no client has used before."""
     partitions = max(10, int(1000 * SCALE))
@@ -195,5 +211,6 @@ def _bench_partitions(server: StandaloneProcess) -> Iterator[Result]:
 BENCHES: Final[dict[str, Callable[[StandaloneProcess], Iterator[Result]]]] = {
     "chunks": _bench_chunks,
     "policies": _bench_policies,
+    "dedup": _bench_dedup,
     "partitions": _bench_partitions,
 }
