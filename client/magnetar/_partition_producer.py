@@ -240,7 +240,9 @@ class PartitionProducer:
         was_stored_before = receipt.ledger_id < 0
         for offset, batch in self._in_flight.remove_received(receipt.first, receipt.count):
             entry_id = -1 if was_stored_before else receipt.first_entry_id + offset
-            self._complete(batch, StoredAt(self.topic, self._partition, receipt.ledger_id, entry_id))
+            self._complete(
+                batch, StoredAt(self.topic, self._partition, receipt.ledger_id, entry_id, duplicates=receipt.duplicates)
+            )
 
     def refused(self, refusal: EntryRefused) -> None:
         """Fail a batch that the broker has refused."""

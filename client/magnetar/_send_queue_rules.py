@@ -52,12 +52,13 @@ class StoredAt(NamedTuple):
     topic: str
     # -1: the topic is not partitioned.
     partition: int
-    # Both -1: the broker has dropped a duplicate of an entry that was stored before. No broker does so yet: there is no
-    # deduplication.
+    # Both -1: the entry was a duplicate of one that was stored before.
     ledger_id: int
     entry_id: int
     # Where the first chunk of a message in chunks is; the entry is that of the last one.
     first_chunk: tuple[int, int] | None = None
+    # Of a batch, the number of messages that were duplicates: the first ones. The others are a batch of their own.
+    duplicates: int = 0
 
 
 class OutgoingEntry(Protocol):
@@ -248,13 +249,20 @@ class Batch:
                     log.exception("the callback %r of a message failed", callback)
 
     def _message_ids(self, stored: StoredAt, indexes: Sequence[int]) -> list[MessageId]:
-        topic, partition, ledger_id, entry_id, first_chunk = stored
-        if first_chunk is not None:
+        topic, partition, ledger_id, entry_id, first_chunk, duplicates = stored
+        if first_chunk is not None and min(first_chunk[0], ledger_id) >= 0:  # neither chunk is a duplicate
             first = MessageId(partition, *first_chunk, topic_name=topic)
             return [MessageId(partition, ledger_id, entry_id, topic_name=topic, first_chunk_message_id=first)]
-        if self.count == 1:
-            return ids_of_batch(partition, ledger_id, entry_id, (-1,), 0, topic)
-        return ids_of_batch(partition, ledger_id, entry_id, indexes, self.count, topic)
+        if self.count == 1 or ledger_id < 0:
+            return ids_of_batch(partition, ledger_id, entry_id, [-1] * len(indexes), 0, topic)
+        if not duplicates:
+            return ids_of_batch(partition, ledger_id, entry_id, indexes, self.count, topic)
+        old = [index for index in indexes if index < duplicates]
+        new = [index - duplicates for index in indexes if index >= duplicates]
+        return [
+            *ids_of_batch(partition, -1, -1, [-1] * len(old), 0, topic),
+            *ids_of_batch(partition, ledger_id, entry_id, new, self.count - duplicates, topic),
+        ]
 
 
 def _fill_sequence_ids(ids: list[int | None], next_id: int) -> list[int | None]:

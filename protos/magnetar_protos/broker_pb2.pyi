@@ -278,18 +278,20 @@ class ProducerOpened(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., producer_name: _Optional[str] = ..., incarnation: _Optional[str] = ..., last_sequence_id: _Optional[int] = ..., max_message_bytes: _Optional[int] = ..., schema_version: _Optional[bytes] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
 
 class Receipt(_message.Message):
-    __slots__ = ("producer_id", "first", "count", "ledger_id", "first_entry_id")
+    __slots__ = ("producer_id", "first", "count", "ledger_id", "first_entry_id", "duplicates")
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     FIRST_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATES_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     first: int
     count: int
     ledger_id: int
     first_entry_id: int
-    def __init__(self, producer_id: _Optional[int] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., ledger_id: _Optional[int] = ..., first_entry_id: _Optional[int] = ...) -> None: ...
+    duplicates: int
+    def __init__(self, producer_id: _Optional[int] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., ledger_id: _Optional[int] = ..., first_entry_id: _Optional[int] = ..., duplicates: _Optional[int] = ...) -> None: ...
 
 class EntryRefused(_message.Message):
     __slots__ = ("producer_id", "number", "problem")

@@ -139,6 +139,9 @@ class _Sent:
     def __init__(self) -> None:
         self.outcome: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
 
+    def partly_stored(self, number: int, position: Position, duplicates: int) -> None:
+        """It sends no batches."""
+
     def stored(self, number: int, position: Position) -> None:
         if not self.outcome.done():
             self.outcome.set_result(position)

@@ -54,6 +54,9 @@ class ProducerSink(Protocol):
     def stored(self, number: int, position: Position) -> None:
         """Report that an entry is stored, or that it was stored before: then the position is (-1,-1)."""
 
+    def partly_stored(self, number: int, position: Position, duplicates: int) -> None:
+        """Report that a batch is stored without its first messages, which were stored before."""
+
     def refused(self, number: int, error: BrokerError) -> None:
         """Report that an entry was not stored and will not be. Later entries are not affected."""
 
@@ -130,6 +133,7 @@ class Producer:
         "_ends_with",
         "_logged_errors",
         "_name",
+        "_partly_stored",
         "_pending",
         "_publishing",
         "_settled_waiters",
@@ -165,8 +169,9 @@ class Producer:
         self.received: Progress | None = None
         # Entries that the log has accepted and not decided, and duplicates behind such entries, oldest first.
         self._pending: deque[_Pending] = deque()
-        # The number of duplicates among them.
+        # The number of duplicates among them; and of batches that are partly duplicates, by number, that of messages.
         self._duplicates = 0
+        self._partly_stored: dict[int, int] = {}
         # Stored entries that were published at `_counted_since`, and are not in the counters yet.
         self._counted_since = 0.0
         self._counted_entries = self._counted_messages = self._counted_size = 0
@@ -225,8 +230,9 @@ class Producer:
                             break
                         else:
                             if decision is Decision.PARTIAL:
-                                entry, messages, _ = take_new_messages(entry, received.sequence_id)
+                                entry, messages, duplicates = take_new_messages(entry, received.sequence_id)
                                 batch_size = messages
+                                self._partly_stored[first + index] = duplicates
                             record(received, ids)
                 except BrokerError as error:
                     refusal = error
@@ -329,7 +335,11 @@ class Producer:
                 self._counted_entries += 1
                 self._counted_messages += messages
                 self._counted_size += size
-                if self.error is None:
+                if self.error is not None:
+                    continue
+                if self._partly_stored and (duplicates := self._partly_stored.pop(number, 0)):
+                    self._sink.partly_stored(number, position, duplicates)
+                else:
                     self._sink.stored(number, position)
             self._report_duplicates()
             if not pending or pending[0][4] != self._counted_since:

@@ -10,11 +10,13 @@ import pytest
 
 from magnetar_protos.entry_pb2 import CompressionType, EncryptionKeys
 from magnetar_wire.entry import decode_entry, encode_entry
+from tests.guide import PROJECT
 from tests.produce_client import entry
 from tests.running import until
 from tests.unit.broker.deduplication_scene import DUPLICATE, WIRES, batch, chunk, running
 from tests.vectors.capture_java_batches import MESSAGES, RECORD
 
+_RECORD = PROJECT / "tests/vectors/pulsar_client.json"
 pytestmark = pytest.mark.parametrize("wire", WIRES)
 
 
@@ -145,6 +147,23 @@ async def test_batches_by_key_of_the_java_client_are_stored_once(wire: Any) -> N
         results = await producer.send(*entries)
         assert [one == DUPLICATE for one in results] == [True] * 4 + [False] * 2
         assert sorted(await on.stored()) == sorted(message["content"] for message in MESSAGES)
+
+
+@pytest.mark.parametrize("case", ["batch-by-key", "batch-by-key-compressed", "batch-numbered", "batch-NONE", "chunked"])
+async def test_entries_as_the_stock_client_sends_them_are_stored_once(wire: Any, case: str) -> None:
+    """DUP-2, PRD-8, CHK-65: what pulsar-client 3.13 has sent, key-based batches, batches of given ids and chunks among
+    it, is stored as a whole, and nothing of it when it is resent."""
+    entries = [base64.b64decode(one["entry"]) for one in json.loads(_RECORD.read_text())["cases"][case]["sent"]]
+    name = decode_entry(entries[0]).metadata.producer_name
+    async with running(wire) as on:
+        producer = await on.producer(name)
+        assert DUPLICATE not in await producer.send(*entries)
+        stored = await on.stored()
+        assert await producer.send(*entries) == [DUPLICATE] * len(entries)
+        await on.crash()
+        producer = await on.producer(name)
+        assert await producer.send(*entries) == [DUPLICATE] * len(entries)
+        assert await on.stored() == stored
 
 
 async def test_chunks_are_compared_by_sequence_id_and_number(wire: Any) -> None:

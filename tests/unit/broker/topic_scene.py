@@ -57,6 +57,9 @@ class FakeProducerSink:
     def stored(self, number: int, position: Position) -> None:
         self.results.append(("stored", number, position))
 
+    def partly_stored(self, number: int, position: Position, duplicates: int) -> None:
+        self.results.append(("partly stored", number, position, duplicates))
+
     def refused(self, number: int, error: BrokerError) -> None:
         self.results.append(("refused", number, error))
 

@@ -35,13 +35,15 @@ _MAX_TEXT_LENGTH: Final = 1_000
 class _Range:
     """A `Receipt` that may grow until it is sent."""
 
-    __slots__ = ("count", "first", "first_entry_id", "ledger_id", "producer_id")
+    __slots__ = ("count", "duplicates", "first", "first_entry_id", "ledger_id", "producer_id")
 
-    def __init__(self, producer_id: int, number: int, position: Position) -> None:
+    def __init__(self, producer_id: int, number: int, position: Position, duplicates: int) -> None:
         self.producer_id = producer_id
         self.first = number
         self.count = 1
         self.ledger_id, self.first_entry_id = position
+        # As in `Receipt`.
+        self.duplicates = duplicates
 
 
 class ProduceAnswers:
@@ -72,17 +74,18 @@ class ProduceAnswers:
         self._queued.pop(answer.producer_id, None)
         self._opened.append(answer)
 
-    def add_stored(self, producer_id: int, number: int, position: Position) -> None:
+    def add_stored(self, producer_id: int, number: int, position: Position, duplicates: int = 0) -> None:
         last = self._last.get(producer_id)
         if (
             last is not None
             and last.first + last.count == number
             and last.ledger_id == position[0]
             and (last.first_entry_id + last.count == position[1] or position[0] < 0)  # duplicates have no position
+            and not (duplicates or last.duplicates)
         ):
             last.count += 1
             return
-        self._last[producer_id] = receipt = _Range(producer_id, number, position)
+        self._last[producer_id] = receipt = _Range(producer_id, number, position, duplicates)
         self._receipts.append(receipt)
 
     def add_refused(self, producer_id: int, number: int, problem: Problem) -> None:
@@ -131,6 +134,7 @@ class ProduceAnswers:
                     count=one.count,
                     ledger_id=one.ledger_id,
                     first_entry_id=one.first_entry_id,
+                    duplicates=one.duplicates,
                 )
                 for one in receipts
             ],

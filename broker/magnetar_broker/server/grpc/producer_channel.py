@@ -226,6 +226,10 @@ class ProducerChannel:
         self._session.answers.add_stored(self.producer_id, number, position)
         self._session.wake_sender()
 
+    def partly_stored(self, number: int, position: Position, duplicates: int) -> None:
+        self._session.answers.add_stored(self.producer_id, number, position, duplicates)
+        self._session.wake_sender()
+
     def refused(self, number: int, error: BrokerError) -> None:
         self._session.answers.add_refused(self.producer_id, number, error.problem)
         self._session.wake_sender()

@@ -323,6 +323,10 @@ class ConnectedProducer:
             if self._refused:
                 self._send_refusals()
 
+    def partly_stored(self, number: int, position: Position, duplicates: int) -> None:
+        """Send SEND_RECEIPT, which has no field for the number of duplicates."""
+        self.stored(number, position)
+
     def refused(self, number: int, error: BrokerError) -> None:
         if self.is_closed:
             return
