@@ -55,6 +55,8 @@ class _Namespace:
     is_known: bool = False
     # The incarnations of topics with events, as they were read last.
     incarnations: dict[str, str] = field(default_factory=dict)
+    # Topics with events whose incarnations could not be read, and were not read before.
+    unread: set[str] = field(default_factory=set)
     # When `known` was up to date, or a fetch failed. On the monotonic clock; None: never.
     fetched_at: float | None = None
     # Of the present fetch.
@@ -88,16 +90,20 @@ class TopicPolicyCache:
         if is_system_topic(name.base) or not name.is_persistent:
             return True
         namespace = self._namespaces.get(name.namespace_name)
-        return namespace is not None and namespace.is_known
+        return namespace is not None and namespace.is_known and str(name.base) not in namespace.unread
 
     async def _read_incarnation(self, namespace: _Namespace, topic: TopicName) -> str | None:
         name = str(topic)
         try:
             namespace.incarnations[name] = await self._find_incarnation(topic)
+            namespace.unread.discard(name)
         except BrokerError as error:
             if error.code == ErrorCode.TOPIC_NOT_FOUND:
                 namespace.incarnations.pop(name, None)
+                namespace.unread.discard(name)
             else:
+                if name not in namespace.incarnations:
+                    namespace.unread.add(name)
                 _log.info("Whether topic %s was recreated can't be read now, its known policies apply: %s", name, error)
         return namespace.incarnations.get(name)
 

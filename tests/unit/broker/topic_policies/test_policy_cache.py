@@ -149,3 +149,22 @@ async def test_the_known_policies_apply_while_metadata_can_not_be_read() -> None
     assert await owner.ttl_of() == 0
     owner.metadata_fails = BrokerError(ErrorCode.METADATA_ERROR, "no quorum")
     assert await owner.ttl_of() == 0
+
+
+async def test_policies_are_not_known_before_it_is_known_whose_they_are() -> None:
+    """RET-2, TOP-7: the incarnation was never read, which decides whether the policies are those of this topic. Topics
+    that have none need no incarnation."""
+    owner = _Owner()
+    owner.metadata_fails = BrokerError(ErrorCode.METADATA_ERROR, "no quorum")
+    assert await owner.ttl_of() == 0
+    assert not owner.cache.knows(_TOPIC)
+    assert not owner.cache.knows(_TOPIC.partition(1))
+    other = TopicName.parse("others")
+    assert await owner.ttl_of(other) == 0
+    assert owner.cache.knows(other)
+    owner.metadata_fails = None
+    assert await owner.ttl_of() == 1
+    assert owner.cache.knows(_TOPIC)
+    owner.metadata_fails = BrokerError(ErrorCode.TOPIC_NOT_FOUND, "deleted")
+    assert await owner.ttl_of() == 0
+    assert owner.cache.knows(_TOPIC)
