@@ -16,7 +16,6 @@ __all__ = ["DIFFERENCES", "UNSUPPORTED"]
 _PERMISSIONS: Final = "authorization, and so permissions"
 _OFFLOAD: Final = "offloading of ledgers to long-term storage"
 _FILTERS: Final = "filtering entries"
-_NON_PERSISTENT: Final = "non-persistent topics"
 _COMPACTION: Final = "compaction"
 _JVM: Final = "reading the state of a JVM: brokers are no Java programs"
 _RACKS: Final = "placing bookies in racks"
@@ -36,8 +35,6 @@ UNSUPPORTED: Final[dict[str, str]] = {
     "ending.compact": _COMPACTION,
     "ending.offload": _OFFLOAD,
     "missing.compact": _COMPACTION,
-    "np.partitioned.*": _NON_PERSISTENT,
-    "np.topics.*": _NON_PERSISTENT,
     "ns.anti-affinity.*": "anti-affinity of namespaces",
     "ns.bookie affinity": "affinity of bookies",
     "ns.entry filters.*": _FILTERS,
@@ -56,7 +53,10 @@ UNSUPPORTED: Final[dict[str, str]] = {
 }
 
 _NO_RATE: Final = "the dispatch rate is no setting that can change at runtime: throttling is not supported yet"
-_NO_NON_PERSISTENT: Final = "the step before, which creates one, is refused: there are no non-persistent topics"
+_ONE_NAME: Final = (
+    "a topic without partitions and a partitioned one never share a name; Pulsar lets non-persistent topics do so"
+)
+_NOT_LOADED: Final = "404 for a non-persistent topic that is not loaded: Pulsar answers as if it had deleted one"
 _AFTER_UNLOAD: Final = (
     "the id of the last message, where Pulsar names an entry -1 of the ledger that it created for the loaded topic, "
     "even if the topic has messages"
@@ -91,9 +91,15 @@ DIFFERENCES: Final[dict[str, str]] = {
     "messages.examine.bad: *": "412 for a position that is neither earliest nor latest: Pulsar takes it for latest",
     "messages.id.beyond: *": "404 for an entry that does not exist: Pulsar fails",
     "namespaces.bundles.positions: value.*": "Pulsar answers 204 for a bundle with few topics, and leaves it whole",
-    "np.partitioned.list: value": _NO_NON_PERSISTENT,
-    "np.partitioned.list.partitioned: value": _NO_NON_PERSISTENT,
-    "np.topics.list: value": _NO_NON_PERSISTENT,
+    "np.partitioned.list: value": "a partition exists while it is used; Pulsar loads the first to read its properties",
+    "np.partitioned.properties: *": "405 for calls that non-persistent topics do not have; Pulsar answers 406",
+    "np.topics.create.partitioned: *": _ONE_NAME,
+    "np.topics.delete partitions: *": _ONE_NAME,
+    "np.topics.delete.again: *": _NOT_LOADED,
+    "np.topics.delete.missing*: *": _NOT_LOADED,
+    "np.topics.delete: *": _NOT_LOADED,
+    "np.topics.partitions: value.partitions": _ONE_NAME,
+    "np.topics.update partitions: *": _ONE_NAME,
     "ns.policies: value.bundles.*": "Pulsar forgets the bundles of a namespace when its anti-affinity group is set",
     "ns.policies: value.dispatcherPauseOnAckStatePersistentEnabled": "a removed policy is absent; Pulsar stores false",
     "ns.policies: value.offload_policies": "the steps before, which set it, are refused: there is no offloading",

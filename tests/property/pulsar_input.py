@@ -22,7 +22,7 @@ from tests.unit.broker.pulsar.pulsar_client import framed
 
 __all__ = ["TOPICS", "PulsarInput"]
 
-TOPICS: Final = ("a0", "a1", "persistent://public/default/a2", "a3-partition-1")
+TOPICS: Final = ("a0", "a1", "persistent://public/default/a2", "a3-partition-1", "non-persistent://public/default/a4")
 _NAMES: Final = ("", "s", "s2", "p", "x" * 800, "a/b", "é\u2028\x00", "..", "s" * 5_000)
 _BAD_TOPICS: Final = (
     "",
@@ -31,7 +31,7 @@ _BAD_TOPICS: Final = (
     "a\x00b",
     "x" * 5_000,
     "persistent://public/default/",
-    "non-persistent://public/default/t",
+    "non-persistent://public/default/t-partition-1",
     "persistent://no/such/topic",
     "persistent://public/default/.",
     "__change_events",
@@ -108,7 +108,7 @@ class PulsarInput:
 
     def _usual(self) -> bytes:
         """Opens a producer or a consumer as everybody does, or publishes."""
-        random, topic = self._random, self._random.choice(TOPICS[:3])
+        random, topic = self._random, self._random.choice((*TOPICS[:3], TOPICS[4]))
         kind = random.randrange(3)
         if kind == 0:
             producer_id = random.randrange(4)

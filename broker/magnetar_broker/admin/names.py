@@ -18,7 +18,7 @@ __all__ = [
     "make_non_persistent_error",
     "parse_boundaries",
     "parse_bundle",
-    "parse_domain",
+    "parse_domains",
     "parse_namespace_name",
     "parse_persistent_name",
     "parse_topic_name",
@@ -49,13 +49,15 @@ def make_non_persistent_error(name: TopicName) -> BrokerError:
     )
 
 
-def parse_domain(text: str) -> TopicDomain:
+def parse_domains(text: str) -> list[TopicDomain]:
     """Empty: persistent."""
+    if text == "all":
+        return list(TopicDomain)
     try:
-        return TopicDomain(text or TopicDomain.PERSISTENT)
+        return [TopicDomain(text or TopicDomain.PERSISTENT)]
     except ValueError:
         raise BrokerError(
-            ErrorCode.INVALID_ARGUMENT, f"unknown domain {text!r:.100}: use persistent or non-persistent"
+            ErrorCode.INVALID_ARGUMENT, f"unknown domain {text!r:.100}: use persistent, non-persistent or all"
         ) from None
 
 

@@ -16,7 +16,7 @@ from magnetar_broker.admin.deletions import Deletions
 from magnetar_broker.admin.map_bounded import map_bounded
 from magnetar_broker.admin.names import (
     cut_page,
-    parse_domain,
+    parse_domains,
     parse_namespace_name,
     parse_persistent_name,
     parse_topic_name,
@@ -61,7 +61,7 @@ class PartitionedTopicCalls:
         name = parse_namespace_name(request.within)
         await self._catalog.namespaces.get(name)
         await self._catalog.sync()
-        domains = [parse_domain(request.domain)]
+        domains = parse_domains(request.domain)
         names = await self._catalog.list_partitioned_topics(
             name, include_system=request.include_system, domains=domains
         )

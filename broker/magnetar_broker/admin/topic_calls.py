@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
 from magnetar_broker.admin.map_bounded import map_bounded
-from magnetar_broker.admin.names import cut_page, parse_bundle, parse_domain, parse_namespace_name, parse_topic_name
+from magnetar_broker.admin.names import cut_page, parse_bundle, parse_domains, parse_namespace_name, parse_topic_name
 from magnetar_broker.admin.topic_router import TopicRoute, check_single_part, routed, take_only
 from magnetar_broker.admin.topic_stats import (
     describe_log,
@@ -35,7 +35,7 @@ from magnetar_protos.ledger_pb2 import EntryPosition
 from magnetar_protos.managed_ledger_pb2 import TopicState
 from magnetar_wire.admin.policies import Level, find_missing_effects
 from magnetar_wire.bundles import bundle_hash
-from magnetar_wire.topic_name import TopicDomain, TopicName
+from magnetar_wire.topic_name import TopicName
 
 __all__ = ["TopicCalls", "check_not_system_topic"]
 
@@ -77,7 +77,7 @@ class TopicCalls:
         name = parse_namespace_name(request.within)
         await self._catalog.namespaces.get(name)
         await self._catalog.sync()
-        domains = list(TopicDomain) if request.domain == "all" else [parse_domain(request.domain)]
+        domains = parse_domains(request.domain)
         names = await self._catalog.list_topics(name, include_system=request.include_system, domains=domains)
         if request.bundle:
             bundle = parse_bundle(request.bundle)

@@ -147,13 +147,21 @@ class AsyncNamespaces(WrittenNamespaces):
 class AsyncTopics(WrittenTopics):
     """Topics, with and without partitions. A partition is a topic too, `<name>-partition-<i>`."""
 
-    async def list(self, namespace: str, include_system_topic: bool = False) -> builtins.list[str]:
-        """List a namespace's topics: partitions, too, but not the partitioned topics that they belong to."""
-        return await self._calls.names("topics", within=namespace, include_system=include_system_topic)
+    async def list(
+        self, namespace: str, include_system_topic: bool = False, domain: str = "persistent"
+    ) -> builtins.list[str]:
+        """List a namespace's topics: partitions, too, but not the partitioned topics that they belong to. The domain
+        `non-persistent` has those that store nothing, while a broker has loaded them; `all` has both.
+        """
+        return await self._calls.names("topics", within=namespace, include_system=include_system_topic, domain=domain)
 
-    async def list_partitioned(self, namespace: str, include_system_topic: bool = False) -> builtins.list[str]:
-        """List a namespace's partitioned topics."""
-        return await self._calls.names("partitioned_topics", within=namespace, include_system=include_system_topic)
+    async def list_partitioned(
+        self, namespace: str, include_system_topic: bool = False, domain: str = "persistent"
+    ) -> builtins.list[str]:
+        """List a namespace's partitioned topics, of this domain."""
+        return await self._calls.names(
+            "partitioned_topics", within=namespace, include_system=include_system_topic, domain=domain
+        )
 
     async def create(self, topic: str, properties: Mapping[str, str] | None = None) -> None:
         """Create a topic that is not partitioned."""

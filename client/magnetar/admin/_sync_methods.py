@@ -209,13 +209,19 @@ class Namespaces(SyncGroup[AsyncNamespaces]):
 class Topics(SyncGroup[AsyncTopics]):
     """Topics, with and without partitions. A partition is a topic too, `<name>-partition-<i>`."""
 
-    def list(self, namespace: str, include_system_topic: bool = False) -> builtins.list[str]:
-        """List a namespace's topics: partitions, too, but not the partitioned topics that they belong to."""
-        return self._run(self._group.list(namespace, include_system_topic))
+    def list(
+        self, namespace: str, include_system_topic: bool = False, domain: str = "persistent"
+    ) -> builtins.list[str]:
+        """List a namespace's topics: partitions, too, but not the partitioned topics that they belong to. The domain
+        `non-persistent` has those that store nothing, while a broker has loaded them; `all` has both.
+        """
+        return self._run(self._group.list(namespace, include_system_topic, domain))
 
-    def list_partitioned(self, namespace: str, include_system_topic: bool = False) -> builtins.list[str]:
-        """List a namespace's partitioned topics."""
-        return self._run(self._group.list_partitioned(namespace, include_system_topic))
+    def list_partitioned(
+        self, namespace: str, include_system_topic: bool = False, domain: str = "persistent"
+    ) -> builtins.list[str]:
+        """List a namespace's partitioned topics, of this domain."""
+        return self._run(self._group.list_partitioned(namespace, include_system_topic, domain))
 
     def create(self, topic: str, properties: Mapping[str, str] | None = None) -> None:
         """Create a topic that is not partitioned."""

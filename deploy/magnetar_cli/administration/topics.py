@@ -63,14 +63,17 @@ def list_topics(
     system: Annotated[
         bool, typer.Option("--include-system-topic", "--system", help="List system topics, too.")
     ] = False,
+    domain: Annotated[
+        str, typer.Option("--domain", "-td", help="persistent, or non-persistent: listed while they are loaded.")
+    ] = "persistent",
     url: AdminUrl = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
     """List a namespace's topics with their number of partitions; 0: not partitioned."""
 
     def act(admin: Admin) -> list[tuple[str, int]]:
-        partitioned = admin.topics.list_partitioned(namespace, include_system_topic=system)
-        names = admin.topics.list(namespace, include_system_topic=system)
+        partitioned = admin.topics.list_partitioned(namespace, include_system_topic=system, domain=domain)
+        names = admin.topics.list(namespace, include_system_topic=system, domain=domain)
         found = [(name, admin.topics.get_partitioned(name).partitions) for name in partitioned]
         parts = {f"{name}-partition-{at}" for name, count in found for at in range(count)}
         if partitions:

@@ -30,6 +30,7 @@ _USE: Final = Role.PRODUCE_OR_CONSUME
 
 _NAMESPACE: Final = "/admin/v2/persistent/{within:namespace}"
 _NON_PERSISTENT: Final = "/admin/v2/non-persistent/{within:namespace}"
+_OF_PERSISTENT: Final = {"domain": "persistent"}
 _OF_NON_PERSISTENT: Final = {"domain": "non-persistent"}
 _SYSTEM: Final = {"includeSystemTopic": "include_system"}
 _PATH: Final = "/admin/v2/{topic}"
@@ -90,12 +91,13 @@ class _Mode(Part):
 TOPICS: Final = (
     AdminCall("topics", pb.NamesRequest, pb.NamesAnswer, _ANY, _USE, idempotent=True, methods=(
         Method(
-            "topics.list(namespace: str, include_system_topic: bool = False) -> list[str]",
-            "List a namespace's topics: partitions, too, but not the partitioned topics that they belong to.",
-            fields={"within": "namespace", "include_system": "include_system_topic"},
+            "topics.list(namespace: str, include_system_topic: bool = False, domain: str = 'persistent') -> list[str]",
+            "List a namespace's topics: partitions, too, but not the partitioned topics that they belong to. The "
+            "domain `non-persistent` has those that store nothing, while a broker has loaded them; `all` has both.",
+            fields={"within": "namespace", "include_system": "include_system_topic", "domain": "domain"},
         ),
     ), routes=(
-        Route("GET", _NAMESPACE, query={**_SYSTEM, "bundle": "bundle"}, answer=Field("names")),
+        Route("GET", _NAMESPACE, query={**_SYSTEM, "bundle": "bundle"}, fixed=_OF_PERSISTENT, answer=Field("names")),
         Route("GET", _NON_PERSISTENT, query={**_SYSTEM, "bundle": "bundle"}, fixed=_OF_NON_PERSISTENT,
               answer=Field("names")),
         Route("GET", f"{_NON_PERSISTENT}/{{bundle}}", query=_SYSTEM, fixed=_OF_NON_PERSISTENT, answer=Field("names")),
@@ -104,12 +106,13 @@ TOPICS: Final = (
     )),
     AdminCall("partitioned_topics", pb.NamesRequest, pb.NamesAnswer, _ANY, _USE, idempotent=True, methods=(
         Method(
-            "topics.list_partitioned(namespace: str, include_system_topic: bool = False) -> list[str]",
-            "List a namespace's partitioned topics.",
-            fields={"within": "namespace", "include_system": "include_system_topic"},
+            "topics.list_partitioned(namespace: str, include_system_topic: bool = False, domain: str = 'persistent') "
+            "-> list[str]",
+            "List a namespace's partitioned topics, of this domain.",
+            fields={"within": "namespace", "include_system": "include_system_topic", "domain": "domain"},
         ),
     ), routes=(
-        Route("GET", f"{_NAMESPACE}/partitioned", query=_SYSTEM, answer=Field("names")),
+        Route("GET", f"{_NAMESPACE}/partitioned", query=_SYSTEM, fixed=_OF_PERSISTENT, answer=Field("names")),
         Route("GET", f"{_NON_PERSISTENT}/partitioned", query=_SYSTEM, fixed=_OF_NON_PERSISTENT, answer=Field("names")),
     )),
     AdminCall("create_topic", pb.TopicRequest, pb.Done, _TOPIC, _ADMIN, methods=(

@@ -55,8 +55,11 @@ async def test_all_topics_of_a_namespace_are_listed_with_partitions_that_nobody_
         assert not response.filtered
         assert response.topics_hash == Listing.of(response.topics).hash
         await client.open_producer(topic=_PARTITIONS[1])
-        assert list((await _listed(client, mode=CommandGetTopicsOfNamespace.ALL)).topics) == list(response.topics)
-        assert not (await _listed(client, mode=CommandGetTopicsOfNamespace.NON_PERSISTENT)).topics
+        other = "non-persistent://public/default/live"
+        await client.open_producer(2, other)
+        assert other in (await _listed(client, mode=CommandGetTopicsOfNamespace.ALL)).topics
+        assert list((await _listed(client, mode=CommandGetTopicsOfNamespace.NON_PERSISTENT)).topics) == [other]
+        assert list((await _listed(client)).topics) == list(response.topics)
         await scene.admin.topics.delete_partitioned("parted", force=True)
         assert sorted((await _listed(client)).topics) == _STORED
         assert not (await _listed(client, namespace="pulsar/system")).topics
