@@ -168,6 +168,9 @@ class ReaderOptions(Configuration):
     auto_update_partitions_interval_seconds: float = Field(default=60.0, ge=0)
     # How a message whose payload can't be decoded is handled.
     decode_failure_action: DecodeFailureAction = DecodeFailureAction.RAISE
+    max_pending_chunked_message: int = Field(default=10, ge=0)
+    expire_time_of_incomplete_chunked_message_ms: int = Field(default=60_000, ge=0)
+    max_pending_chunked_bytes: int = Field(default=256 * 1024 * 1024, gt=0)
 
     def to_consumer_options(self, subscription_name: str) -> ConsumerOptions:
         """Return the options of the reader's consumer."""

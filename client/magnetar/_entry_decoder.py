@@ -190,6 +190,8 @@ class EntryDecoder:
         if reason:
             text = "a message in chunks from entry %s:%s of %s on is not handed out, and %s: %s"
             then = "its chunks are acknowledged" if acknowledge else "stays in the subscription until its redelivery"
+            if not self._durable:
+                then = "is skipped"
             level = logging.INFO if is_expected else logging.ERROR
             log.log(level, text, *positions[0], self._topic, then, reason)
         if not acknowledge:

@@ -86,7 +86,9 @@ class ReadPosition:
         if answer.HasField("last"):
             last = answer.last
             index = last.batch_size - 1 if last.batch_size else -1
-            self.set_start(_start_at_position(last.ledger_id, last.entry_id, index, inclusive=True))
+            # The first chunk, if the message is in chunks, and no other entries lie between them.
+            entry_id = max(0, last.entry_id - last.chunk_id)
+            self.set_start(_start_at_position(last.ledger_id, entry_id, index, inclusive=True))
 
     # What is delivered.
 

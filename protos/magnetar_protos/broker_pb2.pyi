@@ -147,14 +147,16 @@ class LastMessageAnswer(_message.Message):
     def __init__(self, problem: _Optional[_Union[Problem, _Mapping]] = ..., last: _Optional[_Union[LastMessage, _Mapping]] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class LastMessage(_message.Message):
-    __slots__ = ("ledger_id", "entry_id", "batch_size")
+    __slots__ = ("ledger_id", "entry_id", "batch_size", "chunk_id")
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_ID_FIELD_NUMBER: _ClassVar[int]
     ledger_id: int
     entry_id: int
     batch_size: int
-    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., batch_size: _Optional[int] = ...) -> None: ...
+    chunk_id: int
+    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., batch_size: _Optional[int] = ..., chunk_id: _Optional[int] = ...) -> None: ...
 
 class SchemaRequest(_message.Message):
     __slots__ = ("topic", "schema_version", "incarnation")

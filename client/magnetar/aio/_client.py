@@ -251,6 +251,9 @@ class Client(Unpicklable):
         properties: Mapping[str, str] | None = None,
         auto_update_partitions_interval_seconds: float = 60,
         decode_failure_action: DecodeFailureAction = DecodeFailureAction.RAISE,
+        max_pending_chunked_message: int = 10,
+        expire_time_of_incomplete_chunked_message_ms: int = 60_000,
+        max_pending_chunked_bytes: int = 256 * 1024 * 1024,
     ) -> Reader[T]:
         """Create a reader of a topic. It begins after `start_message_id`, or at it with `start_message_id_inclusive`.
 

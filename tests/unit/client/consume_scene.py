@@ -11,6 +11,7 @@ from magnetar import aio
 from magnetar._message import Message
 from magnetar.aio._consumer import Consumer
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.log_entry import get_chunk
 from magnetar_broker.position import Position
 from magnetar_broker.server.grpc.consume_stream import ConsumeStream
 from magnetar_broker.settings.delivery import SubscriptionSettings
@@ -30,7 +31,7 @@ from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.batch import encode_batch, encode_message
-from magnetar_wire.entry import add_broker_metadata
+from magnetar_wire.entry import add_broker_metadata, decode_entry_metadata
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.messages import Messages
 from magnetar_wire.topic_name import TopicName
@@ -79,7 +80,8 @@ class MemoryTopic:
 
     def store(self, entry: bytes, messages: int = 1, *, batch: bool = False, time_ms: int = 0) -> Position:
         stored = add_broker_metadata(entry, time_ms, self.log.next_index + messages - 1)
-        return self.log.add(messages, batch=batch, payload=stored, time_ms=time_ms)
+        chunk = None if batch else get_chunk(decode_entry_metadata(stored)[1])
+        return self.log.add(messages, batch=batch, payload=stored, time_ms=time_ms, chunk=chunk)
 
 
 class MemoryBroker(LookupBroker):
@@ -119,8 +121,11 @@ class MemoryBroker(LookupBroker):
         log = self.topic(LastMessageRequest.FromString(request).topic).log
         answer = LastMessageAnswer(incarnation=log.incarnation)
         if log.entries:
-            size = log.entries[log.last].batch_size
-            answer.last.CopyFrom(LastMessage(ledger_id=log.last[0], entry_id=log.last[1], batch_size=size))
+            last = log.entries[log.last]
+            chunk_id = last.chunk.number if last.chunk is not None else 0
+            answer.last.CopyFrom(
+                LastMessage(ledger_id=log.last[0], entry_id=log.last[1], batch_size=last.batch_size, chunk_id=chunk_id)
+            )
         return answer.SerializeToString()
 
     async def serve_stream(self, method: str, stream: Stream) -> None:

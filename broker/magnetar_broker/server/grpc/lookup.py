@@ -71,7 +71,14 @@ async def get_last_message(server: ServerContext, session: BrokerSession, data: 
             answer.incarnation = log.incarnation
             if (last := await log.read_last_readable()) is not None:
                 ledger_id, entry_id = last.position
-                answer.last.CopyFrom(LastMessage(ledger_id=ledger_id, entry_id=entry_id, batch_size=last.batch_size))
+                answer.last.CopyFrom(
+                    LastMessage(
+                        ledger_id=ledger_id,
+                        entry_id=entry_id,
+                        batch_size=last.batch_size,
+                        chunk_id=last.chunk.number if last.chunk is not None else 0,
+                    )
+                )
     except BrokerError as error:
         answer.problem.CopyFrom(error.problem)
     return answer.SerializeToString()
