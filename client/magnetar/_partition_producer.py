@@ -219,6 +219,8 @@ class PartitionProducer:
         """Put waiting batches into the stream's next message. Return False if they do not all fit."""
         in_flight = self._in_flight
         while self._may_send and (waiting := in_flight.first_waiting()) is not None:
+            if builder.is_full:  # a chunk would be encoded for nothing
+                return False
             try:
                 entry = waiting.encode(self._shared, self._clock.time_ms(), self._options.compression_type)
             except TooLarge as error:
