@@ -111,6 +111,7 @@ RULES: Final = frozenset(
         "magnetar_broker.topics.deduplication.partial_batch",
         "magnetar_broker.topics.deduplication.rules",
         "magnetar_broker.topics.deduplication.snapshots",
+        "magnetar_broker.topics.consumer_limits",
         "magnetar_broker.topics.dispatch.base_consumer",
         "magnetar_broker.topics.dispatch.chunk_owners",
         "magnetar_broker.topics.dispatch.delivery_capacity",

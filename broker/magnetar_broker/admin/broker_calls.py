@@ -59,6 +59,12 @@ class BrokerCalls:
         healthy, reasons = await self._health.check()
         return pb.HealthAnswer(healthy=healthy, reasons=reasons)
 
+    async def check_backlog_quotas(self, request: pb.BrokerRequest) -> pb.Done:
+        for topic in self._topics.loaded():
+            if topic.ended is None:
+                await topic.quotas.enforce()
+        return pb.Done()
+
 
 def check_own_cluster(given: str, own: str) -> None:
     """Raise NOT_FOUND unless the cluster is this broker's; empty: it is."""

@@ -22,8 +22,8 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import TopicLog
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.system_topics import is_system_topic
-from magnetar_broker.topics.client_address import get_host
 from magnetar_broker.topics.consumer import MAX_CLIENT_VERSION_LENGTH
+from magnetar_broker.topics.consumer_limits import get_host
 from magnetar_broker.topics.deduplication.deduplication import Deduplication
 from magnetar_broker.topics.producer import Producer, ProducerIdentity, ProducerSink, TopicPublishing
 from magnetar_broker.topics.producer_access import TopicAccess

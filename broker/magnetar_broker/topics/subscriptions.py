@@ -23,10 +23,9 @@ from magnetar_broker.errors import BrokerError, TopicUnloaded, UnreadableEntry
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.position import Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
-from magnetar_broker.system_topics import is_events_topic, is_system_topic
-from magnetar_broker.topics.client_address import get_host
 from magnetar_broker.topics.client_positions import StartPosition, find_start
 from magnetar_broker.topics.consumer import Consumer, ConsumerSink, check_open_request
+from magnetar_broker.topics.consumer_limits import check_consumers, check_type
 from magnetar_broker.topics.dispatch.dispatch_rates import TopicRates
 from magnetar_broker.topics.dispatch.exclusive_and_failover import LastActiveConsumer
 from magnetar_broker.topics.progress_subscription import (
@@ -47,7 +46,7 @@ from magnetar_broker.topics.subscription_stats import (
     unopened_stats,
 )
 from magnetar_broker.topics.topic_tasks import TopicTasks
-from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, StartAt, StartMessageId, SubscriptionType
+from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, StartAt, StartMessageId
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
@@ -220,7 +219,7 @@ class Subscriptions:
         """Open a consumer, and call the sink's `opened`. Raises `BrokerError`."""
         check_open_request(opened)
         check_consumable(opened.subscription, opened.subscription_properties)
-        self._check_type(opened.type)
+        check_type(self._name, self._settings, opened.type)
         if opened.incarnation and opened.incarnation != self._log.incarnation:
             raise BrokerError(
                 ErrorCode.INCARNATION_CHANGED,
@@ -232,9 +231,7 @@ class Subscriptions:
         subscription = await self._find_to_join(opened)
         try:
             check_consumable(subscription.name, subscription.cursor.properties)
-            # Now, when nothing is awaited any more: others have joined, or policies have changed, in the meantime.
-            self._check_type(opened.type)
-            self._check_capacity(sink.address)
+            self._check_limits(opened, sink.address)
             return subscription.join(opened, name, sink)
         finally:
             subscription.release()
@@ -250,42 +247,17 @@ class Subscriptions:
                 "subscribe_rate): retry later",
             )
 
-    def _check_type(self, type_: SubscriptionType) -> None:
-        """Raise `BrokerError` if consumers must not use this type of subscriptions."""
-        enabled = self._settings.subscription_types_enabled
-        if is_events_topic(self._name) or SubscriptionType.Name(type_) in [one.upper() for one in enabled]:
-            return
-        raise BrokerError(
-            ErrorCode.NOT_ALLOWED,
-            f"topic {self._name} has no {SubscriptionType.Name(type_).capitalize()} subscriptions: use "
-            f"{' or '.join(enabled) or 'none'} (subscription_types_enabled, policy or setting)",
-        )
-
-    def _check_capacity(self, address: str) -> None:
-        """Raise `BrokerError` if the topic has as many consumers as allowed. Those whose connections are closed don't
-        count."""
-        settings = self._settings
-        per_topic, per_host = settings.max_consumers_per_topic, settings.max_same_address_consumers_per_topic
-        if not (per_topic or per_host) or is_system_topic(self._name):
-            return
-        hosts = [
-            get_host(consumer.sink.address)
+    def _check_limits(self, opened: OpenConsumer, address: str) -> None:
+        """Raise `BrokerError` if the topic accepts no such consumer. Nothing is awaited between this and the joining:
+        others may have joined, or policies may have changed, since the request came."""
+        check_type(self._name, self._settings, opened.type)
+        connected = [
+            consumer.sink.address
             for subscription in self._loaded.values()
             for consumer in subscription.consumers
             if not consumer.sink.is_broken
         ]
-        if 0 < per_topic <= len(hosts):
-            raise BrokerError(
-                ErrorCode.CONSUMER_BUSY,
-                f"topic {self._name} has {len(hosts)} consumers, and max_consumers_per_topic (policy or setting) is "
-                f"{per_topic}",
-            )
-        if 0 < per_host <= (count := hosts.count(get_host(address))):
-            raise BrokerError(
-                ErrorCode.CONSUMER_BUSY,
-                f"topic {self._name} has {count} consumers from {get_host(address)}, and "
-                f"max_same_address_consumers_per_topic is {per_host}",
-            )
+        check_consumers(self._name, self._settings, connected, address)
 
     def apply_settings(self) -> None:
         """Apply changed limits to the consumers that are connected."""

@@ -382,6 +382,10 @@ class AsyncBrokers(WrittenBrokers):
         answer = await self._calls.call("health")
         return value_of(Health, answer)
 
+    async def check_backlog_quotas(self) -> None:
+        """Enforce the backlog quotas of all topics of the broker that answers, now instead of at the interval."""
+        await self._calls.call("check_backlog_quotas")
+
     async def runtime_configuration(self) -> dict[str, str]:
         """Return all settings of the broker that answers, without secrets."""
         answer = await self._calls.call("runtime_configuration")

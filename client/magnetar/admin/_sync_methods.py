@@ -533,6 +533,10 @@ class Brokers(SyncGroup[AsyncBrokers]):
         """Let the broker that answers publish a message and read it back."""
         return self._run(self._group.health())
 
+    def check_backlog_quotas(self) -> None:
+        """Enforce the backlog quotas of all topics of the broker that answers, now instead of at the interval."""
+        self._run(self._group.check_backlog_quotas())
+
     def runtime_configuration(self) -> dict[str, str]:
         """Return all settings of the broker that answers, without secrets."""
         return self._run(self._group.runtime_configuration())

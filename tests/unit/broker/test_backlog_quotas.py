@@ -12,6 +12,7 @@ import pytest
 
 from magnetar import MessageId, exceptions
 from magnetar.admin import BacklogQuota, NamespacePolicies, TopicPolicies
+from magnetar_broker.http.topic_metrics import TopicMetrics
 from magnetar_broker.topics import policy_refresh
 from magnetar_broker.topics.backlog_quota_rules import QuotaKind
 from magnetar_broker.topics.topic import Topic
@@ -167,6 +168,38 @@ async def test_eviction_by_size_goes_to_ninety_percent_of_the_quota() -> None:
         left = {one.subscription: one.backlog_entries for one in (await scene.admin.topics.stats("t")).subscriptions}
         assert left == {"s": 9, "behind": 9, "ahead": 0}
         assert topic.quotas.evictions == {_SIZE: 1, _AGE: 0}
+
+
+async def test_statistics_and_metrics_have_quotas_and_evictions() -> None:
+    """RET-4: an administrator can have the quotas checked at once."""
+
+    async with _running() as scene:
+        await _publish(scene, 20)
+        await scene.admin.namespaces.change_policies(
+            "public/default", NamespacePolicies(backlog_quota_age=BacklogQuota(_HOLD, limit_time_seconds=70))
+        )
+        size = (await scene.admin.topics.stats("t")).backlog_bytes
+        await _set_quota(scene, BacklogQuota(_EVICTION, size - 1))
+        topic = _topic(scene)
+        await until(lambda: topic.live_settings.current.size_quota.limit == size - 1, "the quota is known")
+        await scene.admin.brokers.check_backlog_quotas()
+        await until(lambda: topic.quotas.count_backlog_bytes() < size, "messages are evicted")
+        stats = await scene.admin.topics.stats("t")
+        assert (stats.backlog_quota_bytes, stats.backlog_quota_seconds) == (size - 1, 70)
+        assert (stats.evictions_by_size, stats.evictions_by_age) == (1, 0)
+        metrics = TopicMetrics("c", max_topics=10)
+        await metrics.gather([topic])
+        samples = {
+            (one.name, one.labels.get("quota_type")): one.value
+            for family in metrics.list_families()
+            for one in family.samples
+            if one.labels["topic"] == str(topic.name)
+        }
+        assert samples["pulsar_storage_backlog_quota_limit", None] == size - 1
+        assert samples["pulsar_storage_backlog_quota_limit_time", None] == 70
+        assert samples["pulsar_storage_backlog_size", None] == stats.backlog_bytes < size
+        assert samples["pulsar_storage_backlog_quota_exceeded_evictions_total", "size"] == 1
+        assert samples["pulsar_storage_backlog_quota_exceeded_evictions_total", "time"] == 0
 
 
 @pytest.fixture

@@ -137,6 +137,12 @@ BROKERS: Final = (
         Route("GET", f"{_PATH}/health", answer=_HealthText()),
         Route("GET", f"{_PATH}/ready", answer=_HealthText()),
     )),
+    AdminCall("check_backlog_quotas", pb.BrokerRequest, pb.Done, _THIS, _SUPERUSER, idempotent=True, methods=(
+        Method(
+            "brokers.check_backlog_quotas() -> None",
+            "Enforce the backlog quotas of all topics of the broker that answers, now instead of at the interval.",
+        ),
+    ), routes=(Route("GET", f"{_PATH}/backlog-quota-check"),)),
 )
 
 CONFIGURATION: Final = (

@@ -51,7 +51,6 @@ UNSUPPORTED: Final[tuple[UnsupportedRoute, ...]] = (
     UnsupportedRoute("POST", f"{_TOPIC}/subscription/{{subName}}/replicatedSubscriptionStatus", _REPLICATED),
     *UNSUPPORTED_NAMESPACES,
     UnsupportedRoute("POST", "/admin/v2/brokers/shutdown", "shutting a broker down over HTTP (send it SIGTERM)"),
-    UnsupportedRoute("GET", "/admin/v2/brokers/backlog-quota-check", "enforcing backlog quotas"),
     UnsupportedRoute("GET", "/admin/v2/broker-stats/mbeans", "reading the JVM's MBeans (brokers are no Java programs)"),
     UnsupportedRoute(
         "GET",
