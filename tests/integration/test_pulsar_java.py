@@ -169,6 +169,7 @@ class _Acts:
             "exists": self._exists,
             "pulsar-client": self._pulsar_client,
             "magnetar exchange": self._exchange,
+            "echo in chunks": self._echo_in_chunks,
         }
 
     def _partitions(self, topic: str, partitions: str) -> str:
@@ -207,6 +208,16 @@ class _Acts:
             client.create_producer(topic, schema=schema).send(value)
         return show(value)
 
+    def _echo_in_chunks(self, topic: str, messages: str) -> str:
+        """Send again what is there, with Magnetar's client. Return how many messages it is."""
+        with closing(magnetar.Client(self._server.service_url)) as client:
+            reader = client.create_reader(topic, magnetar.MessageId.earliest)
+            contents = [reader.read_next(_LONG_MS).data() for _ in range(int(messages))]
+            producer = client.create_producer(topic, batching_enabled=False, chunking_enabled=True)
+            for content in contents:
+                producer.send(content)
+        return str(len(contents))
+
     def _pulsar_client(self, topic: str) -> str:
         """Send 10 messages behind those that are there, and return them all."""
         client = pulsar.Client(self._server.pulsar_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
@@ -240,7 +251,7 @@ def problems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
 
 @pytest.mark.parametrize("check", _PUBLISHING)
 def test_publishing(problems: dict[str, str], check: str) -> None:
-    """WIRE-1"""
+    """WIRE-1, PRD-8, CON-7: `inChunks` has Magnetar's client read what Java's has sent, and the reverse."""
     assert problems[f"Publishing.{check}"] == ""
 
 

@@ -245,8 +245,15 @@ final class Publishing {
             Scene.equal(few, one.getData());
             consumer.acknowledge(one);
         }
-        consumer.close();
         small.flush();
+        Scene.equal("11", scene.ask("echo in chunks", topic, 11));
+        for (int number = 0; number < 11; number++) {
+            Message<byte[]> echo = Scene.receive(consumer);
+            Scene.equal(number == 0 ? large : few, echo.getData());
+            Scene.equal(number == 0, Scene.id(echo).getFirstChunkMessageId() != null);
+            consumer.acknowledge(echo);
+        }
+        consumer.close();
         Scene.send(producer, 0, 1);
         Scene.equal("0", Scene.text(Scene.receive(scene.subscribing(topic, "s").subscribe())));
     }
