@@ -28,6 +28,8 @@ from magnetar_wire.randomness import SystemRandomness
 from magnetar_wire.topic_name import TopicName
 from tests.produce_client import entry
 from tests.running import until
+from tests.unit.broker.admin.many_brokers import admins
+from tests.unit.broker.cluster_scene import ClusterScene, running_brokers
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient, sent
 from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, running_pulsar_broker
 
@@ -358,3 +360,42 @@ async def test_the_node_of_a_topic_follows_its_owners() -> None:
         assert await catalog.has_stored_topic(NAME)
         await stores[1].close()
         assert not await catalog.has_stored_topic(NAME)
+
+
+async def test_an_exclusive_producer_and_the_limits_of_a_topic() -> None:
+    """(TOP-5) Hooks of all topics: access modes, whose epoch is not stored, limits and rates, and deduplication, which
+    has no effect."""
+    options = {"max_consumers_per_topic": 1, "broker_deduplication_enabled": True}
+    async with connected("grpc", **options) as client, client.scene.client() as other:
+        first = await other.create_producer(TOPIC, access_mode=magnetar.ProducerAccessMode.Exclusive)
+        with pytest.raises(exceptions.ProducerBusy):
+            await client.sdk.create_producer(TOPIC)
+        await client.subscribe("a")
+        with pytest.raises(exceptions.ConsumerBusy):
+            await client.sdk.subscribe(TOPIC, "other")
+        await client.scene.admin.topics.unload(TOPIC)
+        await until(lambda: _permits(client.scene, "a") == 1000, "the consumer has subscribed again")
+        await first.send(b"1")
+        assert await client.payloads("a", 1) == [b"1"]
+
+
+async def test_another_broker_takes_a_topic_over() -> None:
+    """(TOP-5) Clients go on there, and any broker lists the topic once."""
+    async with running_brokers(2) as scene, admins(scene) as (one, two), scene.client() as client:
+        consumer = await client.subscribe(TOPIC, "s")
+        producer = await client.create_producer(TOPIC)
+        for owner in ("b1", "b2", "b1"):
+            bundle = await one.topics.bundle_range(TOPIC)
+            await one.namespaces.unload("public/default", bundle, owner)
+            await until(lambda owner=owner: _consumers(scene, owner) == 1, "the consumer has subscribed there")
+            await producer.send(owner.encode())
+            assert (await consumer.receive(60_000)).data() == owner.encode()
+            for admin in (one, two):
+                assert await admin.topics.list("public/default", domain="non-persistent") == [TOPIC]
+        await consumer.close()
+        await producer.close()
+
+
+def _consumers(scene: ClusterScene, broker_id: str) -> int:
+    topic = scene[broker_id].broker_session.topics.get_loaded(NAME)
+    return 0 if topic is None else topic.subscriptions.consumers

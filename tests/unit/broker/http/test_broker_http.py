@@ -14,6 +14,7 @@ from magnetar_wire.message_id import MessageId
 from magnetar_wire.process.http_server import serve_http
 from magnetar_wire.topic_name import TopicName
 from tests.http_client import ask, ask_json
+from tests.running import until
 from tests.unit.broker.broker_scene import BrokerScene, running_broker
 
 _QUICK = {"health_check_timeout_seconds": 0.2, "health_check_max_age_seconds": 0.0, "topic_close_timeout_seconds": 0.1}
@@ -79,6 +80,29 @@ async def test_root_describes_the_service() -> None:
         for path in root["see"]:
             assert (await ask(address, path))[0] == 200
         assert (await ask(address, "/none"))[0] == 404
+
+
+async def test_metrics_count_dropped_messages() -> None:
+    """(TOP-5) Of a non-persistent topic; its statistics have the same numbers."""
+    async with running_broker(stats_update_frequency_in_secs=1000.0) as scene, served(scene) as address:
+        name = "non-persistent://public/default/live"
+        labels = (("namespace", "public/default"), ("subscription", "s"), ("topic", name))
+        async with scene.client() as client:
+            consumer = await client.subscribe(name, "s", receiver_queue_size=1)
+            producer = await client.create_producer(name, batching_enabled=False)
+            topic = scene.broker_session.topics.get_loaded(TopicName.parse(name))
+            assert topic is not None
+            await until(lambda: topic.subscriptions.stats()[0].consumers[0].permits == 1, "it has granted a permit")
+            sample_topic(topic, 100.0)
+            for _ in range(7):
+                await producer.send(b"x")
+            sample_topic(topic, 103.0)
+            found, stats = await scraped(address), await scene.admin.topics.stats(name)
+            assert found["pulsar_subscription_dropped_messages"][labels] == 6
+            assert found["pulsar_subscription_msg_drop_rate"][labels] == stats.dropped_per_s == 2.0
+            assert stats.subscription("s").dropped_messages == 6
+            await consumer.close()
+            await producer.close()
 
 
 async def test_metrics_count_topic_and_broker_activity() -> None:
