@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pulsar
 import pytest
@@ -25,7 +26,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockServer]:
     if is_elsewhere():
         yield StockServer(None)
         return
-    fast = {"backlog_quota_check_interval_in_seconds": 0.1, "topic_housekeeping_interval_seconds": 0.1}
+    fast: dict[str, Any] = {"backlog_quota_check_interval_in_seconds": 0.1, "topic_housekeeping_interval_seconds": 0.1}
     with StandaloneProcess(
         tmp_path_factory.mktemp("quotas") / "data", metadata_cache_ttl_seconds=0.1, **fast
     ) as process:

@@ -16,6 +16,7 @@ and the backlog at that time (CHK-69), and only by policies that are known: it c
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -56,12 +57,14 @@ class BacklogQuotas:
         "_clock",
         "_cursors",
         "_end_producers",
+        "_enforcing",
         "_evict",
         "_live_settings",
         "_log",
         "_name",
         "_next_check",
         "_oldest",
+        "blocks_producers",
         "evictions",
     )
 
@@ -83,8 +86,12 @@ class BacklogQuotas:
         self._evict = evict
         self._end_producers = end_producers
         self._next_check = 0.0
+        # One enforcement at a time: the next one measures what the last one has left.
+        self._enforcing = asyncio.Lock()
         # The first entry of a backlog, and when a broker received it, in ms since 1970.
         self._oldest: tuple[Position, int] | None = None
+        # Why the topic accepts no producers, as of the last check. Empty: it does.
+        self.blocks_producers = ""
         # How often the backlog was evicted.
         self.evictions = dict.fromkeys(QuotaKind, 0)
 
@@ -108,19 +115,31 @@ class BacklogQuotas:
         if now < self._next_check:
             return False
         self._next_check = now + self._live_settings.current.backlog_quota_check_interval_in_seconds
-        return any(self._may_exceed(kind) for kind in self._limited())
+        if any(self._may_exceed(kind) for kind in self._limited()):
+            return True
+        self.blocks_producers = ""
+        return False
 
     async def enforce(self) -> None:
         """Close producers, or evict messages, if a quota is reached. Raises `BrokerError`."""
+        async with self._enforcing:
+            await self._enforce()
+
+    async def _enforce(self) -> None:
         for kind in self._limited():
             excess = await self._find_excess(kind)
             if excess is None:
                 continue
             if excess.is_evicted:
+                self.blocks_producers = ""
                 await self._evict_all(excess)
             else:
+                if not self.blocks_producers:
+                    _log.warning("%s closes its producers: %s", self._name, excess.describe())
+                self.blocks_producers = excess.describe()
                 self._end_producers(excess.to_error(self._name))
             return
+        self.blocks_producers = ""
 
     # Measuring.
 

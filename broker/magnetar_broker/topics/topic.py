@@ -166,7 +166,7 @@ class Topic:
 
     def waiting_for(self) -> str:
         """Return why publishing waits; empty: it does not."""
-        return self.log.waiting_for or self.gate.waiting_for
+        return self.log.waiting_for or self.quotas.blocks_producers or self.gate.waiting_for
 
     # Consumers.
 

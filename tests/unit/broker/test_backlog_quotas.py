@@ -66,6 +66,7 @@ async def test_held_messages_are_stored_when_the_backlog_has_shrunk() -> None:
             topic = _topic(scene)
             await _set_quota(scene, BacklogQuota(_HOLD, 5000))
             await until(lambda: not topic.producers.connected(), "the producers are closed")
+            assert "the quota is 5,000 bytes" in (await scene.admin.topics.stats("t")).waiting_for
             sending = asyncio.create_task(producer.send(b"held"))
             with pytest.raises(
                 exceptions.Timeout, match=r"subscription 's' has a backlog of .* the quota is 5,000 bytes"
@@ -77,6 +78,11 @@ async def test_held_messages_are_stored_when_the_backlog_has_shrunk() -> None:
                 await consumer.acknowledge(await within(consumer.receive(), "a held topic delivers"))
             await within(sending, "the message is stored")
             assert (await within(consumer.receive(), "the message")).data() == b"held"
+
+            async def is_released() -> bool:
+                return not (await scene.admin.topics.stats("t")).waiting_for
+
+            await until(is_released, "the topic waits for nothing")
 
 
 async def test_a_producer_that_is_held_at_its_creation_waits_for_the_operation_timeout() -> None:

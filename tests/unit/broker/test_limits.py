@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import count
@@ -36,8 +37,9 @@ class _Grpc:
         self.scene, self.client = scene, client
         self.others: list[Any] = []
 
-    async def produce(self) -> str:
-        return await self._try(self.client.create_producer("t"), exceptions.ProducerBusy)
+    async def produce(self, topic: str = "t") -> str:
+        refused = exceptions.ProducerBusy, exceptions.NotAllowedError
+        return await self._try(self.client.create_producer(topic), *refused)
 
     async def consume(self, subscription: str, consumer_type: ConsumerType = _SHARED) -> str:
         refused = exceptions.ConsumerBusy, exceptions.NotAllowedError
@@ -77,12 +79,12 @@ class _Stock:
         self._producers: list[int] = []
         self._consumers: list[int] = []
 
-    async def produce(self) -> str:
+    async def produce(self, topic: str = "t") -> str:
         number = next(self._numbers)
-        command = CommandProducer(topic="t", producer_id=number, request_id=self.client.request_id())
+        command = CommandProducer(topic=topic, producer_id=number, request_id=self.client.request_id())
         answer = await self.client.ask(BaseCommand.PRODUCER, producer=command)
         if answer.type == BaseCommand.ERROR:
-            assert answer.error.error == ServerError.PRODUCER_BUSY
+            assert answer.error.error in (ServerError.PRODUCER_BUSY, ServerError.NOT_ALLOWED_ERROR)
             return answer.error.message
         self._producers.append(number)
         return ""
@@ -196,6 +198,33 @@ async def test_consumers_of_a_topic_and_of_a_subscription_are_limited(listener: 
         assert "max_consumers_per_topic (policy or setting) is 3" in await clients.consume("s3")
         await _set_policies(scene, max_consumers_per_topic=0)
         assert not await clients.consume("s3")
+
+
+@listeners
+async def test_clients_that_come_at_the_same_time_do_not_exceed_the_limits(listener: _Make) -> None:
+    """CHK-69: each is counted when it joins, not when its request comes."""
+
+    limits = {"max_producers_per_topic": 2, "max_consumers_per_topic": 3, "max_subscriptions_per_topic": 2}
+    async with _running(listener, **limits) as (scene, clients):
+        produced = await asyncio.gather(*(clients.produce() for _ in range(6)))
+        assert produced.count("") == 2 == len(_topic(scene).producers)
+        consumed = await asyncio.gather(*(clients.consume(f"s{number % 3}") for number in range(9)))
+        assert consumed.count("") == 3 == _topic(scene).subscriptions.consumers
+        assert len(_topic(scene).subscriptions.names) == 2
+
+
+@listeners
+async def test_first_use_creates_no_topic_above_the_limit_of_the_namespace(listener: _Make) -> None:
+    """TOP-2: of clients that come at the same time, too."""
+
+    async with _running(listener, max_topics_per_namespace=3) as (scene, clients):
+        created = await asyncio.gather(*(clients.produce(f"new-{number}") for number in range(6)))
+        assert created.count("") == 2
+        assert "max_topics_per_namespace (policy or setting), which is 3" in max(created)
+        assert len(await scene.admin.topics.list("public/default")) == 3
+        changed = NamespacePolicies(max_topics_per_namespace=0)
+        await scene.admin.namespaces.change_policies("public/default", changed)
+        assert not await clients.produce("more")
 
 
 @listeners
