@@ -12,6 +12,8 @@ from magnetar import InitialPosition, MessageId, aio
 from magnetar.admin import AsyncAdmin
 from magnetar.exceptions import ChecksumError, MagnetarException, Timeout, TopicNotFound
 from magnetar_broker import paths
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.system_topics import is_system_topic
 from magnetar_protos.managed_ledger_pb2 import ManagedLedgerNode
 from tests.sim.invariants.ending import unrest
 from tests.sim.invariants.history import Violation, stored_payload
@@ -170,6 +172,11 @@ async def end(world: ServiceWorld) -> None:
         lambda: not _lapsed(world),
         lambda: ("SPK-5", f"nobody removes the leases of {_lapsed(world)}, whose readers have ended"),
     )
+    await _until(
+        world,
+        lambda: not _overdue(world),
+        lambda: ("RET-3", f"nobody deletes ledgers that nothing needs or retains: {_overdue(world)}"),
+    )
     world.over = True
     for broker in world.brokers:
         broker.stop()
@@ -194,6 +201,18 @@ def _lapsed(world: ServiceWorld) -> list[str]:
     ]
     nodes = ((str(name), world.metadata.value(paths.topic(name))) for name in served)
     return [name for name, value in nodes if value and ManagedLedgerNode.FromString(stored_payload(value)).leases]
+
+
+def _overdue(world: ServiceWorld) -> list[str]:
+    """Return the ledgers of served topics that should have been deleted."""
+    found = []
+    for broker in world.staying:
+        for topic in broker.session.topics.loaded() if broker.session is not None else ():
+            if isinstance(topic.log, ManagedLedger) and not is_system_topic(topic.name):
+                slowest, now_ms = topic.cursors.find_slowest_position(), broker.clock.time_ms()
+                ledger_id = world.retained.find_overdue(topic.log, slowest, now_ms)
+                found += [] if ledger_id is None else [f"{ledger_id} of {topic.name}"]
+    return found
 
 
 def _pending(world: ServiceWorld) -> int:

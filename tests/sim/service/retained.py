@@ -7,7 +7,8 @@ Without a policy:
 
 With a policy this holds for all ledgers, and for the policy's time.
 
-Both are checked at the change of the topic's node. A truncated topic is not checked.
+Both are checked at the change of the topic's node. A truncated topic is not checked. And nothing is retained for ever:
+in the end the first ledger of each log is one that is needed or retained (`find_overdue`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.position import Position
 from magnetar_protos import cursor_pb2, ledger_pb2
 from magnetar_protos import managed_ledger_pb2 as pb
 from tests.sim.invariants.history import Violation
@@ -89,3 +92,18 @@ class Retained:
                 f"{by.name} takes ledger {ledger_id} off {topic} {age_ms} ms after it was closed: it is retained for "
                 f"{self._time_ms} ms, by a policy or since it was written before there was a durable subscription",
             )
+
+    def find_overdue(self, log: ManagedLedger, slowest: Position | None, now_ms: int) -> int | None:
+        """Return the first ledger of a log if nothing needs, retains or leases it. `slowest`: all durable subscriptions
+        have acknowledged everything up to there; None: there is none."""
+        ledger_list = log.ledger_list
+        first = ledger_list.ledgers[0] if ledger_list.ledgers else None
+        if first is None or not first.is_closed or not first.entries or log.leases.any_active:
+            return None
+        needed = log.retention.find_needed()
+        if any(position is not None and first.last > position for position in (slowest, needed)):
+            return None
+        is_unsubscribed = slowest is None or first.ledger_id <= ledger_list.unsubscribed_up_to
+        time_ms = self._time_ms if self._has_policy or is_unsubscribed else 0
+        self._look("RET-3")
+        return first.ledger_id if time_ms is not None and now_ms - first.closed_ms >= time_ms else None

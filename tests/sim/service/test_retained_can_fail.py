@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from magnetar_broker.managed_ledger.ledger_list import LedgerList
+from magnetar_broker.managed_ledger.ledger_list import ListedLedger as ListedOne
+from magnetar_broker.position import Position
 from magnetar_protos import ledger_pb2
 from magnetar_protos.cursor_pb2 import CursorNode
 from magnetar_protos.managed_ledger_pb2 import DELETING, LIVE, ListedLedger, ManagedLedgerNode, TopicState
@@ -33,7 +38,7 @@ class Scene:
         self.listed(7, 8, 9)
 
     def _look(self, item: str) -> None:
-        assert item == self.item
+        assert item in (self.item, "RET-3")
         self.looked += 1
 
     def listed(self, *ledgers: int, mark: int = 0, incarnation: str = "i", state: TopicState = LIVE) -> None:
@@ -86,6 +91,33 @@ def test_a_policy_covers_all_ledgers() -> None:
     scene.now_ms = 5_000
     scene.listed(8, 9)
     assert scene.looked == 1
+
+
+@pytest.mark.parametrize(
+    ("item", "mark", "slowest", "now_ms", "expected"),
+    [
+        ("RET-1", 0, None, 4_499, None),
+        ("RET-1", 0, None, 4_500, 7),
+        ("RET-1", 0, Position(7, 2), 10**9, None),
+        ("RET-1", 0, Position(7, 3), 1_000, 7),
+        ("RET-1", 7, Position(7, 3), 4_499, None),
+        ("RET-2", 0, Position(7, 3), 4_499, None),
+        ("RET-2", 0, Position(7, 3), 4_500, 7),
+    ],
+)
+def test_a_ledger_that_nothing_needs_or_retains_is_overdue(
+    item: str, mark: int, slowest: Position | None, now_ms: int, expected: int | None
+) -> None:
+    ledgers = LedgerList("i", [ListedOne(7, True, 4, closed_ms=1_000)], unsubscribed_up_to=mark)
+    log = SimpleNamespace(
+        ledger_list=ledgers,
+        leases=SimpleNamespace(any_active=False),
+        retention=SimpleNamespace(find_needed=lambda: None),
+    )
+    retained = Scene(item=item).retained
+    assert retained.find_overdue(cast(Any, log), slowest, now_ms) == expected
+    log.leases.any_active = True
+    assert retained.find_overdue(cast(Any, log), slowest, now_ms) is None
 
 
 @pytest.mark.parametrize("how", ["deleted", "missing", "another", "truncated", "empty"])
