@@ -25,9 +25,9 @@ from tests.bench.bench_ledger import log_line
 from tests.bench.harness import Result
 
 SCALE: Final = float(os.environ.get("MAGNETAR_BENCH_SCALE", "1"))
-TURNS: Final = 9 if SCALE >= 1 else 1
+TURNS: Final = 15 if SCALE >= 1 else 1
 MESSAGE_BYTES: Final = 100
-COUNT: Final = max(1000, int(300_000 * SCALE))
+COUNT: Final = max(1000, int(500_000 * SCALE))
 _WARM_UP: Final = 1000
 LARGE_BYTES: Final = max(20_000_000, int(10 * SCALE) * 20_000_000)
 # More than any bench reaches.
