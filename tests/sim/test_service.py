@@ -28,7 +28,10 @@ _BRANCHES: Final = [
     # A session that is believed no more (CHK-40).
     Branch("_abort_session", "problem = TopicUnloaded"),
     # A producer that comes again before its former opening has ended: sent again, in order (CHK-33).
-    Branch("topics.producers:Producers.open", "evicted.end"),
+    Branch("TopicAccess._request", "self._end(replaced, text)"),
+    # An exclusive producer that comes back after its successor, and one whose turn has come (CHK-39).
+    Branch("ProducerAccess._check_epoch", 'current = "there is none"'),
+    Branch("ProducerAccess.next_admitted", "self._admit(producer, self._waiting.pop(producer))"),
     # Deliveries and acknowledgements of an epoch that has ended (CHK-52).
     Branch("Subscription.acknowledge", "raise acknowledged.problem or BrokerError(\nErrorCode.STALE_EPOCH"),
     Branch("PartitionConsumer.delivered", "if not self.is_connected or delivery.epoch != self.epoch.number:\nreturn"),
@@ -69,7 +72,7 @@ class _OwnersDisagree(ServiceWorld):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", _PARTS)
 def test_no_acknowledged_message_is_lost_and_no_receipted_acknowledgement(part: int) -> None:
-    """OWN-1, OWN-2, RET-1, RET-2, CHK-30, CHK-31, CHK-33, CHK-34, CHK-40, CHK-52, CHK-54, CHK-57, CHK-58: what the
+    """OWN-1, OWN-2, RET-1, RET-2, CHK-30, CHK-31, CHK-33, CHK-34, CHK-39, CHK-40, CHK-52, CHK-54, CHK-57, CHK-58: what the
     judge asserts in every step of each run (tests/sim/service), while brokers die, stand still, lose their sessions and
     each other's topics, and administrators unload, split, delete, reset and truncate."""
     first = part * _SEEDS

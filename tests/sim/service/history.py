@@ -42,6 +42,8 @@ class ProducerSeen:
     partitioned: bool = False
     # Its sends may wait for capacity: such a send belongs to no topic yet.
     may_wait: bool = False
+    # No other producer may publish to the topic, or partition, after its first message and before its last one.
+    is_exclusive: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,8 @@ class ProducerPlan:
     # Of the pauses that all producers would make to have something to send all the time.
     pause_share: float
     longest_filling: int
+    # It opens its topic exclusively, as all producers of the topic do, in another mode each time.
+    is_exclusive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,7 @@ def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
         if draw.random() < 0.3:
             applications[number % len(applications)].append(_consumer(draw, topic, "", "READER"))
             number += 1
+    _reserve_topics(chance.stream("exclusive"), topics, applications)
     _draw_faults(draw, plan)
     plan.active_s = draw.choice((4.0, 7.0, 12.0))
     # What is deleted goes soon: the end waits for it.
@@ -164,6 +167,18 @@ def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
         ),
         in_one_process=chance.stream("one process").random() < 0.35,
     )
+
+
+def _reserve_topics(
+    draw: SeededRandomness, topics: list[TopicPlan], applications: list[list[ProducerPlan | ConsumerPlan]]
+) -> None:
+    """Have all producers of some topics be exclusive ones."""
+    reserved = {topic for topic in topics if draw.random() < 0.2}
+    for works in applications:
+        works[:] = [
+            replace(work, is_exclusive=True) if isinstance(work, ProducerPlan) and work.topic in reserved else work
+            for work in works
+        ]
 
 
 def _draw_faults(draw: SeededRandomness, plan: Plan) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from magnetar import aio
+from magnetar import ProducerAccessMode, aio
 from magnetar.exceptions import MagnetarException
 from magnetar_testing.randomness import SeededRandomness
 from tests.sim.service.errors import check_error
@@ -20,6 +20,12 @@ __all__ = ["produce"]
 _MOST_PENDING = 40
 _LONGEST_BURST = 8
 _SCHEMA_VERSIONS = 3
+_EXCLUSIVE_MODES = (
+    ProducerAccessMode.Exclusive,
+    ProducerAccessMode.WaitForExclusive,
+    ProducerAccessMode.WaitForExclusive,
+    ProducerAccessMode.ExclusiveWithFencing,
+)
 
 
 async def produce(host: Application, client: aio.Client, plan: ProducerPlan, chance: SeededRandomness) -> None:
@@ -29,6 +35,8 @@ async def produce(host: Application, client: aio.Client, plan: ProducerPlan, cha
     while not world.quiet and world.entries_left > 0:
         try:
             options = _options(plan, openings)
+            if plan.is_exclusive:
+                options["access_mode"] = chance.choice(_EXCLUSIVE_MODES)
             openings += 1
             producer = await client.create_producer(plan.topic.name, **options)
         except MagnetarException as error:
@@ -59,6 +67,7 @@ class _Producing:
             plan.topic.name,
             plan.topic.partitions > 0,
             may_wait=plan.options["max_pending_messages"] <= _MOST_PENDING,
+            is_exclusive=plan.is_exclusive,
         )
         self._number = 0
         self._pending = 0

@@ -5,6 +5,7 @@
 - A producer's messages are in the order of sending, judged by the first copy of each (5, 33).
 - **One writer** (OWN-2): a message that is sent after anybody got a receipt is stored behind the receipt's position. If
   two owners both stored, the positions would show the one that is behind, also those of another incarnation.
+- An exclusive producer's messages are not behind those of the next producer of its topic, or partition (39, PRD-2).
 - Indexes have no gaps (MSG-5), and a message for one incarnation is never stored in a later one (57).
 
 Sends and receipts are ordered by ticks, one for each report. Each partition of a partitioned topic is a log.
@@ -232,6 +233,7 @@ class Published:
             last[one.payload] = position
         incomplete = bool(destroyed) or (bool(messages) and messages[0].index != 0)
         self._producers_order(topic, first, last, incomplete=incomplete)
+        self._one_at_a_time(topic, messages)
         self._all_there(topic, positions, may_be_trimmed, destroyed)
 
     def _producers_order(
@@ -249,6 +251,23 @@ class Published:
                 before[sent.producer.name] = sent
             elif not incomplete or (not other.failed and last[other.payload] < last[payload]):
                 raise Violation("5, 33", f"{topic}: {sent} is at {first[payload]}, and only behind {other}")
+
+    def _one_at_a_time(self, topic: str, messages: Sequence[Found]) -> None:
+        """No message, and no copy of one, of an exclusive producer is behind one of its successor's."""
+        successors: dict[str, ProducerSeen] = {}
+        before: ProducerSeen | None = None
+        for one in messages:
+            producer = self._sent[one.payload].producer
+            if before is not None and producer is not before and before.is_exclusive:
+                successors[before.name] = producer
+                self._look("39")
+            if (successor := successors.get(producer.name)) is not None:
+                raise Violation(
+                    "39, PRD-2",
+                    f"{topic}: {self._sent[one.payload]} is at {position_of(one.message_id)}, behind messages of "
+                    f"{successor.name}, which has opened the topic exclusively since",
+                )
+            before = producer
 
     def _copy(self, sent: Sent, position: Position, log: _Log) -> None:
         """One that has a receipt was not stored again after it; and no other message is at its position."""

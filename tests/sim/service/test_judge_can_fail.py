@@ -126,6 +126,15 @@ def two_writers(scene: Scene) -> None:
     scene.history.stored(other, b"new", at(3))
 
 
+def back_after_its_successor(scene: Scene) -> None:
+    former, leader = (ProducerSeen(name, "t", is_exclusive=True) for name in ("former", "leader"))
+    sent = [(former, b"t|former|1|"), (leader, b"t|leader|1|"), (former, b"t|former|2|")]
+    for producer, payload in sent:
+        scene.history.sending(producer, payload)
+    found = [*MESSAGES[:3], *(payload for _, payload in sent)]
+    scene.history.found(TOPIC, [Found(at(number), payload, number) for number, payload in enumerate(found)])
+
+
 def stored_in_another_incarnation(scene: Scene) -> None:
     scene.sends(3)
     scene.owned(0, incarnation="i", state=DELETING)
@@ -288,6 +297,7 @@ WRONG: list[tuple[str, Callable[[Scene], None]]] = [
     ("MSG-5", an_index_with_a_gap),
     ("2", refused_and_found),
     ("OWN-2", two_writers),
+    ("39", back_after_its_successor),
     ("57", stored_in_another_incarnation),
     ("30", a_list_changed_by_another),
     ("54", never_comes),
