@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -159,6 +160,27 @@ def test_a_shared_producer_ends_the_epoch_of_one_that_was_cut_off() -> None:
     topic.request(leader)
     assert leader not in topic.here
     assert topic.node == StoredEpoch(0, "")
+
+
+def test_a_topic_that_forgets_its_epoch_believes_the_highest() -> None:
+    """PRD-2, TOP-5: a non-persistent topic was unloaded while its exclusive producer was connected."""
+    access: ProducerAccess[str] = ProducerAccess(None, are_epochs_durable=False)
+    exclusive = ProducerAccessMode.ACCESS_EXCLUSIVE
+
+    def reopen(name: str, epoch: int) -> list[str]:
+        admission = access.request(name, AccessRequest(exclusive, name, epoch, was_open=True))
+        if access.must_store(name):
+            access.record_stored(name, access.assign_epoch(name))
+        return list(admission.fenced)
+
+    assert reopen("former", 3) == []
+    assert reopen("leader", 4) == ["former"]
+    with pytest.raises(BrokerError) as refused:
+        reopen("former", 3)
+    assert refused.value.code == ErrorCode.PRODUCER_FENCED
+    access.leave("leader")
+    assert reopen("leader", 4) == []
+    assert access.stored == StoredEpoch(4, "leader")
 
 
 def test_epochs_of_the_first_partition_at_another_one() -> None:

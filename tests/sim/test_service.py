@@ -72,9 +72,9 @@ class _OwnersDisagree(ServiceWorld):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", _PARTS)
 def test_no_acknowledged_message_is_lost_and_no_receipted_acknowledgement(part: int) -> None:
-    """OWN-1, OWN-2, RET-1, RET-2, CHK-30, CHK-31, CHK-33, CHK-34, CHK-39, CHK-40, CHK-52, CHK-54, CHK-57, CHK-58: what the
-    judge asserts in every step of each run (tests/sim/service), while brokers die, stand still, lose their sessions and
-    each other's topics, and administrators unload, split, delete, reset and truncate."""
+    """OWN-1, OWN-2, RET-1, RET-2, CHK-30, CHK-31, CHK-33, CHK-34, CHK-39, CHK-40, CHK-52, CHK-54, CHK-57, CHK-58: what
+    the judge asserts in every step of each run (tests/sim/service), while brokers die, stand still, lose their sessions
+    and each other's topics, and administrators unload, split, delete, reset and truncate."""
     first = part * _SEEDS
     outcomes = list(run_seeds(range(first, first + _SEEDS), available_cores(), ["service"]))
     failed = [str(outcome) for outcome in outcomes if outcome.failure]

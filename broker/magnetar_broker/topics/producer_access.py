@@ -65,7 +65,8 @@ class TopicAccess:
         if self._rules is None:
             stored = self._log.topic_epoch
             self._rules = ProducerAccess(
-                None if stored is None else StoredEpoch(stored.number, stored.holder, stored.from_first_partition)
+                None if stored is None else StoredEpoch(stored.number, stored.holder, stored.from_first_partition),
+                are_epochs_durable=self._log.name.is_persistent,
             )
         return self._rules
 

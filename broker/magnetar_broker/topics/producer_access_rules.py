@@ -21,6 +21,9 @@ producer that has presented a lower number has lost the first partition, so it i
 
 `WaitForExclusive` waits at the first one only.
 
+**A non-persistent topic** loses its epoch when it is unloaded. So a producer may reopen it with a higher number than
+the topic has: if two such producers come, the one with the higher number stays.
+
 The number is assigned just before it is stored (`assign_epoch`). In the meantime the producer is admitted already, so
 others are refused or wait. If it leaves, the number is not used again.
 """
@@ -84,11 +87,21 @@ class StaleTopicEpoch(BrokerError):
 class ProducerAccess(Generic[P]):
     """`P` is the type of producers."""
 
-    __slots__ = ("_exclusive", "_from_first_partition", "_last_number", "_shared", "_unstored", "_waiting", "stored")
+    __slots__ = (
+        "_are_epochs_durable",
+        "_exclusive",
+        "_from_first_partition",
+        "_last_number",
+        "_shared",
+        "_unstored",
+        "_waiting",
+        "stored",
+    )
 
-    def __init__(self, stored: StoredEpoch | None) -> None:
+    def __init__(self, stored: StoredEpoch | None, *, are_epochs_durable: bool = True) -> None:
         # As the topic's node has it.
         self.stored = stored
+        self._are_epochs_durable = are_epochs_durable
         # The highest number that was assigned, presented or stored: the next one is above it.
         self._last_number = -1 if stored is None else stored.number
         # Admitted producers: shared ones, or a single exclusive one. For those of `_unstored` an epoch must be stored
@@ -159,7 +172,8 @@ class ProducerAccess(Generic[P]):
             if number > MAX_EPOCH:
                 raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"topic_epoch {number} is above the limit of {MAX_EPOCH}")
             return
-        if stored is None or stored.number != number or stored.holder != request.name:
+        is_forgotten = not self._are_epochs_durable and self._last_number < number <= MAX_EPOCH
+        if not is_forgotten and not self._has_stored_epoch(request):
             current = "there is none" if stored is None else f"the topic has {stored.number}"
             raise StaleTopicEpoch(
                 f"the epoch {number} of producer {request.name!r} has ended ({current}): another producer was "
@@ -168,21 +182,26 @@ class ProducerAccess(Generic[P]):
             )
         if self._unstored:
             raise BrokerError(ErrorCode.SERVICE_NOT_READY, "another producer is being opened: try again")
-        is_its_own = self._exclusive is not None  # an earlier connection of it
+        is_its_own = self._exclusive is not None and self._has_stored_epoch(request)  # an earlier connection of it
         if is_its_own and request.mode != ProducerAccessMode.ACCESS_EXCLUSIVE_WITH_FENCING:
             raise BrokerError(ErrorCode.PRODUCER_BUSY, f"producer {request.name!r} is still connected: try again")
 
+    def _has_stored_epoch(self, request: AccessRequest) -> bool:
+        stored = self.stored
+        return stored is not None and stored.number == request.epoch and stored.holder == request.name
+
     def _is_superseded(self, request: AccessRequest) -> bool:
-        """Whether the exclusive producer has an older epoch of the first partition than the one that is presented."""
-        return self._from_first_partition and request.epoch is not None and not request.was_open
+        """Whether the exclusive producer has an older epoch than the one that is presented."""
+        if request.epoch is None or self._has_stored_epoch(request):
+            return False
+        return request.was_open or self._from_first_partition
 
     def _admit(self, producer: P, request: AccessRequest) -> None:
         self._exclusive = producer
-        if request.epoch is not None and request.was_open:
-            assert self.stored is not None
+        if self.stored is not None and request.was_open and self._has_stored_epoch(request):
             self._from_first_partition = self.stored.from_first_partition
             return
-        self._from_first_partition = request.epoch is not None
+        self._from_first_partition = request.epoch is not None and not request.was_open
         if request.epoch is not None:
             self._last_number = request.epoch
         self._unstored[producer] = request
@@ -200,7 +219,7 @@ class ProducerAccess(Generic[P]):
         if request.epoch is None:
             self._last_number += 1
             return StoredEpoch(self._last_number, request.name)
-        return StoredEpoch(request.epoch, request.name, from_first_partition=True)
+        return StoredEpoch(request.epoch, request.name, from_first_partition=not request.was_open)
 
     def record_stored(self, producer: P, epoch: StoredEpoch) -> None:
         """Record that the topic's node has, or may have, the epoch."""
