@@ -141,9 +141,9 @@ class Producers:
     async def open(self, opening: OpenProducer, sink: ProducerSink, address: str = "") -> Producer:
         """Open a producer with a name that no other producer of the topic has.
 
-        When this returns, all entries of the previous producer with that name are decided. Until then only
-        `report_waiting` of the sink is called. Raises `BrokerError`. If it is cancelled, no producer is open, but its
-        schema may have been added.
+        When this returns, all entries of the previous producer with that name are decided; for an exclusive producer,
+        those of all previous ones. Until then only `report_waiting` and `queued` of the sink are called. Raises
+        `BrokerError`. If it is cancelled, no producer is open, but its schema may have been added.
         """
         self._check_served()
         self._log.check_not_terminated()

@@ -210,20 +210,6 @@ async def test_a_producer_that_reconnects_replaces_itself() -> None:
         await waiting
 
 
-async def test_a_topic_that_is_created_again_refuses_epochs_of_the_former() -> None:
-    """TOP-7"""
-    async with running_log_scene() as scene:
-        log = await scene.open()
-        topic = _Topic(scene, log)
-        await topic.open("p", _EXCLUSIVE)
-        await topic.open("p", _FENCES)
-        assert topic.epoch == (1, "p")
-        again = _Topic(scene, await scene.open(name=log.name.__class__.parse("again")))
-        assert await again.code("p", _EXCLUSIVE, 1) == ErrorCode.PRODUCER_FENCED
-        await again.open("p", _EXCLUSIVE)
-        assert again.epoch == (0, "p")
-
-
 @pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.HOLD_REQUEST])
 @pytest.mark.parametrize("mode", [_EXCLUSIVE, _FENCES, _WAITS])
 async def test_a_lost_answer_of_the_store_admits_no_second_producer(mode: ProducerAccessMode, fault: Fault) -> None:
