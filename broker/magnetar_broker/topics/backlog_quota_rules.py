@@ -12,17 +12,27 @@ position are moved to it: the slowest one first.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.ledger_list import ListedLedger
+from magnetar_broker.managed_ledger.stored_sizes import count_bytes_after, find_position_before_bytes
 from magnetar_broker.position import Position
 from magnetar_broker.settings.backlog_quotas import Quota
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["Excess", "QuotaKind", "Slowest", "find_slowest", "is_reached", "left_by_eviction"]
+__all__ = [
+    "Excess",
+    "QuotaKind",
+    "Slowest",
+    "find_eviction_end",
+    "find_slowest",
+    "is_reached",
+    "left_by_eviction",
+]
 
 _LEFT_PERCENT: Final = 90
 
@@ -61,6 +71,18 @@ def is_reached(kind: QuotaKind, quota: Quota, value: float) -> bool:
 def left_by_eviction(quota: Quota) -> int:
     """Return the bytes, or seconds, of the backlog that eviction leaves."""
     return quota.limit * _LEFT_PERCENT // 100
+
+
+def find_eviction_end(ledgers: Sequence[ListedLedger], quota: Quota) -> Position:
+    """Return the position up to which an eviction by size goes.
+
+    It leaves the fewest entries that are not below what it may leave, like Pulsar; unless one entry is so large that
+    the backlog would still be at its quota: then it leaves that one out, too.
+    """
+    end = find_position_before_bytes(ledgers, left_by_eviction(quota))
+    if end.entry_id < 0 or count_bytes_after(ledgers, end) * 100 == quota.limit * _LEFT_PERCENT:
+        return end
+    return end.previous if count_bytes_after(ledgers, end.previous) < quota.limit else end
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from typing import Protocol
 from magnetar_broker.cursors.interface import TopicCursors
 from magnetar_broker.errors import BrokerError, UnreadableEntry
 from magnetar_broker.managed_ledger.interface import TopicLog
-from magnetar_broker.managed_ledger.stored_sizes import count_bytes_after, find_position_before_bytes
+from magnetar_broker.managed_ledger.stored_sizes import count_bytes_after
 from magnetar_broker.position import Position
 from magnetar_broker.settings.backlog_quotas import Quota
 from magnetar_broker.system_topics import is_system_topic
@@ -32,6 +32,7 @@ from magnetar_broker.topics.backlog_quota_rules import (
     Excess,
     QuotaKind,
     Slowest,
+    find_eviction_end,
     find_slowest,
     is_reached,
     left_by_eviction,
@@ -247,8 +248,7 @@ class BacklogQuotas:
             quota = self.get_quota(excess.kind)
             if quota != excess.quota or not self._live_settings.are_known:
                 return None
-            ledgers = self._log.ledger_list.ledgers
-            return cut if cut is not None else find_position_before_bytes(ledgers, left_by_eviction(quota))
+            return cut if cut is not None else find_eviction_end(self._log.ledger_list.ledgers, quota)
 
         _log.warning("%s: %s: its oldest messages are evicted", self._name, excess.describe())
         self.evictions[excess.kind] += 1

@@ -7,6 +7,8 @@ import pytest
 from magnetar_broker.managed_ledger.ledger_list import ListedLedger
 from magnetar_broker.managed_ledger.stored_sizes import count_bytes_after, find_position_before_bytes
 from magnetar_broker.position import EARLIEST, Position
+from magnetar_broker.settings.backlog_quotas import Quota
+from magnetar_broker.topics.backlog_quota_rules import find_eviction_end
 
 LEDGERS = [
     ListedLedger(3, is_closed=True, entries=4, length_bytes=400, bytes_before=1000),
@@ -49,3 +51,13 @@ def test_no_more_is_before_a_position_than_necessary(size_bytes: int, expected: 
     found = find_position_before_bytes(LEDGERS, size_bytes)
     assert found == Position(*expected)
     assert count_bytes_after(LEDGERS, found) <= size_bytes
+
+
+@pytest.mark.parametrize(
+    ("limit", "left"), [(1000, 410), (420, 410), (400, 310), (311, 310), (310, 210), (11, 10), (10, 5), (0, 0)]
+)
+def test_an_eviction_leaves_the_fewest_entries_that_are_not_below_its_target(limit: int, left: int) -> None:
+    """RET-4: as Pulsar does, unless the backlog would still be at its quota."""
+
+    end = find_eviction_end(LEDGERS, Quota(limit, "consumer_backlog_eviction"))
+    assert count_bytes_after(LEDGERS, end) == left
