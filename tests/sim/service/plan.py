@@ -26,6 +26,8 @@ _KINDS: Final = ("EXCLUSIVE", "EXCLUSIVE", "FAILOVER", "FAILOVER", "SHARED", "SH
 _RETENTION: Final = (0, 0, 0, 0.02, 1.0, 10_080)
 # Of a retention policy; 0: there is none.
 _RETENTION_POLICY: Final = (0, 0, 0, 0, 0, 0.02, 0.1)
+# Entries between two snapshots of deduplication; 0: nothing is deduplicated.
+_SNAPSHOT_EVERY: Final = (0, 0, 3, 20, 1_000)
 _ODD_BROKER: Final[dict[str, tuple[Any, ...]]] = {
     "managed_ledger_cache_size_mb": (0,),
     "managed_ledger_max_pending_bytes": (10_000, 100_000),
@@ -163,6 +165,10 @@ def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
                     minutes := chance.stream("retention policy").choice(_RETENTION_POLICY)
                 ),
                 "default_retention_size_in_mb": -1 if minutes else 0,
+                "broker_deduplication_enabled": (every := chance.stream("deduplication").choice(_SNAPSHOT_EVERY)) > 0,
+                "broker_deduplication_entries_interval": every or 1_000,
+                "broker_deduplication_snapshot_frequency_in_seconds": 1,
+                "broker_deduplication_snapshot_interval_seconds": 2,
             }
         ),
         in_one_process=chance.stream("one process").random() < 0.35,

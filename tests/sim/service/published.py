@@ -6,6 +6,8 @@
 - **One writer** (OWN-2): a message that is sent after anybody got a receipt is stored behind the receipt's position. If
   two owners both stored, the positions would show the one that is behind, also those of another incarnation.
 - An exclusive producer's messages are not behind those of the next producer of its topic, or partition (39, PRD-2).
+- With deduplication no message is stored twice, with a receipt or without (32, DUP-1). A receipt for a duplicate has no
+  position.
 - Indexes have no gaps (MSG-5), and a message for one incarnation is never stored in a later one (57).
 
 Sends and receipts are ordered by ticks, one for each report. Each partition of a partitioned topic is a log.
@@ -90,6 +92,8 @@ class Published:
         self._opened_on: dict[str, dict[str, Incarnation]] = {}
         # When a producer got the last error that its topic is another one.
         self._change_reported_at: dict[str, int] = {}
+        # Brokers deduplicate.
+        self.deduplicates = False
 
     def sent(self, payload: bytes) -> Sent | None:
         return self._sent.get(payload)
@@ -124,6 +128,9 @@ class Published:
 
     def stored(self, producer: ProducerSeen, payload: bytes, message_id: MessageId) -> None:
         sent, position = self._sent[payload], position_of(message_id)
+        if self.deduplicates and position[0] < 0:
+            self._look("32")
+            return
         if sent.receipt is not None:
             raise Violation("33", f"{sent} has a receipt for {position}, and before that had one for {sent.receipt}")
         incarnation = self._incarnation_of(sent, position)
@@ -229,6 +236,10 @@ class Published:
             self._behind(sent, position, log)
             self._copy(sent, position, log)
             positions[position] = None
+            if self.deduplicates:
+                self._look("32, DUP-1")
+                if one.payload in first:
+                    raise Violation("32, DUP-1", f"{sent} is in {topic} at {first[one.payload]} and at {position}")
             first.setdefault(one.payload, position)
             last[one.payload] = position
         incomplete = bool(destroyed) or (bool(messages) and messages[0].index != 0)

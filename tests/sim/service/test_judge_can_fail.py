@@ -106,6 +106,13 @@ def stored_again_after_its_receipt(scene: Scene) -> None:
     scene.history.found(TOPIC, [Found(at(number), payload, number) for number, payload in enumerate(found)])
 
 
+def stored_twice_with_deduplication(scene: Scene) -> None:
+    scene.history.published.deduplicates = True
+    scene.history.sending(scene.producer, b"first")
+    found = [*MESSAGES[:3], b"first", b"first"]
+    scene.history.found(TOPIC, [Found(at(number), payload, number) for number, payload in enumerate(found)])
+
+
 def an_index_with_a_gap(scene: Scene) -> None:
     scene.found(0, 1, 2, indexes=(0, 1, 3))
 
@@ -292,6 +299,7 @@ WRONG: list[tuple[str, Callable[[Scene], None]]] = [
     ("2", two_receipts_for_one_position),
     ("2", receipt_outside_of_the_topic),
     ("33", receipts_out_of_order),
+    ("32", stored_twice_with_deduplication),
     ("33", found_behind_what_was_sent_later),
     ("33", stored_again_after_its_receipt),
     ("MSG-5", an_index_with_a_gap),

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from magnetar_broker import paths
+from magnetar_broker.cursors.subscription_limits import is_internal_cursor
 from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_retention, create_retention_policy
 from magnetar_protos import cursor_pb2
 from magnetar_protos import managed_ledger_pb2 as pb
@@ -67,6 +68,7 @@ class ServiceWorld(World):
         self.metadata.session_timeout_s = self.service.session_timeout_s
         self.metadata.on_taken = self._owner_replaced
         self.history = MessageHistory(lambda: self.loop.elapsed_s)
+        self.history.published.deduplicates = self.service.options.broker_deduplication_enabled
         self.history.sessions.metadata = self.metadata
         watch_session_ends(self)
         self.sessions = ServedSessions()
@@ -187,8 +189,9 @@ class ServiceWorld(World):
             self._cursor_listed(f"{topic} {name}", cursor)
             if cursor is not None and cursor.incarnation == self._dying.get(topic):
                 self._cursors_go(topic)
-            self.history.cursor_changed(topic, name, cursor, by)
-            self.retained.cursor_changed(topic, cursor)
+            if not is_internal_cursor(name):
+                self.history.cursor_changed(topic, name, cursor, by)
+                self.retained.cursor_changed(topic, cursor)
 
     def _wall_clock_ms(self, process: Process) -> int:
         skew_ms = next(broker.skew_ms for broker in self.brokers if broker.name == process.name)
