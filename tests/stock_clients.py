@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import time
 import urllib.request
@@ -104,6 +105,19 @@ class StockServer:
             with Admin(self.process.service_url) as admin:
                 admin.topics.unload(name)
 
+    def deduplicate(self, name: str) -> None:
+        """Switch deduplication on, for a topic that exists."""
+        _send_admin_request("POST", f"{_path(name)}/deduplicationEnabled", b"true", self.http_url)
+        deadline = time.monotonic() + GENEROUS_S
+        while self._read_stats(name)["deduplicationStatus"] != "Enabled":
+            assert time.monotonic() < deadline, "deduplication was not switched on"
+            time.sleep(0.1)
+
+    def _read_stats(self, name: str) -> dict[str, Any]:
+        with urllib.request.urlopen(f"{self.http_url}/admin/v2/{_path(name)}/stats") as found:
+            stats: dict[str, Any] = json.load(found)
+        return stats
+
     def terminate(self, name: str) -> None:
         if self.process is None:
             _send_admin_request("POST", f"{_path(name)}/terminate")
@@ -116,9 +130,9 @@ def _path(name: str) -> str:
     return f"persistent/public/default/{name.rpartition('/')[2]}"
 
 
-def _send_admin_request(method: str, path: str, body: bytes = b"") -> None:
+def _send_admin_request(method: str, path: str, body: bytes = b"", http_url: str = _ELSEWHERE_HTTP) -> None:
     request = urllib.request.Request(
-        f"{_ELSEWHERE_HTTP}/admin/v2/{path}", body, {"Content-Type": "application/json"}, method=method
+        f"{http_url}/admin/v2/{path}", body, {"Content-Type": "application/json"}, method=method
     )
     with urllib.request.urlopen(request, timeout=GENEROUS_S):
         pass

@@ -135,6 +135,26 @@ def test_reopened_producer_receives_its_last_sequence_id(client: pulsar.Client) 
         producer.close()
 
 
+def test_messages_of_given_ids_are_stored_once(server: StockServer, client: pulsar.Client) -> None:
+    """WIRE-1, DUP-1, PRD-7: a duplicate's id is (-1,-1), and a producer goes on behind its last id, over an unload."""
+    name = topic("deduplicated")
+    client.create_producer(name).close()
+    server.deduplicate(name)
+    for run in range(2):
+        producer = client.create_producer(name, producer_name="p", send_timeout_millis=0)
+        assert producer.last_sequence_id() == (-1, 30)[run]
+        for number, sequence_id in enumerate((10, 20, 30, 20)):
+            message_id = producer.send(b"%d" % sequence_id, sequence_id=sequence_id)
+            is_duplicate = run == 1 or number == 3
+            assert (message_id.ledger_id() == message_id.entry_id() == -1) == is_duplicate
+        producer.close()
+        server.unload(name)
+    producer = client.create_producer(name, producer_name="p")
+    producer.send(b"next")
+    assert producer.last_sequence_id() == 31
+    assert [message.data() for message in read(client, name, 4)] == [b"10", b"20", b"30", b"next"]
+
+
 def test_a_name_belongs_to_one_producer_at_a_time(server: StockServer, client: pulsar.Client) -> None:
     """WIRE-1, PRD-11: refused while it is taken, on the same connection and on another; free when it is left."""
     name = topic("names")

@@ -119,6 +119,7 @@ def describe_loaded(topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStat
         pending_bytes=topic.log.pending_bytes,
         waiting_for=topic.waiting_for(),
         publish_limited_times=topic.gate.limited_times,
+        deduplication_status=topic.deduplication.status,
         lost_entries=topic.log.lost_entries.count,
         lost=[
             pb.LostEntry(ledger_id=position.ledger_id, entry_id=position.entry_id, reason=reason)
@@ -213,6 +214,7 @@ def _sum(name: TopicName, parts: Sequence[pb.TopicStats]) -> pb.TopicStats:
         total.last_publish_ms = max(total.last_publish_ms, part.last_publish_ms)
         _note_oldest(total, part.oldest_backlog_subscription, part.oldest_backlog_ms)
         total.oldest_backlog_age_s = max(total.oldest_backlog_age_s, part.oldest_backlog_age_s)
+        total.deduplication_status = total.deduplication_status or part.deduplication_status
         total.waiting_for = total.waiting_for or (part.waiting_for and f"{part.topic}: {part.waiting_for}")
         total.not_in_effect.extend(text for text in part.not_in_effect if text not in total.not_in_effect)
         for one in part.subscriptions:

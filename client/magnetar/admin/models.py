@@ -353,6 +353,8 @@ class TopicStats:
     evictions_by_age: int = 0
     # Producers that wait until no other one is connected.
     waiting_producers: int = 0
+    # Enabled, Disabled, Recovering (producers wait until it is known what is stored), or Removing.
+    deduplication_status: str = "Disabled"
     # A text for each policy that is stored for the topic or its namespace, and not yet in effect.
     not_in_effect: Sequence[str] = ()
     # Of a non-persistent topic: messages that its subscriptions have dropped, since no consumer could take them.

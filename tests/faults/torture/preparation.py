@@ -6,15 +6,20 @@ can be read again.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import magnetar
-from magnetar.admin import Admin
+from magnetar.admin import Admin, TopicPolicies
 from tests.faults.checker.recorder import Recorder
 from tests.faults.torture.client_process import keep_subscriptions
 from tests.faults.torture.workload import Subscription, Topic, Workload
 
 __all__ = ["backlogs", "current_partition_names", "prepare", "subscriptions_of"]
+
+
+_LONGEST_S: Final = 60.0
 
 
 def prepare(url: str, workloads: Sequence[Workload], recorder: Recorder) -> None:
@@ -59,6 +64,14 @@ def _make(admin: Admin, topic: Topic) -> None:
         admin.topics.create_partitioned(topic.name, topic.partitions)
     else:
         admin.topics.create(topic.name)
+    if topic.deduplicated:
+        admin.topics.change_policies(topic.name, TopicPolicies(deduplication=True))
+        deadline = time.monotonic() + _LONGEST_S
+        for name in topic.partition_names:  # it is noticed within seconds
+            while admin.topics.stats(name).deduplication_status != "Enabled":
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"deduplication of {name} was not switched on")
+                time.sleep(0.1)
 
 
 def backlogs(

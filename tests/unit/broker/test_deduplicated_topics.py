@@ -167,6 +167,7 @@ async def test_the_cursor_of_snapshots_is_no_subscription() -> None:
         assert await admin.subscriptions.list("t") == []
         stats = await admin.topics.stats("t")
         assert not stats.subscriptions
+        assert stats.deduplication_status == "Enabled"
         client = await on.scene.pulsar_client()
         answer = await client.try_subscribe(subscription=DEDUPLICATION_CURSOR)
         assert "not a subscription" in answer.error.message

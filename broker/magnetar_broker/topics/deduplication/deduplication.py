@@ -135,6 +135,15 @@ class Deduplication(Generic[S]):
         self._stopped: BrokerError | None = None
 
     @property
+    def status(self) -> str:
+        """As Pulsar's statistics name it."""
+        if self.is_on:
+            return "Enabled"
+        if not self._is_ready:
+            return "Recovering"
+        return "Removing" if self._cursors.has_internal(DEDUPLICATION_CURSOR) else "Disabled"
+
+    @property
     def _settings(self) -> TopicSettings:
         return self._live_settings.current
 

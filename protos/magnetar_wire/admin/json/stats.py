@@ -304,6 +304,7 @@ TOPIC_STATS: Final = Object(
         "messagesEver": _Count("messages_ever"),
         "pendingBytes": _Count("pending_bytes"),
         "waitingFor": "waiting_for",
+        "deduplicationStatus": "deduplication_status",
         "notInEffect": "not_in_effect",
         "lostEntries": _Count("lost_entries"),
         "lost": Field("lost", of=_LOST),
@@ -320,7 +321,6 @@ TOPIC_STATS: Final = Object(
         "abortedTxnCount": 0,
         "committedTxnCount": 0,
         "replication": {},
-        "deduplicationStatus": "Disabled",
         "delayedMessageIndexSizeInBytes": 0,
         "compaction": {
             "lastCompactionRemovedEventCount": 0,
