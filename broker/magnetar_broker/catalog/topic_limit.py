@@ -1,7 +1,8 @@
 """The limit of topics per namespace (`max_topics_per_namespace`: a policy, else the brokers' setting).
 
 Each partition counts as a topic, also one that is not stored yet: a partitioned topic is created with all of its
-partitions, or not at all. So first use of a partition is never refused. System topics don't count.
+partitions, or not at all. So first use of a partition is never refused. System topics, and non-persistent ones, don't
+count.
 
 Topics of a namespace are created by any of the brokers, at the same time. Where there is a limit, each transaction that
 creates a topic also raises a number in the namespace's node, whose version was read before the topics were counted. So
@@ -51,7 +52,7 @@ class TopicLimit:
 
     def get(self, name: TopicName, policies: Policies) -> int:
         """Return the limit that holds for a new topic of this name; 0: none."""
-        if is_system_topic(name) or name.is_partition:
+        if is_system_topic(name) or name.is_partition or not name.is_persistent:
             return 0
         if policies.HasField("max_topics_per_namespace"):
             return policies.max_topics_per_namespace

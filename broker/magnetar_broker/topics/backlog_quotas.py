@@ -146,7 +146,9 @@ class BacklogQuotas:
 
     def _limited(self) -> list[QuotaKind]:
         """Return the kinds of quotas that the topic has."""
-        if not self._live_settings.current.backlog_quota_check_enabled or is_system_topic(self._name):
+        if not self._live_settings.current.backlog_quota_check_enabled:
+            return []
+        if is_system_topic(self._name) or not self._name.is_persistent:
             return []
         return [
             kind

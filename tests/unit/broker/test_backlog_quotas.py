@@ -270,6 +270,7 @@ async def test_the_brokers_quota_applies_unless_a_policy_replaces_it() -> None:
     async with _running(**default) as scene, scene.client() as client:
         with pytest.raises(refused, match="backlog_quota_default_limit_bytes"):
             await client.create_producer("t")
+        await client.create_producer("non-persistent://public/default/t")  # it has no backlog
         await _set_quota(scene, BacklogQuota(_HOLD, -1))
 
         async def is_open() -> bool:
