@@ -12,7 +12,9 @@ topic.py                     one topic
 │   ├── entry_check.py               which entries may be stored
 │   ├── producer_names.py            who has a name, and its last sequence id
 │   └── publish_budget.py            the memory of entries that are not stored yet
-└── subscriptions.py             its subscriptions, and what administrators do with them
+└── subscriptions.py             its subscriptions: consumers join them
+    ├── loaded_subscriptions.py      those that have consumers, or are being changed
+    ├── subscription_administration.py  created, moved and deleted by name
     ├── subscription_changes.py      seek, reset, deletion: one at a time
     ├── subscription_stats.py
     └── progress_subscription.py     the subscription of a reader of the log

@@ -327,7 +327,7 @@ async def test_reset_seeks_a_cursor_that_opens_during_the_reset(monkeypatch: pyt
     async with running_cursor_scene() as scene:
         scene_of_test.append(scene)
         tables.append(await open_without_bookies(scene))
-        monkeypatch.setattr("magnetar_broker.topics.subscriptions.find_start", find_late)
+        monkeypatch.setattr("magnetar_broker.topics.subscription_administration.find_start", find_late)
         await subscriptions_of(scene, tables[0]).reset("bad", LATEST)
         cursor = tables[0].get("bad")
         assert cursor is not None
