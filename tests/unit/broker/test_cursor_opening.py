@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -140,7 +141,7 @@ async def test_a_caller_that_waits_for_a_cursor_of_a_closed_table_is_refused(way
                 await within(table.wait_until_open("bad", wait_again=wait_again), "the refusal", 10.0)
         opened = OpenConsumer(subscription="bad", durable=True)
         with pytest.raises(TopicUnloaded):
-            await within(subscriptions.subscribe(opened, object()), "the refusal", 10.0)  # type: ignore[arg-type]
+            await within(subscriptions.subscribe(opened, SimpleNamespace(address="")), "the refusal", 10.0)
 
 
 async def test_a_cursor_is_waited_for_only_while_the_subscriptions_are_open() -> None:

@@ -48,8 +48,12 @@ def write(metadata: Metadata, ledger_list: LedgerList, ledger_id: int, entries: 
 
 def view(ledger_list: LedgerList) -> LedgerList:
     """Without what only differences of are meant."""
-    rank = ledger_list.ledgers[0].rank if ledger_list.ledgers else 0
-    return replace(ledger_list, ledgers=[replace(one, rank=one.rank - rank) for one in ledger_list.ledgers])
+    first = ledger_list.ledgers[0] if ledger_list.ledgers else ListedLedger(0)
+    relative = [
+        replace(one, rank=one.rank - first.rank, bytes_before=one.bytes_before - first.bytes_before)
+        for one in ledger_list.ledgers
+    ]
+    return replace(ledger_list, ledgers=relative)
 
 
 def test_long_ledger_list_is_paged_and_read_back_unchanged() -> None:
@@ -57,7 +61,10 @@ def test_long_ledger_list_is_paged_and_read_back_unchanged() -> None:
     metadata, ledger_list, ledgers = Metadata(), LedgerList("i"), 25_000
     for number in range(1, ledgers + 1):
         if number % 500:  # a change writes the whole node: one for each would take the test a minute
-            ledger_list.ledgers.append(ListedLedger(3 * number, True, 2, 200, 2 * number - 2, 2 * number - 1, 5, 6, 7))
+            before = 2 * number - 2
+            ledger_list.ledgers.append(
+                ListedLedger(3 * number, True, 2, 200, 100 * before, before, 2 * number - 1, 5, 6, 7)
+            )
             ledger_list.next_index = 2 * number
         else:
             write(metadata, ledger_list, 3 * number, 2)

@@ -10,6 +10,7 @@ from magnetar_broker.errors import TopicUnloaded
 from magnetar_broker.server.grpc.produce_session import ProduceSession
 from magnetar_broker.server.grpc.producer_channel import ProducerChannel
 from magnetar_broker.settings.rates import NO_RATE
+from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.publish_gate import PublishGate
 from magnetar_broker.topics.rate_limit import RateLimit
@@ -28,6 +29,7 @@ class _FullTopic:
         self.gate = PublishGate(self.budget, unlimited, unlimited)
         self.log = SimpleNamespace(incarnation="i")
         self.producers = self
+        self.live_settings = SimpleNamespace(current=BrokerServiceSettings())
         self.topic_epoch = None
         self.producer = SimpleNamespace(
             producer_name="p", identity=SimpleNamespace(schema_version=b""), is_stopped=False, publish=None

@@ -23,6 +23,10 @@ from tests.unit.broker.broker_scene import running_broker
 from tests.unit.broker.subscription_scene import EARLIEST, Scene, settle
 
 
+async def _save_nothing() -> None:
+    pass
+
+
 def _topic(scene: Scene) -> Any:
     return SimpleNamespace(
         name="t",
@@ -30,6 +34,7 @@ def _topic(scene: Scene) -> Any:
         managed_ledger=scene.log,
         cursors=scene.cursors,
         subscriptions=scene.subscriptions,
+        deduplication=SimpleNamespace(save_snapshot=_save_nothing),
         drop_trimmed_ledgers=scene.cursors.drop_trimmed_ledgers,
     )
 

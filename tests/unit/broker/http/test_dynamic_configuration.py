@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
-from magnetar import ConsumerType, InvalidArgument, MagnetarException, NotAllowedError
+from magnetar import ConsumerType, InitialPosition, InvalidArgument, MagnetarException, NotAllowedError
 from magnetar.schema import StringSchema
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError
@@ -20,6 +20,8 @@ from magnetar_broker.settings.process import BrokerSettings
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.system_topics import heartbeat_topic
 from magnetar_broker.topics.housekeeping import Housekeeping
+from magnetar_broker.topics.rate_limit import UNLIMITED, RateLimit
+from magnetar_broker.topics.topic import Topic
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.admin_pb2 import NamesAnswer, NamesRequest
 from magnetar_protos.catalog_pb2 import DynamicConfigurationNode
@@ -194,6 +196,10 @@ async def _new_topic(scene: HttpScene) -> str:
     name = _new_name()
     await scene.broker.admin.topics.create(name)
     return name
+
+
+async def _new_loaded_topic(scene: HttpScene) -> Topic:
+    return await scene.broker.broker_session.topics.get(TopicName.parse(_new_name()), create=True)
 
 
 async def _is_refused(work: Awaitable[Any]) -> bool:
@@ -415,6 +421,69 @@ async def _second_connection_is_refused(scene: HttpScene) -> Any:
 async def _schema_of_a_producer_is_refused(scene: HttpScene) -> Any:
     async with scene.broker.client() as client:
         return await _is_refused(client.create_producer(await _new_topic(scene), schema=StringSchema()))
+
+
+@_shows("max_publish_rate_per_topic_in_messages", "1", False, True)
+@_shows("max_publish_rate_per_topic_in_bytes", "1", False, True)
+@_shows("broker_publisher_throttling_max_message_rate", "1", False, True)
+@_shows("broker_publisher_throttling_max_byte_rate", "1", False, True)
+async def _publishing_has_a_rate(scene: HttpScene) -> Any:
+    return _has_rate((await _new_loaded_topic(scene)).gate.limits)
+
+
+@_shows("dispatch_throttling_rate_per_topic_in_msg", "1", False, True)
+@_shows("dispatch_throttling_rate_per_topic_in_byte", "1", False, True)
+@_shows("dispatch_throttling_rate_in_msg", "1", False, True)
+@_shows("dispatch_throttling_rate_in_byte", "1", False, True)
+async def _dispatch_has_a_rate(scene: HttpScene) -> Any:
+    return _has_rate((await _new_loaded_topic(scene)).subscriptions.rates.limits)
+
+
+def _has_rate(limits: Iterable[RateLimit]) -> bool:
+    found = list(limits)
+    for limit in found:
+        limit.reread()
+    return any(limit.left() is not UNLIMITED for limit in found)
+
+
+@_shows("dispatch_throttling_rate_per_subscription_in_msg", "1", False, True)
+@_shows("dispatch_throttling_rate_per_subscription_in_byte", "1", False, True)
+async def _dispatch_of_a_subscription_waits(scene: HttpScene) -> Any:
+    """The rate is reached by the first message."""
+    topic, payload = await _new_topic(scene), b"x" * 100
+    async with scene.broker.client() as client:
+        consumer = await client.subscribe(topic, "s", initial_position=InitialPosition.Earliest)
+        producer = await client.create_producer(topic, batching_enabled=False)
+        await producer.send(payload)
+        await consumer.receive()
+        await producer.send(payload)
+        loaded = await scene.broker.broker_session.topics.get(TopicName.parse(topic), create=False)
+        [subscription] = loaded.subscriptions.stats()
+        return "dispatch rate" in subscription.blocked_by
+
+
+@_shows("dispatch_throttling_on_non_backlog_consumer_enabled", "false", True, False)
+async def _dispatch_without_a_backlog_waits(scene: HttpScene) -> Any:
+    assert (await scene.ask("POST", f"{_PATH}/dispatchThrottlingRatePerSubscriptionInMsg/1")).status == 200
+    return await _dispatch_of_a_subscription_waits(scene)
+
+
+@_shows("subscribe_throttling_rate_per_consumer", "1", False, True)
+async def _second_subscribe_request_is_refused(scene: HttpScene) -> Any:
+    topic = _new_name()
+    async with scene.broker.client() as client:
+        await (await client.subscribe(topic, "s", consumer_name="c")).close()
+        return await _is_refused(client.subscribe(topic, "s", consumer_name="c"))
+
+
+@_shows("dispatch_throttling_rate_relative_to_publish_rate", "true", False, True)
+async def _rate_is_relative(scene: HttpScene) -> Any:
+    return (await _new_loaded_topic(scene)).live_settings.current.topic_dispatch_rate.is_relative
+
+
+@_shows("subscribe_rate_period_per_consumer_in_second", "7", 30, 7)
+async def _period_of_subscribe_requests(scene: HttpScene) -> Any:
+    return (await _new_loaded_topic(scene)).live_settings.current.subscribe_rate.period_seconds
 
 
 async def test_each_dynamic_setting_has_an_effect_on_a_running_broker() -> None:
