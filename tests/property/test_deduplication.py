@@ -24,8 +24,9 @@ from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.deduplication.rules import EntryIds, get_entry_ids, record
 from magnetar_broker.topics.deduplication.snapshots import decode_stored_ids, encode_stored_ids
 from magnetar_broker.topics.entry_check import find_last_sequence_id
-from magnetar_broker.topics.producer import Producer, ProducerIdentity, TopicPublishing
+from magnetar_broker.topics.producer import Producer, TopicPublishing
 from magnetar_broker.topics.producer_names import ProducerNames
+from magnetar_broker.topics.producer_sink import ProducerIdentity
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.publish_gate import PublishGate
 from magnetar_broker.topics.rate_limit import RateLimit

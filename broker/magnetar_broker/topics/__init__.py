@@ -9,6 +9,7 @@ topics.py                    the topics of this broker: opened, closed, deleted
 └── housekeeping.py              rolls over, trims and unloads idle topics
 topic.py                     one topic
 ├── producer.py                  a producer, from its entries to their results
+│   ├── producer_sink.py             its client, which gets the results
 │   ├── entry_check.py               which entries may be stored
 │   ├── producer_names.py            who has a name, and its last sequence id
 │   └── publish_budget.py            the memory of entries that are not stored yet

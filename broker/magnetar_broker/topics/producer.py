@@ -1,4 +1,4 @@
-"""A producer of a topic, and the interface through which it reports results to its client.
+"""A producer of a topic: its entries are checked and appended, and their results reported to its client.
 
 Entries are appended in the order received, and reported as stored in that order. An entry that must not be stored is
 refused alone, and at once: also before earlier entries are stored. If the log can't accept an entry, the producer ends,
@@ -16,9 +16,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from magnetar_broker.counters import BrokerCounters, ProducerTraffic, TopicCounters
 from magnetar_broker.errors import BrokerError
@@ -29,13 +29,13 @@ from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.deduplication.partial_batch import take_new_messages
 from magnetar_broker.topics.deduplication.rules import Decision, EntryIds, Progress, decide, record
 from magnetar_broker.topics.entry_check import accept_entry
+from magnetar_broker.topics.producer_sink import ProducerIdentity, ProducerSink
 from magnetar_broker.topics.publish_gate import PublishGate
 from magnetar_broker.topics.rate_limit import UNLIMITED
-from magnetar_protos.broker_pb2 import ProducerAccessMode
 from magnetar_wire.clock import Clock
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
 
-__all__ = ["Producer", "ProducerIdentity", "ProducerSink", "TopicPublishing"]
+__all__ = ["Producer", "TopicPublishing"]
 
 _log = logging.getLogger(__name__)
 
@@ -46,64 +46,6 @@ _DUPLICATE: Final = -1
 # The position of a duplicate.
 _NO_POSITION: Final = Position(-1, -1)
 _NO_IDS: Final = EntryIds(-1, -1)
-
-
-class ProducerSink(Protocol):
-    """Receives the results of one producer and of its entries, in the order in which they occur."""
-
-    def stored(self, number: int, position: Position) -> None:
-        """Report that an entry is stored, or that it was stored before: then the position is (-1,-1)."""
-
-    def partly_stored(self, number: int, position: Position, duplicates: int) -> None:
-        """Report that a batch is stored without its first messages, which were stored before."""
-
-    def refused(self, number: int, error: BrokerError) -> None:
-        """Report that an entry was not stored and will not be. Later entries are not affected."""
-
-    def decided(self, memory_bytes: int) -> None:
-        """Report that published entries are stored or refused, so that `memory_bytes` of memory are free.
-
-        `memory_bytes` is counted by `count_entry_memory`.
-        """
-
-    def report_waiting(self, waiting_for: str) -> None:
-        """Report a new reason why the topic stores no entries at present. Empty: it stores entries.
-
-        Also called while the producer is being opened.
-        """
-
-    def topic_grew(self, partitions: int) -> None:
-        """Report that the partitioned topic has this many partitions now."""
-
-    def queued(self, producer_name: str) -> None:
-        """Report that the producer that is being opened waits until it may have the topic to itself."""
-
-    def ended(self, error: BrokerError) -> None:
-        """Report that the producer has ended. After this only `decided` is called."""
-
-    async def check_alive(self) -> bool:
-        """Return whether the client is alive, as far as can be determined. If it is not, its producer has left."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerIdentity:
-    """What a client has sent to open its producer."""
-
-    # Its number on the client's stream or connection.
-    producer_id: int
-    name: str
-    # Proves that a producer that reconnects is the one that had the name before.
-    instance: bytes
-    epoch: int
-    properties: Mapping[str, str]
-    # The client's address, and the name and version of its library, for statistics.
-    address: str
-    client_version: str = ""
-    # Its library can open a producer on some of the partitions of a topic only.
-    partial: bool = False
-    # The version of its schema, encoded; empty: it has none.
-    schema_version: bytes = b""
-    access_mode: ProducerAccessMode = ProducerAccessMode.ACCESS_SHARED
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,11 @@ from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topics.consumer import MAX_CLIENT_VERSION_LENGTH
 from magnetar_broker.topics.consumer_limits import get_host
 from magnetar_broker.topics.deduplication.deduplication import Deduplication
-from magnetar_broker.topics.producer import Producer, ProducerIdentity, ProducerSink, TopicPublishing
+from magnetar_broker.topics.producer import Producer, TopicPublishing
 from magnetar_broker.topics.producer_access import TopicAccess
 from magnetar_broker.topics.producer_access_rules import AccessRequest
 from magnetar_broker.topics.producer_names import ProducerNames
+from magnetar_broker.topics.producer_sink import ProducerIdentity, ProducerSink
 from magnetar_broker.topics.publish_gate import PublishGate
 from magnetar_broker.topics.topic_schemas import TopicSchemas
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProducerAccessMode

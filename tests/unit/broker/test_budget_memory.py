@@ -16,7 +16,8 @@ from magnetar_broker.managed_ledger.log_entry import LogEntry, NewEntry
 from magnetar_broker.position import Position
 from magnetar_broker.settings.rates import NO_RATE
 from magnetar_broker.settings.topics import TopicSettings
-from magnetar_broker.topics.producer import Producer, ProducerIdentity, TopicPublishing
+from magnetar_broker.topics.producer import Producer, TopicPublishing
+from magnetar_broker.topics.producer_sink import ProducerIdentity
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.publish_gate import PublishGate
 from magnetar_broker.topics.rate_limit import RateLimit

@@ -18,7 +18,8 @@ from magnetar_broker.cursors.subscription_limits import DEDUPLICATION_CURSOR
 from magnetar_broker.settings.rates import NO_RATE
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.deduplication.rules import Progress
-from magnetar_broker.topics.producer import Producer, ProducerIdentity, TopicPublishing
+from magnetar_broker.topics.producer import Producer, TopicPublishing
+from magnetar_broker.topics.producer_sink import ProducerIdentity
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.publish_gate import PublishGate
 from magnetar_broker.topics.rate_limit import RateLimit
