@@ -5,9 +5,9 @@ theirs:
 
     partition 0: waits, fences or is refused, by its access mode; gets epoch 7
     partition 1: has epoch 6, of the producer that had partition 0 before. Epoch 7 is accepted, and that producer is
-    fenced partition 2: has epoch 9: somebody has opened it alone. Epoch 7 is refused. Partition 0 is reopened with
-    epoch 10, as
-                 the same producer, and the others are opened with that
+                 fenced
+    partition 2: has epoch 9: somebody has opened it alone. Epoch 7 is refused. Partition 0 is reopened with epoch 10,
+                 as the same producer, and the others are opened with that
 """
 
 from __future__ import annotations

@@ -1,34 +1,9 @@
-"""A producer of one partition, or of a topic without partitions, on the client's event loop.
+"""The messages of one partition's producer, on the client's event loop: from its `SendQueue` to their results.
 
-    look up the owner ──► its stream ──► OpenProducer ──opened──► send entries, get results
-         ▲                                   │                            │
-         └────────── after a pause ──────────┴─── disconnected, or ended ─┘   (at once, if it was open for a while)
-
-Messages come through its `SendQueue`, as batches. `InFlight` holds these until they are answered. While the producer is
-not open they wait. With each opening all of them are resent, in order, with a higher connection epoch and the same
-`instance`, by which the broker recognizes the producer: it drops entries of earlier epochs that are still in flight.
-
-**When an opening ends**, the producer is reopened, unless the error is not retryable. If the topic was deleted, pending
-messages belonged to it and fail with `IncarnationChanged`. The producer goes on with the topic of the same name that
-exists now or is created at its request. If there is none and none may be created, it ends with `TopicNotFound`. If
-another producer has taken its name in the meantime, it retries until the name is free. If the topic was terminated, or
-the producer's schema is not compatible with the topic's any more, it ends: whether messages are stored that were sent
-before is unknown.
-
-While a backlog quota of the topic is reached, the broker closes its producers, and refuses to reopen them. Messages
-wait, as in any other pause between two openings; or, if the quota's policy is `producer_exception`, all pending
-messages fail with each attempt to reopen.
-
-**An exclusive producer** presents the topic's epoch when it is reopened. If another producer was admitted in the
-meantime, it ends, and its pending messages fail with `ProducerFenced`: they are stored before the other producer's, or
-never. Its epoch belongs to the topic's incarnation, so it ends, too, if the topic was deleted. While it waits for its
-turn, its first opening has no timeout.
-
-**The schema** is sent with each opening. The broker's answer has its version, with which entries are stamped when they
-are encoded: those that were encoded before keep theirs.
-
-When a batch is passed to the stream, it is encoded and numbered, and stays in `InFlight` until it is answered. A large
-message is split into chunks before (`_chunks_in_flight.py`), which are sent like batches.
+Messages come through the queue, as batches, which are numbered, and held in `InFlight` until they are answered. While
+the producer is open, the stream calls `fill`, which encodes the next batches as entries. A large message is split into
+chunks before (`_chunks_in_flight.py`), which are sent like batches. After a break, what is not answered is resent, in
+order (`_reconnecting_producer.py`).
 
 Results go to the callers that wait for them on the loop. Callbacks are called on the callback thread.
 """
@@ -40,40 +15,29 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 from magnetar import exceptions
-from magnetar._broker_stream import check_open_size
 from magnetar._chunks_in_flight import Chunk, split_batch
-from magnetar._client_core import ClientCore, client_version
-from magnetar._enums import ProducerAccessMode
-from magnetar._errors import from_problem, from_transport, is_retryable
+from magnetar._client_core import ClientCore
+from magnetar._errors import from_problem
 from magnetar._keyed_send_queue import KeyedSendQueue
-from magnetar._operations import CLOSE_TIMEOUT_S, Backoff
+from magnetar._operations import CLOSE_TIMEOUT_S
 from magnetar._options import ProducerOptions
-from magnetar._produce_stream import ProduceStream
+from magnetar._reconnecting_producer import ReconnectingProducer
 from magnetar._send_queue import SendLimits, SendQueue
 from magnetar._send_queue_rules import Batch, InFlight, OutgoingEntry, StoredAt
-from magnetar._value_encoder import to_wire
+from magnetar._send_timeout import SendTimeout
 from magnetar.exceptions import AlreadyClosed, MagnetarException
-from magnetar_protos.broker_pb2 import EntryRefused, OpenProducer, Problem, ProducerOpened, Receipt
-from magnetar_protos.broker_pb2 import ProducerAccessMode as WireAccessMode
-from magnetar_protos.entry_pb2 import MessageMetadata
-from magnetar_wire.clock import Clock, Timer
+from magnetar_protos.broker_pb2 import EntryRefused, ProducerOpened, Receipt
+from magnetar_wire.clock import Timer
 from magnetar_wire.errors import TooLarge, WireError
 from magnetar_wire.frame import FrameBuilder
 from magnetar_wire.topic_name import TopicName
-from magnetar_wire.transport import TransportError
 
 __all__ = ["PartitionProducer"]
 
 log = logging.getLogger(__name__)
-# A broker that ends an opening with these has stored nothing that it has not reported.
-_NOT_STORED: Final = (
-    exceptions.TopicTerminated,
-    exceptions.ProducerBlockedQuotaExceededError,
-    exceptions.ProducerBlockedQuotaExceededException,
-)
 # What fails because of these may have been stored before, in an earlier opening.
 _FAIL_PENDING: Final = (
     exceptions.TopicTerminated,
@@ -81,16 +45,8 @@ _FAIL_PENDING: Final = (
     exceptions.ProducerBlockedQuotaExceededException,
 )
 
-_EXCLUSIVITY_LOST: Final = (
-    exceptions.ProducerFenced,
-    exceptions.IncarnationChanged,
-    exceptions.TopicNotFound,
-)
 
-
-class PartitionProducer:
-    """A `ProduceChannel` of the stream by which it is connected."""
-
+class PartitionProducer(ReconnectingProducer):
     def __init__(
         self,
         client: ClientCore,
@@ -100,73 +56,34 @@ class PartitionProducer:
         report_growth: Callable[[int], object] = lambda _: None,
         on_lost_exclusivity: Callable[[MagnetarException], object] = lambda error: None,
     ) -> None:
-        """`report_growth` is called with the number of partitions if the topic has more; with 0 if that may be so.
-
-        `on_lost_exclusivity` is called if an exclusive producer was open, and another one may have been admitted.
-        """
-        self.topic = str(topic)
-        # The topic's epoch. It is set before the first opening to present one that another partition has.
-        self.topic_epoch: int | None = None
-        # The epoch that the topic has, if the one that was presented was refused.
-        self.current_epoch: int | None = None
-        self.producer_name = options.producer_name or ""
+        super().__init__(client, topic, options, report_growth, on_lost_exclusivity)
         # The highest sequence id that is known to be persisted.
         self.last_sequence_id = -1 if options.initial_sequence_id is None else options.initial_sequence_id
-        # Whether it was ever open. Then the first message's sequence id is known, and `queue` is replaced.
-        self.was_opened = False
         self._limits = limits
-        self._clock = client.clock
+        # Replaced when the producer is opened: then the first message's sequence id is known.
         self.queue: SendQueue = self._create_queue(limits, 0)
-        self._client = client
-        self._partition = topic.partition_index
-        self._options = options
-        self._report_growth = report_growth
-        self._in_flight = InFlight()
-        self._send_timeout = _SendTimeout(
+        self._send_timeout = SendTimeout(
             self._in_flight, self._clock, options.send_timeout_millis / 1000, self._fail_expired
         )
-        self._access_mode = options.access_mode
-        self._on_lost_exclusivity = on_lost_exclusivity
-        # The broker has answered that this attempt at the opening waits for its turn, or an earlier one.
-        self._is_queued = self._was_queued = False
         self._last_serial = 0
-        # Identifies the producer: its instance, and the topic's incarnation. Each opening has a higher epoch.
-        self._instance = client.randomness.token(16)
-        self._incarnation = ""
-        self._epoch = 0
-        # The metadata that all entries have in common.
-        self._shared = MessageMetadata()
-        # The current opening: its stream, its channel id there (0: none), and whether the broker has agreed to it.
-        self._stream: ProduceStream | None = None
-        self._channel_id = 0
-        self._open = False
-        self._opened_at = 0.0
-        # Whether entries were reported as persisted since.
-        self._made_progress = False
-        # Whether the broker has paused this opening, because the topic has no capacity.
-        self._paused = False
-        # Why the topic stores nothing at present, also while the broker opens it. Empty: it does.
-        self._waiting_for = ""
-        # The error that ended the last opening. None: none has ended, or it is open again.
-        self._last_error: MagnetarException | None = None
-        self._backoff = Backoff(client.randomness)
-        # The broker's answer to the current opening, or closing.
-        self._answer: asyncio.Future[None] | None = None
-        self._reopening: asyncio.Task[None] | None = None
-        # It is closed, or about to be, and is not reopened.
-        self._closing = False
         self._batch_timer: Timer | None = None
         self._flushes: list[_Flush] = []
-
-    @property
-    def connected(self) -> bool:
-        return self._open
 
     # From the queue to the stream.
 
     def _create_queue(self, limits: SendLimits, next_sequence_id: int) -> SendQueue:
         kind = KeyedSendQueue if limits.batch_by_key else SendQueue
         return kind(limits, next_sequence_id, self._wake, self._clock.monotonic, self._explain_pending)
+
+    def _apply_first_opening(self, answer: ProducerOpened) -> None:
+        if self._options.initial_sequence_id is None:
+            self.last_sequence_id = answer.last_sequence_id
+        limits = self._limits
+        if 0 < answer.max_message_bytes < limits.max_message_bytes:
+            limits = replace(limits, max_message_bytes=answer.max_message_bytes)
+        self.queue = self._create_queue(limits, self.last_sequence_id + 1)
+        self.producer_name = self._shared.producer_name = answer.producer_name
+        self.was_opened = True
 
     def _wake(self) -> None:
         """Have the loop take batches from the queue. Any thread may call this."""
@@ -252,13 +169,6 @@ class PartitionProducer:
         if batch is not None:
             self._complete(batch, from_problem(refusal.problem))
 
-    def topic_grew(self, partitions: int) -> None:
-        self._report_growth(partitions)
-
-    def set_flow(self, paused: bool, waiting_for: str) -> None:
-        self._paused, self._waiting_for = paused, waiting_for
-        self._mark_ready()
-
     def _complete(self, entry: OutgoingEntry, outcome: StoredAt | MagnetarException) -> None:
         """Complete a batch; of a chunk's message, complete the batch when the message is persisted, or has failed."""
         error = outcome if isinstance(outcome, MagnetarException) else None
@@ -317,188 +227,6 @@ class PartitionProducer:
         )
         for entry in entries:
             self._complete(entry, exceptions.Timeout(text))
-
-    def _explain_pending(self) -> str:
-        """Return why messages are not stored at present. Empty: no reason is known. Any thread may call this."""
-        if not self._open:
-            return (
-                f"the producer is not connected: {self._last_error}"
-                if self._last_error
-                else "the producer is not connected"
-            )
-        return f"the producer is connected: {self._waiting_reason}" if self._waiting_reason else ""
-
-    @property
-    def _waiting_reason(self) -> str:
-        return f"the topic waits: {self._waiting_for}" if self._waiting_for else ""
-
-    # Opening and reopening.
-
-    async def open(self) -> None:
-        """Open the producer for the first time. Raises the broker's error, or the last one when the time is over."""
-        try:
-            while True:
-                try:
-                    await self._client.operations.retry(self._open_once)
-                    return
-                except MagnetarException as error:
-                    # It may have waited for hours. From when it leaves the queue, the operation has its whole timeout.
-                    was_queued, self._was_queued = self._was_queued, False
-                    if not (was_queued and is_retryable(error)):
-                        raise
-        except BaseException:
-            self._leave()
-            raise
-
-    async def raise_epoch(self, topic_epoch: int) -> None:
-        """Reopen the producer, of which nothing was sent, with a higher epoch. Meets no other producer in between."""
-        stream, self._stream, channel_id, self._channel_id = self._stream, None, self._channel_id, 0
-        self._open = False
-        if stream is not None:
-            stream.detach(channel_id)  # the broker replaces it
-        self.topic_epoch, self._incarnation = topic_epoch, ""
-        await self.open()
-
-    async def _open_once(self) -> None:
-        client = self._client
-        address = await client.lookup.find_owner(self.topic, was_open=self.was_opened)
-        answer = self._answer = asyncio.get_running_loop().create_future()
-        self._waiting_for, self._is_queued = "", False
-        self._epoch += 1
-        request = OpenProducer(
-            topic=self.topic,
-            producer_name=self.producer_name,
-            instance=self._instance,
-            connection_epoch=self._epoch,
-            incarnation=self._incarnation,
-            properties=dict(self._options.properties),
-            client_version=client_version(),
-            partial=True,
-            schema=to_wire(self._options.value_schema),
-            access_mode=cast(WireAccessMode, self._access_mode.value),
-            topic_epoch=self.topic_epoch if self._is_exclusive else None,
-        )
-        check_open_size(request, self.topic)
-        try:
-            self._stream = client.pool.stream(address, ProduceStream)
-            self._channel_id = self._stream.open(self, request)
-        except TransportError as error:
-            raise from_transport(error) from error
-        try:
-            await client.lookup.wait_opened(
-                answer,
-                self.topic,
-                address,
-                "a producer",
-                lambda: self._waiting_reason,
-                is_queued=lambda: self._is_queued,
-            )
-        finally:
-            if not self._open:
-                self._leave()
-
-    @property
-    def _is_exclusive(self) -> bool:
-        return self._access_mode is not ProducerAccessMode.Shared
-
-    def queued(self) -> None:
-        if not self._open:
-            self._is_queued = self._was_queued = True
-
-    def opened(self, answer: ProducerOpened) -> None:
-        if self._open or self._answer is None or self._answer.done():
-            return
-        if not self.was_opened:
-            self._apply_first_opening(answer)
-        elif self._partition == 0:
-            self._report_growth(0)  # a report may have been lost with the connection
-        self._incarnation = answer.incarnation
-        self.topic_epoch = answer.topic_epoch if answer.HasField("topic_epoch") else None
-        if answer.schema_version:
-            self._shared.schema_version = answer.schema_version
-        else:
-            self._shared.ClearField("schema_version")
-        self._open, self._paused, self._last_error = True, False, None
-        self._opened_at, self._made_progress = self._clock.monotonic(), False
-        self._answer.set_result(None)
-        self._mark_ready()
-
-    def _apply_first_opening(self, answer: ProducerOpened) -> None:
-        if self._options.initial_sequence_id is None:
-            self.last_sequence_id = answer.last_sequence_id
-        limits = self._limits
-        if 0 < answer.max_message_bytes < limits.max_message_bytes:
-            limits = replace(limits, max_message_bytes=answer.max_message_bytes)
-        self.queue = self._create_queue(limits, self.last_sequence_id + 1)
-        self.producer_name = self._shared.producer_name = answer.producer_name
-        self.was_opened = True
-
-    def _leave(self) -> None:
-        """End the opening, or the attempt at one. Batches that were sent and not answered are to be resent."""
-        stream, self._stream, channel_id, self._channel_id = self._stream, None, self._channel_id, 0
-        self._open = False
-        if stream is not None:
-            stream.close(channel_id)
-            stream.detach(channel_id)
-        self._in_flight.requeue_sent()
-
-    def disconnected(self, error: TransportError) -> None:
-        self._stream = None
-        self._on_opening_ended(from_transport(error))
-
-    def ended(self, problem: Problem | None, topic_epoch: int | None = None) -> None:
-        self._stream = None
-        self.current_epoch = topic_epoch
-        if problem is None:
-            self._on_opening_ended(AlreadyClosed(f"the broker has closed the producer {self.producer_name}"))
-        else:
-            self._on_opening_ended(from_problem(problem))
-
-    def _on_opening_ended(self, error: MagnetarException) -> None:
-        """Handle the end of the opening, or of the attempt at one."""
-        was_open, self._open, self._channel_id = self._open, False, 0
-        self._in_flight.requeue_sent(may_be_stored=not isinstance(error, _NOT_STORED))
-        if not was_open or self._closing:  # `_open_once`, or `close`, waits for this
-            if self._answer is not None and not self._answer.done():
-                self._answer.set_exception(error)
-            return
-        self._react(error)
-        # If entries were persisted, the next pause is short. If nothing, or too much, gets through, pauses get longer.
-        if self._made_progress and not isinstance(error, exceptions.TooManyLookupRequestException):
-            self._backoff.reset()
-        if not self._closing:
-            self._reopening = asyncio.get_running_loop().create_task(self._reopen())
-
-    def _react(self, error: MagnetarException) -> None:
-        """Decide what follows from an error that ended an opening, or an attempt to reopen."""
-        self._last_error = error
-        if self._is_exclusive and isinstance(error, _EXCLUSIVITY_LOST):
-            log.error("producer %s on %s ends: %s", self.producer_name, self.topic, error)
-            self.end(error)
-            self._on_lost_exclusivity(error)
-        elif self._incarnation and isinstance(error, exceptions.IncarnationChanged | exceptions.TopicNotFound):
-            log.warning("topic %s was deleted: pending messages fail, and the producer is reopened", self.topic)
-            self._incarnation = ""
-            self._fail_pending(exceptions.IncarnationChanged(str(error)))
-        elif isinstance(error, exceptions.ProducerBlockedQuotaExceededException):
-            log.warning("messages of producer %s on %s fail: %s", self.producer_name, self.topic, error)
-            self._fail_pending(error)
-        elif not (is_retryable(error) or isinstance(error, exceptions.ProducerBusy | exceptions.Timeout)):
-            log.error("producer %s on %s ends: %s", self.producer_name, self.topic, error)
-            self.end(error)
-
-    async def _reopen(self) -> None:
-        if pause_s := self._backoff.after(self._clock.monotonic() - self._opened_at):
-            await self._clock.sleep(pause_s)
-        while not self._closing:
-            try:
-                await self._open_once()
-                return
-            except MagnetarException as error:
-                log.info("producer %s on %s is not connected: %s", self.producer_name, self.topic, error)
-                self._react(error)
-            if not self._closing:
-                await self._clock.sleep(self._backoff.next())
 
     # Flushing and closing.
 
@@ -581,71 +309,12 @@ class PartitionProducer:
         self.queue = self._create_queue(self._limits, 0)
         self.queue.close(error)
 
-    async def wait_ended(self) -> None:
-        """Return when an ended producer's tasks have ended."""
-        if self._reopening is not None:
-            await asyncio.wait([self._reopening])
-
 
 def _unknown(error: MagnetarException) -> MagnetarException:
     """Return the error of a message that may have been stored before the error that ended the producer."""
     return exceptions.ConnectError(
         f"whether the message is stored is not known: the connection was lost before its result, and now {error}"
     )
-
-
-class _SendTimeout:
-    """Removes batches that have been pending for longer than `send_timeout_millis`.
-
-    One timer watches the oldest batch. It is set again when it has fired, not at each result. If it fires far too
-    late, the process was suspended or very busy, and results may have come that were not read yet. So they get some
-    more time.
-    """
-
-    __slots__ = ("_clock", "_due", "_in_flight", "_on_expired", "_timeout_s", "_timer")
-
-    def __init__(
-        self,
-        in_flight: InFlight,
-        clock: Clock,
-        timeout_s: float,
-        on_expired: Callable[[list[OutgoingEntry], float], None],
-    ) -> None:
-        """`timeout_s`: 0: batches never expire."""
-        self._in_flight = in_flight
-        self._clock = clock
-        self._timeout_s = timeout_s
-        self._on_expired = on_expired
-        self._timer: Timer | None = None
-        # When the timer fires.
-        self._due = 0.0
-
-    def watch(self) -> None:
-        """Set the timer, unless it is set or nothing is pending."""
-        oldest = self._in_flight.oldest()
-        if self._timer is None and oldest is not None and self._timeout_s:
-            self._set_timer(oldest.opened_at + self._timeout_s)
-
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _set_timer(self, due: float) -> None:
-        now = self._clock.monotonic()
-        self._due = max(now, due)
-        self._timer = self._clock.call_later(self._due - now, self._check)
-
-    def _check(self) -> None:
-        self._timer = None
-        now, grace_s = self._clock.monotonic(), self._timeout_s / 10
-        if now > self._due + grace_s:
-            self._set_timer(now + grace_s)
-            return
-        expired = self._in_flight.remove_expired(now, self._timeout_s)
-        if expired:
-            self._on_expired(expired, self._timeout_s)
-        self.watch()
 
 
 class _Flush:

@@ -43,7 +43,7 @@ _BRANCHES: Final = [
     Branch("LogRetention.save_mark", "self._saved_mark = max(self._saved_mark, mark)"),
     # A topic that was deleted and made again (CHK-57).
     Branch("topics.topics:Topics.find", "ErrorCode.INCARNATION_CHANGED"),
-    Branch("PartitionProducer._react", "self._fail_pending(exceptions.IncarnationChanged(str(error)))"),
+    Branch("ReconnectingProducer._react", "self._fail_pending(exceptions.IncarnationChanged(str(error)))"),
     # A log that waits for a bookie that lags, and one whose ledgers fail one soon after another (CHK-66).
     Branch("Appender._on_capacity", "if ledger is self.current_ledger and self.queue.waiting:\nself._send_waiting()"),
     Branch("LedgerRollover._pause_after_failures", "await self._clock.sleep(pause_s)"),
