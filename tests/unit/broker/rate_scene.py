@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
-
-import pytest
+from typing import Any, Final
 
 from magnetar import ConsumerType, InitialPosition
 from magnetar_broker.counters import DeliveryCounters
@@ -21,10 +19,10 @@ from tests.unit.broker.broker_scene import BrokerScene
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
 from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
-__all__ = ["Publisher", "RateScene", "both", "running"]
+__all__ = ["LISTENERS", "Publisher", "RateScene", "running"]
 
 _REFRESH = {"metadata_cache_ttl_seconds": 0.02}
-both = pytest.mark.parametrize("listener", ["grpc", "pulsar"])
+LISTENERS: Final = ("grpc", "pulsar")
 
 
 class Publisher:

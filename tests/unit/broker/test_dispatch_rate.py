@@ -13,7 +13,7 @@ from magnetar_broker.topics import policy_refresh
 from magnetar_broker.topics.dispatch import dispatch_rates
 from tests.running import until
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
-from tests.unit.broker.rate_scene import RateScene, both, running
+from tests.unit.broker.rate_scene import LISTENERS, RateScene, running
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ async def _until_delivered(scene: RateScene, expected: Callable[[list[int]], boo
     await until(lambda: expected(scene.delivered(*names)), "the rate lets it pass")
 
 
-@both
+@pytest.mark.parametrize("listener", LISTENERS)
 async def test_dispatch_waits_for_the_rate_of_the_topic(listener: str) -> None:
     """RET-4: all subscriptions together, each of them gets its turns, and statistics name the rate."""
     async with running(listener, dispatch_throttling_rate_per_topic_in_msg=10) as scene:
@@ -53,7 +53,7 @@ async def test_dispatch_waits_for_the_rate_of_the_topic(listener: str) -> None:
             assert one.throttled_messages_by_subscription == one.throttled_bytes_by_topic == 0
 
 
-@both
+@pytest.mark.parametrize("listener", LISTENERS)
 async def test_each_subscription_and_the_broker_have_a_rate(listener: str) -> None:
     """RET-4"""
     settings = {"dispatch_throttling_rate_per_subscription_in_msg": 10, "dispatch_throttling_rate_in_msg": 15}
@@ -72,7 +72,7 @@ async def test_each_subscription_and_the_broker_have_a_rate(listener: str) -> No
         assert scene.counters(topic="u").throttled.messages[2] > 0
 
 
-@both
+@pytest.mark.parametrize("listener", LISTENERS)
 async def test_bytes_and_batches_count(listener: str) -> None:
     """RET-4: a batch has its messages, or is one message if it is set so; bytes count as stored."""
     for settings, first in (
@@ -92,7 +92,7 @@ async def test_bytes_and_batches_count(listener: str) -> None:
             assert any(throttled.bytes) == ("dispatch_throttling_rate_per_subscription_in_byte" in settings)
 
 
-@both
+@pytest.mark.parametrize("listener", LISTENERS)
 async def test_redelivered_messages_and_those_of_readers_count(listener: str) -> None:
     """RET-4"""
     async with running(listener, dispatch_throttling_rate_per_subscription_in_msg=10) as scene:
@@ -114,7 +114,7 @@ async def test_redelivered_messages_and_those_of_readers_count(listener: str) ->
             await _until_delivered(scene, lambda counts: counts == [10], *names)
 
 
-@both
+@pytest.mark.parametrize("listener", LISTENERS)
 async def test_caught_up_consumers_can_be_exempt(listener: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """RET-4"""
     monkeypatch.setattr(dispatch_rates, "CAUGHT_UP_ENTRIES", 20)
@@ -132,7 +132,7 @@ async def test_caught_up_consumers_can_be_exempt(listener: str, monkeypatch: pyt
         await _until_delivered(scene, lambda counts: counts == [65], "s")
 
 
-@both
+@pytest.mark.parametrize("listener", LISTENERS)
 async def test_policies_change_the_rates_of_a_live_topic(listener: str) -> None:
     """RET-4, TOP-4: namespace, then topic; and their removal resumes at once."""
     async with running(listener) as scene:
@@ -160,7 +160,7 @@ async def test_policies_change_the_rates_of_a_live_topic(listener: str) -> None:
         await _until_delivered(scene, lambda counts: counts == [120], "s")
 
 
-@both
+@pytest.mark.parametrize("listener", LISTENERS)
 async def test_a_rate_can_be_relative_to_the_rate_of_publishing(listener: str) -> None:
     """RET-4: what is published in a second may be dispatched in addition to the limit."""
     settings = {

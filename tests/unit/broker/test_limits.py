@@ -133,7 +133,7 @@ class _Stock:
 
 
 _Listener = _Grpc | _Stock
-listeners = pytest.mark.parametrize("listener", [_Grpc, _Stock])
+_LISTENERS = (_Grpc, _Stock)
 _Make = Callable[[PulsarScene, aio.Client, PulsarClient], _Listener]
 
 
@@ -164,7 +164,7 @@ async def _set_policies(scene: PulsarScene, **policies: Any) -> None:
     await until(is_known, "the policies are known")
 
 
-@listeners
+@pytest.mark.parametrize("listener", _LISTENERS)
 async def test_producers_of_a_topic_are_limited(listener: _Make) -> None:
     """TOP-2: a lowered limit closes none."""
 
@@ -181,7 +181,7 @@ async def test_producers_of_a_topic_are_limited(listener: _Make) -> None:
         assert not await clients.produce()
 
 
-@listeners
+@pytest.mark.parametrize("listener", _LISTENERS)
 async def test_consumers_of_a_topic_and_of_a_subscription_are_limited(listener: _Make) -> None:
     """TOP-2: a topic's own policy replaces its namespace's, and that the brokers' setting."""
 
@@ -200,7 +200,7 @@ async def test_consumers_of_a_topic_and_of_a_subscription_are_limited(listener: 
         assert not await clients.consume("s3")
 
 
-@listeners
+@pytest.mark.parametrize("listener", _LISTENERS)
 async def test_clients_that_come_at_the_same_time_do_not_exceed_the_limits(listener: _Make) -> None:
     """CHK-69: each is counted when it joins, not when its request comes."""
 
@@ -213,7 +213,7 @@ async def test_clients_that_come_at_the_same_time_do_not_exceed_the_limits(liste
         assert len(_topic(scene).subscriptions.names) == 2
 
 
-@listeners
+@pytest.mark.parametrize("listener", _LISTENERS)
 async def test_first_use_creates_no_topic_above_the_limit_of_the_namespace(listener: _Make) -> None:
     """TOP-2: of clients that come at the same time, too."""
 
@@ -227,7 +227,7 @@ async def test_first_use_creates_no_topic_above_the_limit_of_the_namespace(liste
         assert not await clients.produce("more")
 
 
-@listeners
+@pytest.mark.parametrize("listener", _LISTENERS)
 async def test_subscriptions_of_a_topic_are_limited(listener: _Make) -> None:
     """TOP-2: those that are not durable, too. Consumers of an existing one are never refused."""
 
@@ -245,7 +245,7 @@ async def test_subscriptions_of_a_topic_are_limited(listener: _Make) -> None:
         assert not await clients.consume("s2")
 
 
-@listeners
+@pytest.mark.parametrize("listener", _LISTENERS)
 async def test_only_enabled_types_of_subscriptions_are_used(listener: _Make) -> None:
     """TOP-4: a refused consumer creates no subscription; none in the policy is as if it was not set."""
 
@@ -264,7 +264,7 @@ async def test_only_enabled_types_of_subscriptions_are_used(listener: _Make) -> 
         assert _topic(scene).subscriptions.names == ["shared", "failover"]
 
 
-@listeners
+@pytest.mark.parametrize("listener", _LISTENERS)
 async def test_messages_of_a_topic_have_a_limit(listener: _Make) -> None:
     """TOP-4: of the stored payload of a message or batch. 0 is the brokers' limit."""
 
@@ -316,7 +316,7 @@ async def test_clients_of_one_host_are_limited() -> None:
 
 
 @pytest.mark.parametrize("limit", ["max_unacked_messages_per_consumer", "max_unacked_messages_per_subscription"])
-@listeners
+@pytest.mark.parametrize("listener", _LISTENERS)
 async def test_unacknowledged_messages_are_limited_by_policies(listener: _Make, limit: str) -> None:
     """TOP-4, SUB-4: connected consumers follow a change at once; what they have already stays theirs."""
 

@@ -38,7 +38,7 @@ TOPIC = "non-persistent://public/default/t"
 NAME = TopicName.parse(TOPIC)
 # Numbers of the types in Pulsar's protocol.
 _TYPES = {"Exclusive": 0, "Shared": 1, "Failover": 2, "KeyShared": 3}
-both_listeners = pytest.mark.parametrize("listener", ["grpc", "pulsar"])
+_LISTENERS = ("grpc", "pulsar")
 
 
 @dataclass
@@ -125,7 +125,7 @@ async def dropped(scene: PulsarScene) -> dict[str, int]:
     return {one.subscription: one.dropped_messages for one in stats.subscriptions}
 
 
-@both_listeners
+@pytest.mark.parametrize("listener", _LISTENERS)
 async def test_a_message_goes_to_connected_consumers_and_is_stored_nowhere(listener: str) -> None:
     """(TOP-5) Results come at once, also without consumers; ids ascend."""
     async with connected(listener) as client:
@@ -140,7 +140,7 @@ async def test_a_message_goes_to_connected_consumers_and_is_stored_nowhere(liste
         assert all(not bookie.ledgers for bookie in client.scene.bookies)
 
 
-@both_listeners
+@pytest.mark.parametrize("listener", _LISTENERS)
 @pytest.mark.parametrize("kind", ["Exclusive", "Failover", "Shared"])
 async def test_what_a_consumer_has_no_permits_for_is_dropped_and_counted(listener: str, kind: str) -> None:
     """(TOP-5)"""
@@ -159,7 +159,7 @@ async def test_what_a_consumer_has_no_permits_for_is_dropped_and_counted(listene
         assert (await client.payloads("slow", 3))[2:] == [b"later"]
 
 
-@both_listeners
+@pytest.mark.parametrize("listener", _LISTENERS)
 async def test_subscription_types_choose_the_consumer(listener: str) -> None:
     """(TOP-5) By the rules of persistent topics."""
     async with connected(listener) as client:
@@ -176,7 +176,7 @@ async def test_subscription_types_choose_the_consumer(listener: str) -> None:
         assert await client.payloads("d", 1) == [b"4"]
 
 
-@both_listeners
+@pytest.mark.parametrize("listener", _LISTENERS)
 async def test_other_consumers_are_refused_as_on_a_persistent_topic(listener: str) -> None:
     async with connected(listener) as client:
         await client.subscribe("a")
@@ -268,7 +268,7 @@ async def test_batches_compression_and_schemas_work_and_chunks_do_not() -> None:
         assert refused.send_error.error == ServerError.NOT_ALLOWED_ERROR
 
 
-@both_listeners
+@pytest.mark.parametrize("listener", _LISTENERS)
 async def test_clients_reconnect_when_the_topic_is_unloaded(listener: str) -> None:
     """(TOP-5) Also where they must not create it: a topic that is used does not vanish."""
     async with connected(listener, allow_auto_topic_creation=False) as client:
@@ -294,7 +294,7 @@ async def test_clients_reconnect_when_the_topic_is_unloaded(listener: str) -> No
             assert await client.payloads("b", 1) == [b"2"]
 
 
-@both_listeners
+@pytest.mark.parametrize("listener", _LISTENERS)
 async def test_a_flood_with_a_consumer_that_does_not_read_stays_within_its_bounds(listener: str) -> None:
     """(TOP-5) What its connection has no capacity for is dropped, though it has permits."""
     limit = 1 << 20

@@ -16,7 +16,7 @@ from magnetar_protos.broker_pb2 import CloseProducer
 from tests.produce_client import entry
 from tests.running import until, within
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
-from tests.unit.broker.rate_scene import both, running
+from tests.unit.broker.rate_scene import LISTENERS, running
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def _refreshes_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(policy_refresh, "MIN_INTERVAL_S", 0.02)
 
 
-@both
+@pytest.mark.parametrize("listener", LISTENERS)
 async def test_publishing_waits_for_the_rate(listener: str) -> None:
     """RET-4: nothing is refused, all is stored in order, and statistics name the rate while it waits."""
     async with running(listener, max_publish_rate_per_topic_in_messages=10) as scene:
@@ -44,7 +44,7 @@ async def test_publishing_waits_for_the_rate(listener: str) -> None:
         assert stats.publish_limited_times > 0
 
 
-@both
+@pytest.mark.parametrize("listener", LISTENERS)
 async def test_producers_share_the_rate_and_other_topics_go_on(listener: str) -> None:
     """RET-4"""
     async with running(listener, max_publish_rate_per_topic_in_messages=10) as scene:
@@ -62,7 +62,7 @@ async def test_producers_share_the_rate_and_other_topics_go_on(listener: str) ->
         await scene.settle(publishers, lambda stored: stored == [60, 60, 60])
 
 
-@both
+@pytest.mark.parametrize("listener", LISTENERS)
 async def test_the_brokers_rate_limits_all_topics_together(listener: str) -> None:
     """RET-4"""
     async with running(listener, broker_publisher_throttling_max_message_rate=10) as scene:
@@ -76,7 +76,7 @@ async def test_the_brokers_rate_limits_all_topics_together(listener: str) -> Non
         await scene.settle(publishers, lambda stored: stored == [30, 30])
 
 
-@both
+@pytest.mark.parametrize("listener", LISTENERS)
 async def test_bytes_count_as_stored_and_a_large_entry_passes(listener: str) -> None:
     """RET-4: an entry above the rate passes, and the next ones wait for what it has taken."""
     size = len(entry(0, producer="p1"))
@@ -102,7 +102,7 @@ async def test_a_batch_counts_with_its_messages() -> None:
         await scene.settle([publisher], lambda stored: stored == [4])
 
 
-@both
+@pytest.mark.parametrize("listener", LISTENERS)
 async def test_policies_change_the_rate_of_a_live_topic(listener: str) -> None:
     """RET-4, TOP-4: within seconds; a topic's own policy overrides its namespace's, and removal resumes at once."""
     async with running(listener) as scene:
@@ -126,7 +126,7 @@ async def test_policies_change_the_rate_of_a_live_topic(listener: str) -> None:
         await scene.settle([publisher], lambda stored: stored == [120])
 
 
-@both
+@pytest.mark.parametrize("listener", LISTENERS)
 async def test_a_close_waits_for_the_rate_and_an_unload_does_not(listener: str) -> None:
     """RET-4: what a producer has sent before it is closed is stored; an unloaded topic's producer resends it."""
     async with running(listener, max_publish_rate_per_topic_in_messages=5) as scene:

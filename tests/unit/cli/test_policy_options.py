@@ -91,20 +91,23 @@ async def test_policies_without_an_effect_are_marked() -> None:
         shown, _ = await run()
         assert shown == "no policy is set: they are as in the brokers' settings (--all lists them)\n"
         await run("--persistence", "1,1,1")
-        shown, warnings = await run("--retention", "time_minutes=10,size_mb=5")
-        assert "retention is stored, and not yet in effect" in warnings
+        shown, warnings = await run("--compaction-threshold-bytes", "5")
+        assert "compactionThreshold is stored, and not yet in effect" in warnings
         lines = {line.split("  ")[0].strip(): line for line in shown.splitlines()}
-        assert "time minutes 10, size mb 5 (stored, not yet in effect)" in lines["retention"]
+        assert "5 (stored, not yet in effect)" in lines["compaction threshold bytes"]
         assert "not yet in effect" not in lines["persistence"]
-        assert (lines.keys() & {"retention", "persistence", "message ttl seconds"}) == {"retention", "persistence"}
-        shown, _ = await run("--remove", "retention", "--remove", "properties")
+        assert (lines.keys() & {"compaction threshold bytes", "persistence", "retention"}) == {
+            "compaction threshold bytes",
+            "persistence",
+        }
+        shown, _ = await run("--remove", "compaction_threshold_bytes", "--remove", "properties")
         lines = {line.split("  ")[0].strip(): line for line in shown.splitlines()}
-        assert "as in the brokers' settings" in lines["retention"]
+        assert "as in the brokers' settings" in lines["compaction threshold bytes"]
         assert lines["properties"].split() == ["properties", "none"]
         shown, _ = await run("--all")
         assert "no other policy" not in shown
         assert "those of its tenant" in next(line for line in shown.splitlines() if line.startswith("allowed clusters"))
-        shown, _ = await run("--message-ttl-seconds", "7", "--json")
+        shown, _ = await run("--compaction-threshold-bytes", "7", "--json")
         found = json.loads(shown)
-        assert (found["retention"], found["message_ttl_seconds"]) == (None, 7)
-        assert found["not_in_effect"] == ["message_ttl_seconds"]
+        assert (found["retention"], found["compaction_threshold_bytes"]) == (None, 7)
+        assert found["not_in_effect"] == ["compaction_threshold_bytes"]
