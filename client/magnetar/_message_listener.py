@@ -20,8 +20,8 @@ from typing import Any, Protocol
 
 from magnetar._enums import ConsumerType
 from magnetar._multi_topic_consumer import MultiTopicConsumer
-from magnetar._partition_consumer import PartitionConsumer
 from magnetar._receiver import TaskReceiver, ThreadReceiver
+from magnetar._reconnecting_consumer import ReconnectingConsumer
 from magnetar.exceptions import InvalidConfiguration, MagnetarException
 
 __all__ = [
@@ -177,7 +177,7 @@ def notify_event_listener(
     if listener is None or core.options.consumer_type is not ConsumerType.Failover:
         return
 
-    def notify(partition: PartitionConsumer) -> None:
+    def notify(partition: ReconnectingConsumer) -> None:
         call = partial(_call_event_listener, listener, consumer, partition.partition, partition.is_active)
         call() if call_later is None else call_later(call)
 

@@ -27,9 +27,10 @@ from magnetar._growth_watch import GrowthWatch
 from magnetar._message import DeliveryEpoch, Message, PickledOrigin
 from magnetar._negative_acks import NegativeAcksTracker
 from magnetar._options import parse_topic_name
-from magnetar._partition_consumer import ConsumerContext, PartitionConsumer
+from magnetar._partition_consumer import PartitionConsumer
 from magnetar._read_position import make_start
 from magnetar._receiver_queue import ReceiverQueue
+from magnetar._reconnecting_consumer import ConsumerContext, ReconnectingConsumer
 from magnetar.exceptions import AlreadyClosed, InvalidConfiguration, InvalidMessage, MagnetarException
 from magnetar_protos.broker_pb2 import StartAt
 from magnetar_wire.clock import Timer
@@ -501,7 +502,7 @@ class MultiTopicConsumer:
         for partition in self.partitions:
             await partition.wait_ended()
 
-    def _fail(self, partition: PartitionConsumer, error: MagnetarException) -> None:
+    def _fail(self, partition: ReconnectingConsumer, error: MagnetarException) -> None:
         log.error("the consumer of %s has failed, and is closed: %s", partition.topic, error)
         self.end(error)
 
