@@ -73,13 +73,13 @@ class BaseConsumer(Unpicklable):
 
     def _negative_acknowledge(self, message: Message[Any] | MessageId) -> None:
         self._core.check_open()
-        self._core.nacks.add(self._core.find_target(message))
+        self._core.nacks.add(self._core.targets.find(message))
 
     def _find_targets(self, what: Acknowledgeable) -> list[AckTarget]:
         self._core.check_open()
         if isinstance(what, (Message, MessageId)):
-            return [self._core.find_target(what)]
-        return [self._core.find_target(one) for one in what]
+            return [self._core.targets.find(what)]
+        return [self._core.targets.find(one) for one in what]
 
     def _find_cumulative_targets(self, what: Message[Any] | MessageId) -> list[AckTarget]:
         self._core.check_open()
@@ -88,7 +88,7 @@ class BaseConsumer(Unpicklable):
                 f"the subscription {self.subscription_name()} is Shared, and has no order in which all messages up to "
                 "one could be acknowledged: acknowledge each, or use Exclusive or Failover"
             )
-        return [self._core.find_target(what, cumulative=True)]
+        return [self._core.targets.find(what, cumulative=True)]
 
     def _acknowledge_soon(self, targets: list[AckTarget]) -> None:
         for target in targets:
