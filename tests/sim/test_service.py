@@ -29,6 +29,9 @@ _BRANCHES: Final = [
     Branch("_abort_session", "problem = TopicUnloaded"),
     # A producer that comes again before its former opening has ended: sent again, in order (CHK-33).
     Branch("TopicAccess._request", "self._end(replaced, text)"),
+    # A message that is resent though it is stored, and ids that are only in the log (CHK-32).
+    Branch("topics.producer:Producer.publish", "is_duplicate = True"),
+    Branch("Deduplication._take_ids", "self._names.replay("),
     # An exclusive producer that comes back after its successor, and one whose turn has come (CHK-39).
     Branch("ProducerAccess._check_epoch", 'current = "there is none"'),
     Branch("ProducerAccess.next_admitted", "self._admit(producer, self._waiting.pop(producer))"),
@@ -72,9 +75,9 @@ class _OwnersDisagree(ServiceWorld):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", _PARTS)
 def test_no_acknowledged_message_is_lost_and_no_receipted_acknowledgement(part: int) -> None:
-    """OWN-1, OWN-2, RET-1, RET-2, CHK-30, CHK-31, CHK-33, CHK-34, CHK-39, CHK-40, CHK-52, CHK-54, CHK-57, CHK-58: what
-    the judge asserts in every step of each run (tests/sim/service), while brokers die, stand still, lose their sessions
-    and each other's topics, and administrators unload, split, delete, reset and truncate."""
+    """OWN-1, OWN-2, RET-1, RET-2, DUP-1, PRD-2, CHK-30, CHK-31, CHK-32, CHK-33, CHK-34, CHK-39, CHK-40, CHK-52, CHK-54,
+    CHK-57, CHK-58: what the judge asserts in each step of each run (tests/sim/service), while brokers die, stand still,
+    lose their sessions and each other's topics, and administrators unload, split, delete, reset and truncate."""
     first = part * _SEEDS
     outcomes = list(run_seeds(range(first, first + _SEEDS), available_cores(), ["service"]))
     failed = [str(outcome) for outcome in outcomes if outcome.failure]

@@ -94,6 +94,8 @@ class Published:
         self._change_reported_at: dict[str, int] = {}
         # Brokers deduplicate.
         self.deduplicates = False
+        # By topic, as producers name it: what has a receipt as a duplicate.
+        self._reported: dict[str, list[Sent]] = {}
 
     def sent(self, payload: bytes) -> Sent | None:
         return self._sent.get(payload)
@@ -130,6 +132,7 @@ class Published:
         sent, position = self._sent[payload], position_of(message_id)
         if self.deduplicates and position[0] < 0:
             self._look("32")
+            self._reported.setdefault(producer.topic, []).append(sent)
             return
         if sent.receipt is not None:
             raise Violation("33", f"{sent} has a receipt for {position}, and before that had one for {sent.receipt}")
@@ -246,6 +249,8 @@ class Published:
         self._producers_order(topic, first, last, incomplete=incomplete)
         self._one_at_a_time(topic, messages)
         self._all_there(topic, positions, may_be_trimmed, destroyed)
+        if messages and not incomplete:
+            self._reported_there(topic, first)
 
     def _producers_order(
         self, topic: str, first: dict[bytes, Position], last: dict[bytes, Position], *, incomplete: bool
@@ -289,6 +294,15 @@ class Published:
             raise Violation(
                 "33", f"{sent} has a receipt for {sent.receipt}, and is stored again behind it, at {position}"
             )
+
+    def _reported_there(self, topic: str, found: Collection[bytes]) -> None:
+        """What has a receipt as a duplicate is in the topic, of which nothing was trimmed or destroyed. A partitioned
+        one is not checked: such a receipt names no position."""
+        incarnation = self._incarnations.now(topic)
+        for sent in self._reported.get(topic, ()):
+            is_of_it = incarnation is not None and incarnation.made < sent.at
+            if is_of_it and not sent.producer.partitioned and sent.payload not in found:
+                raise Violation("32, DUP-1", f"{sent} has a receipt as a duplicate, and is not in {topic}")
 
     def _all_there(
         self,

@@ -113,6 +113,13 @@ def stored_twice_with_deduplication(scene: Scene) -> None:
     scene.history.found(TOPIC, [Found(at(number), payload, number) for number, payload in enumerate(found)])
 
 
+def a_reported_duplicate_that_is_nowhere(scene: Scene) -> None:
+    scene.history.published.deduplicates = True
+    scene.sends(3)
+    scene.history.stored(scene.producer, MESSAGES[3], MessageId(ledger_id=-1, entry_id=-1))
+    scene.found(0, 1, 2)
+
+
 def an_index_with_a_gap(scene: Scene) -> None:
     scene.found(0, 1, 2, indexes=(0, 1, 3))
 
@@ -300,6 +307,7 @@ WRONG: list[tuple[str, Callable[[Scene], None]]] = [
     ("2", receipt_outside_of_the_topic),
     ("33", receipts_out_of_order),
     ("32", stored_twice_with_deduplication),
+    ("32", a_reported_duplicate_that_is_nowhere),
     ("33", found_behind_what_was_sent_later),
     ("33", stored_again_after_its_receipt),
     ("MSG-5", an_index_with_a_gap),
