@@ -295,6 +295,12 @@ def receipt_twice(invented: Invented, chance: random.Random) -> None:
     _insert_before_end(invented.story, ("publish", "receipt", fields))
 
 
+def duplicate_without_deduplication(invented: Invented, chance: random.Random) -> None:
+    deduplicated = {line["topic"] for line in invented.story.of("topic") if line["deduplicated"]}
+    lines = [line for line in invented.story.of("receipt") if line["producer"].partition("/")[0] not in deduplicated]
+    _choose(chance, _choose(chance, lines)["items"])[1:] = [-1, -1, -1]
+
+
 def key_in_two_partitions(invented: Invented, chance: random.Random) -> None:
     """A copy in another partition, of an unknown send with a key, that nobody else saw."""
     scans = [line for line in invented.story.of("scan") if line["place"].startswith("parts-")]
@@ -370,6 +376,7 @@ PLANTS: Final[list[tuple[str, Callable[[Invented, random.Random], None]]]] = [
     ("vanished", missing_in_the_log),
     ("receipts", receipt_for_another_id),
     ("receipts", receipt_twice),
+    ("receipts", duplicate_without_deduplication),
     ("places", key_in_two_partitions),
     ("redelivered", redelivered_after_its_receipt),
 ]

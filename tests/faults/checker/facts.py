@@ -149,7 +149,7 @@ class Facts:
     def _take_topic(self, line: Line, fields: dict[str, Any]) -> None:
         known = self.topics.get(fields["topic"])
         if known is None:
-            known = self.topics[fields["topic"]] = Topic(fields["topic"], fields["order"], fields["deduplicated"], [])
+            known = self.topics[fields["topic"]] = _make_topic(fields)
         elif (fields["order"], fields["deduplicated"]) != (known.order, known.deduplicated):
             raise line.broken(f"makes another topic of {known.name!r}")
         known.partitions.append((line.at, fields["partitions"]))
@@ -222,6 +222,9 @@ class Facts:
         library = fields.get("library", "")
         self.producers[name] = Producer(name, len(self.producer_list), topic, line.writer, library, definition)
         self.producer_list.append(self.producers[name])
+
+    def _take_producer_opened(self, line: Line, fields: dict[str, Any]) -> None:
+        self._producer(line)
 
     def _take_sending(self, line: Line, fields: dict[str, Any]) -> None:
         producer, items = self._producer(line), fields["items"]
@@ -301,6 +304,9 @@ class Facts:
             consumer.ended_at = line.at
 
     _take_closed = _take_closing
+
+    def _take_looked(self, line: Line, fields: dict[str, Any]) -> None:
+        self.consumer(line)
 
     def _take_got(self, line: Line, fields: dict[str, Any]) -> None:
         subscription = self.consumer(line).subscription
@@ -420,3 +426,9 @@ class Facts:
             line.messages.append(one)
             line.ids.append(ids[slot])
             line.slots.append(slot)
+
+
+def _make_topic(fields: dict[str, Any]) -> Topic:
+    policies = {name: fields.get(name, 0) for name in ("retention_s", "ttl_s", "quota_messages")}
+    exclusive = fields.get("exclusive", False)
+    return Topic(fields["topic"], fields["order"], fields["deduplicated"], [], exclusive, **policies)

@@ -68,6 +68,13 @@ class Topic:
     deduplicated: bool
     # The times at which the number of partitions was set, and the numbers.
     partitions: list[tuple[float, int]]
+    # Its producers are exclusive ones.
+    exclusive: bool = False
+    # For how long acknowledged messages are retained, and after how long others expire; 0: no such policy.
+    retention_s: int = 0
+    ttl_s: int = 0
+    # The number of last messages that its backlog quota never evicts; 0: it has no quota that evicts.
+    quota_messages: int = 0
 
     def has(self, partition: str) -> bool:
         most = max(partitions for _, partitions in self.partitions)

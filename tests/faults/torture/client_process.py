@@ -34,10 +34,11 @@ Run = Callable[[Clients], None]
 
 
 def keep_subscriptions(workloads: Sequence[Workload]) -> tuple[Subscription, ...]:
-    """On each topic a subscription from the beginning that is not read before the end: so nothing is trimmed, and its
-    reader gets everything.
+    """On each topic that retains all, a subscription from the beginning that is not read before the end: so nothing is
+    trimmed, and its reader gets everything.
     """
-    return tuple(Subscription(topic.name, KEEP, "Exclusive") for workload in workloads for topic in workload.topics)
+    topics = [topic for workload in workloads for topic in workload.topics]
+    return tuple(Subscription(topic.name, KEEP, "Exclusive") for topic in topics if topic.retains_all)
 
 
 def assign_workers(workloads: Sequence[Workload], role: str) -> tuple[list[Run], list[Run]]:

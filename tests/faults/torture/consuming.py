@@ -61,7 +61,7 @@ class ConsumerLog:
     """Records one worker's consumers of one subscription, one after the other."""
 
     # Optional fields of the line `opening`.
-    more_fields: Mapping[str, str] = {}
+    more_fields: Mapping[str, Any] = {}
 
     def __init__(self, clients: Clients, topic: str, subscription: str, worker: str, *, stays: bool = False) -> None:
         self.clients, self.topic, self.subscription = clients, topic, f"{topic}.{subscription}"

@@ -1,7 +1,10 @@
 """Create the workloads' topics, and subscriptions at their beginnings, before the first fault, and record them.
 
-Each topic also has a subscription `keep`, which nobody reads until the end: so nothing is deleted, and the whole log
+Most topics also have a subscription `keep`, which nobody reads until the end: so nothing is deleted, and the whole log
 can be read again.
+
+Statistics show when deduplication is on. Nothing shows when a broker has noticed another policy: that takes at most
+twice the time for which brokers cache policies.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from tests.faults.torture.workload import Subscription, Topic, Workload
 
 __all__ = ["backlogs", "current_partition_names", "prepare", "subscriptions_of"]
 
-
+# Twice `metadata_cache_ttl_seconds`, and a bit.
+_POLICIES_S: Final = 12.0
 _LONGEST_S: Final = 60.0
 
 
@@ -27,13 +31,7 @@ def prepare(url: str, workloads: Sequence[Workload], recorder: Recorder) -> None
     with Admin(url) as admin, magnetar.Client(url) as client:
         for topic in topics:
             _make(admin, topic)
-            recorder.say(
-                "topic",
-                topic=topic.name,
-                partitions=topic.partitions,
-                order=topic.order,
-                deduplicated=topic.deduplicated,
-            )
+            recorder.say("topic", **topic.fields(topic.partitions))
         for one in subscriptions_of(workloads):
             client.subscribe(
                 one.topic,
@@ -42,6 +40,11 @@ def prepare(url: str, workloads: Sequence[Workload], recorder: Recorder) -> None
                 initial_position=magnetar.InitialPosition.Earliest,
             ).close()
             recorder.say("subscription", subscription=one.full_name, topic=one.topic, type=one.type, durable=True)
+        for topic in topics:
+            if topic.deduplicated:
+                _wait_for_deduplication(admin, topic)
+    if any(topic.policies != TopicPolicies() for topic in topics):
+        time.sleep(_POLICIES_S)
 
 
 def subscriptions_of(workloads: Sequence[Workload]) -> list[Subscription]:
@@ -64,14 +67,17 @@ def _make(admin: Admin, topic: Topic) -> None:
         admin.topics.create_partitioned(topic.name, topic.partitions)
     else:
         admin.topics.create(topic.name)
-    if topic.deduplicated:
-        admin.topics.change_policies(topic.name, TopicPolicies(deduplication=True))
-        deadline = time.monotonic() + _LONGEST_S
-        for name in topic.partition_names:  # it is noticed within seconds
-            while admin.topics.stats(name).deduplication_status != "Enabled":
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"deduplication of {name} was not switched on")
-                time.sleep(0.1)
+    if topic.has_policies:
+        admin.topics.change_policies(topic.name, topic.all_policies)
+
+
+def _wait_for_deduplication(admin: Admin, topic: Topic) -> None:
+    deadline = time.monotonic() + _LONGEST_S
+    for name in topic.partition_names:  # it is noticed within seconds
+        while admin.topics.stats(name).deduplication_status != "Enabled":
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"deduplication of {name} was not switched on")
+            time.sleep(0.1)
 
 
 def backlogs(

@@ -91,7 +91,7 @@ class ProducerLog:
     def __init__(self, clients: Clients, topic: str, name: str, load: Load, chance: Random) -> None:
         self.clients, self.topic, self.name, self.load, self.chance = clients, topic, name, load, chance
         self._next = 0
-        self._until = time.monotonic() + self.renew_s * (0.5 + chance.random())
+        self.begin_term()
         self._lock = threading.Lock()
         # What has come and was not written down: numbers and where they are, or why not.
         self._receipts: dict[str, list[list[int]]] = defaultdict(list)
@@ -100,6 +100,10 @@ class ProducerLog:
         # The number of announced messages without a result.
         self._open = 0
         self._say("producer", topic=topic, **self.more_fields)
+
+    def begin_term(self) -> None:
+        """Draw how long it is open from now on."""
+        self._until = time.monotonic() + self.renew_s * (0.5 + self.chance.random())
 
     @property
     def options(self) -> Mapping[str, Any]:

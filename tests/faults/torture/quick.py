@@ -28,12 +28,16 @@ QUICK_BOOKIES: Final[dict[str, Any]] = {
     "grpc_keepalive_time_ms": 3000,
     "grpc_keepalive_timeout_ms": 3000,
 }
-# Ledgers roll, and are trimmed, within the minute, also those from before a topic's first subscription.
+# Ledgers roll, and are trimmed, within the minute, also idle ones, and those from before a topic's first subscription.
+# Messages expire, and are evicted, within seconds.
 SMALL_LEDGERS: Final[dict[str, Any]] = {
     "default_retention_without_subscription_minutes": 0,
     "managed_ledger_max_entries_per_ledger": 400,
     "managed_ledger_min_ledger_rollover_time_minutes": 0,
     "managed_ledger_cursor_max_entries_per_ledger": 200,
+    "managed_ledger_inactive_ledger_rollover_time_seconds": 8.0,
+    "message_expiry_check_interval_in_minutes": 0.05,
+    "backlog_quota_check_interval_in_seconds": 2.0,
 }
 # A client of Pulsar's protocol that is cut off, or stands still, is disconnected while that lasts.
 QUICK_LISTENERS: Final[dict[str, Any]] = {

@@ -104,7 +104,7 @@ def stock_consumer(
     return consume
 
 
-def stock_reader(topic: str, worker: str) -> Run:
+def stock_reader(topic: str, worker: str, **more: Any) -> Run:
     """From the first message on, through all faults."""
 
     def read(clients: Clients) -> None:
@@ -112,7 +112,7 @@ def stock_reader(topic: str, worker: str) -> Run:
         clients.recorder.say("subscription", subscription=log.subscription, topic=topic, type="Reader", durable=False)
         with log.opening():
             client = clients.stock_client
-            opened = patiently(log, lambda: client.create_reader(topic, pulsar.MessageId.earliest))
+            opened = patiently(log, lambda: client.create_reader(topic, pulsar.MessageId.earliest, **more))
             if opened is None:
                 return
             log.opened(None)

@@ -19,7 +19,7 @@ from tests.faults.torture.clients import CLIENT_ERRORS, Clients
 from tests.faults.torture.messages import Outgoing
 from tests.faults.torture.producing import AGAIN_S, Load, ProducerLog
 
-__all__ = ["StockProducerLog", "stock_publisher"]
+__all__ = ["StockProducerLog", "send_all_stock", "stock_publisher"]
 
 # Held against limits before they are sent.
 _REFUSED: Final[frozenset[object]] = frozenset(
@@ -104,7 +104,7 @@ def _run_producer(log: StockProducerLog) -> None:
         producer = log.clients.stock_client.create_producer(log.topic, **log.options)
     try:
         while log.goes_on:
-            _send_all(log, producer, log.burst())
+            send_all_stock(log, producer, log.burst())
             if log.flushes:
                 _flush(log, producer)
             log.clients.stopping.wait(log.pause_s)
@@ -117,7 +117,7 @@ def _run_producer(log: StockProducerLog) -> None:
         log.closed()
 
 
-def _send_all(log: StockProducerLog, producer: Any, burst: Sequence[Outgoing]) -> None:
+def send_all_stock(log: StockProducerLog, producer: Any, burst: Sequence[Outgoing]) -> None:
     """Errors of a message go to its callback."""
     for one in burst:
         producer.send_async(

@@ -9,7 +9,7 @@
     )
 
 The rig makes the topics and subscriptions, and starts client processes, publishing and consuming ones. Every `Worker`
-is a function that runs in a thread of its own in as many of these as it says, until `stop` (producers) or
+is a function that runs in a thread of its own in that number of these, until `stop` (producers) or
 `quit` (consumers). It gets a `Clients`, which has what all workers of a process share, and writes down what happens
 (checker/history.md). A process may be killed at any moment: its next run has other names for what it opens.
 """
@@ -17,8 +17,10 @@ is a function that runs in a thread of its own in as many of these as it says, u
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from magnetar.admin.models import TopicPolicies
 
 if TYPE_CHECKING:
     from tests.faults.torture.clients import Clients
@@ -34,6 +36,42 @@ class Topic:
     # In what order its messages are: one producer's, or, where batches are built by key, one producer's with one key.
     order: Literal["producer", "key"] = "producer"
     deduplicated: bool = False
+    # All of its producers are exclusive ones.
+    exclusive: bool = False
+    # Its policies, besides deduplication.
+    policies: TopicPolicies = field(default_factory=TopicPolicies)
+    # A subscription that lags this many messages behind may lose those before them, by the topic's backlog quota.
+    quota_messages: int = 0
+    # It has a subscription that is not read before the end, so nothing is deleted.
+    retains_all: bool = True
+
+    @property
+    def all_policies(self) -> TopicPolicies:
+        return replace(self.policies, deduplication=True) if self.deduplicated else self.policies
+
+    @property
+    def has_policies(self) -> bool:
+        return self.all_policies != TopicPolicies()
+
+    @property
+    def retention_s(self) -> int:
+        return 60 * self.policies.retention.time_minutes if self.policies.retention else 0
+
+    def fields(self, partitions: int) -> dict[str, Any]:
+        """Return the fields of the line `topic`, with the present number of partitions."""
+        optional = {
+            "exclusive": self.exclusive,
+            "retention_s": self.retention_s,
+            "ttl_s": self.policies.message_ttl_seconds or 0,
+            "quota_messages": self.quota_messages,
+        }
+        return {
+            "topic": self.name,
+            "partitions": partitions,
+            "order": self.order,
+            "deduplicated": self.deduplicated,
+            **{name: value for name, value in optional.items() if value},
+        }
 
     @property
     def partition_names(self) -> tuple[str, ...]:

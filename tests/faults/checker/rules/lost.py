@@ -4,6 +4,8 @@ acknowledged.
 A drained subscription has no backlog: somebody has begun to acknowledge each message that was stored by then and
 delivered to it, at the id in its receipt. It is unknown when a second copy was stored.
 
+A subscription may lose messages that expired, or were evicted, as the topic's policies explain (policies.py).
+
 A scan may miss the trimmed beginning of a log, of which every durable subscription has begun to acknowledge all. A
 message that an administrator deleted is not lost.
 """
@@ -14,6 +16,7 @@ from bisect import bisect_right
 
 from tests.faults.checker.history import Line
 from tests.faults.checker.marks import Marks
+from tests.faults.checker.policies import Policies
 from tests.faults.checker.rule import Rule
 from tests.faults.checker.things import ALREADY, Partition, Producer, Scan, Subscription, Topic, message, number_of
 
@@ -22,6 +25,7 @@ class Lost(Rule):
     name = "lost"
 
     def begin(self) -> None:
+        self._policies = Policies(self.facts)
         # The missing messages, their partition, and the reader.
         self._missing: list[tuple[Producer, int, Partition, str]] = []
         # What nobody acknowledged, where, and of which subscription without a backlog.
@@ -66,10 +70,13 @@ class Lost(Rule):
         packed = partition.ids[slot]
         if first is not None and packed >= first:
             return False
+        sent_at = producer.sent_at(number)
+        if self._policies.explain(partition, slot, sent_at, scan.at):
+            return True
         return all(
             self.facts.is_announced(subscription, partition, packed, slot)
             for subscription in self.facts.subscriptions.values()
-            if subscription.topic is topic and subscription.durable and subscription.at < producer.sent_at(number)
+            if subscription.topic is topic and subscription.durable and subscription.at < sent_at
         )
 
     def end(self) -> None:
@@ -79,7 +86,7 @@ class Lost(Rule):
             if not withdrawn and not facts.acts.took_away(producer.topic.name, producer.sent_at(number)):
                 self.found(f"{_receipt(producer, number)} in {partition.name}, and {reader} did not find it there")
         for producer, number, partition, subscription in self._forgotten:
-            if not facts.acts.skipped(subscription.name, subscription.topic.name, producer.sent_at(number)):
+            if not self._may_be_skipped(subscription, producer, number):
                 self.found(
                     f"{_receipt(producer, number)} in {partition.name} and came to {subscription.name}, which has no "
                     f"backlog at {facts.drained[subscription.name]:.3f}, though nobody acknowledged it"
@@ -99,10 +106,18 @@ class Lost(Rule):
                     producer.has_receipt(number)
                     and producer.receipts_at[number] <= drained_at
                     and message(producer.index, number) not in subscription.handed
-                    and not facts.acts.skipped(subscription.name, topic.name, producer.sent_at(number))
+                    and not self._may_be_skipped(subscription, producer, number)
                 ):
                     partition = facts.partition_list[producer.partitions[number]].name
                     self.found(f"{_receipt(producer, number)} in {partition}, and never came to {subscription.name}")
+
+    def _may_be_skipped(self, subscription: Subscription, producer: Producer, number: int) -> bool:
+        """Whether the drained subscription may have lost the message, which has a receipt."""
+        facts, sent_at = self.facts, producer.sent_at(number)
+        if facts.acts.skipped(subscription.name, subscription.topic.name, sent_at):
+            return True
+        partition = facts.partition_list[producer.partitions[number]]
+        return self._policies.explain(partition, producer.slots[number], sent_at, facts.drained[subscription.name])
 
 
 def _receipt(producer: Producer, number: int) -> str:

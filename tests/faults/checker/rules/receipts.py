@@ -1,6 +1,7 @@
 """The message that a receipt names is at its id, if an observer looked there. Each message has one receipt.
 
-A message that is missing altogether is reported as lost; two messages at one id are reported as corrupted.
+Only a topic with deduplication reports a message as stored already. A message that is missing altogether is reported as
+lost; two messages at one id are reported as corrupted.
 
 Receipts that Pulsar's C++ library matched to the wrong messages were withdrawn before (reused_sequence_ids.py).
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 from tests.faults.checker.history import Line
 from tests.faults.checker.marks import Marks
 from tests.faults.checker.rule import Rule
-from tests.faults.checker.things import NOBODYS, NOTHING, Partition, Producer, Scan, message, number_of
+from tests.faults.checker.things import ALREADY, NOBODYS, NOTHING, Partition, Producer, Scan, message, number_of
 
 
 class Receipts(Rule):
@@ -34,6 +35,10 @@ class Receipts(Rule):
                     self.found(
                         f"the receipt of {facts.text(one)} names {partition.name}, which is no partition of "
                         f"{topic.name}"
+                    )
+                elif slot == ALREADY and not topic.deduplicated:
+                    self.found(
+                        f"{facts.text(one)} was reported as stored already in {partition.name}, which stores all"
                     )
                 elif slot >= 0:
                     other = named.setdefault((partition.index, slot), one)

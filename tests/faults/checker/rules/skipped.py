@@ -1,10 +1,10 @@
 """An Exclusive or Failover consumer gets all unacknowledged messages in the log's order, from the first on.
 
 So a message between two consecutive deliveries, or before the first one, was acknowledged, or delivered to this
-consumer before. Somebody must have begun to acknowledge it by then. A consumer need not get a message again, though it
-does when it reconnects; a message that comes too late is reported as out of order. The ids of a partition are complete
-at the end only. A message that never came to a drained subscription is reported as lost, not here. Of each gap the
-first message is reported, and the number of messages.
+consumer before. Somebody must have begun to acknowledge it by then, unless it expired or was evicted (policies.py). A
+consumer need not get a message again, though it does when it reconnects; a message that comes too late is reported as
+out of order. The ids of a partition are complete at the end only. A message that never came to a drained subscription
+is reported as lost, not here. Of each gap the first message is reported, and the number of messages.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 
 from tests.faults.checker.history import Line
+from tests.faults.checker.policies import Policies
 from tests.faults.checker.rule import Rule
 from tests.faults.checker.things import Consumer, Partition, Subscription
 
@@ -54,6 +55,7 @@ class Skipped(Rule):
     name = "skipped"
 
     def begin(self) -> None:
+        self._policies = Policies(self.facts)
         self._deliveries: dict[tuple[str, str], dict[Consumer, _Deliveries]] = {}
 
     def on_got(self, line: Line) -> None:
@@ -94,6 +96,7 @@ class Skipped(Rule):
             sent_at = facts.sent_at(one)
             lost = subscription.name in facts.drained and one not in subscription.handed
             excused = facts.acts.skipped(subscription.name, subscription.topic.name, sent_at)
+            excused = excused or self._policies.explain(partition, slot, sent_at, at)
             if sent_at > subscription.at and not lost and not excused:
                 skipped.append(slot)
         if skipped:

@@ -35,10 +35,7 @@ def grow(clients: Clients) -> None:
 
 
 def _add_partition(clients: Clients, admin: Admin, partitions: int) -> None:
-    topic = WORKLOAD.topics[0]
-    clients.recorder.say(
-        "topic", topic=TOPIC, partitions=partitions, order=topic.order, deduplicated=topic.deduplicated
-    )
+    clients.recorder.say("topic", **WORKLOAD.topics[0].fields(partitions))
     begun, result, why = time.monotonic(), "done", ""
     try:
         admin.topics.update_partitioned(TOPIC, partitions)

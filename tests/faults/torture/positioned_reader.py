@@ -1,0 +1,86 @@
+"""Readers that begin at a message, by its id: opened there, or moved there by a seek.
+
+The id of a chunked message is that of its last chunk, and reading begins at its first one: so the message at the id is
+the first one that comes (checker/rules/started.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Final
+
+import pulsar
+
+import magnetar
+from tests.faults.torture.clients import CLIENT_ERRORS, Clients
+from tests.faults.torture.consumers import Run, received
+from tests.faults.torture.consuming import ConsumerLog
+from tests.faults.torture.producing import AGAIN_S, error_text
+from tests.faults.torture.stock_consumers import StockMessage
+
+__all__ = ["positioned_reader"]
+
+_IDLE_MS: Final = 300
+_MESSAGES: Final = 12
+# Ids to choose from.
+_REMEMBERED: Final = 200
+_PAUSE_S: Final = 1.0
+
+
+def positioned_reader(topic: str, worker: str, *, stock: bool = False, seeks: bool = True) -> Run:
+    """What a `Worker` runs: one reader after the other, on a topic without partitions. `seeks`: some are moved by a
+    seek.
+    """
+
+    def read(clients: Clients) -> None:
+        chance = clients.chance(f"{topic}.{worker}")
+        # Ids of messages that were read before, and the last one.
+        known: list[Any] = []
+        for opening in itertools.count(1):
+            if clients.quitting.wait(_PAUSE_S * chance.random()):
+                return
+            log = ConsumerLog(clients, topic, f"{worker}~{clients.writer}.{opening}", worker)
+            start = None
+            if known:
+                start = known[-1] if chance.random() < 0.5 else chance.choice(known)
+            seek = seeks and start is not None and chance.random() < 0.5
+            known += _read_some(log, start, stock=stock, seek=seek)
+            del known[:-_REMEMBERED]
+
+    return read
+
+
+def _read_some(log: ConsumerLog, start: Any, *, stock: bool, seek: bool) -> list[Any]:
+    """Read messages from the one at the id on, or from the first one; return their ids."""
+    recorder = log.clients.recorder
+    recorder.say("subscription", subscription=log.subscription, topic=log.topic, type="Reader", durable=False)
+    if start is not None:
+        log.more_fields = {"start": [start.ledger_id(), start.entry_id(), start.batch_index()]}
+    earliest = pulsar.MessageId.earliest if stock else magnetar.MessageId.earliest
+    client: Any = log.clients.stock_client if stock else log.clients.client
+    found: list[Any] = []
+    with log.opening():
+        first = earliest if seek or start is None else start
+        reader = client.create_reader(log.topic, first, start_message_id_inclusive=True, receiver_queue_size=5)
+        try:
+            if seek:
+                reader.seek(start)
+            log.opened(None if stock else reader)
+            since = log.waiting()
+            messages = received(lambda: _next(reader, stock=stock), _MESSAGES)
+            log.got(messages, since)
+            found = [one.message_id() for one in messages]
+        finally:
+            log.closing()
+            try:
+                reader.close()
+            except CLIENT_ERRORS as error:
+                recorder.say("error", consumer=log.name, why=error_text(error))
+                log.clients.quitting.wait(AGAIN_S)
+            log.closed()
+    return found
+
+
+def _next(reader: Any, *, stock: bool) -> Any:
+    message = reader.read_next(_IDLE_MS)
+    return StockMessage(message) if stock else message

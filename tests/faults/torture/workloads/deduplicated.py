@@ -1,0 +1,73 @@
+"""Topics with deduplication: each message is stored once, though many are resent.
+
+On the topic without partitions some producers have a name that stays, and ids of their own with gaps: they are closed
+after each failure, opened again, and resend (resending.py). The others of both libraries are resent to by their
+libraries only, after reconnections; one sends in chunks. The topic with partitions also has batches by key.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pulsar
+
+from magnetar import BatchingType
+from tests.faults.torture.consumers import async_consumer, consumer, cumulatively, some_each, some_each_async
+from tests.faults.torture.producing import Load, publisher
+from tests.faults.torture.resending import resending_publisher
+from tests.faults.torture.stock_consumers import stock_consumer, stock_cumulatively, stock_reader
+from tests.faults.torture.stock_producing import stock_publisher
+from tests.faults.torture.workload import Subscription, Topic, Worker, Workload
+
+TOPIC, PARTITIONED = "deduplicated", "deduplicated-partitioned"
+_SINGLE = {"batching_enabled": False}
+_BATCHED = {"batching_enabled": True}
+_BY_KEY = {"batching_type": BatchingType.KeyBased}
+_STOCK_BY_KEY = {**_BATCHED, "batching_type": pulsar.BatchingType.KeyBased}
+_CHUNKED = {"batching_enabled": False, "chunking_enabled": True}
+_MB = 1024 * 1024
+
+
+def _size(chance: Random) -> int | None:
+    """As make_message has it: now and then in two chunks."""
+    return 5 * _MB + chance.randrange(_MB) if chance.random() < 0.1 else chance.randrange(300)
+
+
+_CHUNKS = Load(burst=2, pause_s=4.0, size=_size, options=_CHUNKED)
+
+WORKLOAD = Workload(
+    name="deduplicated",
+    topics=(
+        Topic(TOPIC, deduplicated=True),
+        Topic(PARTITIONED, partitions=2, order="key", deduplicated=True),
+    ),
+    subscriptions=(
+        Subscription(TOPIC, "cumulative", "Exclusive"),
+        Subscription(TOPIC, "stock", "Failover"),
+        Subscription(PARTITIONED, "each", "Shared"),
+        Subscription(PARTITIONED, "either", "Failover"),
+    ),
+    producers=(
+        Worker(resending_publisher(TOPIC, "batched", Load(burst=30))),
+        Worker(resending_publisher(TOPIC, "single", Load(burst=5, options=_SINGLE))),
+        Worker(resending_publisher(TOPIC, "stock-resending", Load(burst=20), stock=True)),
+        Worker(stock_publisher(TOPIC, "stock-batched", Load(burst=30, options=_BATCHED))),
+        Worker(publisher(TOPIC, "asyncio", Load(burst=30), asynchronous=True)),
+        Worker(publisher(TOPIC, "chunked", _CHUNKS)),
+        Worker(stock_publisher(TOPIC, "stock-chunked", _CHUNKS)),
+        Worker(publisher(PARTITIONED, "batched", Load(burst=30))),
+        Worker(publisher(PARTITIONED, "by-key", Load(burst=30, keys=7, keyless=0.2, options=_BY_KEY))),
+        Worker(stock_publisher(PARTITIONED, "stock-by-key", Load(burst=30, options=_STOCK_BY_KEY))),
+        Worker(stock_publisher(PARTITIONED, "stock-single", Load(burst=5))),
+    ),
+    consumers=(
+        Worker(consumer(TOPIC, "cumulative", "Exclusive", "sync", cumulatively)),
+        Worker(
+            stock_consumer(TOPIC, "stock", "Failover", "stock", stock_cumulatively, receiver_queue_size=20),
+            processes=2,
+        ),
+        Worker(stock_reader(TOPIC, "reader", receiver_queue_size=20)),
+        Worker(async_consumer(PARTITIONED, "each", "Shared", "asyncio", some_each_async)),
+        Worker(consumer(PARTITIONED, "either", "Failover", "sync", some_each), processes=2),
+    ),
+)
