@@ -28,7 +28,6 @@ UNSUPPORTED: Final[dict[str, str]] = {
     "broker stats.allocator": _JVM,
     "broker stats.mbeans": _JVM,
     "broker stats.pending bookie ops": "counting operations on ledgers in flight",
-    "brokers.backlog quota check": "enforcing backlog quotas",
     "clusters.failure domain*": "placing brokers in failure domains",
     "clusters.isolation polic*": "isolating namespaces on groups of brokers",
     "clusters.peers*": "geo-replication between clusters",
@@ -52,7 +51,6 @@ UNSUPPORTED: Final[dict[str, str]] = {
     "topics.permissions.*": _PERMISSIONS,
 }
 
-_NO_RATE: Final = "the dispatch rate is no setting that can change at runtime: throttling is not supported yet"
 _ONE_NAME: Final = (
     "a topic without partitions and a partitioned one never share a name; Pulsar lets non-persistent topics do so"
 )
@@ -75,12 +73,7 @@ _READ_POSITION: Final = "the entries after the mark-delete position; Pulsar adds
 
 DIFFERENCES: Final[dict[str, str]] = {
     "bookies.rack.get: value.group": "the step before, which sets a rack, is refused",
-    "brokers.dynamic names: value": _NO_RATE,
-    "brokers.dynamic.get: value.dispatchThrottlingRatePerTopicInMsg": _NO_RATE,
     "brokers.dynamic.not a number: *": "the setting is none that can change, so the value is refused; Pulsar stores it",
-    "brokers.dynamic.not a number.remove: *": _NO_RATE,
-    "brokers.dynamic.remove: *": _NO_RATE,
-    "brokers.dynamic.set: *": _NO_RATE,
     "brokers.list.missing cluster: *": "404 for a cluster that is missing: Pulsar lists its own brokers for every name",
     "clusters.get: value.brokerClientSslFactoryPlugin": "a class of Pulsar's library for Java",
     "ending.compacted: value.status": "the step before is refused: there is no compaction",
@@ -113,6 +106,7 @@ DIFFERENCES: Final[dict[str, str]] = {
     "schemas.missing.delete: *": "404 for a topic that does not exist: Pulsar marks its schema as deleted",
     "schemas.type.BYTES.*: *": "the schema is found; Pulsar stores it as one without a type, and does not find it",
     "schemas.wrong.*: *": _NO_SCHEMA,
+    "statistics.*: *.oldestBacklogMessage*": "known at once: Pulsar looks at backlogs once a minute",
     "statistics.p*internal*cursors.s.cursorLedger": _CURSORS,
     "statistics.p*internal*cursors.s.cursorLedgerLastEntry": _CURSORS,
     "statistics.p*internal*cursors.s.lastLedgerSwitchTimestamp": _CURSORS,
@@ -124,7 +118,6 @@ DIFFERENCES: Final[dict[str, str]] = {
     "statistics.p*internal*lastLedgerCreatedTimestamp": "the time at which a ledger was created is not stored",
     "statistics.p*internal*waitingCursorsCount": _CURSORS,
     "statistics.parts.partitioned*: value.deduplicationStatus": "the same in all partitions; Pulsar leaves it out",
-    "statistics.parts.partitioned*: value.oldestBacklogMessageAgeSeconds": "-1: there are no limits of age",
     "statistics.parts.partitioned*: value.publishers*": _MERGED,
     "statistics.parts.partitioned*: value.subscriptions.s.consumers*": _MERGED,
     "statistics.parts.partitioned.each: *.subscriptions.s.backlogSize": "always known; Pulsar measures it on demand",
