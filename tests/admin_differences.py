@@ -73,7 +73,7 @@ _READ_POSITION: Final = "the entries after the mark-delete position; Pulsar adds
 
 DIFFERENCES: Final[dict[str, str]] = {
     "bookies.rack.get: value.group": "the step before, which sets a rack, is refused",
-    "brokers.dynamic.not a number: *": "the setting is none that can change, so the value is refused; Pulsar stores it",
+    "brokers.dynamic.not a number: *": "a value that is no number is refused; Pulsar stores it",
     "brokers.list.missing cluster: *": "404 for a cluster that is missing: Pulsar lists its own brokers for every name",
     "clusters.get: value.brokerClientSslFactoryPlugin": "a class of Pulsar's library for Java",
     "ending.compacted: value.status": "the step before is refused: there is no compaction",
