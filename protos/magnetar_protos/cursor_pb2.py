@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmagnetar_protos/cursor.proto\x12\x12magnetar.cursor.v1\"&\n\x0f\x43ursorTableNode\x12\x13\n\x0bowner_epoch\x18\x01 \x01(\x0c\"\xd5\x02\n\nCursorNode\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\x37\n\x0bmark_delete\x18\x02 \x01(\x0b\x32\".magnetar.cursor.v1.CursorPosition\x12\x11\n\tledger_id\x18\x03 \x01(\x04\x12\x10\n\x08\x64\x65leting\x18\x04 \x03(\x04\x12\x42\n\nproperties\x18\x05 \x03(\x0b\x32..magnetar.cursor.v1.CursorNode.PropertiesEntry\x12\x0f\n\x07\x64\x65leted\x18\x06 \x01(\x08\x12\r\n\x05moves\x18\x07 \x01(\x04\x12\x12\n\ntake_overs\x18\x08 \x01(\x04\x12\x15\n\rused_until_ms\x18\t \x01(\x04\x12\x12\n\nattachment\x18\n \x01(\x0c\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"5\n\x0e\x43ursorPosition\x12\x11\n\tledger_id\x18\x01 \x01(\x12\x12\x10\n\x08\x65ntry_id\x18\x02 \x01(\x12\"\x83\x02\n\x0c\x43ursorRecord\x12\r\n\x05reset\x18\x01 \x01(\x08\x12\x37\n\x0bmark_delete\x18\x02 \x01(\x0b\x32\".magnetar.cursor.v1.CursorPosition\x12\x38\n\x07\x65ntries\x18\x03 \x03(\x0b\x32\'.magnetar.cursor.v1.AcknowledgedEntries\x12:\n\x08messages\x18\x04 \x03(\x0b\x32(.magnetar.cursor.v1.AcknowledgedMessages\x12\r\n\x05moves\x18\x05 \x01(\x04\x12\x12\n\ntake_overs\x18\x06 \x01(\x04\x12\x12\n\nattachment\x18\x07 \x01(\x0c\"\\\n\x13\x41\x63knowledgedEntries\x12\x11\n\tledger_id\x18\x01 \x01(\x04\x12\x16\n\x0e\x66irst_entry_id\x18\x02 \x01(\x04\x12\x0c\n\x04\x62its\x18\x03 \x01(\x0c\x12\x0c\n\x04runs\x18\x04 \x03(\r\"]\n\x14\x41\x63knowledgedMessages\x12\x11\n\tledger_id\x18\x01 \x01(\x04\x12\x10\n\x08\x65ntry_id\x18\x02 \x01(\x04\x12\x0c\n\x04\x62its\x18\x03 \x01(\x0c\x12\x12\n\nbatch_size\x18\x04 \x01(\r\"Q\n\x15\x44\x65\x64uplicationSnapshot\x12\x38\n\tproducers\x18\x01 \x03(\x0b\x32%.magnetar.cursor.v1.StoredProducerIds\"\x9a\x01\n\x11StoredProducerIds\x12\x15\n\rproducer_name\x18\x01 \x01(\t\x12\x18\n\x10last_sequence_id\x18\x02 \x01(\x12\x12\x13\n\x0bsequence_id\x18\x03 \x01(\x12\x12\x0f\n\x07used_ms\x18\x04 \x01(\x04\x12.\n\x05\x63hunk\x18\x05 \x01(\x0b\x32\x1f.magnetar.cursor.v1.StoredChunk\"E\n\x0bStoredChunk\x12\x13\n\x0bsequence_id\x18\x01 \x01(\x12\x12\x0f\n\x07message\x18\x02 \x01(\x06\x12\x10\n\x08\x63hunk_id\x18\x03 \x01(\rB\x05\x92\x03\x02\x08\x02\x62\x08\x65\x64itionsp\xe8\x07')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cmagnetar_protos/cursor.proto\x12\x12magnetar.cursor.v1\"&\n\x0f\x43ursorTableNode\x12\x13\n\x0bowner_epoch\x18\x01 \x01(\x0c\"\xd7\x02\n\nCursorNode\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\x37\n\x0bmark_delete\x18\x02 \x01(\x0b\x32\".magnetar.cursor.v1.CursorPosition\x12\x11\n\tledger_id\x18\x03 \x01(\x04\x12\x10\n\x08\x64\x65leting\x18\x04 \x03(\x04\x12\x42\n\nproperties\x18\x05 \x03(\x0b\x32..magnetar.cursor.v1.CursorNode.PropertiesEntry\x12\x0f\n\x07\x64\x65leted\x18\x06 \x01(\x08\x12\r\n\x05moves\x18\x07 \x01(\x04\x12\x12\n\ntake_overs\x18\x08 \x01(\x04\x12\x12\n\nattachment\x18\n \x01(\x0c\x12\x11\n\tunused_ms\x18\x0b \x01(\x04\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01J\x04\x08\t\x10\n\"5\n\x0e\x43ursorPosition\x12\x11\n\tledger_id\x18\x01 \x01(\x12\x12\x10\n\x08\x65ntry_id\x18\x02 \x01(\x12\"\x83\x02\n\x0c\x43ursorRecord\x12\r\n\x05reset\x18\x01 \x01(\x08\x12\x37\n\x0bmark_delete\x18\x02 \x01(\x0b\x32\".magnetar.cursor.v1.CursorPosition\x12\x38\n\x07\x65ntries\x18\x03 \x03(\x0b\x32\'.magnetar.cursor.v1.AcknowledgedEntries\x12:\n\x08messages\x18\x04 \x03(\x0b\x32(.magnetar.cursor.v1.AcknowledgedMessages\x12\r\n\x05moves\x18\x05 \x01(\x04\x12\x12\n\ntake_overs\x18\x06 \x01(\x04\x12\x12\n\nattachment\x18\x07 \x01(\x0c\"\\\n\x13\x41\x63knowledgedEntries\x12\x11\n\tledger_id\x18\x01 \x01(\x04\x12\x16\n\x0e\x66irst_entry_id\x18\x02 \x01(\x04\x12\x0c\n\x04\x62its\x18\x03 \x01(\x0c\x12\x0c\n\x04runs\x18\x04 \x03(\r\"]\n\x14\x41\x63knowledgedMessages\x12\x11\n\tledger_id\x18\x01 \x01(\x04\x12\x10\n\x08\x65ntry_id\x18\x02 \x01(\x04\x12\x0c\n\x04\x62its\x18\x03 \x01(\x0c\x12\x12\n\nbatch_size\x18\x04 \x01(\r\"Q\n\x15\x44\x65\x64uplicationSnapshot\x12\x38\n\tproducers\x18\x01 \x03(\x0b\x32%.magnetar.cursor.v1.StoredProducerIds\"\x9a\x01\n\x11StoredProducerIds\x12\x15\n\rproducer_name\x18\x01 \x01(\t\x12\x18\n\x10last_sequence_id\x18\x02 \x01(\x12\x12\x13\n\x0bsequence_id\x18\x03 \x01(\x12\x12\x0f\n\x07used_ms\x18\x04 \x01(\x04\x12.\n\x05\x63hunk\x18\x05 \x01(\x0b\x32\x1f.magnetar.cursor.v1.StoredChunk\"E\n\x0bStoredChunk\x12\x13\n\x0bsequence_id\x18\x01 \x01(\x12\x12\x0f\n\x07message\x18\x02 \x01(\x06\x12\x10\n\x08\x63hunk_id\x18\x03 \x01(\rB\x05\x92\x03\x02\x08\x02\x62\x08\x65\x64itionsp\xe8\x07')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,21 +37,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CURSORTABLENODE']._serialized_start=52
   _globals['_CURSORTABLENODE']._serialized_end=90
   _globals['_CURSORNODE']._serialized_start=93
-  _globals['_CURSORNODE']._serialized_end=434
-  _globals['_CURSORNODE_PROPERTIESENTRY']._serialized_start=385
-  _globals['_CURSORNODE_PROPERTIESENTRY']._serialized_end=434
-  _globals['_CURSORPOSITION']._serialized_start=436
-  _globals['_CURSORPOSITION']._serialized_end=489
-  _globals['_CURSORRECORD']._serialized_start=492
-  _globals['_CURSORRECORD']._serialized_end=751
-  _globals['_ACKNOWLEDGEDENTRIES']._serialized_start=753
-  _globals['_ACKNOWLEDGEDENTRIES']._serialized_end=845
-  _globals['_ACKNOWLEDGEDMESSAGES']._serialized_start=847
-  _globals['_ACKNOWLEDGEDMESSAGES']._serialized_end=940
-  _globals['_DEDUPLICATIONSNAPSHOT']._serialized_start=942
-  _globals['_DEDUPLICATIONSNAPSHOT']._serialized_end=1023
-  _globals['_STOREDPRODUCERIDS']._serialized_start=1026
-  _globals['_STOREDPRODUCERIDS']._serialized_end=1180
-  _globals['_STOREDCHUNK']._serialized_start=1182
-  _globals['_STOREDCHUNK']._serialized_end=1251
+  _globals['_CURSORNODE']._serialized_end=436
+  _globals['_CURSORNODE_PROPERTIESENTRY']._serialized_start=381
+  _globals['_CURSORNODE_PROPERTIESENTRY']._serialized_end=430
+  _globals['_CURSORPOSITION']._serialized_start=438
+  _globals['_CURSORPOSITION']._serialized_end=491
+  _globals['_CURSORRECORD']._serialized_start=494
+  _globals['_CURSORRECORD']._serialized_end=753
+  _globals['_ACKNOWLEDGEDENTRIES']._serialized_start=755
+  _globals['_ACKNOWLEDGEDENTRIES']._serialized_end=847
+  _globals['_ACKNOWLEDGEDMESSAGES']._serialized_start=849
+  _globals['_ACKNOWLEDGEDMESSAGES']._serialized_end=942
+  _globals['_DEDUPLICATIONSNAPSHOT']._serialized_start=944
+  _globals['_DEDUPLICATIONSNAPSHOT']._serialized_end=1025
+  _globals['_STOREDPRODUCERIDS']._serialized_start=1028
+  _globals['_STOREDPRODUCERIDS']._serialized_end=1182
+  _globals['_STOREDCHUNK']._serialized_start=1184
+  _globals['_STOREDCHUNK']._serialized_end=1253
 # @@protoc_insertion_point(module_scope)

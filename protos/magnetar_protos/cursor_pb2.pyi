@@ -13,7 +13,7 @@ class CursorTableNode(_message.Message):
     def __init__(self, owner_epoch: _Optional[bytes] = ...) -> None: ...
 
 class CursorNode(_message.Message):
-    __slots__ = ("incarnation", "mark_delete", "ledger_id", "deleting", "properties", "deleted", "moves", "take_overs", "used_until_ms", "attachment")
+    __slots__ = ("incarnation", "mark_delete", "ledger_id", "deleting", "properties", "deleted", "moves", "take_overs", "attachment", "unused_ms")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -29,8 +29,8 @@ class CursorNode(_message.Message):
     DELETED_FIELD_NUMBER: _ClassVar[int]
     MOVES_FIELD_NUMBER: _ClassVar[int]
     TAKE_OVERS_FIELD_NUMBER: _ClassVar[int]
-    USED_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     ATTACHMENT_FIELD_NUMBER: _ClassVar[int]
+    UNUSED_MS_FIELD_NUMBER: _ClassVar[int]
     incarnation: str
     mark_delete: CursorPosition
     ledger_id: int
@@ -39,9 +39,9 @@ class CursorNode(_message.Message):
     deleted: bool
     moves: int
     take_overs: int
-    used_until_ms: int
     attachment: bytes
-    def __init__(self, incarnation: _Optional[str] = ..., mark_delete: _Optional[_Union[CursorPosition, _Mapping]] = ..., ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., properties: _Optional[_Mapping[str, str]] = ..., deleted: bool = ..., moves: _Optional[int] = ..., take_overs: _Optional[int] = ..., used_until_ms: _Optional[int] = ..., attachment: _Optional[bytes] = ...) -> None: ...
+    unused_ms: int
+    def __init__(self, incarnation: _Optional[str] = ..., mark_delete: _Optional[_Union[CursorPosition, _Mapping]] = ..., ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., properties: _Optional[_Mapping[str, str]] = ..., deleted: bool = ..., moves: _Optional[int] = ..., take_overs: _Optional[int] = ..., attachment: _Optional[bytes] = ..., unused_ms: _Optional[int] = ...) -> None: ...
 
 class CursorPosition(_message.Message):
     __slots__ = ("ledger_id", "entry_id")

@@ -88,9 +88,8 @@ class Cursor(ABC):
         return self._state.count_unacknowledged()
 
     @property
-    def used_until_ms(self) -> int:
-        """The time up to which the subscription counts as used, as it was stored last (topics/subscription_expiry.py).
-        0: unknown."""
+    def unused_ms(self) -> int:
+        """How long the subscription was not used, as it was stored last (topics/subscription_expiry.py)."""
         return 0
 
     @property

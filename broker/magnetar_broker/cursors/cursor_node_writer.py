@@ -72,14 +72,14 @@ class CursorNodeWriter:
         await self._write(replace)
 
     @property
-    def used_until_ms(self) -> int:
-        return self._stored.used_until_ms
+    def unused_ms(self) -> int:
+        return self._stored.unused_ms
 
-    async def set_used_until(self, time_ms: int) -> None:
-        """Store until when the subscription counts as used. Raises `BrokerError`."""
+    async def set_unused(self, unused_ms: int) -> None:
+        """Store how long the subscription was not used. Raises `BrokerError`."""
 
         def set_time(node: CursorNode) -> None:
-            node.used_until_ms = time_ms
+            node.unused_ms = unused_ms
 
         await self._write(set_time)
 

@@ -58,7 +58,7 @@ _OWNER_EPOCH_BYTES: Final = 16
 class StoredNode:
     """A cursor's node as this owner has read or written it last."""
 
-    __slots__ = ("decode_error", "decoded", "former_ledger_count", "ledger_id", "undecoded", "used_until_ms")
+    __slots__ = ("decode_error", "decoded", "former_ledger_count", "ledger_id", "undecoded", "unused_ms")
 
     def __init__(
         self, decoded: compare_and_set.StoredValue | None = None, decode_error: str = "", undecoded: Node | None = None
@@ -81,7 +81,7 @@ class StoredNode:
         # The number of former ledgers that it names for deletion.
         self.former_ledger_count = len(node.deleting)
         # Until when the subscription counts as used; 0: unknown.
-        self.used_until_ms = node.used_until_ms
+        self.unused_ms = node.unused_ms
 
     @property
     def exists(self) -> bool:

@@ -345,14 +345,14 @@ class CursorTable:
         with self._notify_if_unloaded():
             await cursor.set_properties(properties)
 
-    async def set_used_until(self, name: str, time_ms: int) -> None:
-        """Store until when a durable subscription counts as used. Raises `BrokerError`."""
+    async def set_unused(self, name: str, unused_ms: int) -> None:
+        """Store how long a durable subscription was not used. Raises `BrokerError`."""
         self._check_open()
         cursor = self._cursors.get(name)
         if cursor is None:
             raise self._no_subscription(name)
         with self._notify_if_unloaded():
-            await cursor.set_used_until(time_ms)
+            await cursor.set_unused(unused_ms)
 
     def _no_subscription(self, name: str) -> BrokerError:
         return BrokerError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"{self._context.topic} has no subscription {name!r}")

@@ -148,12 +148,12 @@ class DurableCursor(Cursor):
         self.properties = dict(properties)
 
     @property
-    def used_until_ms(self) -> int:
-        return self._node.used_until_ms
+    def unused_ms(self) -> int:
+        return self._node.unused_ms
 
-    async def set_used_until(self, time_ms: int) -> None:
-        """Store until when the subscription counts as used, durably. Raises `BrokerError`."""
-        await self._node.set_used_until(time_ms)
+    async def set_unused(self, unused_ms: int) -> None:
+        """Store how long the subscription was not used, durably. Raises `BrokerError`."""
+        await self._node.set_unused(unused_ms)
 
     # When changes are saved.
 

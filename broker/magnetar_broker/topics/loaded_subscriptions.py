@@ -51,7 +51,7 @@ class LoadedSubscriptions:
         "_closed",
         "_cursors",
         "_last_active",
-        "_last_used_ms",
+        "_last_used",
         "_loaded",
         "_log",
         "_name",
@@ -61,6 +61,7 @@ class LoadedSubscriptions:
         "_subscribe_counts",
         "_tasks",
         "deliveries",
+        "on_return",
         "rates",
     )
     _subscription_class: ClassVar[type[Subscription]] = Subscription
@@ -90,8 +91,10 @@ class LoadedSubscriptions:
         self._loaded: dict[SubscriptionKey, Subscription] = {}
         # Of durable subscriptions that are not loaded.
         self._last_active: dict[str, LastActiveConsumer] = {}
-        # When durable subscriptions were used last since the topic was opened, in ms since 1970.
-        self._last_used_ms: dict[str, int] = {}
+        # When durable subscriptions were used last since the topic was opened, of the monotonic clock.
+        self._last_used: dict[str, float] = {}
+        # Called when a subscription is used that was not used for some time (subscription_expiry.py).
+        self.on_return: Callable[[], object] = lambda: None
         self._subscribe_counts = SubscribeCounts()
         self.deliveries = Deliveries()
         self._tasks = TopicTasks()
@@ -185,18 +188,21 @@ class LoadedSubscriptions:
         self._check_open()
         return self._cursor(name)
 
-    def find_last_use(self, name: str) -> int:
-        """Return when the durable subscription was used last, in ms since 1970: now, if it has consumers. 0: it was not
-        used since the topic was opened."""
+    def find_last_use(self, name: str) -> float | None:
+        """Return when the durable subscription was used or created last, of the monotonic clock: now, if it has
+        consumers. None: it was not used since the topic was opened."""
         loaded = self._loaded.get((name, True))
         if loaded is not None and loaded.consumers:
-            return self._clock.time_ms()
-        left_ms = 0 if loaded is None else loaded.left_ms
-        return max(left_ms, self._last_used_ms.get(name, 0))
+            return self._clock.monotonic()
+        left_at = None if loaded is None else loaded.left_at
+        return max((at for at in (left_at, self._last_used.get(name)) if at is not None), default=None)
 
     def record_use(self, name: str) -> None:
         """Note that the durable subscription is used now."""
-        self._last_used_ms[name] = self._clock.time_ms()
+        self._last_used[name] = self._clock.monotonic()
+        cursor = self._cursors.get(name)
+        if cursor is not None and cursor.unused_ms:
+            self.on_return()
 
     # Loading.
 
@@ -248,20 +254,26 @@ class LoadedSubscriptions:
             del self._loaded[subscription.key]
             if subscription.durable and subscription.last_active.name:
                 self._last_active[subscription.name] = subscription.last_active
-            if subscription.durable and subscription.left_ms:
-                self._last_used_ms[subscription.name] = subscription.left_ms
+            if subscription.durable and subscription.left_at is not None:
+                self._last_used[subscription.name] = max(
+                    subscription.left_at, self._last_used.get(subscription.name, subscription.left_at)
+                )
 
     async def _delete_cursor(self, subscription: Subscription) -> None:
         if not subscription.durable:
             return
-        await self._delete_named(subscription.name)
+        await self._cursors.delete(subscription.name)
         self._released(subscription)
-        self._last_active.pop(subscription.name, None)
+        self._forget(subscription.name)
 
     async def _delete_named(self, name: str) -> None:
         await self._cursors.delete(name)
+        self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        """Forget a durable subscription that was deleted, and is not loaded."""
         self._last_active.pop(name, None)
-        self._last_used_ms.pop(name, None)
+        self._last_used.pop(name, None)
         self.deliveries.forget(name)
         self.rates.forget(name)
 

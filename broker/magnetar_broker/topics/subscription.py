@@ -65,7 +65,7 @@ class Subscription:
         "dispatcher",
         "is_paused",
         "last_active",
-        "left_ms",
+        "left_at",
         "log",
         "receipts",
         "time_ms",
@@ -111,8 +111,8 @@ class Subscription:
         self._reconnection_timer: Timer | None = None
         self._reconnecting = 0
         self.last_active = LastActiveConsumer()
-        # When the last consumer left, in ms since 1970; 0: there was none.
-        self.left_ms = 0
+        # When the last consumer left, of the monotonic clock. None: there was none.
+        self.left_at: float | None = None
         self.receipts = AckReceipts(cursor, self.release)
         self.counters = counters
         self._rates = rates
@@ -217,7 +217,7 @@ class Subscription:
             del self._consumers[one]
         updates = self.dispatcher.rule.leave(left, self.cursor.mark_delete)
         if not self._consumers:
-            self.left_ms = self.time_ms()
+            self.left_at = self._clock.monotonic()
             self.dispatcher.stop()
             self.dispatcher = None
             self.release()

@@ -74,6 +74,7 @@ class AdministeredSubscriptions(LoadedSubscriptions):
         position = await self._find_start(start)
         self._cursors.check_capacity(self._count_transient())
         cursor = await self._cursors.create(name, position.mark_delete, properties)
+        self.record_use(name)
         if position.skipped is not None:
             cursor.acknowledge((), [position.skipped])
             await cursor.wait_until_saved()
@@ -117,6 +118,7 @@ class AdministeredSubscriptions(LoadedSubscriptions):
             await self._loaded_or_load(name).seek(to)
             return
         cursor = await self._cursors.replace(name, position.mark_delete)
+        self.record_use(name)  # only the new one is known
         self._last_active.pop(name, None)
         if position.skipped is not None:
             cursor.acknowledge((), [position.skipped])

@@ -4,12 +4,12 @@
 A subscription is used while it has a consumer, and when messages are acknowledged: by consumers, or by a reader that
 stores its progress. Administrators' changes and the expiry of messages are no use.
 
-This broker knows when a subscription was used since the topic was opened. The cursor's node has a time up to which it
-counts as used (`used_until_ms`): for earlier sessions, also those that ended in a crash. It is written in advance, up
-to a tenth of the period, so a subscription in use costs few writes. A use between two checks may be missing in it if
-the broker crashes, so the interval of the checks is added to it. So no subscription is deleted early, and one is
-deleted late by a tenth of the period and an interval at most. While subscriptions do not expire, the time is not
-written, so it is removed: if they expire later, the period begins then.
+Only time during which a broker has opened the topic counts: while there is no owner, or the brokers are stopped, nobody
+can use a subscription. The cursor's node has the time that has counted so far (`unused_ms`). The owner adds to it in
+steps of a tenth of the period, at most an hour, and sets it to 0 soon after a use; so a subscription in use costs no
+writes. The next owner continues from there. It deletes nothing in its first interval of checks, in which clients
+reconnect. A subscription is deleted late by an interval, and a step for each time that its topic was closed. While
+subscriptions do not expire, the node has 0: if they expire later, the period begins then.
 
 Housekeeping calls `run` at intervals (`subscription_expiry_check_interval_in_minutes`), and soon after a policy has
 changed.
@@ -34,10 +34,22 @@ __all__ = ["SubscriptionExpiry"]
 _log = logging.getLogger(__name__)
 _SECONDS_PER_MINUTE: Final = 60
 _MS_PER_MINUTE: Final = 60_000
+# Between two times that are stored of a subscription that is not used.
+_MAX_STEP_MS: Final = 3_600_000
 
 
 class SubscriptionExpiry:
-    __slots__ = ("_clock", "_cursors", "_is_exempt", "_live", "_next_check", "_subscriptions", "_topic")
+    __slots__ = (
+        "_clock",
+        "_cursors",
+        "_is_exempt",
+        "_live",
+        "_next_check",
+        "_since",
+        "_stored_at",
+        "_subscriptions",
+        "_topic",
+    )
 
     def __init__(
         self, log: Log, cursors: TopicCursors, subscriptions: Subscriptions, live: LiveSettings, clock: Clock
@@ -48,23 +60,29 @@ class SubscriptionExpiry:
         self._live = live
         self._clock = clock
         self._is_exempt = is_system_topic(log.name)
-        self._next_check = clock.monotonic()
+        # All times are of the monotonic clock. Since when subscriptions expire: the topic was opened, or a policy set.
+        self._since = self._next_check = clock.monotonic()
+        # When this owner has stored how long a subscription was not used.
+        self._stored_at: dict[str, float] = {}
         live.on_changed.append(self._check_soon)
+        subscriptions.on_return = self._check_soon
 
     def _check_soon(self) -> None:
         self._next_check = self._clock.monotonic()
 
     def is_due(self, now: float) -> bool:
         """`now` is the time of the monotonic clock."""
+        if not self._live.are_known or not self._period_ms:
+            self._since = now
         if now < self._next_check or self._is_exempt or not self._live.are_known:
             return False
-        if self._period_ms or any(cursor.used_until_ms for cursor in self._cursors.durable_cursors()):
+        if self._period_ms or any(cursor.unused_ms for cursor in self._cursors.durable_cursors()):
             return True
         self._set_next_check()
         return False
 
     def _set_next_check(self) -> None:
-        self._next_check = self._clock.monotonic() + self._interval_minutes * _SECONDS_PER_MINUTE
+        self._next_check = self._clock.monotonic() + self._interval_s
 
     @property
     def _period_ms(self) -> int:
@@ -72,32 +90,45 @@ class SubscriptionExpiry:
         return int(self._live.current.subscription_expiration_time_minutes * _MS_PER_MINUTE)
 
     @property
-    def _interval_minutes(self) -> float:
-        return self._live.current.subscription_expiry_check_interval_in_minutes
+    def _interval_s(self) -> float:
+        return self._live.current.subscription_expiry_check_interval_in_minutes * _SECONDS_PER_MINUTE
 
     async def run(self) -> None:
-        """Delete the subscriptions that were not used for the whole period, and store the use of others. Raises
-        `BrokerError`: the rest is checked by the next run."""
+        """Delete the subscriptions that were not used for the whole period, and store how long others were not used.
+        Raises `BrokerError`: the rest is checked by the next run."""
         self._set_next_check()
-        for cursor in self._cursors.durable_cursors():
-            name, used_ms = cursor.name, self._subscriptions.find_last_use(cursor.name)
-            if not self._period_ms:
-                if cursor.used_until_ms:
-                    await self._cursors.set_used_until(name, 0)
-            elif used_ms > cursor.used_until_ms:
-                await self._cursors.set_used_until(name, used_ms + self._period_ms // 10)
-            elif not cursor.used_until_ms:
-                self._subscriptions.record_use(name)  # the period begins now
-                await self._cursors.set_used_until(name, self._clock.time_ms())
-            elif self._is_expired(cursor) and await self._delete_if_expired(cursor):
-                _log.info("%s: deleted subscription %s, which was not used in time", self._topic, name)
+        cursors = list(self._cursors.durable_cursors())
+        self._stored_at = {one.name: self._stored_at[one.name] for one in cursors if one.name in self._stored_at}
+        for cursor in cursors:
+            if not self._is_expired(cursor):
+                await self._store(cursor)
+            elif await self._delete_if_expired(cursor):
+                _log.info("%s: deleted subscription %s, which was not used in time", self._topic, cursor.name)
+
+    async def _store(self, cursor: Cursor) -> None:
+        """Store how long the subscription was not used, unless little has changed."""
+        now, period_ms = self._clock.monotonic(), self._period_ms
+        unused_ms = self._find_unused_ms(cursor) if period_ms else 0
+        if cursor.unused_ms <= unused_ms < cursor.unused_ms + min(period_ms // 10, _MAX_STEP_MS) or (
+            unused_ms == cursor.unused_ms
+        ):
+            return
+        await self._cursors.set_unused(cursor.name, unused_ms)
+        self._stored_at[cursor.name] = now
 
     async def _delete_if_expired(self, cursor: Cursor) -> bool:
         return await self._subscriptions.delete_if(cursor.name, partial(self._is_expired, cursor))
 
     def _is_expired(self, cursor: Cursor) -> bool:
-        used_ms = self._subscriptions.find_last_use(cursor.name)
-        if not used_ms:
-            used_ms = cursor.used_until_ms + int(self._interval_minutes * _MS_PER_MINUTE)
         period_ms = self._period_ms
-        return self._live.are_known and 0 < period_ms < self._clock.time_ms() - used_ms
+        if not self._live.are_known or not period_ms:
+            return False
+        open_s = self._clock.monotonic() - self._since
+        return open_s * 1000 >= min(period_ms, self._interval_s * 1000) and self._find_unused_ms(cursor) > period_ms
+
+    def _find_unused_ms(self, cursor: Cursor) -> int:
+        now = self._clock.monotonic()
+        counted_from = max(self._since, self._stored_at.get(cursor.name, self._since))
+        unused_ms = cursor.unused_ms + (now - counted_from) * 1000
+        used_at = self._subscriptions.find_last_use(cursor.name)
+        return int(unused_ms if used_at is None else min(unused_ms, (now - used_at) * 1000))

@@ -45,7 +45,10 @@ class Subscriptions(AdministeredSubscriptions):
         try:
             check_consumable(subscription.name, subscription.cursor.properties)
             self._check_limits(opened, sink.address)
-            return subscription.join(opened, name, sink)
+            consumer = subscription.join(opened, name, sink)
+            if subscription.durable:
+                self.record_use(subscription.name)
+            return consumer
         finally:
             subscription.release()
 

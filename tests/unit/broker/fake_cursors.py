@@ -33,7 +33,7 @@ class FakeCursor(TransientCursor):
         self.is_durable = is_durable
         self.gate: asyncio.Event | None = None
         self.fails: BrokerError | None = None
-        self.stored_used_until_ms = 0
+        self.stored_unused_ms = 0
         self.saves = 0
         self._waiting: list[SaveDone] = []
         self._saver: asyncio.Task[None] | None = None
@@ -47,8 +47,8 @@ class FakeCursor(TransientCursor):
         return {position: bits for position, bits, _ in self.state.batches()}
 
     @property
-    def used_until_ms(self) -> int:
-        return self.stored_used_until_ms
+    def unused_ms(self) -> int:
+        return self.stored_unused_ms
 
     def call_when_saved(self, done: SaveDone) -> None:
         self._waiting.append(done)
@@ -80,7 +80,7 @@ class FakeCursorTable(CursorTable):
         self.created = 0
         self.gate: asyncio.Event | None = None
         self.fails: BrokerError | None = None
-        # Number of calls of `set_used_until`, and of `drop_trimmed_ledgers`.
+        # Number of calls of `set_unused`, and of `drop_trimmed_ledgers`.
         self.used_writes = 0
         self.trimmed = 0
         self.closed = self.abandoned = False
@@ -140,9 +140,9 @@ class FakeCursorTable(CursorTable):
         await self._wait()
         self.cursors[name].properties = dict(properties)
 
-    async def set_used_until(self, name: str, time_ms: int) -> None:
+    async def set_unused(self, name: str, unused_ms: int) -> None:
         await self._wait()
-        self.cursors[name].stored_used_until_ms = time_ms
+        self.cursors[name].stored_unused_ms = unused_ms
         self.used_writes += 1
 
     async def delete(self, name: str) -> None:

@@ -940,18 +940,18 @@ async def _acknowledged(scene: CursorScene, name: str) -> list[int]:
     return [one for one in range(100) if cursor.is_acknowledged(at(5, one))]
 
 
-async def test_the_time_of_the_last_use_is_stored_with_the_cursor() -> None:
+async def test_the_time_without_use_is_stored_with_the_cursor() -> None:
     """RET-2: for the next owner, also if the cursor is saved and moved in between."""
     async with running_cursor_scene() as scene:
         table = await scene.open()
         cursor = await table.create("s", at(5, -1), {})
-        assert cursor.used_until_ms == 0
-        await table.set_used_until("s", 123_456)
+        assert cursor.unused_ms == 0
+        await table.set_unused("s", 123_456)
         cursor.acknowledge(entries(5, 0, 2))
         await cursor.wait_until_saved()
         opened = (await scene.open()).get("s")
         assert opened is not None
-        assert (opened.used_until_ms, opened.mark_delete) == (123_456, at(5, 0))
+        assert (opened.unused_ms, opened.mark_delete) == (123_456, at(5, 0))
         with pytest.raises(BrokerError):
-            await table.set_used_until("s", 0)
-        assert (await scene.known("s")).used_until_ms == 123_456
+            await table.set_unused("s", 0)
+        assert (await scene.known("s")).unused_ms == 123_456

@@ -31,20 +31,20 @@ _MAX_SUBSCRIPTIONS: Final = 10_000
 class _NamedCursor(TransientCursor):
     """Found by its name, as a durable cursor is, but nothing of it is stored."""
 
-    __slots__ = ("_used_until_ms",)
+    __slots__ = ("_unused_ms",)
 
     is_durable = True
 
     def __init__(self, name: str, state: AckState, properties: Mapping[str, str]) -> None:
         super().__init__(name, state, properties)
-        self._used_until_ms = 0
+        self._unused_ms = 0
 
     @property
-    def used_until_ms(self) -> int:
-        return self._used_until_ms
+    def unused_ms(self) -> int:
+        return self._unused_ms
 
-    async def set_used_until(self, time_ms: int) -> None:
-        self._used_until_ms = time_ms
+    async def set_unused(self, unused_ms: int) -> None:
+        self._unused_ms = unused_ms
 
 
 class NonPersistentCursors:
@@ -106,8 +106,8 @@ class NonPersistentCursors:
         check_properties("subscription", properties)
         self._get(name).properties = dict(properties)
 
-    async def set_used_until(self, name: str, time_ms: int) -> None:
-        await self._get(name).set_used_until(time_ms)
+    async def set_unused(self, name: str, unused_ms: int) -> None:
+        await self._get(name).set_unused(unused_ms)
 
     async def delete(self, name: str) -> None:
         if self._cursors.pop(name, None) is None:
