@@ -275,18 +275,18 @@ class BrokerSession:
                 _log.exception("A background task failed, and is restarted")
                 await self._clock.sleep(_RESTART_PAUSE_S)
 
-    async def _find_policies(self, name: TopicName) -> Policies:
-        """Return the policies of a topic, its own and its namespace's, at most a few seconds old. Raises
-        `BrokerError`."""
+    async def _find_policies(self, name: TopicName, incarnation: str = "") -> Policies:
+        """Return the policies of a topic, its own and its namespace's, at most a few seconds old. `incarnation`: if it
+        is loaded. Raises `BrokerError`."""
         policies = await self.catalog.get_policies(name.namespace_name)
         if not self.catalog.has_topic_policies:
             return policies
-        own = await self.topic_policies.get(name)
+        own = await self.topic_policies.get(name, incarnation)
         return override_policies(policies, own) if own.ListFields() else policies
 
-    async def _find_known_policies(self, name: TopicName) -> Policies | None:
+    async def _find_known_policies(self, name: TopicName, incarnation: str = "") -> Policies | None:
         """Like `_find_policies`. None: its own can't be read, and were not read before."""
-        policies = await self._find_policies(name)
+        policies = await self._find_policies(name, incarnation)
         is_known = not self.catalog.has_topic_policies or self.topic_policies.knows(name)
         return policies if is_known else None
 

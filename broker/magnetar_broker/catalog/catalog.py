@@ -46,7 +46,7 @@ from magnetar_wire.topic_name import DEFAULT_NAMESPACE, PUBLIC_TENANT, Namespace
 
 __all__ = ["Catalog"]
 
-_CACHED_NAMESPACES: Final = 1000
+_CACHED_NAMESPACES: Final = 10_000
 # A local name that is its own encoding, and one that a topic may have.
 _UNENCODED: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_.~-]{0,700}")
 _BUILT_IN: Final = (NamespaceName(PUBLIC_TENANT, DEFAULT_NAMESPACE), SYSTEM_NAMESPACE)

@@ -8,8 +8,10 @@ A topic must be opened also if the owner of its namespace's events can't be reac
 begun nobody waits for it any more, and the policies that were fetched last are returned, or none if there are none. The
 fetch goes on, and its result is used next time. After a failed fetch the next one begins as late as after another one.
 
-The policies of a deleted topic must not apply to a later one of its name, so the topic's incarnation is read each time.
-If that is not possible, the incarnation that was read last counts.
+The policies of a deleted topic must not apply to a later one of its name, so the topic's incarnation is read each time,
+unless the topic is loaded, and so knows it. If that is not possible, the incarnation that was read last counts. A
+loaded partition knows its own, and policies have that of the partitioned topic. That is read once: a partitioned topic
+is deleted with all of its partitions, so as long as the partition is the same, so is the topic.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ __all__ = ["MAX_WAIT_S", "FetchEvents", "FetchedEvents", "TopicPolicyCache"]
 
 _log = logging.getLogger(__name__)
 MAX_WAIT_S: Final = 2.0
-_MAX_NAMESPACES: Final = 1000
+_MAX_NAMESPACES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class _Namespace:
     is_known: bool = False
     # The incarnations of topics with events, as they were read last.
     incarnations: dict[str, str] = field(default_factory=dict)
+    # The incarnation of a partition with events, and that of its topic, which was read later.
+    partitions: dict[TopicName, tuple[str, str]] = field(default_factory=dict)
     # Topics with events whose incarnations could not be read, and were not read before.
     unread: set[str] = field(default_factory=set)
     # When `known` was up to date, or a fetch failed. On the monotonic clock; None: never.
@@ -73,15 +77,16 @@ class TopicPolicyCache:
         # The namespace that was used last is at the end.
         self._namespaces: OrderedDict[NamespaceName, _Namespace] = OrderedDict()
 
-    async def get(self, name: TopicName) -> Policies:
+    async def get(self, name: TopicName, incarnation: str = "") -> Policies:
         """Return the policies of a topic, of a partition those of its topic. They may be a few seconds old; none, if
-        they can't be read now and were not read before. Raises nothing."""
+        they can't be read now and were not read before. `incarnation`: that of the topic, or of the partition, if this
+        broker has it open. Raises nothing."""
         topic = name.base
         if is_system_topic(topic) or not topic.is_persistent:
             return Policies()
         namespace = await self._find_namespace(topic.namespace_name)
         event = namespace.known.by_topic.get(str(topic))
-        if event is None or await self._read_incarnation(namespace, topic) != event.incarnation:
+        if event is None or await self._find_event_incarnation(namespace, name, incarnation) != event.incarnation:
             return Policies()
         return event.policies
 
@@ -92,8 +97,24 @@ class TopicPolicyCache:
         namespace = self._namespaces.get(name.namespace_name)
         return namespace is not None and namespace.is_known and str(name.base) not in namespace.unread
 
-    async def _read_incarnation(self, namespace: _Namespace, topic: TopicName) -> str | None:
-        name = str(topic)
+    async def _find_event_incarnation(self, namespace: _Namespace, name: TopicName, incarnation: str) -> str | None:
+        """Return the incarnation that an event for the topic must have to apply to it."""
+        topic = str(name.base)
+        of_partition, found = namespace.partitions.get(name, ("", ""))
+        if incarnation and not name.is_partition:
+            found = incarnation
+        elif not incarnation or of_partition != incarnation:
+            read, is_fresh = await self._read_incarnation(namespace, name.base)
+            if incarnation and read is not None and is_fresh:
+                namespace.partitions[name] = incarnation, read
+            return read
+        namespace.incarnations[topic] = found
+        namespace.unread.discard(topic)
+        return found
+
+    async def _read_incarnation(self, namespace: _Namespace, topic: TopicName) -> tuple[str | None, bool]:
+        """Return the topic's incarnation, and whether it could be read; else it is that which was read last."""
+        name, is_fresh = str(topic), True
         try:
             namespace.incarnations[name] = await self._find_incarnation(topic)
             namespace.unread.discard(name)
@@ -102,10 +123,11 @@ class TopicPolicyCache:
                 namespace.incarnations.pop(name, None)
                 namespace.unread.discard(name)
             else:
+                is_fresh = False
                 if name not in namespace.incarnations:
                     namespace.unread.add(name)
                 _log.info("Whether topic %s was recreated can't be read now, its known policies apply: %s", name, error)
-        return namespace.incarnations.get(name)
+        return namespace.incarnations.get(name), is_fresh
 
     async def _find_namespace(self, name: NamespaceName) -> _Namespace:
         namespace = self._namespaces.get(name)
@@ -131,6 +153,9 @@ class TopicPolicyCache:
             known = namespace.known = await self._fetch(name, namespace.known)
             namespace.is_known = True
             namespace.incarnations = {key: one for key, one in namespace.incarnations.items() if key in known.by_topic}
+            namespace.partitions = {
+                key: one for key, one in namespace.partitions.items() if str(key.base) in known.by_topic
+            }
             fetched_at = namespace.begun_at
         except BrokerError as error:
             _log.warning("The policies of the topics of %s can't be read now, the known ones apply: %s", name, error)

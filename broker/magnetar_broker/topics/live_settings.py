@@ -26,9 +26,9 @@ __all__ = ["FindPolicies", "LiveSettings"]
 
 _log = logging.getLogger(__name__)
 
-# Returns the policies that apply to a topic, at most a few seconds old; None: its own can't be read, and are not known.
-# Raises `BrokerError`.
-FindPolicies = Callable[[TopicName], Awaitable[Policies | None]]
+# Returns the policies that apply to the topic of this incarnation, at most a few seconds old; None: its own can't be
+# read, and are not known. Raises `BrokerError`: its namespace's can't be read.
+FindPolicies = Callable[[TopicName, str], Awaitable[Policies | None]]
 
 
 class LiveSettings:

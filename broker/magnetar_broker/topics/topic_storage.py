@@ -89,7 +89,7 @@ class LedgerTopicStorage:
     ) -> Topic:
         client, clock, randomness = self._client, self._clock, self._randomness
         live = LiveSettings(self._settings, policies, are_known=own_policies is None)
-        settings, own = live.current, Policies()
+        settings, own, incarnation = live.current, Policies(), ""
 
         async def find_settings() -> BrokerServiceSettings:
             nonlocal own
@@ -103,7 +103,7 @@ class LedgerTopicStorage:
             return settings
 
         async def read_settings() -> BrokerServiceSettings:
-            present = await self._find_policies(name)
+            present = await self._find_policies(name, incarnation)
             if present is not None:
                 live.update(present)
             return settings
@@ -114,6 +114,8 @@ class LedgerTopicStorage:
         nodes = CursorNodes(name, client, clock, randomness)
 
         async def claim_cursors(node: TopicNode) -> None:
+            nonlocal incarnation
+            incarnation = node.ledger_list.incarnation
             await nodes.claim(
                 node.ledger_list.incarnation,
                 lambda: node.ownership_checks,

@@ -43,19 +43,25 @@ class _Topics:
             name: SimpleNamespace(
                 name=TopicName.parse(name),
                 ended=None,
+                log=SimpleNamespace(incarnation=f"of {name}"),
                 live_settings=LiveSettings(self.settings, Policies(), are_known=False),
             )
             for name in names
         }
-        self.answers: dict[str, Policies | Exception | None] = dict.fromkeys(names)
+        self.answers: dict[str, Policies | Exception | None] = {name.rpartition("/")[2]: None for name in names}
+        # Those of this namespace are not answered before it is set.
+        self.slow, self.is_answered = "", asyncio.Event()
         self.finds: list[str] = []
         self.clock = ManualClock()
         self.refresh = PolicyRefresh(
             lambda: cast(Any, list(self.topics.values())), self._find, CatalogSettings(), self.clock
         )
 
-    async def _find(self, name: TopicName) -> Policies | None:
+    async def _find(self, name: TopicName, incarnation: str) -> Policies | None:
         self.finds.append(name.local_name)
+        assert incarnation
+        if name.namespace == self.slow:
+            await self.is_answered.wait()
         answer = self.answers[name.local_name]
         if isinstance(answer, Exception):
             raise answer
@@ -74,17 +80,51 @@ class _Topics:
 
 
 async def test_topics_follow_what_can_be_read() -> None:
-    """TOP-4, RET-2: a topic whose policies can't be read keeps what it has, and the others follow theirs."""
-    scene = _Topics("follows", "unknown", "fails", "breaks", "ended")
+    """TOP-4, RET-2: a topic whose policies can't be read keeps what it has, and the others follow theirs. If those of
+    its namespace can't be read, no other topic of it is tried in this round."""
+    scene = _Topics("ended", "follows", "unknown", "breaks", "fails", "behind")
     scene.answers.update(follows=_TTL, fails=_NO_EVENTS, breaks=ValueError("a defect"), ended=_TTL)
     scene.live("fails").update(_TTL)
     scene.topics["ended"].ended = _NO_EVENTS
     await scene.round()
-    assert scene.finds == ["follows", "unknown", "fails", "breaks"]
+    assert scene.finds == ["follows", "unknown", "breaks", "fails"]
     assert [
         (scene.live(name).are_known, scene.live(name).current.ttl_duration_default_in_seconds)
         for name in ("follows", "unknown", "fails", "breaks", "ended")
     ] == [(True, 7), (False, 0), (True, 7), (False, 0), (False, 0)]
+
+
+async def test_a_namespace_that_is_read_slowly_delays_no_other() -> None:
+    """TOP-4: not within a round, and not the next one, which leaves it out until it has been read."""
+    scene = _Topics("public/slow/a", "public/slow/b", "public/other/c")
+    scene.slow = "slow"
+    running = asyncio.create_task(scene.refresh.run())
+    for _ in range(60):
+        await asyncio.sleep(0)
+        scene.clock.advance(0.2)
+    assert scene.finds[:3] == ["a", "c", "c"]
+    assert scene.finds.count("a") == 1
+    scene.is_answered.set()
+    await asyncio.sleep(0)
+    assert "b" in scene.finds
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_a_change_applies_within_twice_the_time_of_the_cache() -> None:
+    """TOP-4: a round may still use what was read just before the change, and the next one does not."""
+    interval_s = 0.0
+    scene = _Topics("t")
+    running = asyncio.create_task(scene.refresh.run())
+    await asyncio.sleep(0)
+    while len(scene.finds) < 2:
+        scene.clock.advance(0.1)
+        interval_s += 0.1
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert 1 < interval_s < CatalogSettings().metadata_cache_ttl_seconds
+    running.cancel()
+    await asyncio.wait([running])
 
 
 async def test_parts_are_notified_of_changes_only(caplog: pytest.LogCaptureFixture) -> None:

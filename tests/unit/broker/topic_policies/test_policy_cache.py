@@ -28,6 +28,7 @@ class _Owner:
         self.gate: asyncio.Event | None = None
         self.clock = ManualClock()
         self.incarnation = "i"
+        self.incarnation_reads = 0
         self.metadata_fails: BrokerError | None = None
         self.cache = TopicPolicyCache(self._fetch, self._find_incarnation, self.clock, 5.0)
 
@@ -42,6 +43,7 @@ class _Owner:
         return FetchedEvents(b"%d" % self.ttl, {str(_TOPIC): event})
 
     async def _find_incarnation(self, topic: TopicName) -> str:
+        self.incarnation_reads += 1
         if self.metadata_fails is not None:
             raise self.metadata_fails
         return self.incarnation
@@ -168,3 +170,27 @@ async def test_policies_are_not_known_before_it_is_known_whose_they_are() -> Non
     owner.metadata_fails = BrokerError(ErrorCode.TOPIC_NOT_FOUND, "deleted")
     assert await owner.ttl_of() == 0
     assert owner.cache.knows(_TOPIC)
+
+
+async def test_the_incarnation_of_a_loaded_topic_is_not_read() -> None:
+    """TOP-4, TOP-7: its policies cost no read of the metadata store. Those of a loaded partition cost one, as the
+    events have the incarnation of the partitioned topic."""
+    owner = _Owner()
+    for _ in range(3):
+        assert (await owner.cache.get(_TOPIC, "i")).message_ttl_seconds == 1
+        assert (await owner.cache.get(_TOPIC, "j")).message_ttl_seconds == 0
+        owner.clock.advance(6)
+    assert owner.incarnation_reads == 0
+    partition = _TOPIC.partition(3)
+    owner.metadata_fails = BrokerError(ErrorCode.METADATA_ERROR, "no quorum")
+    await owner.cache.get(partition, "p")
+    owner.metadata_fails = None
+    for _ in range(3):
+        assert (await owner.cache.get(partition, "p")).message_ttl_seconds == 1
+        assert owner.cache.knows(partition)
+        owner.clock.advance(6)
+    assert owner.incarnation_reads == 2
+    owner.incarnation = "j"
+    assert (await owner.cache.get(partition, "of the next topic")).message_ttl_seconds == 0
+    assert (await owner.cache.get(partition, "of the next topic")).message_ttl_seconds == 0
+    assert owner.incarnation_reads == 3
