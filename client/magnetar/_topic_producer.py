@@ -18,7 +18,7 @@ import logging
 
 from magnetar._client_core import ClientCore
 from magnetar._enums import BatchingType, ProducerAccessMode
-from magnetar._exclusive_opening import open_exclusively, open_with_epoch, options_of_other_partitions
+from magnetar._exclusive_opening import open_with_epoch, options_of_other_partitions
 from magnetar._growth_watch import GrowthWatch
 from magnetar._options import ProducerOptions, parse_topic_name
 from magnetar._outgoing_message import OutgoingMessage
@@ -93,7 +93,7 @@ class TopicProducer:
         )
         self._growth_watch: asyncio.Task[None] | None = None
         # An exclusive producer: what opens its other partitions, and the error by which it has lost one.
-        self._opening_others: asyncio.Task[list[PartitionProducer]] | None = None
+        self._opening_others: asyncio.Task[None] | None = None
         self._lost: MagnetarException | None = None
 
     @property
@@ -122,7 +122,7 @@ class TopicProducer:
             for partition in partitions:
                 partition.producer_name = first.producer_name
             if self._is_exclusive:
-                await self._open_others(first, len(partitions))
+                await self._open_others(first)
             elif not self.options.lazy_start_partitioned_producers:
                 await _open_all([partition for partition in partitions if partition is not first])
         except BaseException as error:
@@ -136,13 +136,15 @@ class TopicProducer:
     def _is_exclusive(self) -> bool:
         return self.options.access_mode is not ProducerAccessMode.Shared
 
-    async def _open_others(self, first: PartitionProducer, count: int) -> None:
-        """Open the other partitions of an exclusive producer."""
-        self._opening_others = asyncio.get_running_loop().create_task(
-            open_exclusively(first, lambda: self._create_partitions(1, count))
-        )
+    async def _open_others(self, first: PartitionProducer) -> None:
+        """Open the other partitions of an exclusive producer, also those that were added while it waited."""
+        if self._is_partitioned:
+            count = await self.client.lookup.count_partitions(self.topic, create=False)
+            known = len(self.partitions)
+            self.partitions = self.partitions + self._create_partitions(known, max(count, known))
+        self._opening_others = asyncio.get_running_loop().create_task(open_with_epoch(self.partitions[1:], first))
         try:
-            self.partitions = [first, *await self._opening_others]
+            await self._opening_others
         except asyncio.CancelledError:
             if self._lost is None:
                 self._opening_others.cancel()

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from magnetar_protos import ledger_pb2 as magnetar__protos_dot_ledger__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$magnetar_protos/managed_ledger.proto\x12\x1amagnetar.managed_ledger.v1\x1a\x1cmagnetar_protos/ledger.proto\"\xc6\x05\n\x11ManagedLedgerNode\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\x35\n\x05state\x18\x02 \x01(\x0e\x32&.magnetar.managed_ledger.v1.TopicState\x12\x13\n\x0bowner_epoch\x18\x03 \x01(\x0c\x12\x39\n\x07ledgers\x18\x04 \x03(\x0b\x32(.magnetar.managed_ledger.v1.ListedLedger\x12\x38\n\x05pages\x18\x05 \x03(\x0b\x32).magnetar.managed_ledger.v1.PageOfLedgers\x12\x17\n\x0f\x66irst_ledger_id\x18\x06 \x01(\x04\x12\x10\n\x08\x64\x65leting\x18\x07 \x03(\x04\x12\x12\n\nnext_index\x18\x08 \x01(\x04\x12\x14\n\x0clast_time_ms\x18\t \x01(\x04\x12\x38\n\rtrimmed_up_to\x18\n \x01(\x0b\x32!.magnetar.ledger.v1.EntryPosition\x12\x11\n\tnext_page\x18\x0b \x01(\r\x12Q\n\nproperties\x18\x0c \x03(\x0b\x32=.magnetar.managed_ledger.v1.ManagedLedgerNode.PropertiesEntry\x12\r\n\x05\x66loor\x18\r \x01(\x04\x12\x37\n\x06leases\x18\x0e \x03(\x0b\x32\'.magnetar.managed_ledger.v1.LedgerLease\x12\x1a\n\x12unsubscribed_up_to\x18\x0f \x01(\x04\x12\x12\n\nterminated\x18\x10 \x01(\x08\x12;\n\x0btopic_epoch\x18\x11 \x01(\x0b\x32&.magnetar.managed_ledger.v1.TopicEpoch\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\"J\n\nTopicEpoch\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0e\n\x06holder\x18\x02 \x01(\t\x12\x1c\n\x14\x66rom_first_partition\x18\x03 \x01(\x08\"}\n\x0bLedgerLease\x12\x10\n\x08lease_id\x18\x01 \x01(\x0c\x12\x16\n\x0e\x66rom_ledger_id\x18\x02 \x01(\x04\x12\x10\n\x08lease_ms\x18\x03 \x01(\x04\x12\x12\n\nwritten_ms\x18\x04 \x01(\x04\x12\x0e\n\x06holder\x18\x05 \x01(\t\x12\x0e\n\x06shared\x18\x06 \x01(\x08\"M\n\x0fNamespaceLeases\x12:\n\x06leases\x18\x01 \x03(\x0b\x32*.magnetar.managed_ledger.v1.NamespaceLease\"j\n\x0eNamespaceLease\x12\x10\n\x08lease_id\x18\x01 \x01(\x0c\x12\x13\n\x0bname_prefix\x18\x02 \x01(\t\x12\x10\n\x08lease_ms\x18\x03 \x01(\x04\x12\x0e\n\x06holder\x18\x04 \x01(\t\x12\x0f\n\x07renewal\x18\x05 \x01(\x0c\"m\n\rLeasedRemains\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x12\n\nledger_ids\x18\x03 \x03(\x04\x12\x10\n\x08lease_ms\x18\x04 \x01(\x04\x12\x12\n\ndeleted_ms\x18\x05 \x01(\x04\"\xbc\x01\n\x0cListedLedger\x12\x11\n\tledger_id\x18\x01 \x01(\x04\x12\x0e\n\x06\x63losed\x18\x02 \x01(\x08\x12\x0f\n\x07\x65ntries\x18\x03 \x01(\x04\x12\x14\n\x0clength_bytes\x18\x04 \x01(\x04\x12\x12\n\nlast_index\x18\x05 \x01(\x04\x12\x15\n\rfirst_time_ms\x18\x06 \x01(\x04\x12\x14\n\x0clast_time_ms\x18\x07 \x01(\x04\x12\x11\n\tclosed_ms\x18\x08 \x01(\x04\x12\x0e\n\x06\x63hunks\x18\t \x01(\x08\"7\n\rPageOfLedgers\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x16\n\x0elast_ledger_id\x18\x02 \x01(\x04\"G\n\nLedgerPage\x12\x39\n\x07ledgers\x18\x01 \x03(\x0b\x32(.magnetar.managed_ledger.v1.ListedLedger*$\n\nTopicState\x12\x08\n\x04LIVE\x10\x00\x12\x0c\n\x08\x44\x45LETING\x10\x01\x42\x05\x92\x03\x02\x08\x02\x62\x08\x65\x64itionsp\xe8\x07')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$magnetar_protos/managed_ledger.proto\x12\x1amagnetar.managed_ledger.v1\x1a\x1cmagnetar_protos/ledger.proto\"\xc6\x05\n\x11ManagedLedgerNode\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\x35\n\x05state\x18\x02 \x01(\x0e\x32&.magnetar.managed_ledger.v1.TopicState\x12\x13\n\x0bowner_epoch\x18\x03 \x01(\x0c\x12\x39\n\x07ledgers\x18\x04 \x03(\x0b\x32(.magnetar.managed_ledger.v1.ListedLedger\x12\x38\n\x05pages\x18\x05 \x03(\x0b\x32).magnetar.managed_ledger.v1.PageOfLedgers\x12\x17\n\x0f\x66irst_ledger_id\x18\x06 \x01(\x04\x12\x10\n\x08\x64\x65leting\x18\x07 \x03(\x04\x12\x12\n\nnext_index\x18\x08 \x01(\x04\x12\x14\n\x0clast_time_ms\x18\t \x01(\x04\x12\x38\n\rtrimmed_up_to\x18\n \x01(\x0b\x32!.magnetar.ledger.v1.EntryPosition\x12\x11\n\tnext_page\x18\x0b \x01(\r\x12Q\n\nproperties\x18\x0c \x03(\x0b\x32=.magnetar.managed_ledger.v1.ManagedLedgerNode.PropertiesEntry\x12\r\n\x05\x66loor\x18\r \x01(\x04\x12\x37\n\x06leases\x18\x0e \x03(\x0b\x32\'.magnetar.managed_ledger.v1.LedgerLease\x12\x1a\n\x12unsubscribed_up_to\x18\x0f \x01(\x04\x12\x12\n\nterminated\x18\x10 \x01(\x08\x12;\n\x0btopic_epoch\x18\x11 \x01(\x0b\x32&.magnetar.managed_ledger.v1.TopicEpoch\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c:\x02\x38\x01\"q\n\nTopicEpoch\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0e\n\x06holder\x18\x02 \x01(\t\x12\x1c\n\x14\x66rom_first_partition\x18\x03 \x01(\x08\x12%\n\x16\x66irst_partition_number\x18\x04 \x01(\x04\x42\x05\xaa\x01\x02\x08\x01\"}\n\x0bLedgerLease\x12\x10\n\x08lease_id\x18\x01 \x01(\x0c\x12\x16\n\x0e\x66rom_ledger_id\x18\x02 \x01(\x04\x12\x10\n\x08lease_ms\x18\x03 \x01(\x04\x12\x12\n\nwritten_ms\x18\x04 \x01(\x04\x12\x0e\n\x06holder\x18\x05 \x01(\t\x12\x0e\n\x06shared\x18\x06 \x01(\x08\"M\n\x0fNamespaceLeases\x12:\n\x06leases\x18\x01 \x03(\x0b\x32*.magnetar.managed_ledger.v1.NamespaceLease\"j\n\x0eNamespaceLease\x12\x10\n\x08lease_id\x18\x01 \x01(\x0c\x12\x13\n\x0bname_prefix\x18\x02 \x01(\t\x12\x10\n\x08lease_ms\x18\x03 \x01(\x04\x12\x0e\n\x06holder\x18\x04 \x01(\t\x12\x0f\n\x07renewal\x18\x05 \x01(\x0c\"m\n\rLeasedRemains\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x12\n\nledger_ids\x18\x03 \x03(\x04\x12\x10\n\x08lease_ms\x18\x04 \x01(\x04\x12\x12\n\ndeleted_ms\x18\x05 \x01(\x04\"\xbc\x01\n\x0cListedLedger\x12\x11\n\tledger_id\x18\x01 \x01(\x04\x12\x0e\n\x06\x63losed\x18\x02 \x01(\x08\x12\x0f\n\x07\x65ntries\x18\x03 \x01(\x04\x12\x14\n\x0clength_bytes\x18\x04 \x01(\x04\x12\x12\n\nlast_index\x18\x05 \x01(\x04\x12\x15\n\rfirst_time_ms\x18\x06 \x01(\x04\x12\x14\n\x0clast_time_ms\x18\x07 \x01(\x04\x12\x11\n\tclosed_ms\x18\x08 \x01(\x04\x12\x0e\n\x06\x63hunks\x18\t \x01(\x08\"7\n\rPageOfLedgers\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x16\n\x0elast_ledger_id\x18\x02 \x01(\x04\"G\n\nLedgerPage\x12\x39\n\x07ledgers\x18\x01 \x03(\x0b\x32(.magnetar.managed_ledger.v1.ListedLedger*$\n\nTopicState\x12\x08\n\x04LIVE\x10\x00\x12\x0c\n\x08\x44\x45LETING\x10\x01\x42\x05\x92\x03\x02\x08\x02\x62\x08\x65\x64itionsp\xe8\x07')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,26 +35,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\222\003\002\010\002'
   _globals['_MANAGEDLEDGERNODE_PROPERTIESENTRY']._loaded_options = None
   _globals['_MANAGEDLEDGERNODE_PROPERTIESENTRY']._serialized_options = b'8\001'
-  _globals['_TOPICSTATE']._serialized_start=1633
-  _globals['_TOPICSTATE']._serialized_end=1669
+  _globals['_TOPICEPOCH'].fields_by_name['first_partition_number']._loaded_options = None
+  _globals['_TOPICEPOCH'].fields_by_name['first_partition_number']._serialized_options = b'\252\001\002\010\001'
+  _globals['_TOPICSTATE']._serialized_start=1672
+  _globals['_TOPICSTATE']._serialized_end=1708
   _globals['_MANAGEDLEDGERNODE']._serialized_start=99
   _globals['_MANAGEDLEDGERNODE']._serialized_end=809
   _globals['_MANAGEDLEDGERNODE_PROPERTIESENTRY']._serialized_start=760
   _globals['_MANAGEDLEDGERNODE_PROPERTIESENTRY']._serialized_end=809
   _globals['_TOPICEPOCH']._serialized_start=811
-  _globals['_TOPICEPOCH']._serialized_end=885
-  _globals['_LEDGERLEASE']._serialized_start=887
-  _globals['_LEDGERLEASE']._serialized_end=1012
-  _globals['_NAMESPACELEASES']._serialized_start=1014
-  _globals['_NAMESPACELEASES']._serialized_end=1091
-  _globals['_NAMESPACELEASE']._serialized_start=1093
-  _globals['_NAMESPACELEASE']._serialized_end=1199
-  _globals['_LEASEDREMAINS']._serialized_start=1201
-  _globals['_LEASEDREMAINS']._serialized_end=1310
-  _globals['_LISTEDLEDGER']._serialized_start=1313
-  _globals['_LISTEDLEDGER']._serialized_end=1501
-  _globals['_PAGEOFLEDGERS']._serialized_start=1503
-  _globals['_PAGEOFLEDGERS']._serialized_end=1558
-  _globals['_LEDGERPAGE']._serialized_start=1560
-  _globals['_LEDGERPAGE']._serialized_end=1631
+  _globals['_TOPICEPOCH']._serialized_end=924
+  _globals['_LEDGERLEASE']._serialized_start=926
+  _globals['_LEDGERLEASE']._serialized_end=1051
+  _globals['_NAMESPACELEASES']._serialized_start=1053
+  _globals['_NAMESPACELEASES']._serialized_end=1130
+  _globals['_NAMESPACELEASE']._serialized_start=1132
+  _globals['_NAMESPACELEASE']._serialized_end=1238
+  _globals['_LEASEDREMAINS']._serialized_start=1240
+  _globals['_LEASEDREMAINS']._serialized_end=1349
+  _globals['_LISTEDLEDGER']._serialized_start=1352
+  _globals['_LISTEDLEDGER']._serialized_end=1540
+  _globals['_PAGEOFLEDGERS']._serialized_start=1542
+  _globals['_PAGEOFLEDGERS']._serialized_end=1597
+  _globals['_LEDGERPAGE']._serialized_start=1599
+  _globals['_LEDGERPAGE']._serialized_end=1670
 # @@protoc_insertion_point(module_scope)

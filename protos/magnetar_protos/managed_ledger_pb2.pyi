@@ -61,14 +61,16 @@ class ManagedLedgerNode(_message.Message):
     def __init__(self, incarnation: _Optional[str] = ..., state: _Optional[_Union[TopicState, str]] = ..., owner_epoch: _Optional[bytes] = ..., ledgers: _Optional[_Iterable[_Union[ListedLedger, _Mapping]]] = ..., pages: _Optional[_Iterable[_Union[PageOfLedgers, _Mapping]]] = ..., first_ledger_id: _Optional[int] = ..., deleting: _Optional[_Iterable[int]] = ..., next_index: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., trimmed_up_to: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., next_page: _Optional[int] = ..., properties: _Optional[_Mapping[str, bytes]] = ..., floor: _Optional[int] = ..., leases: _Optional[_Iterable[_Union[LedgerLease, _Mapping]]] = ..., unsubscribed_up_to: _Optional[int] = ..., terminated: bool = ..., topic_epoch: _Optional[_Union[TopicEpoch, _Mapping]] = ...) -> None: ...
 
 class TopicEpoch(_message.Message):
-    __slots__ = ("number", "holder", "from_first_partition")
+    __slots__ = ("number", "holder", "from_first_partition", "first_partition_number")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     HOLDER_FIELD_NUMBER: _ClassVar[int]
     FROM_FIRST_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FIRST_PARTITION_NUMBER_FIELD_NUMBER: _ClassVar[int]
     number: int
     holder: str
     from_first_partition: bool
-    def __init__(self, number: _Optional[int] = ..., holder: _Optional[str] = ..., from_first_partition: bool = ...) -> None: ...
+    first_partition_number: int
+    def __init__(self, number: _Optional[int] = ..., holder: _Optional[str] = ..., from_first_partition: bool = ..., first_partition_number: _Optional[int] = ...) -> None: ...
 
 class LedgerLease(_message.Message):
     __slots__ = ("lease_id", "from_ledger_id", "lease_ms", "written_ms", "holder", "shared")

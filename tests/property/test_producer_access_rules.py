@@ -184,8 +184,9 @@ def test_a_topic_that_forgets_its_epoch_believes_the_highest() -> None:
 
 
 def test_epochs_of_the_first_partition_at_another_one() -> None:
-    """PRD-2: a lower one is refused, and a higher one has superseded the one that is connected."""
-    access: ProducerAccess[str] = ProducerAccess(StoredEpoch(4, "before"))
+    """PRD-2: a lower one is refused, and a higher one has superseded the one that is connected. The same one may try
+    again, also after somebody has opened the partition alone, which does not count, or after a restart."""
+    access: ProducerAccess[str] = ProducerAccess(StoredEpoch(14, "before"))
     exclusive = ProducerAccessMode.ACCESS_EXCLUSIVE
 
     def present(name: str, epoch: int | None) -> list[str] | int:
@@ -197,13 +198,19 @@ def test_epochs_of_the_first_partition_at_another_one() -> None:
             access.record_stored(name, access.assign_epoch(name))
         return list(admission.fenced)
 
-    assert present("low", 4) == ErrorCode.PRODUCER_FENCED
     assert present("a", 6) == []
-    assert present("b", 6) == ErrorCode.PRODUCER_FENCED
+    assert present("low", 4) == ErrorCode.PRODUCER_FENCED
+    assert present("a again", 6) == ErrorCode.PRODUCER_FENCED
     assert present("alone", None) == ErrorCode.PRODUCER_FENCED
     assert present("b", 9) == ["a"]
     assert present("far", 2**63) == ErrorCode.INVALID_ARGUMENT
     access.leave("b")
+    assert present("b", 9) == []
+    access.leave("b")
     assert present("alone", None) == []
-    assert access.stored == StoredEpoch(10, "alone")
+    assert access.stored == StoredEpoch(18, "alone", first_partition_number=9)
     assert present("c", 11) == ErrorCode.PRODUCER_FENCED  # the one that is connected has not lost the first partition
+    access = ProducerAccess(access.stored)
+    assert present("low", 8) == ErrorCode.PRODUCER_FENCED
+    assert present("b", 9) == []
+    assert access.stored == StoredEpoch(19, "b", 9, from_first_partition=True)

@@ -65,7 +65,7 @@ class TopicAccess:
         if self._rules is None:
             stored = self._log.topic_epoch
             self._rules = ProducerAccess(
-                None if stored is None else StoredEpoch(stored.number, stored.holder, stored.from_first_partition),
+                None if stored is None else _decode_epoch(stored),
                 are_epochs_durable=self._log.name.is_persistent,
             )
         return self._rules
@@ -143,7 +143,10 @@ class TopicAccess:
             try:
                 await self._log.change_topic_epoch(
                     TopicEpoch(
-                        number=epoch.number, holder=epoch.holder, from_first_partition=epoch.from_first_partition
+                        number=epoch.number,
+                        holder=epoch.holder,
+                        first_partition_number=epoch.first_partition_number,
+                        from_first_partition=epoch.from_first_partition,
                     )
                 )
             except asyncio.CancelledError:  # the change goes on
@@ -169,3 +172,8 @@ class TopicAccess:
         for producer in self.waiting:
             producer.end(error)
             self._wake(producer)
+
+
+def _decode_epoch(stored: TopicEpoch) -> StoredEpoch:
+    first = stored.first_partition_number if stored.HasField("first_partition_number") else None
+    return StoredEpoch(stored.number, stored.holder, first, stored.from_first_partition)

@@ -16,8 +16,13 @@ the number any more.
     or S opens shared: epoch 5 of nobody is stored. A presents 5, and is fenced
 
 **Partitions.** A producer of a partitioned topic gets its epoch at the first partition, and presents it when it is
-opened on each of the others. There it must be above the stored number, and becomes the stored one. An exclusive
-producer that has presented a lower number has lost the first partition, so it is fenced.
+opened on each of the others. Each of them remembers the highest that was presented: a producer with a lower one has
+lost the first partition, so it is refused, or fenced. One with the same is the same producer, which tries again.
+Numbers of a partition are its own, so it does not matter how often somebody has opened the partition alone.
+
+    the first partition: epoch 7 of A is stored
+    another one: has epoch 9 of somebody who has opened it alone. A presents 7: epoch 10 of A is stored, with the 7
+    the first partition: epoch 8 of B is stored. B presents 8 at the other one, where A is fenced: epoch 11 of B
 
 `WaitForExclusive` waits at the first one only.
 
@@ -41,7 +46,7 @@ __all__ = ["AccessRequest", "Admission", "ProducerAccess", "StaleTopicEpoch", "S
 
 P = TypeVar("P")
 
-# The highest number that a client may present: numbers that are assigned after it fit into 64 bits.
+# The highest number that a client may present.
 MAX_EPOCH: Final = 2**62
 
 
@@ -50,7 +55,9 @@ class StoredEpoch:
     number: int
     # The name of the producer that may reopen with it; empty: none may.
     holder: str
-    # It was presented by a producer that got it at the topic's first partition.
+    # The highest epoch of the topic's first partition that was presented here; None: none was.
+    first_partition_number: int | None = None
+    # The holder has presented it.
     from_first_partition: bool = False
 
 
@@ -76,12 +83,11 @@ class Admission(Generic[P]):
 class StaleTopicEpoch(BrokerError):
     """A producer presents an epoch that is not the topic's any more."""
 
-    def __init__(self, text: str, topic_epoch: int) -> None:
+    def __init__(self, text: str) -> None:
         super().__init__(ErrorCode.PRODUCER_FENCED, text)
-        self.topic_epoch = topic_epoch
 
     def again(self) -> StaleTopicEpoch:
-        return StaleTopicEpoch(str(self), self.topic_epoch)
+        return StaleTopicEpoch(str(self))
 
 
 class ProducerAccess(Generic[P]):
@@ -90,6 +96,7 @@ class ProducerAccess(Generic[P]):
     __slots__ = (
         "_are_epochs_durable",
         "_exclusive",
+        "_first_partition_number",
         "_from_first_partition",
         "_last_number",
         "_shared",
@@ -102,14 +109,16 @@ class ProducerAccess(Generic[P]):
         # As the topic's node has it.
         self.stored = stored
         self._are_epochs_durable = are_epochs_durable
-        # The highest number that was assigned, presented or stored: the next one is above it.
+        # The highest number that was assigned or stored: the next one is above it.
         self._last_number = -1 if stored is None else stored.number
+        # The highest number of the first partition that was presented, and whether the exclusive producer has.
+        self._first_partition_number = None if stored is None else stored.first_partition_number
         # Admitted producers: shared ones, or a single exclusive one. For those of `_unstored` an epoch must be stored
         # before they are open.
         self._shared: dict[P, None] = {}
         self._exclusive: P | None = None
-        self._from_first_partition = False
         self._unstored: dict[P, AccessRequest] = {}
+        self._from_first_partition = False
         # Invariant after each `next_admitted`: if one waits, another one is admitted.
         self._waiting: dict[P, AccessRequest] = {}
 
@@ -163,11 +172,11 @@ class ProducerAccess(Generic[P]):
         if number is None:
             return
         if not request.was_open:
-            if number <= self._last_number:
+            highest = self._first_partition_number
+            if highest is not None and number < highest:
                 raise StaleTopicEpoch(
-                    f"the epoch {number} of the topic's first partition is not above the epoch {self._last_number} of "
-                    "this one",
-                    self._last_number,
+                    f"producer {request.name!r} has the epoch {number} of the topic's first partition, which another "
+                    f"one has opened since, with epoch {highest}"
                 )
             if number > MAX_EPOCH:
                 raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"topic_epoch {number} is above the limit of {MAX_EPOCH}")
@@ -177,8 +186,7 @@ class ProducerAccess(Generic[P]):
             current = "there is none" if stored is None else f"the topic has {stored.number}"
             raise StaleTopicEpoch(
                 f"the epoch {number} of producer {request.name!r} has ended ({current}): another producer was "
-                "admitted, or the topic was created again",
-                self._last_number,
+                "admitted, or the topic was created again"
             )
         if self._unstored:
             raise BrokerError(ErrorCode.SERVICE_NOT_READY, "another producer is being opened: try again")
@@ -192,9 +200,12 @@ class ProducerAccess(Generic[P]):
 
     def _is_superseded(self, request: AccessRequest) -> bool:
         """Whether the exclusive producer has an older epoch than the one that is presented."""
-        if request.epoch is None or self._has_stored_epoch(request):
+        number, highest = request.epoch, self._first_partition_number
+        if number is None:
             return False
-        return request.was_open or self._from_first_partition
+        if request.was_open:
+            return not self._has_stored_epoch(request)
+        return self._from_first_partition and highest is not None and number > highest
 
     def _admit(self, producer: P, request: AccessRequest) -> None:
         self._exclusive = producer
@@ -202,7 +213,9 @@ class ProducerAccess(Generic[P]):
             self._from_first_partition = self.stored.from_first_partition
             return
         self._from_first_partition = request.epoch is not None and not request.was_open
-        if request.epoch is not None:
+        if self._from_first_partition:
+            self._first_partition_number = request.epoch
+        elif request.epoch is not None:
             self._last_number = request.epoch
         self._unstored[producer] = request
 
@@ -215,11 +228,15 @@ class ProducerAccess(Generic[P]):
         request = self._unstored[producer]
         if request.mode == ProducerAccessMode.ACCESS_SHARED:
             assert self.stored is not None
-            return StoredEpoch(self.stored.number, "")
-        if request.epoch is None:
+            return StoredEpoch(self.stored.number, "", self._first_partition_number)
+        if not request.was_open or request.epoch is None:
             self._last_number += 1
-            return StoredEpoch(self._last_number, request.name)
-        return StoredEpoch(request.epoch, request.name, from_first_partition=not request.was_open)
+        return StoredEpoch(
+            self._last_number,
+            request.name,
+            self._first_partition_number,
+            from_first_partition=request.epoch is not None and not request.was_open,
+        )
 
     def record_stored(self, producer: P, epoch: StoredEpoch) -> None:
         """Record that the topic's node has, or may have, the epoch."""

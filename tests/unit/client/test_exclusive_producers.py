@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from magnetar import ProducerAccessMode, aio, exceptions
+from magnetar._partition_producer import PartitionProducer
 from magnetar_broker.errors import TopicUnloaded
 from magnetar_broker.topics.producers import Producers
 from magnetar_wire.topic_name import TopicName
@@ -142,18 +143,18 @@ async def test_an_exclusive_producer_ends_with_its_topic() -> None:
 
 
 async def test_an_exclusive_producer_has_all_partitions_or_none() -> None:
-    """PRD-2: they have the epoch of the first one; if one is refused, all are released; also with a lazy start."""
+    """PRD-2: if one is refused, all are released, and nothing is left of the attempt; also with a lazy start."""
     async with running_broker() as scene, scene.client() as first, scene.client() as second:
         await scene.admin.topics.create_partitioned("t", 3)
         for _ in range(3):  # somebody uses a single partition
             await (await first.create_producer("t-partition-2", access_mode=_EXCLUSIVE)).close()
         holder = await first.create_producer("t", access_mode=_EXCLUSIVE, lazy_start_partitioned_producers=True)
-        assert _epochs(scene, 0, 1, 2) == [3, 3, 3]
+        assert _epochs(scene, 0, 1, 2) == [0, 0, 3]
         waiting = asyncio.create_task(second.create_producer("t", access_mode=_WAITS))
         await _wait_queued(scene, 1, "t-partition-0")
         await holder.close()
         holder = await waiting
-        assert _epochs(scene, 0, 1, 2) == [4, 4, 4]
+        assert _epochs(scene, 0, 1, 2) == [1, 1, 4]
         await holder.close()
         in_the_way = await first.create_producer("t-partition-1")
         for mode in (_EXCLUSIVE, _WAITS):
@@ -190,10 +191,53 @@ async def test_an_exclusive_producer_takes_partitions_that_are_added() -> None:
     """PRD-2, TOP-3: as soon as it notices them, with its epoch; somebody else may have been there first."""
     async with running_broker() as scene, scene.client() as first, scene.client() as second:
         await scene.admin.topics.create_partitioned("t", 1)
-        await (await first.create_producer("t", access_mode=_EXCLUSIVE)).close()
         holder = await first.create_producer("t", access_mode=_EXCLUSIVE, auto_update_partitions_interval_seconds=0.05)
-        await scene.admin.topics.update_partitioned("t", 3)
-        await until(lambda: _epochs(scene, 0, 1, 2) == [1, 1, 1], "it has noticed them")
+        await scene.admin.topics.update_partitioned("t", 2)
+        await until(lambda: _epochs(scene, 0, 1) == [0, 0], "it has noticed them")
         await holder.send(b"x")
         with pytest.raises(exceptions.ProducerBusy):
-            await second.create_producer("t-partition-2")
+            await second.create_producer("t-partition-1")
+
+
+async def test_an_attempt_to_take_new_partitions_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PRD-2, TOP-3: after one that has opened only some of them, until somebody else has left the others."""
+    has_others = asyncio.Event()
+    open_partition = PartitionProducer.open
+
+    async def wait_for_others(self: PartitionProducer) -> None:
+        if self.topic_epoch is not None and self.topic.endswith("-partition-2"):
+            await has_others.wait()
+        await open_partition(self)
+
+    monkeypatch.setattr(PartitionProducer, "open", wait_for_others)
+    async with running_broker() as scene, scene.client() as first, scene.client() as second:
+        await scene.admin.topics.create_partitioned("t", 1)
+        holder = await first.create_producer("t", access_mode=_EXCLUSIVE, auto_update_partitions_interval_seconds=0.05)
+        await scene.admin.topics.update_partitioned("t", 3)
+        await until(lambda: _epochs(scene, 1) == [0], "it has noticed them")
+        for _ in range(3):
+            await (await second.create_producer("t-partition-2", access_mode=_EXCLUSIVE)).close()
+        other = await second.create_producer("t-partition-2", access_mode=_EXCLUSIVE)
+        has_others.set()
+        await until(lambda: (_epochs(scene, 1)[0] or 0) > 1, "it tries again")
+        await other.close()
+        await until(lambda: _epochs(scene, 2) == [4], "it has them")
+        async with asyncio.timeout(30):
+            while {(await holder.send(b"x")).partition() for _ in range(3)} != {0, 1, 2}:
+                pass
+
+
+async def test_a_producer_that_has_waited_takes_partitions_that_were_added() -> None:
+    """PRD-2, TOP-3: while it waited. Its keys go to the same partitions as those of its predecessor."""
+    async with running_broker() as scene, scene.client() as first, scene.client() as second:
+        await scene.admin.topics.create_partitioned("t", 1)
+        leader = await first.create_producer("t", access_mode=_EXCLUSIVE)
+        waiting = asyncio.create_task(second.create_producer("t", access_mode=_WAITS))
+        await _wait_queued(scene, 1, "t-partition-0")
+        await scene.admin.topics.update_partitioned("t", 3)
+        await leader.close()
+        successor = await waiting
+        for index in (1, 2):
+            with pytest.raises(exceptions.ProducerBusy):
+                await first.create_producer(f"t-partition-{index}")
+        assert {(await successor.send(b"x")).partition() for _ in range(3)} == {0, 1, 2}
