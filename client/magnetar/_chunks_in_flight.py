@@ -8,6 +8,15 @@ The message is persisted when all of its chunks are, and its id has the position
 as one chunk fails, the message has failed, and the chunks that are not sent yet are dropped. What was stored of it
 stays in the topic: consumers expire messages that are never complete.
 
+**After a break** a message is resumed with the first chunk that has no result. If its last chunk was sent, too, it is
+resent from its first chunk on (`answered_before`): the copy before may be complete, and then consumers have its id,
+which would not be that of a mixture of both:
+
+    a0 a1 a2 ── results of a0 and a1, break ──► a0 a1 a2: the id is that of the second copy, as of any resent message
+
+With deduplication, chunks that are stored are duplicates, without a position. If that of the first or the last chunk is
+not known, the message has the id (-1,-1), as other duplicates have.
+
 The payload is compressed as a whole by the application's thread (`OutgoingMessage.compress_for_chunks`). An entry is
 encoded when it is sent, from a view of the payload, and again when it is resent: so a message waits in its own size,
 not twice.
@@ -15,10 +24,11 @@ not twice.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from magnetar._enums import CompressionType
-from magnetar._send_queue_rules import Batch, StoredAt
+from magnetar._send_queue_rules import Batch, OutgoingEntry, StoredAt
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.batch import encode_message_parts
 from magnetar_wire.chunks import ChunkEncoder
@@ -41,6 +51,9 @@ class Chunk:
         # It was sent, and the connection was lost before the broker's answer.
         self.may_be_stored = False
 
+    def answered_before(self, sent: Sequence[OutgoingEntry]) -> Sequence[OutgoingEntry]:
+        return self.message.restart(self.number, sent)
+
     @property
     def opened_at(self) -> float:
         return self.message.batch.opened_at
@@ -55,11 +68,12 @@ class Chunk:
 
 
 class ChunkedMessage:
-    __slots__ = ("_first", "_left", "batch", "encoder", "is_completed")
+    __slots__ = ("_first", "_left", "batch", "chunks", "encoder", "is_completed")
 
     def __init__(self, batch: Batch, encoder: ChunkEncoder) -> None:
         self.batch = batch
         self.encoder = encoder
+        self.chunks = [Chunk(self, number) for number in range(encoder.count)]
         # The message has its result.
         self.is_completed = False
         # How many chunks have no result, and where the first one is stored.
@@ -73,7 +87,23 @@ class ChunkedMessage:
             self._first = (stored.ledger_id, stored.entry_id)
         if self._left:
             return None
-        return stored._replace(first_chunk=self._first if self.encoder.count > 1 else None)
+        if self.encoder.count == 1:
+            return stored
+        if self._first is None or stored.ledger_id < 0:
+            return stored._replace(ledger_id=-1, entry_id=-1)
+        return stored._replace(first_chunk=self._first)
+
+    def complete(self) -> None:
+        """The message has its result. Forget its chunks, which refer to it, so that its memory is released at once."""
+        self.is_completed = True
+        self.chunks = []
+
+    def restart(self, number: int, sent: Sequence[OutgoingEntry]) -> list[Chunk]:
+        """Return the chunks before this one, the first without a result, if they must be resent, too."""
+        if number == 0 or self.is_completed or not any(entry is self.chunks[-1] for entry in sent):
+            return []
+        self._left = self.encoder.count
+        return self.chunks[:number]
 
 
 def split_batch(
@@ -96,4 +126,4 @@ def split_batch(
         # As stock clients calculate it, so that a broker with the same limit for whole entries accepts the chunks.
         chunk_bytes = max(1, max_message_bytes - metadata.ByteSize() - len(uuid.encode()) - _CHUNK_FIELDS_BYTES)
     message = ChunkedMessage(batch, ChunkEncoder(metadata, payload, uuid, chunk_bytes))
-    return [Chunk(message, number) for number in range(message.encoder.count)]
+    return message.chunks

@@ -185,10 +185,10 @@ class PartitionProducer(ReconnectingProducer):
         if isinstance(outcome, StoredAt):
             whole = message.add_result(chunk, outcome)
             if whole is not None:
-                message.is_completed = True
+                message.complete()
                 self._complete_batch(message.batch, whole)
             return
-        message.is_completed = True
+        message.complete()
         self._complete_batch(message.batch, outcome)
         for other in self._in_flight.remove_others(lambda one: isinstance(one, Chunk) and one.message is message):
             self._count_flushed(other, outcome)
@@ -205,8 +205,8 @@ class PartitionProducer(ReconnectingProducer):
     def _count_flushed(self, entry: OutgoingEntry, error: MagnetarException | None) -> None:
         if self._flushes:
             for flush in self._flushes:
-                flush.count_entry(entry, error)
-            self._flushes = [flush for flush in self._flushes if flush.entries_left]
+                flush.add_result(entry, error, self._in_flight)
+            self._flushes = [flush for flush in self._flushes if not flush.done.done()]
 
     def _call_callbacks(self, batch: Batch, outcome: StoredAt | MagnetarException) -> None:
         """Call a batch's callbacks, on the callback thread."""
@@ -252,7 +252,7 @@ class PartitionProducer(ReconnectingProducer):
 
     async def _wait_for_results(self) -> None:
         if len(self._in_flight):
-            flush = _Flush(self._last_serial, len(self._in_flight))
+            flush = _Flush(self._last_serial)
             self._flushes.append(flush)
             await flush.done
 
@@ -318,20 +318,18 @@ def _unknown(error: MagnetarException) -> MagnetarException:
 
 
 class _Flush:
-    """Waits until a number of batches and chunks are completed, of which the last has this serial number."""
+    """Waits until all batches and chunks up to this serial number are completed."""
 
-    def __init__(self, last_serial: int, entries: int) -> None:
-        self.entries_left = entries
+    def __init__(self, last_serial: int) -> None:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._last_serial = last_serial
         self._error: MagnetarException | None = None
 
-    def count_entry(self, entry: OutgoingEntry, error: MagnetarException | None) -> None:
+    def add_result(self, entry: OutgoingEntry, error: MagnetarException | None, left: InFlight) -> None:
         if entry.serial > self._last_serial:
             return
-        self.entries_left -= 1
         self._error = self._error or error
-        if not self.entries_left and not self.done.done():
+        if not left.has_up_to(self._last_serial) and not self.done.done():
             if self._error is None:
                 self.done.set_result(None)
             else:

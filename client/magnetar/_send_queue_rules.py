@@ -11,7 +11,8 @@ exists only if one of them does.
 
 Numbers belong to one opening of the producer. They begin at 0 and have no gaps. An opening ends with its connection:
 then all that was sent goes back in front of the waiting batches, in order, and gets new numbers when it is resent. So
-no batch is ever sent before one that was handed over earlier. A number that is answered and not known (any more)
+no batch is ever sent before one that was handed over earlier. Of a message in chunks, those that are answered may be
+resent, too (`answered_before`). A number that is answered and not known (any more)
 belongs to a batch that has timed out, and is ignored.
 """
 
@@ -76,6 +77,10 @@ class OutgoingEntry(Protocol):
         """The number of its batch."""
 
     def encode(self, shared: MessageMetadata, publish_time_ms: int, compression: CompressionType) -> bytes: ...
+
+    def answered_before(self, sent: Sequence[OutgoingEntry]) -> Sequence[OutgoingEntry]:
+        """Return what is answered, and to be resent before this, the first entry without an answer of those that were
+        sent."""
 
 
 class Columns:
@@ -180,6 +185,9 @@ class Batch:
         self.entry: bytes | None = None
         # It was sent, and the connection was lost before the broker's answer.
         self.may_be_stored = False
+
+    def answered_before(self, sent: Sequence[OutgoingEntry]) -> Sequence[OutgoingEntry]:
+        return ()
 
     def encode(self, shared: MessageMetadata, publish_time_ms: int, compression: CompressionType) -> bytes:
         """Return the entry. `shared` is the producer's, and is changed.
@@ -346,10 +354,12 @@ class InFlight:
 
     def requeue_sent(self, *, may_be_stored: bool = True) -> None:
         """Put sent batches back in front of the waiting ones, because the opening has ended."""
-        if may_be_stored:
-            for batch in self._sent.values():
+        sent = list(self._sent.values())
+        if may_be_stored and sent:
+            for batch in sent:
                 batch.may_be_stored = True
-        self._waiting.extendleft(reversed(self._sent.values()))
+            sent[:0] = sent[0].answered_before(sent)
+        self._waiting.extendleft(reversed(sent))
         self._sent.clear()
         self._next_number = 0
 
@@ -357,6 +367,11 @@ class InFlight:
         for batch in self._sent.values():
             return batch
         return self._waiting[0] if self._waiting else None
+
+    def has_up_to(self, serial: int) -> bool:
+        """Whether a batch with this number or a lower one has no result."""
+        oldest = self.oldest()
+        return oldest is not None and oldest.serial <= serial
 
     def remove_expired(self, now: float, timeout_s: float) -> list[OutgoingEntry]:
         """Remove the batches that were opened that long ago. Whether the sent ones are stored is not known."""

@@ -13,7 +13,7 @@ import pytest
 
 from magnetar import CompressionType, MessageId, Result, aio, exceptions
 from magnetar._chunks_in_flight import Chunk, ChunkedMessage
-from magnetar._send_queue_rules import Batch, InFlight
+from magnetar._send_queue_rules import Batch, InFlight, StoredAt
 from magnetar.schema import StringSchema
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_testing.clock import ManualClock
@@ -136,13 +136,18 @@ async def test_chunks_are_resent_in_order_after_a_break(chunk_bytes: int) -> Non
         tasks = [asyncio.get_running_loop().create_task(producer.send(content)) for content in contents]
         await until(lambda: len(broker.topic("t").entries) == 9, "all are stored")
         broker.refuses = lambda _: False
+        flushed = asyncio.get_running_loop().create_task(producer.flush())
+        await asyncio.sleep(0)
         broker.break_streams()
         broker.receipting.set()
+        await flushed
+        assert all(task.done() for task in tasks)
         ids = await asyncio.gather(*tasks)
         assert ids == sorted(ids)
         assert ids[1].first_chunk_message_id is not None
         sent, resent = chunk_ids(broker)[:9], chunk_ids(broker)[9:]
         assert resent == sent[-len(resent) :]
+        assert resent[0][1] == 0, "a message whose last chunk was sent is resent whole"
         assert (2, -1) in resent
         assert join_chunks(entries_of(broker)[-5:-1]).payloads == contents[1:2]
 
@@ -185,8 +190,8 @@ def test_the_other_chunks_of_a_failed_message_are_dropped() -> None:
     in_flight = InFlight()
     batches = [Batch([content], None, None, [], 0, 0.0, number) for number, content in enumerate((b"a", b"b"))]
     message = ChunkedMessage(batches[0], ChunkEncoder(MessageMetadata(), bytes(5), "uuid", 1))
-    for number in range(5):
-        in_flight.append(Chunk(message, number))
+    for chunk in message.chunks:
+        in_flight.append(chunk)
     in_flight.append(batches[1])
     for _ in range(2):
         in_flight.mark_first_sent()
@@ -198,6 +203,43 @@ def test_the_other_chunks_of_a_failed_message_are_dropped() -> None:
     assert not list(in_flight.remove_received(1, 1)), "a late result is ignored"
     in_flight.requeue_sent()
     assert in_flight.remove_all() == [batches[1]]
+
+
+@pytest.mark.parametrize(("sent", "answered", "resent"), [(4, 2, 2), (5, 0, 0), (5, 2, 0), (5, 4, 0)])
+def test_a_message_is_resent_whole_if_its_last_chunk_may_be_stored(sent: int, answered: int, resent: int) -> None:
+    """PRD-8, MSG-3: so its id is that of one copy. Otherwise it is resumed with the first chunk without a result."""
+    in_flight = InFlight()
+    message = ChunkedMessage(
+        Batch([b"a"], None, None, [], 0, 0.0, 0), ChunkEncoder(MessageMetadata(), bytes(5), "u", 1)
+    )
+    for chunk in message.chunks:
+        in_flight.append(chunk)
+    stored = StoredAt("t", -1, 7, 0)
+    for number in range(sent):
+        in_flight.mark_first_sent()
+        if number < answered:
+            [(_, one)] = in_flight.remove_received(number, 1)
+            assert isinstance(one, Chunk)
+            assert message.add_result(one, stored._replace(entry_id=number)) is None
+    in_flight.requeue_sent()
+    chunks = [one for one in in_flight.remove_all() if isinstance(one, Chunk)]
+    assert [one.number for one in chunks] == list(range(resent, 5))
+    *before, last = [message.add_result(one, stored._replace(entry_id=10 + one.number)) for one in chunks]
+    assert not any(before)
+    assert last == stored._replace(entry_id=14, first_chunk=(7, 0 if resent else 10))
+
+
+@pytest.mark.parametrize(("first_known", "last_known"), [(False, True), (True, False), (False, False), (True, True)])
+def test_a_message_with_duplicate_chunks_has_an_id_of_both_ends_or_none(first_known: bool, last_known: bool) -> None:
+    """PRD-8, MSG-3: with deduplication, chunks that are resent and were stored have no position."""
+    message = ChunkedMessage(
+        Batch([b"a"], None, None, [], 0, 0.0, 0), ChunkEncoder(MessageMetadata(), bytes(3), "u", 1)
+    )
+    duplicate, stored = StoredAt("t", -1, -1, -1), StoredAt("t", -1, 7, 5)
+    for chunk in message.chunks[:2]:
+        message.add_result(chunk, stored._replace(entry_id=chunk.number) if first_known else duplicate)
+    result = message.add_result(message.chunks[2], stored if last_known else duplicate)
+    assert result == (stored._replace(first_chunk=(7, 0)) if first_known and last_known else duplicate)
 
 
 def test_pending_chunks_count_in_bytes() -> None:
