@@ -28,11 +28,11 @@ class AgeingScene(Scene):
         if whole:
             say("c", "looked", consumer=f"{name}#1")
 
-    def begins_at(self, start: int, *numbers: int) -> None:
+    def begins_at(self, start: int, *numbers: int, **more: bool) -> None:
         name = f"t.start{len(self.story.lines)}"
         say = self.story.say
         say("c", "subscription", subscription=name, topic="t", type="Reader", durable=False)
-        say("c", "opening", consumer=f"{name}#1", subscription=name, start=[1, start, -1])
+        say("c", "opening", consumer=f"{name}#1", subscription=name, start=[1, start, -1], **more)
         self.got(*numbers, name=name)
 
 
@@ -96,10 +96,22 @@ def test_consumer_skips_expired_messages_only(tmp_path: Path, ttl_s: int, found:
     assert scene.findings(tmp_path) == found
 
 
-@pytest.mark.parametrize(("got", "found"), [([2, 3], {}), ([3], {"started": 1}), ([1, 2], {"started": 1}), ([], {})])
-def test_reader_gets_the_message_at_which_it_begins(tmp_path: Path, got: list[int], found: dict[str, int]) -> None:
-    """CON-7: also a chunked message, whose id is that of its last chunk."""
+@pytest.mark.parametrize(
+    ("got", "is_chunked", "found"),
+    [
+        ([2, 3], False, {}),
+        ([3], False, {"started": 1}),
+        ([1, 2], False, {"started": 1}),
+        ([], False, {}),
+        ([1, 2], True, {}),
+        ([1, 3], True, {"started": 1}),
+    ],
+)
+def test_reader_gets_the_message_at_which_it_begins(
+    tmp_path: Path, got: list[int], is_chunked: bool, found: dict[str, int]
+) -> None:
+    """CON-7: a chunked message comes after those between its chunks."""
     scene = AgeingScene()
     scene.stores_over_time(4)
-    scene.begins_at(2, *got)
+    scene.begins_at(2, *got, start_is_chunked=is_chunked)
     assert scene.findings(tmp_path) == found

@@ -17,7 +17,7 @@ _BETWEEN_LOOKS_S: Final = 6.0
 _AT_A_TIME: Final = 200
 _IDLE_MS: Final = 500
 # Between two acknowledgements, at most.
-_SLOW_S: Final = 4.0
+_SLOW_S: Final = 3.0
 
 
 def looking_reader(topic: str, worker: str) -> Run:

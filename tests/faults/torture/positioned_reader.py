@@ -1,17 +1,19 @@
 """Readers that begin at a message, by its id: opened there, or moved there by a seek.
 
-The id of a chunked message is that of its last chunk, and reading begins at its first one: so the message at the id is
-the first one that comes (checker/rules/started.py).
+The id of a chunked message is that of its last chunk, and reading begins at its first one. So it may come after
+messages that other producers have sent between its chunks (checker/rules/started.py).
 """
 
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pulsar
 
 import magnetar
+from magnetar_wire.limits import MAX_MESSAGE_BYTES
 from tests.faults.torture.clients import CLIENT_ERRORS, Clients
 from tests.faults.torture.consumers import Run, received
 from tests.faults.torture.consuming import ConsumerLog
@@ -27,6 +29,12 @@ _REMEMBERED: Final = 200
 _PAUSE_S: Final = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    message_id: Any
+    is_chunked: bool
+
+
 def positioned_reader(topic: str, worker: str, *, stock: bool = False, seeks: bool = True) -> Run:
     """What a `Worker` runs: one reader after the other, on a topic without partitions. `seeks`: some are moved by a
     seek.
@@ -35,12 +43,12 @@ def positioned_reader(topic: str, worker: str, *, stock: bool = False, seeks: bo
     def read(clients: Clients) -> None:
         chance = clients.chance(f"{topic}.{worker}")
         # Ids of messages that were read before, and the last one.
-        known: list[Any] = []
+        known: list[_Known] = []
         for opening in itertools.count(1):
             if clients.quitting.wait(_PAUSE_S * chance.random()):
                 return
             log = ConsumerLog(clients, topic, f"{worker}~{clients.writer}.{opening}", worker)
-            start = None
+            start: _Known | None = None
             if known:
                 start = known[-1] if chance.random() < 0.5 else chance.choice(known)
             seek = seeks and start is not None and chance.random() < 0.5
@@ -50,26 +58,30 @@ def positioned_reader(topic: str, worker: str, *, stock: bool = False, seeks: bo
     return read
 
 
-def _read_some(log: ConsumerLog, start: Any, *, stock: bool, seek: bool) -> list[Any]:
+def _read_some(log: ConsumerLog, start: _Known | None, *, stock: bool, seek: bool) -> list[_Known]:
     """Read messages from the one at the id on, or from the first one; return their ids."""
     recorder = log.clients.recorder
     recorder.say("subscription", subscription=log.subscription, topic=log.topic, type="Reader", durable=False)
     if start is not None:
-        log.more_fields = {"start": [start.ledger_id(), start.entry_id(), start.batch_index()]}
+        id_ = start.message_id
+        log.more_fields = {
+            "start": [id_.ledger_id(), id_.entry_id(), id_.batch_index()],
+            "start_is_chunked": start.is_chunked,
+        }
     earliest = pulsar.MessageId.earliest if stock else magnetar.MessageId.earliest
     client: Any = log.clients.stock_client if stock else log.clients.client
-    found: list[Any] = []
+    found: list[_Known] = []
     with log.opening():
-        first = earliest if seek or start is None else start
+        first = earliest if seek or start is None else start.message_id
         reader = client.create_reader(log.topic, first, start_message_id_inclusive=True, receiver_queue_size=5)
         try:
-            if seek:
-                reader.seek(start)
+            if seek and start is not None:
+                reader.seek(start.message_id)
             log.opened(None if stock else reader)
             since = log.waiting()
             messages = received(lambda: _next(reader, stock=stock), _MESSAGES)
             log.got(messages, since)
-            found = [one.message_id() for one in messages]
+            found = [_Known(one.message_id(), len(one.data()) > MAX_MESSAGE_BYTES) for one in messages]
         finally:
             log.closing()
             try:

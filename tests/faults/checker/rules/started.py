@@ -1,4 +1,7 @@
-"""A reader that begins at the id of a message that somebody saw gets that message first."""
+"""A reader that begins at the id of a message that somebody saw gets that message first.
+
+If it is a chunked message, it may get messages before it that were sent between the chunks, but none that is behind it.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,26 @@ class Started(Rule):
     name = "started"
 
     def begin(self) -> None:
-        self._starts: dict[Consumer, int] = {}
+        self._starts: dict[Consumer, tuple[int, bool]] = {}
 
     def on_opening(self, line: Line) -> None:
         if "start" in line.fields:
-            self._starts[self.facts.consumer(line)] = pack(*line.fields["start"])
+            start, is_chunked = pack(*line.fields["start"]), line.fields.get("start_is_chunked", False)
+            self._starts[self.facts.consumer(line)] = start, is_chunked
 
     def on_got(self, line: Line) -> None:
-        start = self._starts.pop(self.facts.consumer(line), None)
-        if start is not None and line.ids and line.ids[0] != start:
-            reader, first = line.fields["consumer"], id_text(line.ids[0])
-            self.found(f"{reader} began at {id_text(start)}, and was handed {first} first, at {line.at:.3f}")
+        consumer = self.facts.consumer(line)
+        if consumer not in self._starts:
+            return
+        start, is_chunked = self._starts[consumer]
+        first = next((packed for packed in line.ids if not is_chunked or packed >= start), None)
+        if first is None:
+            return
+        del self._starts[consumer]
+        if first != start:
+            self.found(
+                f"{consumer.name} began at {id_text(start)}, and was handed {id_text(first)} first, at {line.at:.3f}"
+            )
 
 
 RULE = Started

@@ -14,9 +14,10 @@ from tests.faults.torture.stock_producing import stock_publisher
 from tests.faults.torture.workload import Subscription, Topic, Worker, Workload
 
 TOPIC, PARTITIONED = "by-key", "by-key-partitioned"
-_LOAD = Load(burst=40, keys=9, keyless=0.2, options={"batching_type": BatchingType.KeyBased})
+_LOAD = Load(burst=30, pause_s=1.5, keys=9, keyless=0.2, options={"batching_type": BatchingType.KeyBased})
 _STOCK_LOAD = Load(
-    burst=40,
+    burst=30,
+    pause_s=1.5,
     keys=9,
     keyless=0.2,
     options={"batching_enabled": True, "batching_type": pulsar.BatchingType.KeyBased},

@@ -33,7 +33,7 @@ def _size(chance: Random) -> int | None:
     return chance.randrange(3000)
 
 
-_LOAD = Load(burst=3, pause_s=3.0, size=_size, options=_OPTIONS)
+_LOAD = Load(burst=3, pause_s=4.0, size=_size, options=_OPTIONS)
 
 WORKLOAD = Workload(
     name="chunked",

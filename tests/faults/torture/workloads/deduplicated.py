@@ -2,12 +2,13 @@
 
 On the topic without partitions some producers have a name that stays, and ids of their own with gaps: they are closed
 after each failure, opened again, and resend (resending.py). The others of both libraries are resent to by their
-libraries only, after reconnections; one sends in chunks. The topic with partitions also has batches by key.
+libraries only, after reconnections; some send in chunks. One topic has partitions, and one has batches by key.
 """
 
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pulsar
 
@@ -19,11 +20,11 @@ from tests.faults.torture.stock_consumers import stock_consumer, stock_cumulativ
 from tests.faults.torture.stock_producing import stock_publisher
 from tests.faults.torture.workload import Subscription, Topic, Worker, Workload
 
-TOPIC, PARTITIONED = "deduplicated", "deduplicated-partitioned"
+TOPIC, PARTITIONED, BY_KEY = "deduplicated", "deduplicated-partitioned", "deduplicated-by-key"
 _SINGLE = {"batching_enabled": False}
 _BATCHED = {"batching_enabled": True}
-_BY_KEY = {"batching_type": BatchingType.KeyBased}
-_STOCK_BY_KEY = {**_BATCHED, "batching_type": pulsar.BatchingType.KeyBased}
+_KEY_BASED = {"batching_type": BatchingType.KeyBased}
+_STOCK_KEY_BASED = {**_BATCHED, "batching_type": pulsar.BatchingType.KeyBased}
 _CHUNKED = {"batching_enabled": False, "chunking_enabled": True}
 _MB = 1024 * 1024
 
@@ -33,32 +34,38 @@ def _size(chance: Random) -> int | None:
     return 5 * _MB + chance.randrange(_MB) if chance.random() < 0.1 else chance.randrange(300)
 
 
-_CHUNKS = Load(burst=2, pause_s=4.0, size=_size, options=_CHUNKED)
+_PAUSE_S = 1.5
+_BURSTS = Load(burst=20, pause_s=_PAUSE_S)
+_FEW = Load(burst=4, pause_s=_PAUSE_S)
+_KEYED: dict[str, Any] = {"burst": 20, "pause_s": _PAUSE_S, "keys": 7, "keyless": 0.2}
+_CHUNKS = Load(burst=2, pause_s=6.0, size=_size, options=_CHUNKED)
 
 WORKLOAD = Workload(
     name="deduplicated",
     topics=(
         Topic(TOPIC, deduplicated=True),
-        Topic(PARTITIONED, partitions=2, order="key", deduplicated=True),
+        Topic(PARTITIONED, partitions=2, deduplicated=True),
+        Topic(BY_KEY, order="key", deduplicated=True),
     ),
     subscriptions=(
         Subscription(TOPIC, "cumulative", "Exclusive"),
         Subscription(TOPIC, "stock", "Failover"),
         Subscription(PARTITIONED, "each", "Shared"),
         Subscription(PARTITIONED, "either", "Failover"),
+        Subscription(BY_KEY, "cumulative", "Exclusive"),
     ),
     producers=(
-        Worker(resending_publisher(TOPIC, "batched", Load(burst=30))),
-        Worker(resending_publisher(TOPIC, "single", Load(burst=5, options=_SINGLE))),
-        Worker(resending_publisher(TOPIC, "stock-resending", Load(burst=20), stock=True)),
-        Worker(stock_publisher(TOPIC, "stock-batched", Load(burst=30, options=_BATCHED))),
-        Worker(publisher(TOPIC, "asyncio", Load(burst=30), asynchronous=True)),
+        Worker(resending_publisher(TOPIC, "batched", _BURSTS)),
+        Worker(resending_publisher(TOPIC, "single", Load(burst=4, pause_s=_PAUSE_S, options=_SINGLE))),
+        Worker(resending_publisher(TOPIC, "stock-resending", _FEW, stock=True)),
+        Worker(stock_publisher(TOPIC, "stock-batched", Load(burst=20, pause_s=_PAUSE_S, options=_BATCHED))),
+        Worker(publisher(TOPIC, "asyncio", _BURSTS, asynchronous=True)),
         Worker(publisher(TOPIC, "chunked", _CHUNKS)),
         Worker(stock_publisher(TOPIC, "stock-chunked", _CHUNKS)),
-        Worker(publisher(PARTITIONED, "batched", Load(burst=30))),
-        Worker(publisher(PARTITIONED, "by-key", Load(burst=30, keys=7, keyless=0.2, options=_BY_KEY))),
-        Worker(stock_publisher(PARTITIONED, "stock-by-key", Load(burst=30, options=_STOCK_BY_KEY))),
-        Worker(stock_publisher(PARTITIONED, "stock-single", Load(burst=5))),
+        Worker(publisher(PARTITIONED, "batched", _BURSTS)),
+        Worker(stock_publisher(PARTITIONED, "stock-single", _FEW)),
+        Worker(publisher(BY_KEY, "sync", Load(options=_KEY_BASED, **_KEYED))),
+        Worker(stock_publisher(BY_KEY, "stock", Load(options=_STOCK_KEY_BASED, **_KEYED))),
     ),
     consumers=(
         Worker(consumer(TOPIC, "cumulative", "Exclusive", "sync", cumulatively)),
@@ -69,5 +76,6 @@ WORKLOAD = Workload(
         Worker(stock_reader(TOPIC, "reader", receiver_queue_size=20)),
         Worker(async_consumer(PARTITIONED, "each", "Shared", "asyncio", some_each_async)),
         Worker(consumer(PARTITIONED, "either", "Failover", "sync", some_each), processes=2),
+        Worker(consumer(BY_KEY, "cumulative", "Exclusive", "sync", cumulatively)),
     ),
 )

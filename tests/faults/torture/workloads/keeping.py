@@ -28,9 +28,14 @@ RETAINED, EXPIRING, EVICTED, HELD, REFUSED, LIMITED = (
 _SINGLE = {"batching_enabled": False}
 # A message of the loads has at most 300 bytes in its body, and with all its metadata, alone in an entry, this many.
 _LARGEST_ENTRY = 700
-_EVICTED_BYTES = 300_000
-_LIGHT = Load(burst=30)
-_QUOTA_BYTES = 60_000
+_EVICTED_BYTES = 200_000
+_LIGHT = Load(burst=25, pause_s=1.0)
+_FEW = Load(burst=4, pause_s=1.0)
+_QUOTA_BYTES = 15_000
+
+
+# A slow consumer acknowledges all that there is.
+_ALL = 2_000
 
 
 def _quota(policy: str, limit: int) -> TopicPolicies:
@@ -72,12 +77,13 @@ WORKLOAD = Workload(
     ),
     producers=(
         Worker(publisher(RETAINED, "batched", _LIGHT)),
-        Worker(stock_publisher(RETAINED, "stock", Load(burst=6))),
+        Worker(stock_publisher(RETAINED, "stock", _FEW)),
         Worker(publisher(EXPIRING, "batched", _LIGHT)),
-        Worker(publisher(EVICTED, "batched", Load(burst=60))),
-        Worker(publisher(EVICTED, "single", Load(burst=30, options=_SINGLE))),
+        Worker(publisher(EVICTED, "batched", Load(burst=50))),
+        Worker(publisher(EVICTED, "single", Load(burst=10, pause_s=1.0, options=_SINGLE))),
         Worker(publisher(HELD, "batched", _LIGHT)),
-        Worker(stock_publisher(HELD, "stock", Load(burst=6))),
+        # Not one of the stock library: its pauses between attempts to reopen grow up to a minute.
+        Worker(publisher(HELD, "single", Load(burst=4, pause_s=1.0, options=_SINGLE))),
         Worker(publisher(REFUSED, "batched", _LIGHT)),
         Worker(publisher(LIMITED, "batched", Load(burst=50))),
     ),
@@ -87,8 +93,8 @@ WORKLOAD = Workload(
         Worker(consumer(EXPIRING, "all", "Exclusive", "sync", cumulatively)),
         Worker(late(consumer(EVICTED, "late", "Exclusive", "late", cumulatively))),
         Worker(consumer(EVICTED, "all", "Failover", "all", some_each), processes=2),
-        Worker(consumer(HELD, "slow", "Exclusive", "slow", slowly)),
-        Worker(consumer(REFUSED, "slow", "Exclusive", "slow", slowly)),
+        Worker(consumer(HELD, "slow", "Exclusive", "slow", slowly, most=_ALL)),
+        Worker(consumer(REFUSED, "slow", "Exclusive", "slow", slowly, most=_ALL)),
         Worker(consumer(LIMITED, "all", "Exclusive", "all", cumulatively)),
     ),
 )

@@ -10,8 +10,8 @@ from tests.faults.torture.producing import Load
 from tests.faults.torture.workload import Subscription, Topic, Worker, Workload
 
 TOPIC, PARTITIONED = "leaders", "leaders-partitioned"
-_LOAD = Load(burst=20)
-_SINGLE = Load(burst=5, options={"batching_enabled": False})
+_LOAD = Load(burst=15, pause_s=1.0)
+_SINGLE = Load(burst=4, pause_s=1.0, options={"batching_enabled": False})
 
 WORKLOAD = Workload(
     name="leaders",
