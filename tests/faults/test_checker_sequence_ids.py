@@ -21,10 +21,12 @@ FIRST_ENTRY, SECOND_ENTRY = (1, 0), (1, 1)
 class Scene:
     """One producer sends a batch of 2 messages, which times out, and then one of 3."""
 
-    def __init__(self, library: str | None = LIBRARY, topic: str = "t", partitions: int = 0) -> None:
+    def __init__(
+        self, library: str | None = LIBRARY, topic: str = "t", partitions: int = 0, *, deduplicated: bool = False
+    ) -> None:
         self.story = Story()
         self.sent = 0
-        self.story.say(RIG, "topic", topic=topic, partitions=partitions, order="producer", deduplicated=False)
+        self.story.say(RIG, "topic", topic=topic, partitions=partitions, order="producer", deduplicated=deduplicated)
         given = {} if library is None else {"library": library}
         self.story.say("p", "producer", producer="p", topic=topic, **given)
 
@@ -41,6 +43,10 @@ class Scene:
     def receipt(self, numbers: list[int], entry: tuple[int, int], partition: str = "t") -> None:
         items = [[number, *entry, index] for index, number in enumerate(numbers)]
         self.story.say("p", "receipt", producer="p", place=partition, items=items)
+
+    def duplicates(self, numbers: list[int]) -> None:
+        items = [[number, -1, -1, -1] for number in numbers]
+        self.story.say("p", "receipt", producer="p", place="t", items=items)
 
     def scan(self, *batches: tuple[list[int], tuple[int, int]], partition: str = "t") -> None:
         items = [
@@ -180,3 +186,24 @@ def test_a_right_receipt_is_not_withdrawn(tmp_path: Path) -> None:
 
 def test_producers_of_the_stock_library_record_it() -> None:
     assert StockProducerLog.more_fields == {"library": LIBRARY}
+
+
+@pytest.mark.parametrize(
+    ("library", "later", "found"), [(LIBRARY, 0, {}), (None, 0, {"lost": 3}), (LIBRARY, 5, {"lost": 1})]
+)
+def test_reused_ids_are_false_duplicates_soon_after_the_beginning(
+    tmp_path: Path, library: str | None, later: int, found: dict[str, int]
+) -> None:
+    """Three messages are stored. After a reopening, before their receipts, three others get their ids. A message much
+    later can't be one of them."""
+    scene = Scene(library, deduplicated=True)
+    first = scene.send(3)
+    others = scene.send(3)
+    scene.receipt(first, FIRST_ENTRY)
+    scene.duplicates(others)
+    stored = scene.send(6)
+    scene.receipt(stored, SECOND_ENTRY)
+    late = scene.send(later)
+    scene.duplicates(late[-1:])
+    scene.scan((first, FIRST_ENTRY), (stored, SECOND_ENTRY))
+    assert dict(scene.verdict(tmp_path).counts) == found

@@ -15,6 +15,10 @@ No broker can avoid this: each receipt that it sent was right. So the judge with
 the messages count as unknown. In a partition, which has a library producer of its own, a receipt is withdrawn only if
 its producer is one of that library, had no right receipt there before, and the named entry holds earlier messages of
 it that are unknown. From the first right receipt on, sequence ids only grow.
+
+With deduplication, messages with reused ids are duplicates of others: they are reported as stored already, and are not.
+If N messages were sent before the first right receipt, ids are too low by N at most, and the stored ones are below N.
+So such a receipt is withdrawn if nobody saw the message, and its number is below 2N.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ def withdraw_receipts(facts: Facts) -> None:
     """Make the messages with such receipts unknown. Call it when all lines were read."""
     for producer in facts.producer_list:
         if producer.library == LIBRARY:
-            for number in list(_find_misattributed(facts, producer)):
+            for number in [*_find_misattributed(facts, producer), *_find_false_duplicates(facts, producer)]:
                 producer.slots[number] = NOTHING
                 producer.unanswered_at.setdefault(number, producer.receipts_at[number])
                 facts.counts["messages with a receipt"] -= 1
@@ -60,6 +64,26 @@ def _find_misattributed(facts: Facts, producer: Producer) -> Iterator[int]:
                 continue  # nobody saw the entry
             if not (_is_earlier_unknown(producer, number, first) and _may_be_there(producer, number, log, slot)):
                 break
+            yield number
+
+
+def _find_false_duplicates(facts: Facts, producer: Producer) -> Iterator[int]:
+    if not producer.topic.deduplicated or ALREADY not in producer.slots:
+        return
+    right = [at for at, slot in zip(producer.receipts_at, producer.slots, strict=True) if slot >= 0]
+    sent_before = producer.announced
+    if right:
+        sent_before = next(
+            (number for number in range(producer.announced) if producer.sent_at(number) > min(right)), sent_before
+        )
+    seen = {
+        number_of(one)
+        for partition in facts.partition_list
+        for one in partition.content
+        if one >= 0 and producer_of(one) == producer.index
+    }
+    for number in range(min(2 * sent_before, producer.announced)):
+        if producer.slots[number] == ALREADY and number not in seen:
             yield number
 
 

@@ -27,7 +27,8 @@ __all__ = ["CONSUMING", "KEEP", "PUBLISHING", "ROLES", "assign_workers", "keep_s
 
 PUBLISHING: Final = ("publish-1", "publish-2")
 CONSUMING: Final = ("consume-1", "consume-2")
-ROLES: Final = (*PUBLISHING, *CONSUMING)
+# Consumers are started first: a topic with a quota takes no messages before its consumer runs.
+ROLES: Final = (*CONSUMING, *PUBLISHING)
 KEEP: Final = "keep"
 
 Run = Callable[[Clients], None]
