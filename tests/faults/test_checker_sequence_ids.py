@@ -40,13 +40,10 @@ class Scene:
         self.story.say("p", what, producer="p", numbers=numbers, why="Result.Timeout")
         return numbers
 
-    def receipt(self, numbers: list[int], entry: tuple[int, int], partition: str = "t") -> None:
+    def receipt(self, numbers: list[int], entry: tuple[int, int] = (-1, -1), partition: str = "t") -> None:
+        """Without an entry: as duplicates."""
         items = [[number, *entry, index] for index, number in enumerate(numbers)]
         self.story.say("p", "receipt", producer="p", place=partition, items=items)
-
-    def duplicates(self, numbers: list[int]) -> None:
-        items = [[number, -1, -1, -1] for number in numbers]
-        self.story.say("p", "receipt", producer="p", place="t", items=items)
 
     def scan(self, *batches: tuple[list[int], tuple[int, int]], partition: str = "t") -> None:
         items = [
@@ -200,10 +197,10 @@ def test_reused_ids_are_false_duplicates_soon_after_the_beginning(
     first = scene.send(3)
     others = scene.send(3)
     scene.receipt(first, FIRST_ENTRY)
-    scene.duplicates(others)
+    scene.receipt(others)
     stored = scene.send(6)
     scene.receipt(stored, SECOND_ENTRY)
     late = scene.send(later)
-    scene.duplicates(late[-1:])
+    scene.receipt(late[-1:])
     scene.scan((first, FIRST_ENTRY), (stored, SECOND_ENTRY))
     assert dict(scene.verdict(tmp_path).counts) == found
