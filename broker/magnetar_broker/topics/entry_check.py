@@ -15,11 +15,11 @@ from magnetar_broker.topics.deduplication.rules import EntryIds, get_entry_ids
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
 from magnetar_wire.compression import uncompressed_at_most
-from magnetar_wire.entry import check_entry
+from magnetar_wire.entry import check_entry, decode_entry_metadata
 from magnetar_wire.errors import ChecksumMismatch, TooLarge, UnknownCompression, WireError
 from magnetar_wire.limits import MAX_BATCH_MESSAGES, MAX_METADATA_BYTES, MAX_UNCOMPRESSED_BYTES
 
-__all__ = ["AcceptedEntry", "accept_entry", "find_last_sequence_id"]
+__all__ = ["AcceptedEntry", "accept_entry", "find_last_sequence_id", "may_be_resent"]
 
 # Bytes of a message in a batch: its length, and the metadata of an empty one.
 _MIN_MESSAGE_BYTES: Final = 6
@@ -92,6 +92,20 @@ def accept_entry(
     messages = metadata.num_messages_in_batch
     _check_batch(messages, metadata, payload_bytes)
     return AcceptedEntry(messages, messages, find_last_sequence_id(metadata), None, get_entry_ids(metadata))
+
+
+def may_be_resent(entry: bytes, code: int) -> bool:
+    """Return whether clients may send an entry again by themselves after it was refused with this code.
+
+    Some compare the checksum of their own copy, and resend that. Of a chunk, the others of its message follow.
+    """
+    if code == ErrorCode.CHECKSUM_ERROR:
+        return True
+    try:
+        _, metadata = decode_entry_metadata(entry)
+    except WireError:
+        return False
+    return metadata.num_chunks_from_msg > 1
 
 
 def find_last_sequence_id(metadata: MessageMetadata) -> int:

@@ -3,8 +3,8 @@
 Entries are appended in the order received, and reported as stored in that order. An entry that must not be stored is
 refused alone, and at once: also before earlier entries are stored. If the log can't accept an entry, the producer ends,
 because later entries must not be stored without it: its client reconnects, and resends entries that were not persisted.
-With deduplication an entry that is a duplicate is not appended: it waits in the queue for its result
-(deduplication/rules.py).
+With deduplication an entry that is a duplicate is not appended: it waits in the queue for its result. And the producer
+ends at an entry that its client may resend after it was refused (deduplication/rules.py).
 A producer that has ended still counts its pending entries until the log has decided them. The next producer of the same
 name waits for that (`settled`), so the last sequence id that its client gets is right.
 
@@ -26,12 +26,13 @@ from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.log_entry import NewEntry
 from magnetar_broker.position import Position
 from magnetar_broker.settings.topics import TopicSettings
-from magnetar_broker.topics.deduplication.partial_batch import take_new_messages
+from magnetar_broker.topics.deduplication.partial_batch import BatchSplitter, Inseparable
 from magnetar_broker.topics.deduplication.rules import Decision, EntryIds, Progress, decide, record
-from magnetar_broker.topics.entry_check import accept_entry
+from magnetar_broker.topics.entry_check import accept_entry, may_be_resent
 from magnetar_broker.topics.producer_sink import ProducerIdentity, ProducerSink
 from magnetar_broker.topics.publish_gate import PublishGate
 from magnetar_broker.topics.rate_limit import UNLIMITED
+from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
 
@@ -80,6 +81,7 @@ class Producer:
         "_publishing",
         "_settled_waiters",
         "_sink",
+        "_splitter",
         "connected_since_ms",
         "counters",
         "error",
@@ -111,6 +113,7 @@ class Producer:
         self.received: Progress | None = None
         # Entries that the log has accepted and not decided, and duplicates behind such entries, oldest first.
         self._pending: deque[_Pending] = deque()
+        self._splitter = BatchSplitter()
         # The number of duplicates among them; and of batches that are partly duplicates, by number, that of messages.
         self._duplicates = 0
         self._partly_stored: dict[int, int] = {}
@@ -172,7 +175,8 @@ class Producer:
                             break
                         else:
                             if decision is Decision.PARTIAL:
-                                entry, messages, duplicates = take_new_messages(entry, received.sequence_id)
+                                new_messages = self._splitter.take_new_messages(entry, received.sequence_id)
+                                entry, messages, duplicates = new_messages
                                 batch_size = messages
                                 self._partly_stored[first + index] = duplicates
                             record(received, ids)
@@ -200,7 +204,7 @@ class Producer:
                 rows = rows[: appended + 1]
             pending.extend(rows)
             if refusal is not None:
-                self._refuse(first + at, len(entries[at]), refusal)
+                self._refuse(first + at, entries[at], refusal)
                 at += 1
             elif is_duplicate:
                 self._add_duplicate(first + at, len(entries[at]), now)
@@ -229,13 +233,26 @@ class Producer:
             self._sink.stored(number, _NO_POSITION)
         self._release(1, size)
 
-    def _refuse(self, number: int, size: int, error: BrokerError) -> None:
-        if not self.is_stopped:
-            self._publishing.counters.refused_entries += 1
-            self._publishing.broker_counters.refused_entries += 1
-            self._log_refusal(error)
+    def _refuse(self, number: int, entry: bytes, error: BrokerError) -> None:
+        if self.is_stopped:
+            self._release(1, len(entry))
+            return
+        self._publishing.counters.refused_entries += 1
+        self._publishing.broker_counters.refused_entries += 1
+        self._log_refusal(error)
+        if not isinstance(error, Inseparable):
             self._sink.refused(number, error)
-        self._release(1, size)
+        self._release(1, len(entry))
+        if self.received is not None:
+            self._end_before_resend(entry, error)
+
+    def _end_before_resend(self, entry: bytes, error: BrokerError) -> None:
+        """End the producer if its client may send the refused entry again: entries behind it are resent with it."""
+        if isinstance(error, Inseparable):
+            self.end_when_settled(error)
+        elif may_be_resent(entry, error.code):
+            text = f"an entry was refused, and with deduplication none is stored behind it before it is resent: {error}"
+            self.end_when_settled(BrokerError(ErrorCode.SERVICE_NOT_READY, text))
 
     def _log_refusal(self, error: BrokerError) -> None:
         """Log the first refusal for each error: several client libraries report less to their application."""
@@ -344,7 +361,7 @@ class Producer:
 
     def begin_deduplication(self, stored: Progress) -> None:
         """Find duplicates from now on. `stored`: what is stored of its name."""
-        self.received = stored.copy()
+        self.received, self._splitter = stored.copy(), BatchSplitter()
         for row in self._pending:
             record(self.received, row[5])
 

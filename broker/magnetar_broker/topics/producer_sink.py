@@ -26,7 +26,8 @@ class ProducerSink(Protocol):
         """Report that a batch is stored without its first messages, which were stored before."""
 
     def refused(self, number: int, error: BrokerError) -> None:
-        """Report that an entry was not stored and will not be. Later entries are not affected."""
+        """Report that an entry was not stored and will not be. Later entries are not affected, unless the producer ends
+        next."""
 
     def decided(self, memory_bytes: int) -> None:
         """Report that published entries are stored or refused, so that `memory_bytes` of memory are free.

@@ -111,7 +111,7 @@ class PulsarProducer(RawProducer):
         self.last_sequence_id = opened.last_sequence_id
 
     def send_nowait(self, *entries: bytes) -> None:
-        ids = [decode_entry(one).metadata.sequence_id for one in entries]
+        ids = [decode_entry(one, verify=False).metadata.sequence_id for one in entries]  # some are damaged
         self._client.send_bytes(b"".join(sent(1, number, one) for number, one in zip(ids, entries, strict=True)))
 
     async def results(self, count: int) -> list[tuple[int, int] | str]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from magnetar_protos.entry_pb2 import CompressionType, EncryptionKeys
+from magnetar_protos.entry_pb2 import CompressionType, EncryptionKeys, MessageMetadata, SingleMessageMetadata
+from magnetar_wire.compression import compress
 from magnetar_wire.entry import decode_entry, encode_entry
 from tests.guide import PROJECT
 from tests.produce_client import entry
@@ -91,9 +92,9 @@ def lying(*sequence_ids: int, **fields: Any) -> bytes:
     return encode_entry(decoded.metadata, decoded.payload)
 
 
-async def test_partly_duplicate_batches_that_can_not_be_split_are_refused(wire: Any) -> None:
+async def test_partly_duplicate_batches_that_can_not_be_split_end_their_producer(wire: Any) -> None:
     """DUP-2, CHK-49: encrypted ones, and those that lie about their ids. Nothing of them is stored or answered as
-    stored, and others go on."""
+    stored, nor anything behind them, so messages that are sent again, in order, are stored."""
     async with running(wire) as on:
         producer = await on.producer()
         await producer.send(batch(0, 1, 2))
@@ -107,11 +108,64 @@ async def test_partly_duplicate_batches_that_can_not_be_split_are_refused(wire: 
             lying(2, 3, num_messages_in_batch=1),
             encode_entry(decode_entry(lying(2, 3)).metadata, b"\xff" * 30),
         ]
-        results = await producer.send(*bad, batch(0, 2, encryption_keys=keys), batch(3, 4))
-        assert all("can't be separated" in str(one) for one in results[: len(bad)]), results
-        assert results[-2] == DUPLICATE
-        assert results[-1] != DUPLICATE
-        assert await on.stored() == [b"0", b"1", b"2", b"3", b"4"]
+        for one in bad:
+            producer.send_nowait(batch(0, 2, encryption_keys=keys), one, batch(4, 5))
+            assert await producer.results(2) == [DUPLICATE, "ended"]
+            await producer.leave()
+            producer = await on.producer()
+        assert DUPLICATE not in await producer.send(batch(3), batch(4, 5))
+        assert await on.stored() == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+@pytest.mark.parametrize("entries", [single(1, 2, 3), [chunk(1, number, 3) for number in range(3)]])
+async def test_entry_that_its_client_resends_after_a_refusal_ends_the_producer(wire: Any, entries: list[bytes]) -> None:
+    """DUP-1, CHK-32: it arrived damaged. Else entries behind it would be stored, and it would be a duplicate."""
+    async with running(wire) as on:
+        producer = await on.producer()
+        damaged = entries[1][:-1] + bytes([entries[1][-1] ^ 1])
+        producer.send_nowait(*single(0), entries[0], damaged, entries[2])
+        results = await producer.results(4 if wire is WIRES[1] else 3)
+        assert not any(isinstance(one, str) for one in results[:2])
+        assert "checksum" in str(results[2])
+        await producer.leave()
+        producer = await on.producer()
+        assert [one == DUPLICATE for one in await producer.send(*entries)] == [True, False, False]
+        assert len(await on.stored()) == 4
+
+
+async def test_splitting_batches_costs_a_bounded_time(wire: Any) -> None:
+    """CHK-49: a few hundred bytes decompress to very many messages. A batch has a limit, and an opening has one."""
+    async with running(wire) as on:
+        producer = await on.producer()
+        await producer.send(*single(0))
+        producer.send_nowait(empty_messages(10_001, 0))
+        assert await producer.results(1) == ["ended"]
+        await producer.leave()
+        producer = await on.producer()
+        many = [empty_messages(8_000, number * 7_999) for number in range(5)]
+        producer.send_nowait(*many)
+        results = await producer.results(4)
+        assert DUPLICATE not in results
+        assert [one == "ended" for one in results] == [False, False, False, True]
+        await producer.leave()
+        producer = await on.producer()
+        assert producer.last_sequence_id == 3 * 7_999
+        assert [one == DUPLICATE for one in await producer.send(*many[2:4])] == [True, False]
+
+
+def empty_messages(count: int, first: int) -> bytes:
+    one = SingleMessageMetadata(payload_size=0).SerializeToString()
+    payload = (len(one).to_bytes(4, "big") + one) * count
+    metadata = MessageMetadata(
+        producer_name="p",
+        sequence_id=first,
+        highest_sequence_id=first + count - 1,
+        publish_time=1,
+        num_messages_in_batch=count,
+        compression=CompressionType.ZSTD,
+        uncompressed_size=len(payload),
+    )
+    return encode_entry(metadata, compress(payload, CompressionType.ZSTD))
 
 
 async def test_batch_without_highest_id_is_compared_by_its_own_id_alone(wire: Any) -> None:

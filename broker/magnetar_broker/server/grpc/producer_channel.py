@@ -135,6 +135,8 @@ class ProducerChannel:
         while waiting and not topic.gate.is_closed:
             run = waiting.popleft()
             published = producer.publish(run.first, run.entries)
+            if self._waiting is not waiting:  # it has ended at an entry, and the other runs are released
+                return
             if published < len(run.entries):
                 waiting.appendleft(DecodedRun(run.channel, run.first + published, run.entries[published:]))
         if (waiting or topic.budget.is_full) and self._resuming is None:

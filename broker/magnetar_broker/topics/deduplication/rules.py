@@ -24,7 +24,8 @@ the duplicate's turn, everything at or below `received` is therefore persisted, 
 - If a ledger fails, the log closes it, and adds the same bytes to the next one before anything else. Producers don't
   notice. Only if the topic is lost do pending entries fail; then all of its producers end, and the next owner reads
   from the log what was stored.
-- An entry that is refused alone, because it is invalid, was never accepted, and does not change `received`.
+- An entry that is refused, because it is invalid, was never accepted, and does not change `received`. If its client may
+  send it again, the producer ends there (see below): an entry behind it would make it a duplicate that is not stored.
 
     queue of p, stored 4, received 4.   p sends 5 6 5 7:   5 new · 6 new · 5 waits · 7 new
     the log stores 5 and 6: results of 5, 6, then (-1,-1) for 5; then that of 7
@@ -32,6 +33,19 @@ the duplicate's turn, everything at or below `received` is therefore persisted, 
 
 So there is no moment at which `received` is too high while an add is resent, and no second failure that resets it again
 behind the resent add (CHK-64): `received` belongs to one opening, and is never reset.
+
+**Refused entries.** Whether entries behind one may be stored depends on who sends it again:
+
+    nobody, by itself     too large, or not supported: its library reports the error to the application, and goes on
+    the library           CHECKSUM_ERROR: it compares its own copy, and resends that with all entries behind it. So none
+                          of these is stored before: the producer ends, after the refusal. The same for a chunk, since
+                          its message must not become stored by the last chunk alone
+    the application       a batch that is partly a duplicate, and can't be split. It is neither stored nor not stored,
+                          so it has no result: the producer ends. Its library resends it, with everything behind it,
+                          until the messages time out. So the application learns that none of them is stored
+
+An application that gives ids itself, and sends a message again that was refused, gives it a new id if it has sent
+others since: with the old one it is a duplicate by definition.
 
 **Batches.** With `highest_sequence_id` the entry has the ids from `sequence_id` to that. Without it the entry's own id
 alone decides (CHK-65). pulsar-client 3.13 sends no batch with it. Its key-based batches have ids that interleave, each
