@@ -374,12 +374,14 @@ class Object(Part):
         *,
         constants: Mapping[str, Any] | None = None,
         required: str = "",
+        defaults: Mapping[str, Any] | None = None,
     ) -> None:
         """`constants`: properties that are written with this value always, and not read. `required`: names, separated
-        by spaces, of those that must be there."""
+        by spaces, of those that must be there. `defaults`: values of properties that are missing in what is read."""
         self._parts = {name: part if isinstance(part, Part) else Field(part) for name, part in properties.items()}
         self._constants = dict(constants or {})
         self._required = required.split()
+        self._defaults = dict(defaults or {})
         self.fields = frozenset(name for part in self._parts.values() for name in part.fields)
         # What writes a message of a class: groups of fields whose values are those of JSON, and the other parts.
         self._writers: dict[type, tuple[list[_PlainFields], list[tuple[str, Part]]]] = {}
@@ -418,6 +420,8 @@ class Object(Part):
                 raise InvalidJson(f"{where}: {name} is missing")
         for name, part in self._parts.items():
             one = given.get(name)
+            if one is None:
+                one = self._defaults.get(name)
             if one is not None:
                 part.fill(message, one, f"{where}.{name}")
 
@@ -428,7 +432,10 @@ class Object(Part):
         made: Schema = {
             "title": descriptor.name,
             "type": "object",
-            "properties": {name: part.schema(descriptor) for name, part in self._parts.items()}
+            "properties": {
+                name: part.schema(descriptor) | ({"default": self._defaults[name]} if name in self._defaults else {})
+                for name, part in self._parts.items()
+            }
             | {name: {"const": value} for name, value in self._constants.items()},
         }
         return made | ({"required": self._required} if self._required else {})

@@ -198,11 +198,14 @@ DISPATCH_RATE: Final = Object(
         "ratePeriodInSecond": "period_seconds",
     },
 )
+# What is missing in these two has Pulsar's defaults. In its other policies it is 0.
 PUBLISH_RATE: Final = Object(
     {"publishThrottlingRateInMsg": "messages_per_s", "publishThrottlingRateInByte": "bytes_per_s"},
+    defaults={"publishThrottlingRateInMsg": -1, "publishThrottlingRateInByte": -1},
 )
 SUBSCRIBE_RATE: Final = Object(
     {"subscribeThrottlingRatePerConsumer": "per_consumer", "ratePeriodInSecond": "period_seconds"},
+    defaults={"subscribeThrottlingRatePerConsumer": -1, "ratePeriodInSecond": 30},
 )
 DELAYED_DELIVERY: Final = Object(
     {"tickTime": "tick_time_ms", "active": "active", "maxDeliveryDelayInMillis": "max_delay_ms"},

@@ -131,6 +131,27 @@ async def test_values_that_cannot_hold_are_refused_over_both() -> None:
         assert await admin.namespaces.policies("public/default") == NamespacePolicies()
 
 
+async def test_what_is_missing_in_a_rate_is_what_pulsar_takes() -> None:
+    """TOP-4: as Pulsar 4.0.7 answers; and what is shown is what the brokers apply."""
+    publish = {"publishThrottlingRateInMsg": -1, "publishThrottlingRateInByte": -1}
+    subscribe = {"subscribeThrottlingRatePerConsumer": -1, "ratePeriodInSecond": 30}
+    dispatch = {"dispatchThrottlingRateInMsg": 0, "dispatchThrottlingRateInByte": 0} | {
+        "relativeToPublishRate": False,
+        "ratePeriodInSecond": 0,
+    }
+    async with running_http() as scene:
+        for name, given, missing in (
+            ("publishRate", {"publishThrottlingRateInMsg": 5}, publish),
+            ("publishRate", {"publishThrottlingRateInByte": 0}, publish),
+            ("subscribeRate", {"subscribeThrottlingRatePerConsumer": 2}, subscribe),
+            ("subscribeRate", {"ratePeriodInSecond": None}, subscribe),
+            ("dispatchRate", {"dispatchThrottlingRateInMsg": 5}, dispatch),
+        ):
+            assert (await scene.ask("POST", f"{_SPACE}/{name}", given)).status == 204
+            expected = missing | {key: value for key, value in given.items() if value is not None}
+            assert await scene.get(f"{_SPACE}/{name}") == expected
+
+
 async def test_a_retention_exceeds_the_backlog_quotas() -> None:
     async with running_http() as scene:
         quota: dict[str, Any] = {"limitSize": 5 * 1024 * 1024, "policy": "producer_exception"}
