@@ -1,7 +1,11 @@
 """System topics: users can't create, write, empty or delete them, and lists don't show them by default.
 
-Their names begin with two underscores, or end as those of Pulsar's topics of pending acknowledgements. Those of the
-whole cluster are in a namespace of their own. Users may read them.
+Their names begin with two underscores, or end as those of Pulsar's topics of pending acknowledgements, for example
+orders-billing__transaction_pending_ack. Those of the whole cluster are in a namespace of their own. Users may read
+them.
+
+Pulsar has a list of their names instead, and creates any other topic that begins with two underscores. Here all these
+names are reserved, so no later system topic meets a user's topic of its name.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ __all__ = [
 
 SYSTEM_NAMESPACE: Final = NamespaceName("pulsar", "system")
 _PREFIX: Final = "__"
-_PENDING_ACKNOWLEDGEMENTS: Final = "-__transaction_pending_ack"
+_PENDING_ACKNOWLEDGEMENTS: Final = "__transaction_pending_ack"
 _EVENTS: Final = "__change_events"
 _HEARTBEAT: Final = "__heartbeat-"
 

@@ -19,7 +19,7 @@ _NAMESPACE = NamespaceName("acme", "shop")
 _EVENTS = str(events_topic(_NAMESPACE))
 _PATH = _EVENTS.replace("://", "/")
 # Of transactions; they do not exist.
-_PENDING = "persistent://acme/shop/orders-s-__transaction_pending_ack"
+_PENDING = "persistent://acme/shop/orders-s__transaction_pending_ack"
 
 
 async def _make_events_topic(scene: BrokerScene) -> Topic:
