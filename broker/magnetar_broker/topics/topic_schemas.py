@@ -124,7 +124,7 @@ class SchemaAccess:
 class TopicSchemas:
     """The schemas of one topic."""
 
-    __slots__ = ("_access", "_known_rules", "_name", "_read_at")
+    __slots__ = ("_access", "_known_rules", "_logged_reason", "_name", "_read_at")
 
     def __init__(self, name: TopicName, access: SchemaAccess, rules: SchemaRules | None = None) -> None:
         """`rules`: those that were read a moment ago."""
@@ -133,6 +133,8 @@ class TopicSchemas:
         # As they were read last, and when that was.
         self._known_rules = rules
         self._read_at = asyncio.get_running_loop().time()
+        # Why policies can't be read, as it was logged last.
+        self._logged_reason = ""
 
     async def admit_producer(self, schema: Schema, client: str) -> bytes:
         """Return the encoded version of a producer's schema; empty: it has none. `client`: its address. Raises
@@ -195,8 +197,15 @@ class TopicSchemas:
         except (TimeoutError, BrokerError) as error:
             if self._known_rules is None:
                 raise
-            _log.info("The policies on the schema of %s can't be read now, the known ones apply: %s", self._name, error)
+            self._log_unread(str(error) or f"no answer for {self._access.policies_timeout_s:g} s")
             return replace(self._known_rules, is_known=False)
+
+    def _log_unread(self, reason: str) -> None:
+        """Log once per reason: each producer that is opened in the meantime comes here."""
+        if reason != self._logged_reason:
+            self._logged_reason = reason
+            text = "The policies on the schema of %s can't be read now, the known ones apply: %s"
+            _log.info(text, self._name, reason)
 
 
 def _no_schema(name: TopicName) -> BrokerError:
