@@ -159,8 +159,8 @@ class TopicLog(Log, Protocol):
     def topic_epoch(self) -> TopicEpoch | None:
         """The epoch that `change_topic_epoch` stored last."""
 
-    async def change_topic_epoch(self, epoch: TopicEpoch) -> None:
-        """Raises `BrokerError`."""
+    async def change_topic_epoch(self, choose: Callable[[], TopicEpoch | None]) -> None:
+        """Store the epoch that `choose` returns when the change begins; None: change nothing. Raises `BrokerError`."""
 
     async def check_current(self) -> None:
         """Check that no other broker has opened the topic. Raises `BrokerError`."""

@@ -302,9 +302,15 @@ class ManagedLedger:
         """Return the epoch of exclusive producers as it is stored; None: there was none."""
         return self._node.topic_epoch
 
-    async def change_topic_epoch(self, epoch: TopicEpoch) -> None:
-        """Store the epoch of exclusive producers. Raises `TopicUnloaded`; METADATA_ERROR: it is not stored."""
-        await self._change_node(ListChange(topic_epoch=epoch), "the topic epoch")
+    async def change_topic_epoch(self, choose: Callable[[], TopicEpoch | None]) -> None:
+        """Store the epoch of exclusive producers that `choose` returns when the change begins; None: change nothing.
+
+        Raises `TopicUnloaded`; METADATA_ERROR: it is not stored.
+        """
+        await self._node.wait_until_unchanged()
+        epoch = choose()
+        if epoch is not None:
+            await self._change_node(ListChange(topic_epoch=epoch), "the topic epoch")
 
     async def change_properties(self, properties: Mapping[str, bytes | None]) -> None:
         """Set these properties of the topic, durably; None: remove it. Raises `TopicUnloaded`, METADATA_ERROR."""

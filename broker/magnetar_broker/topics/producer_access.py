@@ -6,8 +6,8 @@
 **Only one at a time.** A producer is admitted in memory before its epoch is stored, so others are refused, or wait,
 while the change of the topic's node is in flight. Fenced producers have ended before it begins. If the node is not
 changed, the opening fails, and the next producer of the queue is admitted. If the outcome is unknown, the broker
-unloads the topic, and its next owner reads which epoch is stored. An epoch whose opening was cancelled counts as
-stored.
+unloads the topic, and its next owner reads which epoch is stored. A change that has begun goes on if the opening is
+cancelled; one that has not is not made.
 
 A producer that reopens with the stored epoch changes nothing in the node. So it is checked that this broker still owns
 the topic: the next owner may have admitted another producer.
@@ -33,7 +33,7 @@ _MAX_PINGED: Final = 100
 
 
 class TopicAccess:
-    __slots__ = ("_end_fenced", "_log", "_rules", "_storing", "_turns")
+    __slots__ = ("_changes", "_end_fenced", "_log", "_rules", "_storing", "_turns")
 
     def __init__(self, log: TopicLog, end_fenced: Callable[[Producer, BrokerError], object]) -> None:
         """`end_fenced` ends a producer, which may not be open yet, and calls `leave`."""
@@ -45,6 +45,8 @@ class TopicAccess:
         self._turns: dict[Producer, asyncio.Future[None]] = {}
         # Held while an epoch is stored, so that epochs are stored in the order of their numbers.
         self._storing = asyncio.Lock()
+        # Tasks that store epochs.
+        self._changes: set[asyncio.Task[None]] = set()
 
     @property
     def topic_epoch(self) -> int | None:
@@ -133,27 +135,38 @@ class TopicAccess:
 
         Raises `BrokerError`.
         """
-        rules = self._loaded()
-        if not rules.must_store(producer):
+        if not self._loaded().must_store(producer):
             return False
-        async with self._storing:
-            if not rules.must_store(producer):  # it was fenced while it waited: its opening finds that
-                return True
-            epoch = rules.assign_epoch(producer)
-            try:
-                await self._log.change_topic_epoch(
-                    TopicEpoch(
-                        number=epoch.number,
-                        holder=epoch.holder,
-                        first_partition_number=epoch.first_partition_number,
-                        from_first_partition=epoch.from_first_partition,
-                    )
-                )
-            except asyncio.CancelledError:  # the change goes on
-                rules.record_stored(producer, epoch)
-                raise
-            rules.record_stored(producer, epoch)
+        change = asyncio.get_running_loop().create_task(self._change_epoch(producer))
+        self._changes.add(change)
+        change.add_done_callback(self._on_changed)
+        await asyncio.shield(change)
         return True
+
+    def _on_changed(self, change: asyncio.Task[None]) -> None:
+        self._changes.discard(change)
+        if not change.cancelled():
+            change.exception()  # asyncio does not log it, should the opening have been cancelled
+
+    async def _change_epoch(self, producer: Producer) -> None:
+        rules = self._loaded()
+        epoch: StoredEpoch | None = None
+
+        def choose() -> TopicEpoch | None:
+            nonlocal epoch
+            if not rules.must_store(producer):  # it has left, or was fenced, while the change waited
+                return None
+            epoch = rules.assign_epoch(producer)
+            return _encode_epoch(epoch)
+
+        async with self._storing:
+            try:
+                await self._log.change_topic_epoch(choose)
+            except BaseException:
+                rules.record_not_stored()
+                raise
+            if epoch is not None:
+                rules.record_stored(producer, epoch)
 
     def leave(self, producer: Producer) -> None:
         """Record that a producer has left, or was not opened. The next one of the queue is admitted."""
@@ -177,3 +190,12 @@ class TopicAccess:
 def _decode_epoch(stored: TopicEpoch) -> StoredEpoch:
     first = stored.first_partition_number if stored.HasField("first_partition_number") else None
     return StoredEpoch(stored.number, stored.holder, first, stored.from_first_partition)
+
+
+def _encode_epoch(epoch: StoredEpoch) -> TopicEpoch:
+    return TopicEpoch(
+        number=epoch.number,
+        holder=epoch.holder,
+        first_partition_number=epoch.first_partition_number,
+        from_first_partition=epoch.from_first_partition,
+    )

@@ -98,6 +98,7 @@ class ProducerAccess(Generic[P]):
         "_exclusive",
         "_first_partition_number",
         "_from_first_partition",
+        "_is_storing",
         "_last_number",
         "_shared",
         "_unstored",
@@ -119,6 +120,8 @@ class ProducerAccess(Generic[P]):
         self._exclusive: P | None = None
         self._unstored: dict[P, AccessRequest] = {}
         self._from_first_partition = False
+        # An epoch was assigned, and it is not known yet whether it will be stored. Its producer may have left.
+        self._is_storing = False
         # Invariant after each `next_admitted`: if one waits, another one is admitted.
         self._waiting: dict[P, AccessRequest] = {}
 
@@ -188,7 +191,7 @@ class ProducerAccess(Generic[P]):
                 f"the epoch {number} of producer {request.name!r} has ended ({current}): another producer was "
                 "admitted, or the topic was created again"
             )
-        if self._unstored:
+        if self._unstored or self._is_storing:
             raise BrokerError(ErrorCode.SERVICE_NOT_READY, "another producer is being opened: try again")
         is_its_own = self._exclusive is not None and self._has_stored_epoch(request)  # an earlier connection of it
         if is_its_own and request.mode != ProducerAccessMode.ACCESS_EXCLUSIVE_WITH_FENCING:
@@ -224,8 +227,12 @@ class ProducerAccess(Generic[P]):
         return producer in self._unstored
 
     def assign_epoch(self, producer: P) -> StoredEpoch:
-        """Return what is to be stored for the producer (`must_store`). The caller stores epochs one at a time."""
+        """Return what is to be stored for the producer (`must_store`).
+
+        The caller stores epochs one at a time, and calls `record_stored` or `record_not_stored`.
+        """
         request = self._unstored[producer]
+        self._is_storing = True
         if request.mode == ProducerAccessMode.ACCESS_SHARED:
             assert self.stored is not None
             return StoredEpoch(self.stored.number, "", self._first_partition_number)
@@ -239,9 +246,13 @@ class ProducerAccess(Generic[P]):
         )
 
     def record_stored(self, producer: P, epoch: StoredEpoch) -> None:
-        """Record that the topic's node has, or may have, the epoch."""
-        self.stored = epoch
+        """Record that the topic's node has the epoch."""
+        self.stored, self._is_storing = epoch, False
         self._unstored.pop(producer, None)
+
+    def record_not_stored(self) -> None:
+        """Record that the epoch that was assigned last is not stored, or that the topic is lost."""
+        self._is_storing = False
 
     def leave(self, producer: P) -> None:
         """Record that a producer, admitted or queued, has left. Then the caller calls `next_admitted`."""

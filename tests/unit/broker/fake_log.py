@@ -175,8 +175,8 @@ class FakeLog:
         self.trim_fails: Exception | None = None
         self.leases = FakeLeases()
 
-    async def change_topic_epoch(self, epoch: TopicEpoch) -> None:
-        self.topic_epoch = epoch
+    async def change_topic_epoch(self, choose: Callable[[], TopicEpoch | None]) -> None:
+        self.topic_epoch = choose() or self.topic_epoch
 
     async def check_current(self) -> None: ...
 

@@ -22,6 +22,9 @@ from magnetar_broker.topics.producers import Producers
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.publish_gate import PublishGate
 from magnetar_broker.topics.rate_limit import RateLimit
+from magnetar_metadata import compare_and_set
+from magnetar_metadata.compare_and_set import StoredValue
+from magnetar_metadata.errors import StoreFull
 from magnetar_metadata.store import Put
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProducerAccessMode
 from magnetar_protos.catalog_pb2 import Policies
@@ -306,3 +309,44 @@ async def test_the_queue_of_producers_is_bounded() -> None:
         await asyncio.wait(waiting)
         assert all(isinstance(one.exception(), TopicUnloaded) for one in waiting)
         assert topic.epoch == (0, "holder"), "none of them got its turn"
+
+
+@pytest.mark.parametrize("outcome", ["waits", "refused", "done"])
+async def test_a_cancelled_opening_ends_no_epoch_that_is_stored(outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHK-39: the former producer comes back if the change had not begun, or is refused; not before that is known."""
+    async with running_log_scene() as scene:
+        topic = _Topic(scene, await scene.open())
+        topic.producers.leave(await topic.open("former", _EXCLUSIVE), TopicUnloaded("its connection broke"))
+        answered, in_flight = asyncio.Event(), asyncio.Event()
+
+        async def change_later(*arguments: Any, **options: Any) -> StoredValue | None:
+            in_flight.set()
+            await answered.wait()
+            if outcome == "refused":
+                raise StoreFull("the store is full", "/t")
+            return await change(*arguments, **options)
+
+        change = compare_and_set.change
+        monkeypatch.setattr(compare_and_set, "change", change_later)
+        if outcome == "waits":
+            other = asyncio.create_task(topic.log.change_properties({"other": b"change"}))
+            await in_flight.wait()
+        opening = asyncio.create_task(topic.open("next", _EXCLUSIVE))
+        await in_flight.wait()
+        await scene.idle()
+        opening.cancel()
+        await asyncio.wait([opening])
+        if outcome == "waits":
+            answered.set()
+            await other
+        else:
+            assert await topic.code("former", _EXCLUSIVE, 0) == ErrorCode.SERVICE_NOT_READY
+            answered.set()
+        await scene.idle()
+        if outcome == "done":
+            assert await topic.code("former", _EXCLUSIVE, 0) == ErrorCode.PRODUCER_FENCED
+            assert topic.epoch == (1, "next")
+        else:
+            await topic.open("former", _EXCLUSIVE, 0)
+            assert topic.epoch == (0, "former")
+        assert await _stored_epoch(scene) == (outcome == "done")

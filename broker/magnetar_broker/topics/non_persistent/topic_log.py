@@ -174,8 +174,8 @@ class NonPersistentLog:
     def topic_epoch(self) -> TopicEpoch | None:
         return self._topic_epoch
 
-    async def change_topic_epoch(self, epoch: TopicEpoch) -> None:
-        self._topic_epoch = epoch
+    async def change_topic_epoch(self, choose: Callable[[], TopicEpoch | None]) -> None:
+        self._topic_epoch = choose() or self._topic_epoch
 
     async def check_current(self) -> None:
         """Check nothing: what another broker does with the topic's name takes nothing away from this one."""
