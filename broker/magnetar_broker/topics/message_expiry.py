@@ -9,6 +9,9 @@ Housekeeping calls `run` at intervals (`message_expiry_check_interval_in_minutes
 Expired messages are acknowledged as a consumer would do it: at once, and saved soon. So a run waits for no cursor. A
 subscription that is being changed, for example moved, is expired by the next run, which is soon then.
 
+The policy is read again in each turn in which messages are expired, as that can't be undone: if it has changed in the
+meantime, the next run decides (CHK-69).
+
 A run costs the same for any backlog: broker times never fall, so one entry tells whether any subscription has an
 expired message, and one search, of some fifteen reads, finds the first entry that is not expired, for all
 subscriptions.
@@ -57,7 +60,11 @@ class MessageExpiry:
         """`now` is the time of the monotonic clock."""
         if now < self._next_check or self._is_exempt or not self._live.are_known:
             return False
-        return self._live.current.ttl_duration_default_in_seconds > 0
+        return self._ttl_s > 0
+
+    @property
+    def _ttl_s(self) -> int:
+        return self._live.current.ttl_duration_default_in_seconds
 
     async def run(self) -> None:
         """Expire the messages that are too old now. Raises `BrokerError`: the rest is expired by the next run."""
@@ -65,7 +72,8 @@ class MessageExpiry:
         self._next_check = (
             self._clock.monotonic() + settings.message_expiry_check_interval_in_minutes * _SECONDS_PER_MINUTE
         )
-        before_ms = self._clock.time_ms() - settings.ttl_duration_default_in_seconds * 1000
+        ttl_s = self._ttl_s
+        before_ms = self._clock.time_ms() - ttl_s * 1000
         lagging = [cursor for cursor in self._cursors.durable_cursors() if cursor.count_unacknowledged()]
         if (
             before_ms <= 0
@@ -75,6 +83,9 @@ class MessageExpiry:
             return
         first_left = await self._log.find_first_at_time(before_ms)
         for number, cursor in enumerate(lagging, 1):
+            if not self._live.are_known or self._ttl_s != ttl_s:
+                self._check_soon()
+                return
             has_expired = self._log.first_after(cursor.mark_delete) < first_left
             if has_expired and not self._subscriptions.expire_now(cursor.name, first_left.previous):
                 self._check_soon()

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from magnetar_broker.position import Position
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topics.live_settings import LiveSettings
@@ -179,6 +181,28 @@ async def test_a_subscription_that_is_being_moved_expires_afterwards() -> None:
     assert scene.backlog() == 6
     await scene.expire()
     assert scene.backlog() == 1
+
+
+@pytest.mark.parametrize("policies", [Policies(), Policies(message_ttl_seconds=1000)])
+async def test_a_policy_that_changes_during_a_run_stops_it(policies: Policies) -> None:
+    """RET-2, CHK-69: what is not to expire any more stays, and the next run follows soon."""
+    scene = _Messages()
+    scene.publish(5)
+    await scene.subscriptions.create("s", EARLIEST)
+    scene.clock.advance(101)
+    find = scene.log.find_first_at_time
+
+    async def find_slowly(time_ms: int) -> Position:
+        scene.live.update(policies)
+        return await find(time_ms)
+
+    scene.log.find_first_at_time = find_slowly  # type: ignore[method-assign]
+    await scene.expire()
+    assert scene.backlog() == 5
+    scene.live.update(_TTL)
+    scene.log.find_first_at_time = find  # type: ignore[method-assign]
+    await scene.expire()
+    assert scene.backlog() == 0
 
 
 class _Subscriptions(Scene):
