@@ -102,7 +102,7 @@ class BacklogQuotas:
 
     async def check_opening(self) -> None:
         """Raise `BrokerError` if a quota is reached that blocks producers. Waits until the cursors are known."""
-        limited = [kind for kind in self._limited() if self.get_quota(kind).policy != "consumer_backlog_eviction"]
+        limited = [kind for kind in self._limited() if not self._evicts(kind)]
         if not limited:
             return
         await self._cursors.wait_until_listed()
@@ -127,22 +127,31 @@ class BacklogQuotas:
             await self._enforce()
 
     async def _enforce(self) -> None:
+        evicting = [kind for kind in self._limited() if self._evicts(kind)]
+        try:
+            for kind in evicting:  # first: it may spare the producers from being closed
+                excess = await self._find_excess(kind)
+                if excess is not None and excess.is_evicted:
+                    await self._evict_all(excess)
+        finally:
+            await self._block_producers()
+
+    async def _block_producers(self) -> None:
+        """Close the producers if a quota is reached that blocks them."""
         for kind in self._limited():
-            excess = await self._find_excess(kind)
-            if excess is None:
+            if self._evicts(kind) or (excess := await self._find_excess(kind)) is None or excess.is_evicted:
                 continue
-            if excess.is_evicted:
-                self.blocks_producers = ""
-                await self._evict_all(excess)
-            else:
-                if not self.blocks_producers:
-                    _log.warning("%s closes its producers: %s", self._name, excess.describe())
-                self.blocks_producers = excess.describe()
-                self._end_producers(excess.to_error(self._name))
+            if not self.blocks_producers:
+                _log.warning("%s closes its producers: %s", self._name, excess.describe())
+            self.blocks_producers = excess.describe()
+            self._end_producers(excess.to_error(self._name))
             return
         self.blocks_producers = ""
 
     # Measuring.
+
+    def _evicts(self, kind: QuotaKind) -> bool:
+        return self.get_quota(kind).policy == "consumer_backlog_eviction"
 
     def _limited(self) -> list[QuotaKind]:
         """Return the kinds of quotas that the topic has."""

@@ -237,6 +237,30 @@ async def test_eviction_by_age_skips_what_is_older(pass_seconds: Callable[[int],
         assert left.backlog_entries == 1
 
 
+@pytest.mark.parametrize(("by_size", "by_age", "evicted"), [(_HOLD, _EVICTION, _AGE), (_EVICTION, _HOLD, _SIZE)])
+async def test_both_quotas_are_enforced(
+    pass_seconds: Callable[[int], None], by_size: str, by_age: str, evicted: QuotaKind
+) -> None:
+    """RET-4: one that blocks producers does not keep the other one from evicting, which lets them go on."""
+
+    async with _running() as scene:
+        await _publish(scene, 3)
+        pass_seconds(100)
+        own = TopicPolicies(
+            backlog_quota_size=BacklogQuota(by_size, 1500),
+            backlog_quota_age=BacklogQuota(by_age, limit_time_seconds=50),
+        )
+        await scene.admin.topics.change_policies("t", own)
+        quotas = _topic(scene).quotas
+        await until(lambda: quotas.evictions[evicted] > 0, "the old messages are evicted")
+        if evicted is _SIZE:  # the one that is left is old, too
+            await until(lambda: "a message of 100 s" in quotas.blocks_producers, "producers are held")
+            await scene.admin.subscriptions.skip_all("t", "s")
+        async with scene.client() as client:
+            await within((await client.create_producer("t")).send(b"x"), "the message is stored")
+        assert quotas.evictions[evicted] == 1
+
+
 async def test_a_quota_by_age_holds_producers(pass_seconds: Callable[[int], None]) -> None:
     async with _running() as scene:
         await _publish(scene, 1)
