@@ -158,7 +158,7 @@ class Client(Unpicklable):
         - `max_pending_messages` and `max_pending_bytes` limit the messages that are not known to be persisted; see
           `Producer.send_async`.
         - Messages are batched, up to `batching_max_messages`, `batching_max_allowed_size_in_bytes` or
-          `batching_max_publish_delay_ms`, whichever comes first.
+          `batching_max_publish_delay_ms`, whichever comes first; after half of the send timeout at the latest.
         - With `chunking_enabled`, which needs `batching_enabled=False`, a message that is too large for one entry is
           sent in chunks.
         - `message_routing_mode`, `message_router` and `hashing_scheme` decide which partition a message goes to.

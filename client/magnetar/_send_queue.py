@@ -117,7 +117,8 @@ class SendQueue:
         self._batch_bytes = 0
         self._opened_at = 0.0
         self._closed: list[Batch] = []
-        # The number of batches that were ever closed.
+        # The number of batches that were ever closed, without those whose messages have partition keys: the router goes
+        # to another partition with each.
         self.closed_batches = 0
         self._next_sequence_id = next_sequence_id
         # The messages of all batches but `open_batch` that are not answered; and of those that are answered, but whose

@@ -249,12 +249,15 @@ class TopicProducer:
         if self._is_partitioned:
             share = max(1, options.max_pending_messages_across_partitions // count)
             pending_messages = min(pending_messages, share)
+        delay_s = options.batching_max_publish_delay_ms / 1000
+        if options.send_timeout_millis:  # the broker has the other half of the time to answer
+            delay_s = min(delay_s, options.send_timeout_millis / 2000)
         limits = SendLimits(
             pending_messages=pending_messages,
             pending_bytes=max(pending_bytes // count, min(pending_bytes, _LEAST_PENDING_BYTES)),
             batch_messages=options.batching_max_messages if options.batching_enabled else 1,
             batch_bytes=options.batching_max_allowed_size_in_bytes,
-            batch_delay_s=options.batching_max_publish_delay_ms / 1000,
+            batch_delay_s=delay_s,
             max_message_bytes=MAX_MESSAGE_BYTES,
             batch_by_key=options.batching_enabled and options.batching_type is BatchingType.KeyBased,
         )

@@ -152,7 +152,7 @@ class Client(Unpicklable):
         - `max_pending_messages` and `max_pending_bytes` limit the messages that are not known to be persisted; see
           `Producer.send`.
         - Messages are batched, up to `batching_max_messages`, `batching_max_allowed_size_in_bytes` or
-          `batching_max_publish_delay_ms`, whichever comes first.
+          `batching_max_publish_delay_ms`, whichever comes first; after half of the send timeout at the latest.
         - `message_routing_mode`, `message_router` and `hashing_scheme` decide which partition a message goes to.
         - An option that is not supported yet raises OperationNotSupported, which names the alternative.
         """

@@ -27,6 +27,7 @@ from magnetar_wire.entry import decode_entry
 from magnetar_wire.hashing import ordering_bytes
 from tests.unit.client.fake_broker import Topic
 from tests.unit.client.scene import scene, sync_scene
+from tests.unit.client.sync_consume_scene import wait_until
 from tests.unit.client.test_partition_producer import inject_fault
 from tests.vectors.capture_java_batches import MESSAGES, RECORD
 
@@ -282,6 +283,27 @@ async def test_a_keyed_batch_times_out() -> None:
             *(producer.send(b"x", partition_key=key) for key in "aab"), return_exceptions=True
         )
         assert [type(outcome) for outcome in outcomes] == [exceptions.Timeout] * 3
+
+
+def test_a_batch_is_sent_before_it_times_out() -> None:
+    """PRD-4, PRD-9: of either kind, if the delay is longer than the send timeout."""
+    with sync_scene() as made, made.client() as client:
+        limits: dict[str, Any] = {"send_timeout_millis": 2_000, "batching_max_publish_delay_ms": 60_000}
+        results: list[Result] = []
+        for batching in (BatchingType.KeyBased, BatchingType.Default):
+            producer = client.create_producer("t", batching_type=batching, **limits)
+            producer.send_async(b"x", lambda result, _: results.append(result), partition_key="k")
+        wait_until(lambda: len(results) == 2, "they have results")
+        assert results == [Result.Ok] * 2
+
+
+def test_messages_without_a_partition_key_go_to_all_partitions() -> None:
+    """PRD-5, PRD-6: round robin, from batch to batch, as with other batches."""
+    with sync_scene() as made, made.client() as client:
+        made.broker.partitioned["persistent://public/default/p"] = 3
+        producer = client.create_producer("p", **BY_KEY)
+        assert {producer.send(b"x", ordering_key=b"k").partition() for _ in range(3)} == {0, 1, 2}
+        assert len({producer.send(b"x", partition_key="k").partition() for _ in range(3)}) == 1
 
 
 async def test_sequence_ids_of_the_application_are_refused() -> None:
