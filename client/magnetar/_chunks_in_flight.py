@@ -48,7 +48,7 @@ class Chunk:
     def __init__(self, message: ChunkedMessage, number: int) -> None:
         self.message = message
         self.number = number
-        # It was sent, and the connection was lost before the broker's answer.
+        # See `OutgoingEntry`.
         self.may_be_stored = False
 
     def answered_before(self, sent: Sequence[OutgoingEntry]) -> Sequence[OutgoingEntry]:

@@ -221,11 +221,10 @@ class PartitionProducer(ReconnectingProducer):
             self._complete(entry, _unknown(error) if is_unknown else error)
 
     def _fail_expired(self, entries: list[OutgoingEntry], timeout_s: float) -> None:
-        text = (
-            f"no result within {timeout_s:g} s (send_timeout_millis); the message may be stored; "
-            f"{self._explain_pending() or 'the producer is connected'}"
-        )
+        reason = self._explain_pending() or "the producer is connected"
         for entry in entries:
+            known = "the message may be stored" if entry.may_be_stored else "the message is not stored: send it again"
+            text = f"no result within {timeout_s:g} s (send_timeout_millis); {known}; {reason}"
             self._complete(entry, exceptions.Timeout(text))
 
     # Flushing and closing.
@@ -265,11 +264,13 @@ class PartitionProducer(ReconnectingProducer):
         self._add_batches(
             self.queue.close(AlreadyClosed(f"the producer {self.producer_name} on {self.topic} is closed"))
         )
+        timeout_s = self._options.send_timeout_millis / 1000 or self._client.operations.timeout_s
         try:
-            async with asyncio.timeout(self._options.send_timeout_millis / 1000 or self._client.operations.timeout_s):
+            async with asyncio.timeout(timeout_s):
                 await self._wait_for_results()
         except (MagnetarException, TimeoutError) as error:
-            log.warning("producer %s on %s is closed with failed messages: %s", self.producer_name, self.topic, error)
+            reason = str(error) or f"no result within {timeout_s:g} s"
+            log.warning("producer %s on %s is closed with failed messages: %s", self.producer_name, self.topic, reason)
         finally:
             await self._close_at_broker()
 

@@ -77,8 +77,8 @@ class Producer(Unpicklable, Generic[T]):
         """Publish a message, and return its id when it is persisted. The open batch is sent at once.
 
         `content` None is a null value. Raises EncodeError if the schema can't encode the value, and the error with
-        which the message failed. After `Timeout`, which means that there
-        was no result in time, the message may have been stored or not.
+        which the message failed. `Timeout` means that there was no result in time. Then the message may have been
+        stored or not, unless the error's text excludes that.
         """
         result = _SendResult()
         self._send(

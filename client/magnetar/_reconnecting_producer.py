@@ -124,6 +124,8 @@ class ReconnectingProducer(ABC):
         # The broker's answer to the current opening, or closing.
         self._answer: asyncio.Future[None] | None = None
         self._reopening: asyncio.Task[None] | None = None
+        # Messages have failed because of a backlog quota since it was open, and that was logged.
+        self._has_logged_quota = False
         # It is closed, or about to be, and is not reopened.
         self._closing = False
 
@@ -236,6 +238,7 @@ class ReconnectingProducer(ABC):
         else:
             self._shared.ClearField("schema_version")
         self._open, self._paused, self._last_error = True, False, None
+        self._has_logged_quota = False
         self._opened_at, self._made_progress = self._clock.monotonic(), False
         self._answer.set_result(None)
         self._mark_ready()
@@ -296,7 +299,9 @@ class ReconnectingProducer(ABC):
             self._incarnation = ""
             self._fail_pending(exceptions.IncarnationChanged(str(error)))
         elif isinstance(error, exceptions.ProducerBlockedQuotaExceededException):
-            log.warning("messages of producer %s on %s fail: %s", self.producer_name, self.topic, error)
+            if len(self._in_flight) and not self._has_logged_quota:
+                self._has_logged_quota = True
+                log.warning("messages of producer %s on %s fail: %s", self.producer_name, self.topic, error)
             self._fail_pending(error)
         elif not (is_retryable(error) or isinstance(error, exceptions.ProducerBusy | exceptions.Timeout)):
             log.error("producer %s on %s ends: %s", self.producer_name, self.topic, error)

@@ -65,7 +65,7 @@ class StoredAt(NamedTuple):
 class OutgoingEntry(Protocol):
     """What is in flight: a batch, or a chunk of a message."""
 
-    # It was sent, and the connection was lost before the broker's answer.
+    # It was sent, and the broker's answer was lost, or did not come in time.
     may_be_stored: bool
 
     @property
@@ -183,7 +183,7 @@ class Batch:
         self.serial = 0
         # The entry, once it is encoded. A batch is resent with the same bytes.
         self.entry: bytes | None = None
-        # It was sent, and the connection was lost before the broker's answer.
+        # See `OutgoingEntry`.
         self.may_be_stored = False
 
     def answered_before(self, sent: Sequence[OutgoingEntry]) -> Sequence[OutgoingEntry]:
@@ -377,6 +377,8 @@ class InFlight:
         """Remove the batches that were opened that long ago. Whether the sent ones are stored is not known."""
         numbers = list(takewhile(lambda number: self._sent[number].opened_at + timeout_s <= now, self._sent))
         expired = [self._sent.pop(number) for number in numbers]
+        for batch in expired:
+            batch.may_be_stored = True
         while not self._sent and self._waiting and self._waiting[0].opened_at + timeout_s <= now:
             expired.append(self._waiting.popleft())
         return expired

@@ -68,6 +68,7 @@ class TopicAccess:
             stored = self._log.topic_epoch
             self._rules = ProducerAccess(
                 None if stored is None else _decode_epoch(stored),
+                topic=str(self._log.name),
                 are_epochs_durable=self._log.name.is_persistent,
             )
         return self._rules

@@ -101,12 +101,16 @@ class ProducerAccess(Generic[P]):
         "_is_storing",
         "_last_number",
         "_shared",
+        "_topic",
         "_unstored",
         "_waiting",
         "stored",
     )
 
-    def __init__(self, stored: StoredEpoch | None, *, are_epochs_durable: bool = True) -> None:
+    def __init__(
+        self, stored: StoredEpoch | None, *, topic: str = "the topic", are_epochs_durable: bool = True
+    ) -> None:
+        self._topic = topic
         # As the topic's node has it.
         self.stored = stored
         self._are_epochs_durable = are_epochs_durable
@@ -144,7 +148,9 @@ class ProducerAccess(Generic[P]):
             self._remove(replaced)
         if request.mode == ProducerAccessMode.ACCESS_SHARED:
             if (self._exclusive is not None or self._waiting) and not was_shared:
-                raise BrokerError(ErrorCode.PRODUCER_BUSY, f"the topic has an exclusive producer{self._holder_text()}")
+                raise BrokerError(
+                    ErrorCode.PRODUCER_BUSY, f"{self._topic} has an exclusive producer{self._holder_text()}"
+                )
             self._shared[producer] = None
             if self.stored is not None and self.stored.holder:
                 self._unstored[producer] = request
@@ -159,15 +165,21 @@ class ProducerAccess(Generic[P]):
             if request.mode == ProducerAccessMode.ACCESS_WAIT_FOR_EXCLUSIVE and request.epoch is None:
                 self._waiting[producer] = request
                 return Admission(is_queued=True)
-            what = "an exclusive producer" + self._holder_text() if self._exclusive else "shared producers"
-            raise BrokerError(
-                ErrorCode.PRODUCER_FENCED,
-                f"the topic has {what}: close it, wait with WaitForExclusive, or fence it with ExclusiveWithFencing",
-            )
+            raise BrokerError(ErrorCode.PRODUCER_FENCED, self._explain_blocked(request))
         for one in fenced:
             self._remove(one)
         self._admit(producer, request)
         return Admission(fenced=fenced)
+
+    def _explain_blocked(self, request: AccessRequest) -> str:
+        what, it = "an exclusive producer" + self._holder_text(), "it"
+        if self._exclusive is None and len(self._shared) == 1:
+            what = "a shared producer"
+        elif self._exclusive is None:
+            what, it = f"{len(self._shared)} shared producers", "them"
+        # A producer of a partitioned topic waits at the first partition only.
+        wait = "wait with WaitForExclusive, " if request.epoch is None else ""
+        return f"{self._topic} has {what}: close {it}, {wait}or fence {it} with ExclusiveWithFencing"
 
     def _check_epoch(self, request: AccessRequest) -> None:
         """Raise `BrokerError` if the presented epoch is not, or not yet, a reason to admit the producer."""

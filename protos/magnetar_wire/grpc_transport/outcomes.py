@@ -25,6 +25,8 @@ __all__ = ["FAILED", "make_trailers", "shorten", "to_status_code", "to_transport
 _MARK: Final = "magnetar-outcome"
 # The mark of a service that failed. The mark of a refusal is its code.
 FAILED: Final = "failed"
+# What gRPC's library reports of a stream that broke while it was written to.
+_BROKEN_STREAM: Final = "Internal error from Core"
 _CODES: Final = {code.value: code for code in Code}
 # The maximum size of a message in the trailers: each byte may become three on the wire.
 _MAX_MESSAGE_BYTES: Final = 2_000
@@ -53,6 +55,8 @@ def to_transport_error(error: grpc.aio.AioRpcError, what: str, address: str) -> 
         return Failed(details)
     if isinstance(mark, str) and mark in _CODES:
         return Rejected(_CODES[mark], details)
+    if details == _BROKEN_STREAM:
+        return Disconnected(f"{what} at {address}: the connection is lost")
     text = f"{what} at {address}: {error.code().name.lower()}: {details}"
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlinePassed(text)

@@ -58,7 +58,7 @@ async def test_leaders_take_turns() -> None:
         await _wait_queued(scene, 2)
         with pytest.raises(exceptions.ProducerBusy):
             await second.create_producer("t")
-        with pytest.raises(exceptions.ProducerFenced):
+        with pytest.raises(exceptions.ProducerFenced, match=r"/t has an exclusive producer .*, wait with WaitForExcl"):
             await second.create_producer("t", access_mode=_EXCLUSIVE)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(waiting[0]), 0.4)
@@ -158,7 +158,9 @@ async def test_an_exclusive_producer_has_all_partitions_or_none() -> None:
         await holder.close()
         in_the_way = await first.create_producer("t-partition-1")
         for mode in (_EXCLUSIVE, _WAITS):
-            with pytest.raises(exceptions.ProducerFenced):
+            with pytest.raises(
+                exceptions.ProducerFenced, match=r"t-partition-1 has a shared producer: close it, or fence it with"
+            ):
                 await second.create_producer("t", access_mode=mode)
         await (await second.create_producer("t-partition-0")).close()
         await (await second.create_producer("t-partition-2")).close()

@@ -183,9 +183,41 @@ async def _pass_time(clock: ManualClock, until_done: asyncio.Task[Any]) -> None:
         clock.advance(0.05)
 
 
+async def test_the_log_of_a_closed_producer_gives_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    async with scene(clock) as (broker, client):
+        producer = await client.create_producer("t")
+        broker.receipting.clear()
+        sends = sending(producer, b"1")
+        await until(lambda: len(broker.topic("t").entries) == 1, "it is stored")
+        clock.advance(20)
+        sends += sending(producer, b"2")
+        closing = asyncio.get_running_loop().create_task(producer.close())
+        await asyncio.gather(*sends, _pass_time(clock, closing), return_exceptions=True)
+        await closing
+        [text] = [one.message for one in caplog.records if "failed messages" in one.message]
+        assert "no result within 30 s" in text
+
+
+async def test_a_quota_of_which_messages_fail_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """RET-4: with `producer_exception`, and not before a message fails."""
+    clock = ManualClock()
+    async with scene(clock) as (broker, client):
+        producer = await client.create_producer("t")
+        broker.problems["persistent://public/default/t"] = ErrorCode.BACKLOG_QUOTA_EXCEEDED
+        broker.end_producers(broker.topic("t"), ErrorCode.BACKLOG_QUOTA_EXCEEDED)
+        await until(lambda: not producer.is_connected(), "it is closed")
+        for expected in (0, 1, 1):
+            assert sum("fail: " in one.message for one in caplog.records) == expected
+            (task,) = sending(producer, b"x")
+            await _pass_time(clock, task)
+            with pytest.raises(exceptions.ProducerBlockedQuotaExceededException):
+                await task
+
+
 @pytest.mark.parametrize("connected", [True, False])
 async def test_a_send_without_a_receipt_times_out(connected: bool) -> None:
-    """PRD-9: after 30 s, pending sends fail with Timeout, and the producer goes on."""
+    """PRD-9: after 30 s, pending sends fail with Timeout, and the producer goes on. What was not sent is not stored."""
     clock = ManualClock()
     async with scene(clock) as (broker, client):
         producer = await client.create_producer("t")
@@ -196,7 +228,7 @@ async def test_a_send_without_a_receipt_times_out(connected: bool) -> None:
         (task,) = sending(producer, b"1")
         await _pass_time(clock, task)
         assert 29 < clock.monotonic() - began < 34
-        with pytest.raises(exceptions.Timeout, match="30 s"):
+        with pytest.raises(exceptions.Timeout, match=r"30 s .*" + ("may be" if connected else "is not") + " stored"):
             task.result()
         broker.receipting.set()
         if not connected:

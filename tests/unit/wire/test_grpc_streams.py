@@ -10,9 +10,11 @@ import pytest
 
 from magnetar_wire.grpc_transport import GrpcSettings, GrpcTransport
 from magnetar_wire.grpc_transport.admission import Admission
+from magnetar_wire.grpc_transport.grpc_library import grpc
 from magnetar_wire.grpc_transport.listener import GrpcListener
+from magnetar_wire.grpc_transport.outcomes import to_transport_error
 from magnetar_wire.grpc_transport.served_stream import ServedStream
-from magnetar_wire.transport import Peer, Rejected, Stream
+from magnetar_wire.transport import Disconnected, Peer, Rejected, Stream
 from tests.running import until, within
 
 
@@ -119,3 +121,12 @@ class Flood(Echo):
             return await super().stream(peer, method, stream)
         while True:
             await stream.send(bytes(50_000))
+
+
+def test_a_stream_that_broke_while_it_was_written_to() -> None:
+    """gRPC's library reports that as an internal error, which a user can't understand."""
+    none = grpc.aio.Metadata()
+    status = grpc.aio.AioRpcError(grpc.StatusCode.INTERNAL, none, none, details="Internal error from Core")
+    error = to_transport_error(status, "produce", "b:1")
+    assert isinstance(error, Disconnected)
+    assert str(error) == "produce at b:1: the connection is lost"
