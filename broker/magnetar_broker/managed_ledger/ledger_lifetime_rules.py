@@ -26,14 +26,17 @@ Which ledgers were written without a durable subscription follows from one numbe
 
 The number grows only. A crash between the two writes leaves a topic without a subscription, and all ledgers count.
 
-Ledgers are deleted from the front only. A retained ledger also retains the ledgers behind it, as a lease does.
+Ledgers are deleted from the front only. A retained ledger also retains the ledgers behind it, as a lease does. Each
+topic is checked every second, so a check looks at the ledgers that it yields, and at few others.
 """
 
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
@@ -47,6 +50,8 @@ __all__ = [
     "deletable_by_policy",
     "deletable_ledgers",
 ]
+
+_ledger_id: Final = attrgetter("ledger_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +96,15 @@ def deletable_ledgers(
     has no durable subscription.
     """
 
-    def is_unsubscribed(ledger_id: int) -> bool:
-        return acknowledged is None or ledger_id <= ledger_list.unsubscribed_up_to
-
-    retained_bytes = 0
-    if retention.max_bytes is not None:
-        retained_bytes = sum(one.length_bytes for one in ledger_list.ledgers if is_unsubscribed(one.ledger_id))
-    for ledger in ledger_list.closed_up_to(LATEST if acknowledged is None else acknowledged):
-        if is_unsubscribed(ledger.ledger_id):
-            if not retention.is_over(now_ms - ledger.closed_ms, retained_bytes):
-                return
-            retained_bytes -= ledger.length_bytes
+    ledgers = ledger_list.ledgers
+    unsubscribed = len(ledgers)
+    if acknowledged is not None:
+        unsubscribed = bisect_right(ledgers, ledger_list.unsubscribed_up_to, key=_ledger_id)
+    # As `bytes_before`: without the ledgers behind those that were written without a subscription.
+    end = ledgers[unsubscribed - 1].bytes_up_to if unsubscribed else 0
+    for at, ledger in enumerate(ledger_list.closed_up_to(LATEST if acknowledged is None else acknowledged)):
+        if at < unsubscribed and not retention.is_over(now_ms - ledger.closed_ms, end - ledger.bytes_before):
+            return
         yield ledger.ledger_id
 
 
@@ -129,11 +132,8 @@ def deletable_by_policy(
 ) -> Iterator[int]:
     """Yield the ids of the ledgers that may be deleted, from the front, of a topic that has a retention policy.
     `acknowledged`: as for `deletable_ledgers`."""
-    bytes_left = 0
-    if policy.min_bytes is not None:
-        bytes_left = sum(one.length_bytes for one in ledger_list.ledgers)
+    end = ledger_list.ledgers[-1].bytes_up_to if ledger_list.ledgers else 0
     for ledger in ledger_list.closed_up_to(LATEST if acknowledged is None else acknowledged):
-        bytes_left -= ledger.length_bytes
-        if not policy.is_over(now_ms - ledger.closed_ms, bytes_left):
+        if not policy.is_over(now_ms - ledger.closed_ms, end - ledger.bytes_up_to):
             return
         yield ledger.ledger_id

@@ -65,6 +65,11 @@ class ListedLedger:
     def last(self) -> Position:
         return Position(self.ledger_id, self.entries - 1)
 
+    @property
+    def bytes_up_to(self) -> int:
+        """The bytes of this ledger and those before it, plus the constant of the list."""
+        return self.bytes_before + self.length_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class ListChange:

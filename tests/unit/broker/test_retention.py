@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from magnetar_broker.managed_ledger.ledger_lifetime_rules import (
@@ -28,10 +31,12 @@ _AT_ONCE = RetentionWithoutSubscription(0, None)
 def a_list(*closed_ms: int, is_open: bool = True, unsubscribed_up_to: int = 0) -> LedgerList:
     """Ledgers 1, 2, … of ten entries and 100 bytes, closed then; and one more that is open, with 30 bytes."""
     ledgers = [
-        ListedLedger(number, True, 10, 100, closed_ms=closed) for number, closed in enumerate(closed_ms, start=1)
+        ListedLedger(number, True, 10, 100, bytes_before=7_000 + 100 * number, closed_ms=closed)
+        for number, closed in enumerate(closed_ms, start=1)
     ]
     if is_open:
-        ledgers.append(ListedLedger(len(closed_ms) + 1, False, 3, 30))
+        open_id = len(closed_ms) + 1
+        ledgers.append(ListedLedger(open_id, False, 3, 30, bytes_before=7_000 + 100 * open_id))
     return LedgerList("i", ledgers, unsubscribed_up_to=unsubscribed_up_to)
 
 
@@ -78,6 +83,29 @@ def test_the_oldest_ledgers_go_when_the_size_is_exceeded() -> None:
         assert deletable(ledger_list, None, RetentionWithoutSubscription(3_600_000, max_bytes), 3_000) == expected
     assert deletable(ledger_list, None, RetentionWithoutSubscription(3_600_000, 10**9), 3_602_000) == [1, 2]
     assert deletable(a_list(1_000, is_open=False), None, RetentionWithoutSubscription(None, 0), 1_000) == [1]
+
+
+class _Counted(list[ListedLedger]):
+    looks = 0
+
+    def __iter__(self) -> Iterator[ListedLedger]:
+        for one in super().__iter__():
+            self.looks += 1
+            yield one
+
+    def __getitem__(self, at: Any) -> Any:
+        self.looks += 1
+        return super().__getitem__(at)
+
+
+def test_a_check_looks_at_few_ledgers() -> None:
+    """RET-3: each topic is checked every second, however many ledgers it has."""
+    ledger_list = a_list(*range(10_000), unsubscribed_up_to=5_000)
+    ledger_list.ledgers = ledgers = _Counted(ledger_list.ledgers)
+    end = Position(10_001, 2)
+    assert deletable(ledger_list, end, RetentionWithoutSubscription(3_600_000, 10**9), 10_000) == []
+    assert list(deletable_by_policy(ledger_list, end, RetentionPolicy(3_600_000, 10**9), 10_000)) == []
+    assert ledgers.looks < 50
 
 
 def test_ledgers_acknowledged_by_the_subscription_are_deletable() -> None:
