@@ -102,7 +102,7 @@ class PublishGate:
     @property
     def waiting_for(self) -> str:
         """Which rate entries wait for; empty: none do."""
-        return self.describe_rate_shortage() if self._turns else ""
+        return next((limit.describe_wait() for limit, _ in self._turns.values()), "")
 
     def recheck(self) -> None:
         """Publish now what the topic's rate allows: its policies have changed."""

@@ -77,6 +77,11 @@ class RateLimit:
             return self._describe(self._buckets.rate.bytes, "bytes")
         return ""
 
+    def describe_wait(self) -> str:
+        """Return why one that has requested a turn waits. Turns are given at intervals, so the rate may allow more."""
+        others = "others wait for it, too" if len(self._waiting) > 1 else "turns are given at intervals"
+        return self.describe_shortage() or f"{self.name} was at its maximum a moment ago, and {others}"
+
     def _describe(self, maximum: float, unit: str) -> str:
         period = self._buckets.rate.period_seconds
         return f"{self.name} is at its maximum of {maximum:,.0f} {unit} " + (

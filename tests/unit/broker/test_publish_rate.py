@@ -11,8 +11,13 @@ import pytest
 
 from magnetar import exceptions
 from magnetar.admin import NamespacePolicies, PublishRate, TopicPolicies
+from magnetar_broker.settings.rates import NO_RATE, Rate
 from magnetar_broker.topics import policy_refresh
+from magnetar_broker.topics.publish_budget import PublishBudget
+from magnetar_broker.topics.publish_gate import PublishGate
+from magnetar_broker.topics.rate_limit import RateLimit
 from magnetar_protos.broker_pb2 import CloseProducer
+from magnetar_testing.clock import ManualClock
 from tests.produce_client import entry
 from tests.running import until, within
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
@@ -163,3 +168,24 @@ async def test_a_paused_producer_is_sent_the_reason() -> None:
             with pytest.raises(exceptions.Timeout, match="publish rate of the topic is at its maximum of 1 messages"):
                 await asyncio.gather(*(producer.send(b"x") for _ in range(3)))
             await scene.advance(3.0)
+
+
+async def test_the_reason_is_named_until_the_turn_comes() -> None:
+    """RET-4: turns are given at intervals, so the rate may allow more while entries wait. `blocked_by` of subscriptions
+    has the same text."""
+    clock, maximum = ManualClock(), 10
+    limit = RateLimit("the publish rate of the topic", lambda: Rate(messages=maximum), clock)
+    gate = PublishGate(PublishBudget(1000), limit, RateLimit("none", lambda: NO_RATE, clock))
+    assert limit.left().messages > 0
+    limit.take(10, 0)
+    publishing = asyncio.create_task(gate.publish_when_open(lambda: None))
+    await asyncio.sleep(0)
+    assert gate.waiting_for == "the publish rate of the topic is at its maximum of 10 messages a second"
+    maximum = 0
+    limit.reread()
+    assert gate.waiting_for.startswith("the publish rate of the topic was at its maximum a moment ago, and turns are")
+    limit.wait_for_turn(list)
+    assert "others wait for it, too" in gate.waiting_for
+    limit.recheck()
+    await publishing
+    assert not gate.waiting_for

@@ -118,8 +118,7 @@ class SubscriptionRates:
 
     def describe_shortage(self) -> str:
         """Return why nothing is dispatched now; empty: no rate is the reason."""
-        waits_for = self._waits_for
-        return "" if waits_for is None else waits_for.describe_shortage() or f"others wait for {waits_for.name}, too"
+        return "" if self._waits_for is None else self._waits_for.describe_wait()
 
     def may_read(self, read: DispatchRead, log: Log, read_position: Position, work: Callable[[], object]) -> bool:
         """Return whether to read now, and shrink the read to what the rates allow. Otherwise `work` is called later."""
