@@ -16,7 +16,7 @@ from magnetar import BatchingType
 from tests.faults.torture.consumers import async_consumer, consumer, cumulatively, some_each, some_each_async
 from tests.faults.torture.producing import Load, publisher
 from tests.faults.torture.resending import resending_publisher
-from tests.faults.torture.stock_consumers import stock_consumer, stock_cumulatively, stock_reader
+from tests.faults.torture.stock_consumers import stock_consumer, stock_reader, stock_some_each
 from tests.faults.torture.stock_producing import stock_publisher
 from tests.faults.torture.workload import Subscription, Topic, Worker, Workload
 
@@ -70,7 +70,7 @@ WORKLOAD = Workload(
     consumers=(
         Worker(consumer(TOPIC, "cumulative", "Exclusive", "sync", cumulatively)),
         Worker(
-            stock_consumer(TOPIC, "stock", "Failover", "stock", stock_cumulatively, receiver_queue_size=20),
+            stock_consumer(TOPIC, "stock", "Failover", "stock", stock_some_each, receiver_queue_size=20),
             processes=2,
         ),
         Worker(stock_reader(TOPIC, "reader", receiver_queue_size=20)),
