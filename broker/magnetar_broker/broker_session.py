@@ -39,6 +39,7 @@ from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topic_schemas import SchemaAccess
 from magnetar_broker.topics.topic_storage import LedgerTopicStorage
+from magnetar_broker.topics.topic_visits import TopicVisits
 from magnetar_broker.topics.topics import Topics
 from magnetar_metadata.store import MetadataStore, SessionState
 from magnetar_protos.admin_pb2 import BrokerAnswer
@@ -181,6 +182,16 @@ class BrokerSession:
         )
         self._housekeeping = Housekeeping(self.topics, settings, clock, counters, self.admin.delete_empty_partitioned)
         self._policy_refresh = PolicyRefresh(self.topics.loaded, self._find_known_policies, settings, clock)
+        self.topic_visits = TopicVisits(
+            self.topics,
+            self.catalog,
+            self.ownership,
+            self._find_known_policies,
+            self._housekeeping.work_through,
+            settings,
+            clock,
+            randomness,
+        )
         sweep_interval_s = settings.managed_ledger_lease_sweep_interval_seconds
         self._orphaned_ledgers = OrphanedLedgerDeleter(self.client, clock, randomness, sweep_interval_s)
         self._namespace_leases = NamespaceLeaseSweeper(
@@ -207,6 +218,7 @@ class BrokerSession:
         loop = asyncio.get_running_loop()
         self._background_tasks = [
             loop.create_task(self._restart_on_error(self._housekeeping.run), name="housekeeping"),
+            loop.create_task(self._restart_on_error(self.topic_visits.run), name="visits"),
             loop.create_task(self._restart_on_error(self._policy_refresh.run), name="policies"),
             loop.create_task(self._restart_on_error(self._sample_rates), name="rates"),
             loop.create_task(self._restart_on_error(self._orphaned_ledgers.run), name="orphaned ledgers"),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
+from magnetar_broker.ownership.registered_brokers import choose_leader
 from magnetar_broker.topics.topics import Topics
 from magnetar_protos import admin_pb2 as pb
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -35,7 +36,8 @@ class BrokerCalls:
         brokers = await self._list()
         if not brokers:
             raise BrokerError(ErrorCode.NOT_FOUND, "no broker is registered now: try again later")
-        return pb.LeaderBrokerAnswer(broker=min(brokers, key=lambda one: (one.started_ms, one.broker_id)))
+        leader = choose_leader([(one.broker_id, one) for one in brokers])
+        return pb.LeaderBrokerAnswer(broker=next(one for one in brokers if one.broker_id == leader))
 
     async def _list(self) -> list[pb.ActiveBroker]:
         return [

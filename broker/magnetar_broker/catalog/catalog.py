@@ -232,6 +232,11 @@ class Catalog:
         found = await self._nodes.read(ManagedLedgerNode, paths.topic(name), fresh=True)
         return found.node.state if found else None
 
+    async def find_topic_node(self, name: TopicName) -> ManagedLedgerNode | None:
+        """Return the node of the topic's log, by a read that may be stale; None: there is none."""
+        found = await self._nodes.read(ManagedLedgerNode, paths.topic(name))
+        return found.node if found else None
+
     async def get_topic_properties(self, name: TopicName) -> dict[str, str]:
         """Return the properties of a topic or partitioned topic. Raises TOPIC_NOT_FOUND."""
         if await self.resolve_partitions(name, create=False):

@@ -323,6 +323,14 @@ class Leases:
             self._leases[lease.lease_id] = lease
             self._stored_from[lease.lease_id] = lease.from_ledger_id
 
+    def count_from(self, at: float) -> None:
+        """Count the leases from an earlier time on, at which this broker had loaded them. None was renewed since."""
+        for lease_id, lease in self._leases.items():
+            self._leases[lease_id] = counted = lease.count_from(at, at)
+            if lease.shared:
+                reads = self._reads[lease_id] = LeaseReads()
+                reads.add_unknown(lease.from_ledger_id, lease.lease_ms, counted.until)
+
     def begin_change(self, new: Lease | None, now: float) -> list[Lease]:
         """Return the leases that the node is to have after a change that begins now: the active and the new one."""
         active = {lease.lease_id: lease for lease in self.list_active(now)}

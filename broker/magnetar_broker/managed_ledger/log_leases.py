@@ -57,6 +57,11 @@ class LogLeases:
     def any_active(self) -> bool:
         return self._node.leases.any_active(self._clock.monotonic())
 
+    def count_from(self, at: float) -> None:
+        """Count the leases from an earlier time of the monotonic clock on, at which this broker had the topic open, and
+        after which nobody opened it before now."""
+        self._node.leases.count_from(at)
+
     @property
     def has_lapsed(self) -> bool:
         """Whether a lease was not renewed in time, and is still in the topic's node."""

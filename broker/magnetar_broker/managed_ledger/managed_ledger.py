@@ -179,6 +179,11 @@ class ManagedLedger:
         return self._node.owner_epoch
 
     @property
+    def previous_owner_epoch(self) -> bytes:
+        """The token of the last owner before. If that is one of this broker's, nobody has opened the topic since."""
+        return self._node.previous_owner_epoch
+
+    @property
     def incarnation(self) -> str:
         return self._node.ledger_list.incarnation
 

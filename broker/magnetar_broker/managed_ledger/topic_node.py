@@ -64,6 +64,7 @@ class TopicNode:
         "leases",
         "ledger_list",
         "name",
+        "previous_owner_epoch",
     )
 
     def __init__(self, name: TopicName, client: LedgerClient, clock: Clock, randomness: Randomness) -> None:
@@ -73,6 +74,8 @@ class TopicNode:
         self._clock = clock
         self._randomness = randomness
         self._owner_epoch = randomness.token(_OWNER_EPOCH_BYTES)
+        # The one that it has replaced: of the last owner before.
+        self.previous_owner_epoch = b""
         self.ledger_list = LedgerList("")
         self.leases = Leases()
         # The topic's incarnation, and the node as this owner has written it last.
@@ -176,6 +179,8 @@ class TopicNode:
             node = None if payload is None else decode_topic(self._path, payload)
             if node is None or node.state == pb.DELETING or node.incarnation != self._incarnation:
                 return LEAVE
+            if node.owner_epoch != self._owner_epoch:
+                self.previous_owner_epoch = node.owner_epoch
             node.owner_epoch = self._owner_epoch
             return node.SerializeToString()
 

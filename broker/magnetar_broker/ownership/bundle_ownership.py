@@ -44,7 +44,7 @@ from magnetar_broker.ownership.namespace_bundles import (
 )
 from magnetar_broker.ownership.owner_nodes import NamespaceChanged, OwnerNode, OwnerNodes
 from magnetar_broker.ownership.ownership_verifier import OwnershipVerifier
-from magnetar_broker.ownership.registered_brokers import RegisteredBrokers
+from magnetar_broker.ownership.registered_brokers import RegisteredBrokers, choose_leader
 from magnetar_broker.ownership.registration import LoadSampler, Registration
 from magnetar_broker.ownership.store_errors import convert_store_errors
 from magnetar_broker.peers import Peers
@@ -167,6 +167,10 @@ class BundleOwnership:
     async def list_brokers(self) -> list[tuple[str, BrokerRegistration]]:
         """Return the registered brokers in the order of their ids. Raises `BrokerError`."""
         return await self._registered.read()
+
+    async def is_leader(self) -> bool:
+        """Whether this broker is the leader. Raises `BrokerError`."""
+        return choose_leader(await self._registered.read()) == self._broker_id
 
     async def find_broker(self, broker_id: str) -> BrokerRegistration | None:
         """Return a broker's registration; None: it is not registered. Raises `BrokerError`."""

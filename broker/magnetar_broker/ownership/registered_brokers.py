@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from google.protobuf.message import DecodeError
 
@@ -17,7 +18,7 @@ from magnetar_wire.clock import Clock
 from magnetar_wire.path_component import decode_path_component
 from magnetar_wire.process.addresses import check_address
 
-__all__ = ["RegisteredBrokers"]
+__all__ = ["RegisteredBrokers", "choose_leader"]
 
 _log = logging.getLogger(__name__)
 _CACHE_TTL_S: Final = 1.0
@@ -73,6 +74,17 @@ class RegisteredBrokers:
         found.sort(key=lambda one: one[0])
         self._cached = began_at, found
         return found
+
+
+class _Started(Protocol):
+    @property
+    def started_ms(self) -> int: ...
+
+
+def choose_leader(brokers: Sequence[tuple[str, _Started]]) -> str:
+    """Return the id of the leader, which does what one broker does for all: the broker that was started first. Empty:
+    there is none. Two brokers may be leaders for a moment."""
+    return min(((one.started_ms, broker_id) for broker_id, one in brokers), default=(0, ""))[1]
 
 
 def _check(registration: BrokerRegistration) -> None:

@@ -195,6 +195,14 @@ class TopicSettings(BacklogQuotaSettings, PublishRateSettings):
         formerly="unload_idle_topics_after_s",
         dynamic=True,
     )
+    topic_visit_interval_minutes: float = setting(
+        60.0,
+        "Interval, in minutes, at which a broker opens each topic of its bundles that is not loaded, for a moment: to "
+        "delete what has expired and is not retained, in topics that no client uses. 0: never.",
+        subject=Subject.TOPICS,
+        ge=0,
+        dynamic=True,
+    )
     topic_close_timeout_seconds: float = setting(
         10.0,
         "Seconds that closing a topic waits for operations in flight. Then it closes the topic without them, and the "

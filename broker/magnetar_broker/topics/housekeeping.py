@@ -12,6 +12,8 @@ very many topics a round takes longer, and the cost per second stays the same (C
 - Backlog quotas are enforced (backlog_quotas.py), at an interval of their own.
 - A topic that is not used is deleted (inactive_topics.py) or unloaded, if the settings enable that. A
   non-persistent one, which then does not exist any more, is unloaded in any case.
+
+Topics that are not loaded are visited now and then (topic_visits.py).
 """
 
 from __future__ import annotations
@@ -35,6 +37,11 @@ __all__ = ["Housekeeping"]
 _log = logging.getLogger(__name__)
 _STEPS: Final = 10
 _MAX_TOPICS_PER_STEP: Final = 200
+# For a topic that is loaded for a moment: runs of its work, the pause while other work on it goes on, and how long it
+# waits for cursors.
+_MAX_RUNS: Final = 5
+_PAUSE_S: Final = 0.1
+_CURSORS_OPEN_S: Final = 10.0
 # Topics that are trimmed, deleted or closed at a time.
 _MAX_AT_WORK: Final = 16
 
@@ -93,6 +100,36 @@ class Housekeeping:
         if len(self._at_work) < _MAX_AT_WORK and self._needs_work(topic, now):
             self._at_work[topic] = None
             tasks.create_task(self._work(topic, now), name="housekeeping")
+
+    async def work_through(self, topic: Topic) -> None:
+        """Do all that is due for a topic that is loaded for a moment only."""
+        await self._wait_until_open(topic)
+        for _ in range(_MAX_RUNS):
+            now = self._clock.monotonic()
+            if topic.ended is not None:
+                return
+            if topic in self._at_work or topic in self._enforcing:
+                await self._clock.sleep(_PAUSE_S)
+                continue
+            record_activity(topic, now)
+            if topic.quotas.is_due(now):
+                self._enforcing[topic] = None
+                await self._enforce_quotas(topic)
+            self._count_lapsed_leases(topic)
+            if topic.ended is not None or topic in self._at_work or not self._needs_work(topic, now):
+                return
+            self._at_work[topic] = None
+            await self._work(topic, now)
+            # What has expired is trimmed when that is saved.
+            await topic.cursors.flush()
+
+    async def _wait_until_open(self, topic: Topic) -> None:
+        """Wait a while for the cursors: what is not known of them prevents nearly all work."""
+        deadline = self._clock.monotonic() + _CURSORS_OPEN_S
+        while topic.ended is None and self._clock.monotonic() < deadline:
+            if all(one.is_damaged for one in topic.cursors.unopened_cursors()):
+                return
+            await self._clock.sleep(_PAUSE_S)
 
     def _begin_enforcing(self, topic: Topic, now: float, tasks: OrderedTaskGroup) -> None:
         if topic.ended is not None or topic in self._enforcing or len(self._enforcing) == _MAX_AT_WORK:

@@ -4,7 +4,8 @@
 A topic is active while it has a producer, a consumer, a request of one, or a lease. By the mode it is also active while
 it has a durable subscription, or one that has not acknowledged all messages. It is deleted when it has been inactive
 for a time, unless its retention policy still retains its messages: for the time of retention, the topic stays as they
-do. The time counts from when this broker opened the topic, if it was inactive before.
+do. The time counts from when this broker opened the topic, if it was inactive before; if only this broker's visits have
+opened it since (topic_visits.py), from the first of them.
 """
 
 from __future__ import annotations

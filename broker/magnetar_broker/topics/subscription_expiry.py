@@ -4,12 +4,13 @@
 A subscription is used while it has a consumer, and when messages are acknowledged: by consumers, or by a reader that
 stores its progress. Administrators' changes and the expiry of messages are no use.
 
-Only time during which a broker has opened the topic counts: while there is no owner, or the brokers are stopped, nobody
-can use a subscription. The cursor's node has the time that has counted so far (`unused_ms`). The owner adds to it in
-steps of a tenth of the period, at most an hour, and sets it to 0 soon after a use; so a subscription in use costs no
-writes. The next owner continues from there. It deletes nothing in its first interval of checks, in which clients
-reconnect. A subscription is deleted late by an interval, and a step for each time that its topic was closed. While
-subscriptions do not expire, the node has 0: if they expire later, the period begins then.
+Only time during which a broker has opened the topic counts, and time between two visits of its owner (topic_visits.py):
+while there is no owner, or the brokers are stopped, nobody can use a subscription. The cursor's node has the time that
+has counted so far (`unused_ms`). The owner adds to it in steps of a tenth of the period, at most an hour, and sets it
+to 0 soon after a use; so a subscription in use costs no writes. The next owner continues from there. It deletes nothing
+in its first interval of checks, in which clients reconnect. A subscription is deleted late by an interval, and a step
+for each time that its topic was closed. While subscriptions do not expire, the node has 0: if they expire later, the
+period begins then.
 
 Housekeeping calls `run` at intervals (`subscription_expiry_check_interval_in_minutes`), and soon after a policy has
 changed.
@@ -69,6 +70,15 @@ class SubscriptionExpiry:
 
     def _check_soon(self) -> None:
         self._next_check = self._clock.monotonic()
+
+    @property
+    def counted(self) -> tuple[float, dict[str, float]] | None:
+        """What `count_on` needs. None: subscriptions do not expire."""
+        return (self._since, self._stored_at) if self._live.are_known and self._period_ms else None
+
+    def count_on(self, counted: tuple[float, dict[str, float]]) -> None:
+        """Count the time since this broker had the topic open before, as nobody else had it open in the meantime."""
+        self._since, self._stored_at = counted
 
     def is_due(self, now: float) -> bool:
         """`now` is the time of the monotonic clock."""

@@ -134,6 +134,8 @@ class Topics:
         self._loading = TopicLoadQueue(settings, clock)
         # Topics that are being opened wait for the policies that are in these.
         self._loading_events = TopicLoadQueue(settings, clock)
+        # Topics that were opened for a visit, and not requested by anybody else since.
+        self._visited: set[TopicName] = set()
         # Why no topic is opened any more.
         self._closed: BrokerError | None = None
 
@@ -143,8 +145,42 @@ class Topics:
     def __len__(self) -> int:
         return len(self._loaded)
 
+    def is_known(self, name: TopicName) -> bool:
+        """Whether the topic is loaded, being opened or being closed."""
+        return name in self._loaded or name in self._opening or name in self._ending
+
+    @property
+    def openings(self) -> int:
+        """The number of topics that are being opened, or wait for it."""
+        return len(self._opening)
+
     def get_loaded(self, name: TopicName) -> Topic | None:
+        self._visited.discard(name)
         return self._loaded.get(name)
+
+    async def visit(self, name: TopicName) -> Topic | None:
+        """Open a topic for a visit, which `end_visit` ends. None: it was loaded already, or somebody else uses it.
+        Raises `BrokerError`."""
+        if self.is_known(name):
+            return None
+        self._ownership.check_owned(name)
+        self._visited.add(name)
+        try:
+            topic = await self._open_loaded(name, create=False, explicit=False)
+        except BaseException:
+            self._visited.discard(name)
+            raise
+        return topic if name in self._visited else None
+
+    async def end_visit(self, topic: Topic) -> bool:
+        """Unload the topic, and return True; or False, if anybody has requested it in the meantime."""
+        name = topic.name
+        if name not in self._visited or topic.in_use or self._loaded.get(name) is not topic:
+            self._visited.discard(name)
+            return False
+        self._visited.discard(name)
+        await self.unload(name, TopicUnloaded(f"{name} was closed, since nobody used it: look it up again"))
+        return True
 
     async def read_own_policies(self, name: TopicName) -> Policies:
         """Return the policies of the topic without its namespace's, at most a few seconds old."""
@@ -166,6 +202,20 @@ class Topics:
         return await self._get(name, create=create, explicit=explicit, to_publish=to_publish)
 
     async def _get(
+        self,
+        name: TopicName,
+        *,
+        create: bool,
+        explicit: bool,
+        to_publish: bool = False,
+        properties: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> Topic:
+        self._visited.discard(name)
+        return await self._open_loaded(
+            name, create=create, explicit=explicit, to_publish=to_publish, properties=properties
+        )
+
+    async def _open_loaded(
         self,
         name: TopicName,
         *,
@@ -345,7 +395,7 @@ class Topics:
         _retrieve_error(task)
 
     def _discard_ended(self, name: TopicName) -> None:
-        if name not in self._loaded and name not in self._opening and name not in self._ending:
+        if not self.is_known(name):
             self._by_hash.discard(name)
 
     async def _open(self, name: TopicName, create: bool, explicit: bool, properties: Mapping[str, bytes]) -> Topic:
