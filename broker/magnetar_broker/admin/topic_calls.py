@@ -184,8 +184,7 @@ class TopicCalls:
                 if error.code != ErrorCode.SUBSCRIPTION_NOT_FOUND:
                     raise
                 # It was deleted while others were skipped.
-        await topic.deduplication.save_snapshot()  # what it would read is deleted
-        await topic.managed_ledger.truncate()
+        await topic.managed_ledger.truncate(topic.deduplication.save_snapshot)  # what it would read is deleted
         topic.drop_trimmed_ledgers()
         return pb.Done()
 

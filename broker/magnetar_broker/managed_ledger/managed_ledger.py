@@ -382,11 +382,14 @@ class ManagedLedger:
             self.reads.forget_up_to(self._node.ledger_list.trimmed_up_to)
         return trimmed
 
-    async def truncate(self) -> None:
+    async def truncate(self, prepare: Callable[[], Awaitable[None]] | None = None) -> None:
         """Delete all entries that were stored before this call, whether acknowledged, retained or not. Ledgers that
-        leases protect are left to later trims. Raises `TopicUnloaded`."""
+        leases protect are left to later trims. `prepare` is called when nothing is added to what will be deleted.
+        Raises `TopicUnloaded`, and what `prepare` raises."""
         last = self._node.ledger_list.ledgers[-1].ledger_id if self._node.ledger_list.ledgers else -1
-        await self._appender.roll_ledger()
+        await self.roll_ledger()
+        if prepare is not None:
+            await prepare()
         await self._trim(lambda: self.retention.deletable_up_to(last))
 
     async def roll_ledger(self) -> None:

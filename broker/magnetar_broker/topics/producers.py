@@ -53,6 +53,7 @@ class Producers:
         "_deduplication",
         "_log",
         "_names",
+        "_opening",
         "_publishing",
         "_randomness",
         "_reported_waiting",
@@ -97,6 +98,8 @@ class Producers:
             record_stored=deduplication.record_stored,
         )
         self._access = TopicAccess(log, self._evict)
+        # The number of requests to open one.
+        self._opening = 0
         # By name, producers that have left and whose entries are not all decided.
         self._undecided: dict[str, list[Producer]] = {}
         # What `report_waiting` reported last.
@@ -127,6 +130,11 @@ class Producers:
         """The number of producers that wait until they have the topic to themselves."""
         return len(self._access.waiting)
 
+    @property
+    def opening(self) -> int:
+        """The number of producers that are being opened, also those that wait."""
+        return self._opening
+
     def end_queued(self, error: BrokerError) -> None:
         """Fail the openings of producers that wait: the topic accepts no more requests."""
         self._access.end_waiting(error)
@@ -146,6 +154,13 @@ class Producers:
         those of all previous ones. Until then only `report_waiting` and `queued` of the sink are called. Raises
         `BrokerError`. If it is cancelled, no producer is open, but its schema may have been added.
         """
+        self._opening += 1
+        try:
+            return await self._open(opening, sink, address)
+        finally:
+            self._opening -= 1
+
+    async def _open(self, opening: OpenProducer, sink: ProducerSink, address: str) -> Producer:
         self._check_served()
         self._log.check_not_terminated()
         _check_request(opening)

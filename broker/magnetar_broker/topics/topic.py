@@ -147,7 +147,8 @@ class Topic:
     @property
     def in_use(self) -> bool:
         """Whether clients are connected, or about to be."""
-        return len(self.producers) > 0 or self._opening_consumers > 0 or self.subscriptions.consumers > 0
+        producers, consumers = self.producers, self.subscriptions.consumers
+        return len(producers) > 0 or producers.opening > 0 or consumers > 0 or self._opening_consumers > 0
 
     def _disconnect_producers(self, error: BrokerError) -> None:
         self.producers.disconnect(error)

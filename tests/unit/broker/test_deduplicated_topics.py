@@ -25,12 +25,15 @@ from magnetar_broker.topics.publish_gate import PublishGate
 from magnetar_broker.topics.rate_limit import RateLimit
 from magnetar_protos.broker_pb2 import StartAt
 from magnetar_wire.clock import SystemClock
+from magnetar_wire.topic_name import TopicName
 from tests.produce_client import entry
 from tests.running import until
 from tests.unit.broker.deduplication_scene import DUPLICATE, WIRES, PulsarProducer, Wire, running
 from tests.unit.broker.log_scene import running_log_scene
 from tests.unit.broker.test_log_faults import WIDE, reachable, unreachable
 from tests.unit.broker.topic_scene import FakeProducerSink
+
+NAME = TopicName.parse("t")
 
 
 def single(*sequence_ids: int, producer: str = "p") -> list[bytes]:
@@ -208,6 +211,26 @@ async def test_the_log_is_trimmed_up_to_the_snapshot_only() -> None:
         assert await producer.send(*single(3, 17)) == [DUPLICATE, DUPLICATE]
 
 
+async def test_entries_that_are_stored_during_a_truncation_stay_with_their_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DUP-2, CHK-54: what the snapshot lacks is not deleted."""
+    async with running() as on:
+        producer = await on.producer()
+        await producer.send(*single(0, 1))
+        deduplication = type(on.topic().deduplication)
+        save_snapshot = deduplication.save_snapshot
+
+        async def save_and_send(self: Any) -> None:
+            await save_snapshot(self)
+            await producer.send(*single(2, 3))
+
+        monkeypatch.setattr(deduplication, "save_snapshot", save_and_send)
+        await on.scene.admin.topics.truncate("t")
+        assert await on.stored() == [b"2", b"3"]
+        await on.crash()
+        producer = await on.producer()
+        assert await producer.send(*single(1, 2, 3)) == [DUPLICATE] * 3
+
+
 async def test_lost_entries_do_not_keep_a_topic_closed() -> None:
     """DUP-2, CHK-67: an entry that no bookie has is skipped by the replay."""
     async with running(logs_errors=True) as on:
@@ -243,24 +266,41 @@ async def test_a_damaged_snapshot_is_replaced_by_the_last_entries() -> None:
         assert on.cursor() is not None
 
 
-async def test_producers_wait_for_the_replay_and_consumers_do_not() -> None:
-    """DUP-2: their clients are notified of the reason if entries can't be read at present."""
-    async with running(PulsarProducer) as on:
+@pytest.mark.parametrize("unreadable", ["entries", "snapshot"])
+async def test_producers_wait_for_the_replay_and_consumers_do_not(
+    unreadable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DUP-2, TOP-2: their clients are notified of the reason if the log, or the snapshot, can't be read at present. The
+    topic counts as used."""
+    async with running(PulsarProducer, broker_deduplication_entries_interval=2) as on:
         producer = await on.producer()
-        await producer.send(*single(0, 1, 2))
+        await producer.send(*single(0, 1, 2, 3))
+        await until(lambda: count_replayed(on)() == 0, "a snapshot is stored")
+        cursor = on.cursor()
+        assert cursor is not None
+        if unreadable == "entries":
+            await on.unload()
+            producer = await on.producer()
+            await producer.send(*single(4))
+        else:
+            assert cursor.ledger_id
         await on.topic().managed_ledger.roll_ledger()
         await on.crash()
         for bookie in on.scene.bookies:
             bookie.failing.add("read")
+        clock, real = on.scene.clock, SystemClock()
+        monkeypatch.setattr(clock, "call_later", lambda delay_s, call: real.call_later(delay_s / 30, call))
         opening = asyncio.create_task(on.producer())
+        await until(lambda: on.scene.broker_session.topics.get_loaded(NAME) is not None, "it is opened")
+        topic = on.topic()
+        await until(lambda: topic.deduplication.waiting_for != "", "reading has failed once")
+        assert topic.in_use
         client = await on.scene.pulsar_client()
         await client.subscribe(permits=0)
-        deduplication = on.topic().deduplication
-        await until(lambda: "can't read" in deduplication.waiting_for, "the replay has failed once")
         assert not opening.done()
         for bookie in on.scene.bookies:
             bookie.failing.clear()
-        assert (await opening).last_sequence_id == 2
+        assert (await opening).last_sequence_id == (4 if unreadable == "entries" else 3)
 
 
 async def test_failed_adds_are_resent_by_the_log_and_duplicates_wait_for_them() -> None:

@@ -52,6 +52,7 @@ from magnetar_broker.topics.deduplication.snapshots import BadSnapshot, decode_s
 from magnetar_broker.topics.entry_check import find_last_sequence_id
 from magnetar_broker.topics.live_settings import LiveSettings
 from magnetar_broker.topics.producer_names import ProducerNames
+from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
 from magnetar_wire.entry import decode_entry_metadata
 from magnetar_wire.errors import WireError
@@ -186,11 +187,7 @@ class Deduplication(Generic[S]):
                 except TopicUnloaded:
                     return
                 except BrokerError as error:
-                    _log.warning(
-                        "The deduplication of %s waits: %s; retrying in %.1f s", self._log.name, error, pause_s
-                    )
-                    await self._clock.sleep(pause_s)
-                    pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                    pause_s = await self._pause(error, pause_s)
         finally:
             self._follower = None
 
@@ -198,7 +195,7 @@ class Deduplication(Generic[S]):
         """Pause after a failure. Return the next pause."""
         _log.warning("The deduplication of %s waits: %s; retrying in %.1f s", self._log.name, error, pause_s)
         if not self._is_ready:
-            self._report_waiting(f"deduplication can't read what is stored: {error}")
+            self._report_waiting(f"deduplication can't begin: {error}")
         await self._clock.sleep(pause_s)
         return min(2 * pause_s, _LONGEST_PAUSE_S)
 
@@ -247,7 +244,8 @@ class Deduplication(Generic[S]):
 
     async def _recover(self) -> None:
         try:
-            await self._cursors.wait_until_open(DEDUPLICATION_CURSOR)
+            # Producers are notified if the first attempt takes long.
+            await self._cursors.wait_until_open(DEDUPLICATION_CURSOR, wait_again=False)
             cursor = self._get_cursor()
         except DamagedCursor as error:
             _log.error("%s; duplicates are found by the last entries of the log only", error)
@@ -276,14 +274,14 @@ class Deduplication(Generic[S]):
 
     async def _replay(self, position: Position) -> int:
         """Take the ids of the entries after the position. Return the number of entries. Raises `BrokerError`."""
-        log, count, skipped = self._log, 0, 0
+        log, count, skipped, run = self._log, 0, 0, 0
         pause_s = _PAUSE_S
         while position < log.last:
             try:
                 entries = await log.read(log.first_after(position), _READ_ENTRIES, _READ_BYTES)
             except UnreadableEntry as error:
-                skipped += 1
-                position = Position(error.position.ledger_id, error.position.entry_id + skipped // _EXACT)
+                skipped, run = skipped + 1, run + 1
+                position = Position(error.position.ledger_id, error.position.entry_id + run // _EXACT)
                 continue
             except TopicUnloaded:
                 raise
@@ -294,7 +292,7 @@ class Deduplication(Generic[S]):
                 break
             for entry in entries:
                 self._take_ids(entry)
-            count, position = count + len(entries), entries[-1].position
+            count, position, run = count + len(entries), entries[-1].position, 0
             await asyncio.sleep(0)
         if skipped:
             _log.warning("%s: the ids of lost entries are unknown: %d were skipped", log.name, skipped)
@@ -391,7 +389,12 @@ class Deduplication(Generic[S]):
             self._count_new(0)
 
     async def save_snapshot(self) -> None:
-        """Store a snapshot, durably. Raises `BrokerError`."""
+        """Store a snapshot, durably. Raises `BrokerError`, also while it is not known what is stored."""
+        if not self._is_ready and self._cursors.has_internal(DEDUPLICATION_CURSOR):
+            raise BrokerError(
+                ErrorCode.SERVICE_NOT_READY,
+                f"deduplication still reads the entries of {self._log.name}: {self.waiting_for or 'retry soon'}",
+            )
         self.take_snapshot()
         if self.is_on and (cursor := self._cursors.get_internal(DEDUPLICATION_CURSOR)) is not None:
             await cursor.wait_until_saved()
