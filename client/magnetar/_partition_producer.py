@@ -220,11 +220,15 @@ class PartitionProducer(ReconnectingProducer):
             is_unknown = entry.may_be_stored and isinstance(error, _FAIL_PENDING)
             self._complete(entry, _unknown(error) if is_unknown else error)
 
-    def _fail_expired(self, entries: list[OutgoingEntry], timeout_s: float) -> None:
-        reason = self._explain_pending() or "the producer is connected"
-        for entry in entries:
+    def _fail_expired(self, timeout_s: float) -> None:
+        """Fail all messages, also those of the open batch, since the oldest one has had no result for that long."""
+        self.queue.close_batch_soon()
+        self._take_batches()
+        reason, now = self._explain_pending() or "the producer is connected", self._clock.monotonic()
+        for entry in self._in_flight.remove_unanswered():
+            which = "" if entry.opened_at + timeout_s <= now else "for an earlier message "
             known = "the message may be stored" if entry.may_be_stored else "the message is not stored: send it again"
-            text = f"no result within {timeout_s:g} s (send_timeout_millis); {known}; {reason}"
+            text = f"no result {which}within {timeout_s:g} s (send_timeout_millis); {known}; {reason}"
             self._complete(entry, exceptions.Timeout(text))
 
     # Flushing and closing.

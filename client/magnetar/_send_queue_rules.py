@@ -23,7 +23,7 @@ from array import array
 from base64 import b64encode
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import repeat, takewhile
+from itertools import repeat
 from typing import Any, NamedTuple, Protocol
 
 from magnetar._enums import CompressionType
@@ -373,15 +373,16 @@ class InFlight:
         oldest = self.oldest()
         return oldest is not None and oldest.serial <= serial
 
-    def remove_expired(self, now: float, timeout_s: float) -> list[OutgoingEntry]:
-        """Remove the batches that were opened that long ago. Whether the sent ones are stored is not known."""
-        numbers = list(takewhile(lambda number: self._sent[number].opened_at + timeout_s <= now, self._sent))
-        expired = [self._sent.pop(number) for number in numbers]
-        for batch in expired:
+    def is_expired(self, now: float, timeout_s: float) -> bool:
+        """Whether the oldest batch was opened that long ago."""
+        oldest = self.oldest()
+        return oldest is not None and oldest.opened_at + timeout_s <= now
+
+    def remove_unanswered(self) -> list[OutgoingEntry]:
+        """Remove all batches, and return them in order. Whether the sent ones are stored is not known."""
+        for batch in self._sent.values():
             batch.may_be_stored = True
-        while not self._sent and self._waiting and self._waiting[0].opened_at + timeout_s <= now:
-            expired.append(self._waiting.popleft())
-        return expired
+        return self.remove_all()
 
     def remove_all(self) -> list[OutgoingEntry]:
         """Remove all batches, and return them in order."""

@@ -1,19 +1,21 @@
-"""The send timeout of a producer: messages without a result after `send_timeout_millis` fail."""
+"""The send timeout of a producer: if a message has no result after `send_timeout_millis`, all pending ones fail.
+
+The later ones fail with it, as in Pulsar's clients. If they were sent, and the application sent the first one again,
+it would be stored behind them; with deduplication it would be a duplicate, and never stored.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from magnetar._send_queue_rules import InFlight, OutgoingEntry
+from magnetar._send_queue_rules import InFlight
 from magnetar_wire.clock import Clock, Timer
 
 __all__ = ["SendTimeout"]
 
 
 class SendTimeout:
-    """Removes batches that have been pending for longer than `send_timeout_millis`.
-
-    One timer watches the oldest batch. It is set again when it has fired, not at each result. If it fires far too
+    """One timer watches the oldest batch. It is set again when it has fired, not at each result. If it fires far too
     late, the process was suspended or very busy, and results may have come that were not read yet. So they get some
     more time.
     """
@@ -25,9 +27,9 @@ class SendTimeout:
         in_flight: InFlight,
         clock: Clock,
         timeout_s: float,
-        on_expired: Callable[[list[OutgoingEntry], float], None],
+        on_expired: Callable[[float], object],
     ) -> None:
-        """`timeout_s`: 0: batches never expire."""
+        """`timeout_s`: 0: batches never expire. `on_expired` is called with it, and removes all batches."""
         self._in_flight = in_flight
         self._clock = clock
         self._timeout_s = timeout_s
@@ -58,7 +60,6 @@ class SendTimeout:
         if now > self._due + grace_s:
             self._set_timer(now + grace_s)
             return
-        expired = self._in_flight.remove_expired(now, self._timeout_s)
-        if expired:
-            self._on_expired(expired, self._timeout_s)
+        if self._in_flight.is_expired(now, self._timeout_s):
+            self._on_expired(self._timeout_s)
         self.watch()

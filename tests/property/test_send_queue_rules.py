@@ -72,9 +72,14 @@ def test_in_flight_matches_the_model(steps: list[tuple[str, int, int]]) -> None:
             model.line = [(serial, None) for serial, _ in model.line]
             model.next_number = 0
         elif name == "expire":
-            expired = [batch.serial for batch in in_flight.remove_expired(numbers[0] + 5, 5)]
-            assert expired == [serial for serial, _ in model.line if serial <= numbers[0]]
-            model.line = [each for each in model.line if each[0] > numbers[0]]
+            is_expired = bool(model.line) and model.line[0][0] <= numbers[0]
+            assert in_flight.is_expired(numbers[0] + 5, 5) == is_expired
+            if is_expired:
+                sent = {serial for serial, number in model.line if number is not None}
+                removed = in_flight.remove_unanswered()
+                assert [batch.serial for batch in removed] == [serial for serial, _ in model.line]
+                assert {batch.serial for batch in removed if batch.may_be_stored} >= sent
+                model.line = []
         elif name == "drop" and in_flight.first_waiting() is not None:
             dropped = in_flight.drop_first()
             model.line = [each for each in model.line if each[0] != dropped.serial]

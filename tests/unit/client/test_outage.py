@@ -104,6 +104,27 @@ async def test_sends_time_out_in_order_during_outage_and_producer_recovers() -> 
         assert broker.topic("t").payloads() == [b"%d" % number for number in range(100, 150)]
 
 
+async def test_later_messages_fail_with_one_that_timed_out() -> None:
+    """PRD-9, PRD-10: so that none of them is stored before the application sends the first one again."""
+    clock = ManualClock()
+    async with scene(FakeBroker, clock) as (broker, client, transport):
+        producer = await client.create_producer("t")
+        await broker.stop()
+        first = asyncio.create_task(producer.send(b"first"))
+        await minute(clock, 25)
+        second = asyncio.create_task(producer.send(b"second"))
+        await minute(clock, 10)
+        with pytest.raises(exceptions.Timeout, match="no result within 30 s .* not stored"):
+            await first
+        with pytest.raises(exceptions.Timeout, match="no result for an earlier message within 30 s .* not stored"):
+            await second
+        await broker.start(transport)
+        again = asyncio.gather(producer.send(b"first"), producer.send(b"second"))
+        await minute(clock, 5)
+        await again
+        assert broker.topic("t").payloads() == [b"first", b"second"]
+
+
 def test_send_callbacks_run_once_in_order_and_blocked_senders_resume() -> None:
     """PRD-1, PRD-9, of the synchronous client, with a short timeout: `block_if_queue_full` waits for capacity, which
     comes when the oldest has failed.
