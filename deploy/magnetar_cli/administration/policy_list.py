@@ -63,7 +63,7 @@ POLICY_ROWS: Final = (
         "text",
         "NAME=VALUE,…",
         "time_minutes=…,size_mb=…",
-        "How long acknowledged messages are retained.",
+        "How long acknowledged messages are retained. Replaces default_retention_without_subscription_minutes.",
     ),
     PolicyRow(
         "message_ttl_seconds",

@@ -134,7 +134,7 @@ POLICIES: Final = (
     ),
     Policy(
         "retention", "retention", Field("retention", of=RETENTION),
-        "How long acknowledged messages are retained.",
+        "How long acknowledged messages are retained. Replaces default_retention_without_subscription_minutes.",
         PolicyPath(invalid_status=400, removed_without_body=True), PolicyPath(invalid_status=400),
     ),
     Policy(

@@ -86,7 +86,7 @@ class AutoTopicCreationPart(Part):
 
 
 class BacklogQuotaPart(Part):
-    """Pulsar's BacklogQuota. Older clients write `limit` instead of `limitSize`."""
+    """Pulsar's BacklogQuota. Older clients write `limit` instead of `limitSize`. Of both, the last one counts."""
 
     fields = frozenset(["limit_size_bytes", "limit_time_seconds", "policy"])
     _part = Object(
@@ -99,6 +99,8 @@ class BacklogQuotaPart(Part):
         return self._part.to_json(message)
 
     def fill(self, message: Any, value: Any, where: str) -> None:
+        if isinstance(value, dict) and (sizes := [one for one in value if one in ("limit", "limitSize")]):
+            value = value | dict.fromkeys(sizes, value[sizes[-1]])
         self._part.fill(message, value, where)
 
     def schema(self, descriptor: Any) -> Schema:

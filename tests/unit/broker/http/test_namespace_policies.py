@@ -152,6 +152,16 @@ async def test_what_is_missing_in_a_rate_is_what_pulsar_takes() -> None:
             assert await scene.get(f"{_SPACE}/{name}") == expected
 
 
+async def test_the_last_size_of_a_backlog_quota_counts() -> None:
+    """As Pulsar's brokers read both names of it."""
+    async with running_http() as scene:
+        for first, last in (("limit", "limitSize"), ("limitSize", "limit")):
+            quota = {first: 1, last: 2, "policy": "producer_exception"}
+            assert (await scene.ask("POST", f"{_SPACE}/backlogQuota", quota)).status == 204
+            read = (await scene.ask("GET", f"{_SPACE}/backlogQuotaMap")).body["destination_storage"]
+            assert (read["limit"], read["limitSize"]) == (2, 2)
+
+
 async def test_a_retention_exceeds_the_backlog_quotas() -> None:
     async with running_http() as scene:
         quota: dict[str, Any] = {"limitSize": 5 * 1024 * 1024, "policy": "producer_exception"}
