@@ -51,6 +51,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from magnetar_bookie.errors import AddFailed, LedgerError
 from magnetar_bookie.ledger.ledger_client import LedgerClient
@@ -73,6 +74,8 @@ from magnetar_wire.clock import Clock
 __all__ = ["Appender", "CurrentLedger"]
 
 _log = logging.getLogger(__name__)
+# By which brokers' clocks may differ without a warning.
+_MAX_AHEAD_MS: Final = 60_000
 
 
 # Seconds after which a caller of `terminate` gets an error that names what it waits for. Less than the first timeout of
@@ -122,6 +125,7 @@ class Appender:
         "_clock",
         "_completed",
         "_has_chunks",
+        "_has_warned",
         "_is_closing",
         "_ledger_task",
         "_node",
@@ -130,6 +134,7 @@ class Appender:
         "_rollover",
         "_rule",
         "_termination",
+        "_unchanged",
         "_will_announce",
         "_will_report_refused",
         "current_ledger",
@@ -169,6 +174,10 @@ class Appender:
         self.on_lost: Callable[[TopicUnloaded], object] | None = None
         self._on_empty_ledger = on_empty_ledger
         self._on_stopped = on_stopped
+        # An index that was the next one, and since when, of the monotonic clock.
+        self._unchanged = self.queue.next_index, clock.monotonic()
+        # That the time of the entries is ahead of the clock.
+        self._has_warned = False
         self._is_closing = False
         self._will_announce = False
         self._will_report_refused = False
@@ -343,12 +352,32 @@ class Appender:
     def roll_if_due(self, idle_s: float = 0.0) -> None:
         """Roll over a ledger that is due, or to which nothing was added for `idle_s`; 0: for any time. Called at
         intervals, since the topic may be idle."""
+        self._warn_if_ahead()
+        unchanged_s = self._measure_unchanged()
         ledger = self.current_ledger
         if ledger is None or ledger.is_rolling:
             return
-        is_idle = 0 < idle_s * 1000 <= self._clock.time_ms() - self.queue.last_time_ms and ledger.entries > 0
+        is_idle = 0 < idle_s <= unchanged_s and ledger.entries > 0
         if is_idle or self._rollover.is_outdated or min(self._count_until_due(ledger)) <= 0:
             self._roll(ledger)
+
+    def _measure_unchanged(self) -> float:
+        """Return for how many seconds nothing was appended, as seen by the calls of this."""
+        now = self._clock.monotonic()
+        if self.queue.next_index != self._unchanged[0]:
+            self._unchanged = self.queue.next_index, now
+        return now - self._unchanged[1]
+
+    def _warn_if_ahead(self) -> None:
+        ahead_ms = self.queue.last_time_ms - self._clock.time_ms()
+        if ahead_ms >= _MAX_AHEAD_MS and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "Topic %s: the last entry's time is %d s ahead of this broker's clock, so a clock was wrong. Entries "
+                "get that time until the clock reaches it, and do not expire by their age before",
+                self._node.name,
+                ahead_ms // 1000,
+            )
 
     def _roll(self, ledger: CurrentLedger) -> None:
         ledger.is_rolling = True

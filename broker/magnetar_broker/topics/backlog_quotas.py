@@ -243,7 +243,7 @@ class BacklogQuotas:
         return entries[0].broker_time_ms if entries else None
 
     def _age_s(self, since_ms: int) -> float:
-        return (self._clock.time_ms() - since_ms) / 1000
+        return max(0, self._clock.time_ms() - since_ms) / 1000  # another broker's clock may be ahead
 
     # Eviction.
 

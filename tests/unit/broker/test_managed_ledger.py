@@ -121,6 +121,23 @@ async def test_the_ledger_of_an_idle_topic_is_closed_early_if_that_is_set() -> N
             assert (log.closed_ledgers, len(log.ledger_list.ledgers)) == (expected, 1)
 
 
+async def test_a_clock_that_was_ahead_is_reported_and_stops_no_idle_roll(caplog: pytest.LogCaptureFixture) -> None:
+    """RET-2, RET-3: the times of entries never fall, so they do not expire for that long. It is logged once."""
+    idle = ManagedLedgerSettings(managed_ledger_inactive_ledger_rollover_time_seconds=60)
+    async with running_log_scene() as scene:
+        log = await scene.open(options=idle)
+        await scene.append(log, *numbered(1))
+        now_ms = scene.clock.time_ms()
+        scene.clock.time_ms = lambda: now_ms - 365 * 86_400_000  # type: ignore[method-assign]
+        await scene.append(log, *numbered(1, 1))
+        for _ in range(3):
+            log.tick()
+            await scene.idle()
+            scene.clock.advance(60)
+        assert log.closed_ledgers == 1
+        assert caplog.text.count("31536000 s ahead of this broker's clock") == 1
+
+
 async def test_no_ledger_waits_for_the_policies() -> None:
     """TOP-4: it is created with the striping that is known, and rolled over when another one is."""
     async with running_log_scene() as scene:
