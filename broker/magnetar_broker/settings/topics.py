@@ -65,6 +65,16 @@ class TopicSettings(BacklogQuotaSettings, PublishRateSettings):
         named_by="Pulsar",
         dynamic=True,
     )
+    max_waiting_producers_per_topic: int = setting(
+        1_000,
+        "Maximum number of producers of one topic that wait until they have it to themselves (WaitForExclusive). "
+        "Further ones are refused. 0: no limit.",
+        subject=Subject.PUBLISHING,
+        unit="producers",
+        ge=0,
+        le=MAX_COUNT,
+        dynamic=True,
+    )
     broker_deduplication_enabled: bool = setting(
         False,
         "Whether each message of a producer's name is stored once, however often it is sent, unless a policy of the "
@@ -132,6 +142,14 @@ class TopicSettings(BacklogQuotaSettings, PublishRateSettings):
     max_producers_per_stream: int = setting(
         10_000,
         "Maximum number of producers on one stream, or one connection of Pulsar's protocol. Further ones are refused.",
+        subject=Subject.PUBLISHING,
+        unit="producers",
+        ge=1,
+    )
+    max_waiting_producers_per_stream: int = setting(
+        1_000,
+        "Maximum number of producers on one stream, or one connection of Pulsar's protocol, that wait until they have "
+        "their topics to themselves (WaitForExclusive). Further ones are refused.",
         subject=Subject.PUBLISHING,
         unit="producers",
         ge=1,

@@ -33,7 +33,17 @@ _MAX_PINGED: Final = 100
 
 
 class TopicAccess:
-    __slots__ = ("_changes", "_end_fenced", "_log", "_rules", "_storing", "_turns")
+    __slots__ = (
+        "_by_instance",
+        "_changes",
+        "_check",
+        "_checked",
+        "_end_fenced",
+        "_log",
+        "_rules",
+        "_storing",
+        "_turns",
+    )
 
     def __init__(self, log: TopicLog, end_fenced: Callable[[Producer, BrokerError], object]) -> None:
         """`end_fenced` ends a producer, which may not be open yet, and calls `leave`."""
@@ -43,6 +53,11 @@ class TopicAccess:
         self._rules: ProducerAccess[Producer] | None = None
         # By queued producer: it is set when its turn comes, or when it has ended.
         self._turns: dict[Producer, asyncio.Future[None]] = {}
+        # The last producer, admitted or queued, of each client's instance.
+        self._by_instance: dict[bytes, Producer] = {}
+        # The check in progress whether producers that block others are alive, and those producers.
+        self._check: asyncio.Task[bool] | None = None
+        self._checked: list[Producer] = []
         # Held while an epoch is stored, so that epochs are stored in the order of their numbers.
         self._storing = asyncio.Lock()
         # Tasks that store epochs.
@@ -55,13 +70,13 @@ class TopicAccess:
         return None if stored is None else stored.number
 
     @property
-    def waiting(self) -> list[Producer]:
-        """Producers that are queued, the next one first."""
-        return [] if self._rules is None else self._rules.waiting_producers()
+    def waiting(self) -> int:
+        """The number of queued producers."""
+        return 0 if self._rules is None else self._rules.waiting
 
-    @property
-    def admitted_or_queued(self) -> list[Producer]:
-        return [] if self._rules is None else [*self._rules.blockers(), *self._rules.waiting_producers()]
+    def find_instance(self, instance: bytes) -> Producer | None:
+        """Return the producer, admitted or queued, of a client's instance."""
+        return self._by_instance.get(instance)
 
     def _loaded(self) -> ProducerAccess[Producer]:
         if self._rules is None:
@@ -106,6 +121,8 @@ class TopicAccess:
             self._end(fenced, f"producer {request.name!r} has fenced it: it has opened the topic exclusively")
         if admission.is_queued:
             self._turns[producer] = asyncio.get_running_loop().create_future()
+        if producer.identity.instance:
+            self._by_instance[producer.identity.instance] = producer
         return admission.is_queued
 
     def _end(self, producer: Producer, text: str) -> None:
@@ -119,9 +136,15 @@ class TopicAccess:
             turn.set_result(None)
 
     async def _check_blockers(self) -> bool:
-        """Return whether the clients of all producers that block others are alive. The others are disconnected."""
-        alive = await asyncio.gather(*(one.check_alive() for one in self._loaded().blockers()[:_MAX_PINGED]))
-        return all(alive)
+        """Return whether the clients of all producers that block others are alive. The others are disconnected.
+
+        Those that are blocked by the same ones share a check.
+        """
+        blockers = self._loaded().blockers()[:_MAX_PINGED]
+        if self._check is None or self._check.done() or self._checked != blockers:
+            self._check = asyncio.get_running_loop().create_task(_are_alive(blockers))
+            self._checked = blockers
+        return await asyncio.shield(self._check)
 
     async def _wait_for_turn(self, producer: Producer) -> None:
         turn = self._turns[producer]
@@ -172,6 +195,8 @@ class TopicAccess:
     def leave(self, producer: Producer) -> None:
         """Record that a producer has left, or was not opened. The next one of the queue is admitted."""
         self._wake(producer)
+        if self._by_instance.get(producer.identity.instance) is producer:
+            del self._by_instance[producer.identity.instance]
         if self._rules is not None:
             self._rules.leave(producer)
             self._admit_next()
@@ -183,9 +208,13 @@ class TopicAccess:
 
     def end_waiting(self, error: BrokerError) -> None:
         """Fail the openings of all queued producers: the topic accepts no more."""
-        for producer in self.waiting:
+        for producer in [] if self._rules is None else self._rules.waiting_producers():
             producer.end(error)
             self._wake(producer)
+
+
+async def _are_alive(producers: list[Producer]) -> bool:
+    return all(await asyncio.gather(*(one.check_alive() for one in producers)))
 
 
 def _decode_epoch(stored: TopicEpoch) -> StoredEpoch:

@@ -133,6 +133,11 @@ class ProducerAccess(Generic[P]):
         """Return the queued producers, the next one first."""
         return list(self._waiting)
 
+    @property
+    def waiting(self) -> int:
+        """The number of queued producers."""
+        return len(self._waiting)
+
     def blockers(self) -> list[P]:
         """Return the admitted producers, because of which others are refused or wait."""
         return [*self._shared] if self._exclusive is None else [self._exclusive]

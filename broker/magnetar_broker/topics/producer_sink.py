@@ -11,9 +11,9 @@ from typing import Protocol
 
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.position import Position
-from magnetar_protos.broker_pb2 import ProducerAccessMode
+from magnetar_protos.broker_pb2 import ErrorCode, ProducerAccessMode
 
-__all__ = ["ProducerIdentity", "ProducerSink"]
+__all__ = ["ProducerIdentity", "ProducerSink", "too_many_waiting"]
 
 
 class ProducerSink(Protocol):
@@ -45,7 +45,10 @@ class ProducerSink(Protocol):
         """Report that the partitioned topic has this many partitions now."""
 
     def queued(self, producer_name: str) -> None:
-        """Report that the producer that is being opened waits until it may have the topic to itself."""
+        """Report that the producer that is being opened waits until it may have the topic to itself.
+
+        Raises `BrokerError` if too many of the client's producers wait: then it is not opened.
+        """
 
     def ended(self, error: BrokerError) -> None:
         """Report that the producer has ended. After this only `decided` is called."""
@@ -73,3 +76,12 @@ class ProducerIdentity:
     # The version of its schema, encoded; empty: it has none.
     schema_version: bytes = b""
     access_mode: ProducerAccessMode = ProducerAccessMode.ACCESS_SHARED
+
+
+def too_many_waiting(what: str, limit: int) -> BrokerError:
+    """Return the error of a producer that would wait, while the "stream" or "connection" has the maximum of those."""
+    return BrokerError(
+        ErrorCode.TOO_MANY_REQUESTS,
+        f"{limit} producers of this {what} wait until they have their topics to themselves, the maximum of "
+        f"max_waiting_producers_per_stream: use another {what}",
+    )

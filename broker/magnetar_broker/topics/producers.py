@@ -128,7 +128,7 @@ class Producers:
     @property
     def queued(self) -> int:
         """The number of producers that wait until they have the topic to themselves."""
-        return len(self._access.waiting)
+        return self._access.waiting
 
     @property
     def opening(self) -> int:
@@ -184,6 +184,8 @@ class Producers:
         )
         producer = Producer(identity, self._publishing, sink)
         predecessor = self._find_predecessor(identity)
+        if predecessor is None:
+            self._check_queue(opening)
         request = AccessRequest(
             mode=opening.access_mode,
             name=name,
@@ -218,13 +220,13 @@ class Producers:
             producer.end_when_settled(error)
 
     def _check_capacity(self, name: str, mode: ProducerAccessMode, address: str) -> None:
-        """Raise `BrokerError` if the topic has too many producers. For an exclusive one, only its queue counts."""
+        """Raise `BrokerError` if the topic has too many producers. For exclusive ones see `_check_queue`."""
         settings, topic = self._settings, self._log.name
         if is_system_topic(topic):
             return
         is_shared = mode == ProducerAccessMode.ACCESS_SHARED
-        count, limit = len(self._names.live) if is_shared else self.queued, settings.max_producers_per_topic
-        if 0 < limit <= count and not (is_shared and name in self._names.live):
+        count, limit = len(self._names.live), settings.max_producers_per_topic
+        if is_shared and 0 < limit <= count and name not in self._names.live:
             raise BrokerError(
                 ErrorCode.PRODUCER_BUSY,
                 f"{topic} has {count} producers, and max_producers_per_topic (policy or setting) is {limit}",
@@ -239,6 +241,22 @@ class Producers:
                     f"{topic} has {count} producers from {host}, and max_same_address_producers_per_topic is {limit}",
                 )
 
+    def _check_queue(self, opening: OpenProducer) -> None:
+        """Raise `BrokerError` if too many producers wait for the topic, and this one would wait, too."""
+        if opening.access_mode != ProducerAccessMode.ACCESS_WAIT_FOR_EXCLUSIVE or opening.HasField("topic_epoch"):
+            return
+        settings = self._settings
+        for limit, name in (
+            (settings.max_producers_per_topic, "max_producers_per_topic (policy or setting)"),
+            (settings.max_waiting_producers_per_topic, "max_waiting_producers_per_topic"),
+        ):
+            if 0 < limit <= self.queued:
+                raise BrokerError(
+                    ErrorCode.PRODUCER_BUSY,
+                    f"{self.queued} producers wait until they have {self._log.name} to themselves, and {name} is "
+                    f"{limit}",
+                )
+
     def _find_predecessor(self, identity: ProducerIdentity) -> Producer | None:
         """Return the producer, connected or being opened, that the same client had opened for this one before.
 
@@ -247,9 +265,7 @@ class Producers:
         predecessor = self._names.check_epoch(identity.name, identity.instance, identity.epoch)
         if predecessor is None and identity.access_mode != ProducerAccessMode.ACCESS_SHARED and identity.instance:
             # The client may not know yet which name it got.
-            for one in self._access.admitted_or_queued:
-                if one.identity.instance == identity.instance:
-                    predecessor = one
+            predecessor = self._access.find_instance(identity.instance)
         return predecessor
 
     def _evict(self, producer: Producer, error: BrokerError) -> None:

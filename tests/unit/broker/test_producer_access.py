@@ -296,19 +296,53 @@ async def test_a_late_change_of_the_epoch_is_not_applied_at_the_next_owner() -> 
         assert topic.epoch == (0, "next")
 
 
-async def test_the_queue_of_producers_is_bounded() -> None:
-    """LIM-1: by `max_producers_per_topic`."""
+@pytest.mark.parametrize("setting", ["max_producers_per_topic", "max_waiting_producers_per_topic"])
+async def test_the_queue_of_producers_is_bounded(setting: str) -> None:
+    """LIM-1: for those that would wait in it. One that reconnects replaces itself."""
     async with running_log_scene() as scene:
-        topic = _Topic(scene, await scene.open(), max_producers_per_topic=2)
-        await topic.open("holder", _EXCLUSIVE)
-        waiting = [asyncio.create_task(topic.open(f"w{number}", _WAITS)) for number in range(2)]
+        topic = _Topic(scene, await scene.open(), **{setting: 2})
+        await topic.open("holder", _EXCLUSIVE, instance=b"holder")
+        waiting = [
+            asyncio.create_task(topic.open(f"w{number}", _WAITS, instance=b"%d" % number)) for number in range(2)
+        ]
         await scene.idle()
         assert await topic.code("w2", _WAITS) == ErrorCode.PRODUCER_BUSY
+        assert await topic.code("other", _EXCLUSIVE) == ErrorCode.PRODUCER_FENCED
+        await topic.open("holder", _WAITS, 0, instance=b"holder", connection_epoch=1)
+        waiting.append(asyncio.create_task(topic.open("w0", _WAITS, instance=b"0", connection_epoch=1)))
+        with pytest.raises(BrokerError, match="has reconnected"):
+            await waiting.pop(0)
         error = TopicUnloaded("it is moved")
         topic.producers.end_queued(error)
         await asyncio.wait(waiting)
         assert all(isinstance(one.exception(), TopicUnloaded) for one in waiting)
         assert topic.epoch == (0, "holder"), "none of them got its turn"
+
+
+async def test_producers_that_wait_share_a_check_of_the_holder() -> None:
+    """PRD-2: many of them must not ping it once each."""
+    async with running_log_scene() as scene:
+        topic = _Topic(scene, await scene.open())
+        holder = await topic.open("holder", _EXCLUSIVE)
+        answered, checks = asyncio.Event(), 0
+
+        async def check() -> bool:
+            nonlocal checks
+            checks += 1
+            return await answered.wait()
+
+        topic.sinks[holder].check_alive = check  # type: ignore[method-assign]
+        waiting = [asyncio.create_task(topic.open(f"w{number}", _WAITS)) for number in range(3)]
+        await scene.idle()
+        answered.set()
+        assert await topic.code("other", _EXCLUSIVE) == ErrorCode.PRODUCER_FENCED
+        await scene.idle()
+        waiting[0].cancel()
+        assert (topic.producers.queued, checks) == (3, 1)
+        topic.producers.leave(holder, TopicUnloaded("it left"))
+        await waiting[1]
+        topic.producers.end_queued(TopicUnloaded("it is moved"))
+        await asyncio.wait(waiting)
 
 
 @pytest.mark.parametrize("outcome", ["waits", "refused", "done"])

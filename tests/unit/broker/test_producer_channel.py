@@ -47,7 +47,7 @@ class _FullTopic:
 
 async def test_a_producer_that_ends_while_it_is_closed_reports_nothing_more() -> None:
     """Its client may open another producer with the same id, which must not be paused or resumed."""
-    session = ProduceSession(PublishBudget(1 << 20), 1 << 20)
+    session = ProduceSession(PublishBudget(1 << 20), 1 << 20, 1)
     topic: Any = _FullTopic()
     channels: dict[int, ProducerChannel] = {}
     channel = channels[1] = ProducerChannel(1, session, channels)

@@ -77,6 +77,23 @@ async def test_leaders_take_turns() -> None:
         assert _epochs(scene) == [2]
 
 
+async def test_a_client_holds_few_producers_that_wait() -> None:
+    """LIM-1: further ones are refused, which the library retries for a while."""
+    options = {"operation_timeout_seconds": 0.2}
+    async with running_broker(max_waiting_producers_per_stream=1) as scene, scene.client(**options) as client:
+        leader = await client.create_producer("t", access_mode=_WAITS)
+        waiting = asyncio.create_task(client.create_producer("t", access_mode=_WAITS))
+        await _wait_queued(scene, 1)
+        with pytest.raises(exceptions.MagnetarException, match="max_waiting_producers_per_stream"):
+            await client.create_producer("t", access_mode=_WAITS)
+        await leader.close()
+        leader = await waiting
+        waiting = asyncio.create_task(client.create_producer("t", access_mode=_WAITS))
+        await _wait_queued(scene, 1)
+        await leader.close()
+        await waiting
+
+
 async def test_a_fenced_producer_fails_what_is_pending() -> None:
     """PRD-2, CHK-39: typed, without resending it, and so does each later send; those that wait are fenced, too."""
     async with running_broker() as scene, scene.client() as first, scene.client() as second:

@@ -12,6 +12,7 @@ from typing import Any
 
 from magnetar_broker.server.grpc.produce_answers import ProduceAnswers
 from magnetar_broker.server.grpc.stream_budget import StreamBudget
+from magnetar_broker.topics.producer_sink import too_many_waiting
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_wire.tasks import OrderedTaskGroup
 
@@ -19,13 +20,25 @@ __all__ = ["ProduceSession"]
 
 
 class ProduceSession:
-    __slots__ = ("_broker_budget", "_changed", "_to_send", "answers", "budget", "tasks")
+    __slots__ = (
+        "_broker_budget",
+        "_changed",
+        "_max_queued_producers",
+        "_queued_producers",
+        "_to_send",
+        "answers",
+        "budget",
+        "tasks",
+    )
 
-    def __init__(self, broker_budget: PublishBudget, max_pending_bytes: int) -> None:
+    def __init__(self, broker_budget: PublishBudget, max_pending_bytes: int, max_queued_producers: int) -> None:
         self.answers = ProduceAnswers()
         # The memory of the stream's undecided entries, and that of all clients of the broker.
         self.budget = StreamBudget(max_pending_bytes)
         self._broker_budget = broker_budget
+        # Producers that wait until they have their topics to themselves.
+        self._queued_producers = 0
+        self._max_queued_producers = max_queued_producers
         # While the stream is served.
         self.tasks: OrderedTaskGroup | None = None
         # The sender waits for answers; the receiver waits for a change.
@@ -36,6 +49,16 @@ class ProduceSession:
         """Run `work` as one of the stream's tasks."""
         assert self.tasks is not None
         return self.tasks.create_task(work)
+
+    def count_queued(self, opening: asyncio.Task[None]) -> None:
+        """Count a producer that waits, until `opening` has ended. Raises `BrokerError` if there are too many."""
+        if self._queued_producers >= self._max_queued_producers:
+            raise too_many_waiting("stream", self._max_queued_producers)
+        self._queued_producers += 1
+        opening.add_done_callback(self._leave_queue)
+
+    def _leave_queue(self, opening: asyncio.Task[None]) -> None:
+        self._queued_producers -= 1
 
     # Answers.
 

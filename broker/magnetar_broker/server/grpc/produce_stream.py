@@ -54,7 +54,9 @@ class ProduceStream:
         self._find_topic = find_topic
         self._settings = settings
         self._address = address
-        self.session = ProduceSession(budget, settings.max_pending_publish_bytes_per_connection)
+        self.session = ProduceSession(
+            budget, settings.max_pending_publish_bytes_per_connection, settings.max_waiting_producers_per_stream
+        )
         # Producers whose end was not reported to the client, by id.
         self._channels: dict[int, ProducerChannel] = {}
         self._is_sending = False

@@ -251,6 +251,8 @@ class ProducerChannel:
         self._session.wake_sender()
 
     def queued(self, producer_name: str) -> None:
+        assert self.opening is not None
+        self._session.count_queued(self.opening)
         self._is_queued = True
         if self.is_closing:
             self.begin_close()

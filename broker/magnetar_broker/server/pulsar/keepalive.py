@@ -9,12 +9,16 @@ is disconnected; where bytes wait in this process, that buffer was full.
 While reading from a connection is paused because the broker is overloaded, its silence has no meaning. While it is
 paused because the client takes no answers, the client counts as alive as long as it takes some. It gets PINGs anyway:
 if its machine does not acknowledge bytes in time, this machine closes the connection (listener.py).
+
+While this process stands still, it reads no answers. So the time that a client has is counted in steps, and a step
+that took far too long counts as one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import Final, Protocol
 
 from magnetar_broker.server.pulsar.replies import frame
@@ -24,6 +28,11 @@ from magnetar_protos.pulsar_pb2 import BaseCommand, CommandPing
 __all__ = ["Keepalive", "Peer"]
 
 _log = logging.getLogger(__name__)
+# The time of an answer is counted in `_STEPS` steps. One that takes longer than `_STILL_STEPS` shows that the process
+# stood still. If it does all the time, the check ends after `_MAX_STEPS`.
+_STEPS: Final = 10
+_STILL_STEPS: Final = 2
+_MAX_STEPS: Final = 50
 _PING: Final = frame(BaseCommand(type=BaseCommand.PING, ping=CommandPing()))
 
 
@@ -55,13 +64,25 @@ class Peer(Protocol):
 
 
 class Keepalive:
-    __slots__ = ("_is_pinged", "_loop", "_peer", "_settings", "_taken_bytes", "_timer", "has_received", "waiters")
+    __slots__ = (
+        "_due",
+        "_is_pinged",
+        "_loop",
+        "_peer",
+        "_settings",
+        "_taken_bytes",
+        "_timer",
+        "has_received",
+        "waiters",
+    )
 
     def __init__(self, peer: Peer, settings: PulsarListenerSettings) -> None:
         self._peer = peer
         self._settings = settings
         self._loop = asyncio.get_running_loop()
+        # The next check, and when it is due.
         self._timer: asyncio.TimerHandle | None = None
+        self._due = math.inf
         # Since the last check: whether bytes were received (the connection sets this), how many bytes had been taken if
         # more waited, and whether the client was pinged because it was silent.
         self.has_received = True
@@ -71,7 +92,11 @@ class Keepalive:
         self.waiters: list[asyncio.Future[None]] = []
 
     def start(self) -> None:
-        self._timer = self._loop.call_later(self._settings.keep_alive_interval_seconds, self._check)
+        self._start(self._settings.keep_alive_interval_seconds)
+
+    def _start(self, delay_s: float) -> None:
+        self._due = self._loop.time() + delay_s
+        self._timer = self._loop.call_at(self._due, self._check)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -79,7 +104,10 @@ class Keepalive:
         self.wake()
 
     def _check(self) -> None:
-        peer = self._peer
+        peer, step_s = self._peer, self._settings.keep_alive_interval_seconds / _STEPS
+        if self._loop.time() - self._due > _STILL_STEPS * step_s:
+            self._start(step_s)  # what the client has sent is read first
+            return
         if not peer.is_connected:
             self._disconnect("it has not sent CONNECT within keep_alive_interval_seconds")
             return
@@ -114,10 +142,21 @@ class Keepalive:
         if not self.waiters:
             peer.write(_PING)
         self.waiters.append(waiter)
-        await asyncio.wait([waiter], timeout=self._settings.connection_liveness_check_timeout_millis / 1000)
+        await self._wait_for(waiter)
         if not waiter.done() and not peer.is_paused and not self._has_taken_since(taken_bytes):
             self._disconnect("another client requests its producer name or subscription, and it does not answer a PING")
         return not peer.is_closed
+
+    async def _wait_for(self, waiter: asyncio.Future[None]) -> None:
+        """Wait in steps until the client's time has passed, and after the last step in which the process stood still
+        for one more, in which its answer is read."""
+        step_s = self._settings.connection_liveness_check_timeout_millis / 1000 / _STEPS
+        steps, stood_still = 0, False
+        while not waiter.done() and (steps < _STEPS or (stood_still and steps < _MAX_STEPS)):
+            begun_at = self._loop.time()
+            await asyncio.wait([waiter], timeout=step_s)
+            stood_still = self._loop.time() - begun_at > _STILL_STEPS * step_s
+            steps += 1
 
     def wake(self) -> None:
         """Report to pending calls of `check_alive` that bytes were received, or that the connection is closed."""

@@ -37,6 +37,7 @@ from magnetar_broker.server.pulsar.session import ClientSession
 from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topics.producer import Producer
 from magnetar_broker.topics.producer_names import NameTaken
+from magnetar_broker.topics.producer_sink import too_many_waiting
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProducerAccessMode, StartAt
@@ -187,6 +188,9 @@ class ConnectedProducer:
 
     def queued(self, producer_name: str) -> None:
         assert self.opening is not None
+        limit = self._session.context.settings.max_waiting_producers_per_stream
+        if self._session.requests.queued_producers >= limit:
+            raise too_many_waiting("connection", limit)
         self._session.requests.queued_producers += 1
         self.opening.add_done_callback(self._leave_queue)
         self._send_success(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 
 import pytest
 
@@ -59,6 +60,31 @@ async def test_client_that_reads_bytes_between_checks_stays_connected(takes: boo
         keepalive._check()
     keepalive.stop()
     assert peer.is_closed is not takes
+
+
+async def test_time_in_which_the_broker_stands_still_does_not_count() -> None:
+    """PRD-2, PRD-11, WIRE-1: the client has answered, and the broker has not read it yet."""
+    peer = _SilentPeer()
+    settings = PulsarListenerSettings(connection_liveness_check_timeout_millis=20, keep_alive_interval_seconds=0.05)
+    keepalive, loop = Keepalive(peer, settings), asyncio.get_running_loop()
+    answers: list[bytes] = []
+
+    def answer() -> None:
+        answers.append(b"PONG")
+        keepalive.has_received = True
+        keepalive.wake()
+
+    def stand_still() -> None:
+        time.sleep(0.2)
+        loop.call_later(0.001, answer)
+
+    peer.write = lambda data: loop.call_soon(stand_still)  # type: ignore[method-assign,assignment]
+    assert await keepalive.check_alive()
+    keepalive.has_received = False
+    keepalive.start()
+    await until(lambda: len(answers) == 2 or peer.is_closed, "its answer is read")
+    keepalive.stop()
+    assert not peer.is_closed
 
 
 async def test_a_paused_connection_is_pinged_too() -> None:

@@ -83,6 +83,24 @@ async def test_a_waiting_producer_is_answered_twice() -> None:
         assert (await third.open_producer(producer_access_mode=_EXCLUSIVE)).topic_epoch == 2, "nobody waits any more"
 
 
+async def test_a_connection_holds_few_producers_that_wait() -> None:
+    """LIM-1"""
+    async with running_pulsar_broker(max_waiting_producers_per_stream=1) as scene:
+        first, second = await _clients(scene, 2)
+        await first.open_producer(producer_access_mode=_EXCLUSIVE)
+        waits = _request(second, 1)
+        await second.wait_for_answers(BaseCommand.PRODUCER_SUCCESS)
+        assert await _refused(second, _WAITS) == ServerError.TOO_MANY_REQUESTS
+        first.cut()
+        opened = (await second.wait_for_answers(BaseCommand.PRODUCER_SUCCESS, 2)).producer_success
+        assert (opened.request_id, opened.producer_ready) == (waits, True)
+        [third] = await _clients(scene, 1)
+        for client, count in ((third, 1), (second, 3)):
+            _request(client, 2)
+            answer = (await client.wait_for_answers(BaseCommand.PRODUCER_SUCCESS, count)).producer_success
+            assert not answer.producer_ready
+
+
 async def test_a_fenced_producer_finds_out_when_it_reconnects() -> None:
     """PRD-2, CHK-39: also one that waited is fenced; the one that was open is closed, and never comes back."""
     async with running_pulsar_broker() as scene:
