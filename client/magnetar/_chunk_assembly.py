@@ -14,15 +14,17 @@ No consumer can read what is discarded, and it would stay in the subscription fo
 **Limits.** A partition has at most `max_messages` incomplete messages, and all partitions of a consumer together at
 most `ChunkBudget.max_bytes` of chunks. Above that the message that began first is *dropped*: its chunks are not
 acknowledged, and neither are those that still come, so that the message is redelivered later, unless the application
-prefers to lose it (`acks_dropped`). A dropped message that is never complete expires like others: otherwise messages of
-lost producers would be redelivered for ever, and others dropped for them. Sizes that the chunks declare are compared
-with what was received, never used to allocate memory.
+prefers to lose it (`acks_dropped`). Nothing is redelivered to a reader, which ends with an error when a dropped message
+turns out to be complete (`on_lost`), instead of losing it. A dropped message that is never complete expires like
+others: otherwise messages of lost producers would be redelivered for ever, and others dropped for them. Sizes that the
+chunks declare are compared with what was received, never used to allocate memory.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Final, NamedTuple, Protocol
 
 from magnetar_protos.entry_pb2 import BrokerEntryMetadata, MessageMetadata
@@ -34,9 +36,12 @@ __all__ = ["AssembledMessage", "ChunkAssembler", "ChunkBudget", "Discard", "Posi
 
 # The ids of a ledger and an entry.
 Position = tuple[int, int]
-# A message's producer and uuid.
-_Key = tuple[str, str]
+# A hash of a message's producer and uuid, which may have thousands of bytes.
+_Key = bytes
 
+# Memory of decoded metadata, in sizes of the encoded ones.
+_DECODED_FACTOR: Final = 4
+_KEY_BYTES: Final = 16
 # Memory of a chunk besides its bytes.
 _CHUNK_OVERHEAD_BYTES: Final = 512
 # Messages that are remembered as discarded or complete, and as dropped, and the chunks of those.
@@ -106,13 +111,16 @@ class ChunkAssembler:
         max_messages: int,
         expire_after_s: float,
         acks_dropped: bool,
+        on_lost: Callable[[Position], object] = lambda first: None,
     ) -> None:
-        """`max_messages` and `expire_after_s`: 0: no limit."""
+        """`max_messages` and `expire_after_s`: 0: no limit. `on_lost` is called with the position of the first chunk of
+        a dropped message when all of its chunks have come: it would have been handed out now."""
         self._budget = budget
         self._discard = discard
         self._max_messages = max_messages
         self._expire_after_s = expire_after_s
         self._acks_dropped = acks_dropped
+        self._on_lost = on_lost
         # In the order in which they began.
         self._incomplete: dict[_Key, _Incomplete] = {}
         # Messages that are complete or discarded: later chunks are not needed.
@@ -138,7 +146,7 @@ class ChunkAssembler:
         now: float,
     ) -> AssembledMessage | None:
         """Add the next chunk, and return the message that it completes."""
-        key, chunk_id = (metadata.producer_name, metadata.uuid), metadata.chunk_id
+        key, chunk_id = _make_key(metadata), metadata.chunk_id
         if chunk_id == 0 and not self._begin_message(key, metadata, position, now):
             return None
         message = self._incomplete.get(key)
@@ -153,7 +161,11 @@ class ChunkAssembler:
         if problem := self._find_problem(message, metadata, payload):
             self._end_message(message, problem)
             return None
-        used_bytes = len(payload) + _CHUNK_OVERHEAD_BYTES
+        # The payload is a view of the entry, so all of that stays in memory; the first one's metadata are decoded, too.
+        entry_bytes = memoryview(payload.obj).nbytes
+        used_bytes = entry_bytes + _CHUNK_OVERHEAD_BYTES
+        if chunk_id == 0:
+            used_bytes += _DECODED_FACTOR * (entry_bytes - len(payload))
         if not self._reserve(message, used_bytes):
             return None
         message.parts.append(payload)
@@ -211,11 +223,13 @@ class ChunkAssembler:
             dropped.expected = chunk_id + 1
             dropped.positions.append(position)
             self._dropped_chunks += 1
+            is_lost = dropped.expires_at < math.inf and chunk_id == metadata.num_chunks_from_msg - 1
             if dropped.expires_at < math.inf:
-                is_last = chunk_id == metadata.num_chunks_from_msg - 1
-                dropped.expires_at = math.inf if is_last else now + self._expire_after_s
+                dropped.expires_at = math.inf if is_lost else now + self._expire_after_s
             self._discard([position], "", self._acks_dropped)
             self._limit_dropped()
+            if is_lost:
+                self._on_lost(dropped.positions[0])
 
     def _find_problem(self, message: _Incomplete, metadata: MessageMetadata, payload: memoryview) -> str:
         """Return why the message can't be completed by this chunk; empty: it can."""
@@ -302,6 +316,8 @@ class ChunkAssembler:
         dropped = _Dropped(positions, len(positions), math.inf if is_complete else message.expires_at)
         self._remember_dropped(message.key, dropped)
         self._discard(message.positions, reason, self._acks_dropped)
+        if is_complete:
+            self._on_lost(positions[0])
 
     def _end_dropped(self, key: _Key, reason: str, *more: Position) -> None:
         dropped = self._forget_dropped(key)
@@ -334,3 +350,8 @@ class ChunkAssembler:
         if dropped is not None:
             self._dropped_chunks -= len(dropped.positions)
         return dropped
+
+
+def _make_key(metadata: MessageMetadata) -> _Key:
+    named = f"{len(metadata.producer_name)} {metadata.producer_name}{metadata.uuid}"
+    return blake2b(named.encode(), digest_size=_KEY_BYTES).digest()

@@ -168,7 +168,7 @@ class ReaderOptions(Configuration):
     auto_update_partitions_interval_seconds: float = Field(default=60.0, ge=0)
     # How a message whose payload can't be decoded is handled.
     decode_failure_action: DecodeFailureAction = DecodeFailureAction.RAISE
-    max_pending_chunked_message: int = Field(default=10, ge=0)
+    max_pending_chunked_message: int = Field(default=0, ge=0)
     expire_time_of_incomplete_chunked_message_ms: int = Field(default=60_000, ge=0)
     max_pending_chunked_bytes: int = Field(default=256 * 1024 * 1024, gt=0)
 
@@ -186,12 +186,15 @@ class TableViewOptions(Configuration):
     value_schema: ValueSchema = Field(default=None, alias="schema")
     # As in ConsumerOptions.
     auto_update_partitions_interval_seconds: float = Field(default=60.0, ge=0)
+    max_pending_chunked_bytes: int = Field(default=256 * 1024 * 1024, gt=0)
 
     def to_reader_options(self) -> ReaderOptions:
         """Return the options of the view's reader."""
         own: dict[str, Any] = {"schema": self.value_schema}
         return ReaderOptions(
-            auto_update_partitions_interval_seconds=self.auto_update_partitions_interval_seconds, **own
+            auto_update_partitions_interval_seconds=self.auto_update_partitions_interval_seconds,
+            max_pending_chunked_bytes=self.max_pending_chunked_bytes,
+            **own,
         )
 
 

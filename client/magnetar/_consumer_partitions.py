@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from magnetar._partition_consumer import PartitionConsumer
+from magnetar._read_position import Start
 from magnetar._reconnecting_consumer import ConsumerContext
 from magnetar.exceptions import InvalidConfiguration, MagnetarException
 from magnetar_protos.broker_pb2 import StartAt
@@ -27,7 +28,7 @@ log = logging.getLogger("magnetar")
 
 class ConsumerPartitions:
     def __init__(
-        self, names: Sequence[TopicName], context: ConsumerContext, start: StartAt, is_open: Callable[[], bool]
+        self, names: Sequence[TopicName], context: ConsumerContext, start: Start, is_open: Callable[[], bool]
     ) -> None:
         """`is_open`: whether the consumer is neither closed nor failed."""
         self.names = list(names)
@@ -67,7 +68,7 @@ class ConsumerPartitions:
     def _check_partitions(self) -> None:
         if len(self.all) == 1:
             return
-        if self._start.WhichOneof("at") == "message_id":
+        if self._start.at.WhichOneof("at") == "message_id":
             raise InvalidConfiguration(
                 f"{self.names[0]} has {len(self.all)} partitions, and a message id belongs to one of them: read "
                 "that partition, or start at earliest, latest or a time"
@@ -81,7 +82,7 @@ class ConsumerPartitions:
     async def _count_partitions(self, name: TopicName, *, create: bool = True) -> int:
         return await self._client.lookup.count_partitions(str(name), create)
 
-    def _add_partitions(self, names: Sequence[TopicName], start: StartAt) -> list[PartitionConsumer]:
+    def _add_partitions(self, names: Sequence[TopicName], start: Start) -> list[PartitionConsumer]:
         added = [PartitionConsumer(name, self._context, start) for name in names]
         self.all += added
         self.by_topic = self.by_topic | {partition.topic: partition for partition in added}
@@ -154,7 +155,7 @@ class ConsumerPartitions:
         self._counts[name] = max(now, self._counts[name])
         if not new:
             return
-        added = self._add_partitions(new, StartAt(earliest=True))
+        added = self._add_partitions(new, Start(StartAt(earliest=True)))
         failed = added
         try:
             results = await asyncio.gather(*(partition.open() for partition in added), return_exceptions=True)

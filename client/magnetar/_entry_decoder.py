@@ -112,6 +112,7 @@ class EntryDecoder:
         self._pending: deque[_PendingEntry] = deque()
         # The first pending entry waits until its schema version is known.
         self.waits_for_schema = False
+        self._is_stopped = False
 
     def add_delivery(
         self, epoch: DeliveryEpoch, delivery: Delivery, entries: Sequence[bytes], now: float = 0.0
@@ -120,6 +121,8 @@ class EntryDecoder:
         acknowledged = delivery.acknowledged if len(entries) == 1 else b""
         self._epoch = epoch
         for entry_id, stored in enumerate(entries, delivery.first_entry_id):
+            if self._is_stopped:  # by a chunk of this delivery
+                return
             try:
                 broker, metadata, payload_at = locate_payload(stored)
             except WireError as error:
@@ -192,7 +195,7 @@ class EntryDecoder:
             then = "its chunks are acknowledged" if acknowledge else "stays in the subscription until its redelivery"
             if not self._durable:
                 then = "is skipped"
-            level = logging.INFO if is_expected else logging.ERROR
+            level = logging.WARNING if is_expected else logging.ERROR
             log.log(level, text, *positions[0], self._topic, then, reason)
         if not acknowledge:
             self._unacked_chunks.add_dropped(positions)
@@ -242,6 +245,11 @@ class EntryDecoder:
             self._assembler.clear()
         self.waits_for_schema = False
         self._position.forget_delivered()
+
+    def stop(self) -> None:
+        """Drop all entries, and take no more."""
+        self._is_stopped = True
+        self.clear()
 
     def drop_entries(self, positions: Container[tuple[int, int]]) -> None:
         """Drop the entries with these ledger and entry ids."""

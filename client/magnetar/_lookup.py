@@ -90,9 +90,9 @@ class Lookup:
             raise UnknownError(f"the broker reports {partitions:,} partitions of {topic}, above {MAX_PARTITIONS:,}")
         return partitions
 
-    async def last_message(self, topic: str) -> LastMessageAnswer:
+    async def last_message(self, topic: str, *, find_first_chunk: bool = False) -> LastMessageAnswer:
         """Return the last message that a read would return. The topic's owner answers this."""
-        request = LastMessageRequest(topic=topic).SerializeToString()
+        request = LastMessageRequest(topic=topic, find_first_chunk=find_first_chunk).SerializeToString()
         deadline = self._operations.deadline()
 
         async def ask() -> LastMessageAnswer:

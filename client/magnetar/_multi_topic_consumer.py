@@ -24,7 +24,7 @@ from magnetar._handed_out_reports import HandedOutReports
 from magnetar._negative_acks import NegativeAcksTracker
 from magnetar._options import parse_topic_name
 from magnetar._partition_consumer import PartitionConsumer
-from magnetar._read_position import make_start
+from magnetar._read_position import Start, make_start
 from magnetar._receiver_queue import ReceiverQueue
 from magnetar._reconnecting_consumer import ConsumerContext, ReconnectingConsumer
 from magnetar.exceptions import AlreadyClosed, InvalidConfiguration, MagnetarException
@@ -44,7 +44,8 @@ async def open_consumer(
 ) -> MultiTopicConsumer:
     """Open a consumer of a topic, or of several."""
     client.check_open()
-    start = StartAt(earliest=True) if options.initial_position is InitialPosition.Earliest else StartAt(latest=True)
+    is_earliest = options.initial_position is InitialPosition.Earliest
+    start = Start(StartAt(earliest=True) if is_earliest else StartAt(latest=True))
     consumer = MultiTopicConsumer(client, topic_names(topic), options, start)
     await consumer.open()
     return consumer
@@ -77,7 +78,7 @@ class MultiTopicConsumer:
         client: ClientCore,
         names: Sequence[TopicName],
         options: ConsumerOptions,
-        start: StartAt,
+        start: Start,
         *,
         durable: bool = True,
     ) -> None:
@@ -236,7 +237,7 @@ class MultiTopicConsumer:
             raise TypeError(f"seek takes a MessageId or a time in ms, not {type(where).__name__}")
         target = make_start(where, inclusive=self.options.start_message_id_inclusive)
         partitions = self.partitions[:]
-        if isinstance(where, MessageId) and target.WhichOneof("at") == "message_id" and len(partitions) > 1:
+        if isinstance(where, MessageId) and target.at.WhichOneof("at") == "message_id" and len(partitions) > 1:
             self.targets.find(where)
             partitions = [self.targets.find_partition(where)]
         self.acks.distribute()

@@ -25,11 +25,11 @@ from magnetar._enums import DecodeFailureAction
 from magnetar._message import DeliveryEpoch, Message
 from magnetar._operations import CLOSE_TIMEOUT_S
 from magnetar._permits import Permits
-from magnetar._read_position import ReadPosition, get_position
+from magnetar._read_position import ReadPosition, Start, get_position
 from magnetar._receiver_queue import PartitionQueue
 from magnetar._reconnecting_consumer import ConsumerContext, ReconnectingConsumer
 from magnetar._value_decoder import VersionDecoders
-from magnetar.exceptions import AlreadyClosed, ConnectError, MagnetarException, StaleEpoch, Timeout
+from magnetar.exceptions import AlreadyClosed, ConnectError, MagnetarException, MemoryBufferIsFull, StaleEpoch, Timeout
 from magnetar_protos.broker_pb2 import (
     ConsumerOpened,
     Delivery,
@@ -50,7 +50,7 @@ log = logging.getLogger("magnetar")
 class PartitionConsumer(ReconnectingConsumer):
     """A `MessageOrigin`."""
 
-    def __init__(self, name: TopicName, context: ConsumerContext, start: StartAt) -> None:
+    def __init__(self, name: TopicName, context: ConsumerContext, start: Start) -> None:
         super().__init__(name, context)
         # Otherwise nothing is stored, so nothing is redelivered.
         self.is_persistent = name.is_persistent
@@ -89,6 +89,7 @@ class PartitionConsumer(ReconnectingConsumer):
                 max_messages=options.max_pending_chunked_message,
                 expire_after_s=options.expire_time_of_incomplete_chunked_message_ms / 1000,
                 acks_dropped=options.auto_ack_oldest_chunked_message_on_queue_full,
+                on_lost=self._on_message_lost,
             )
             self._chunk_expiry = ChunkExpiry(assembler, self._clock, self._may_get_chunks, self._decode_pending)
         self._decoder: EntryDecoder = EntryDecoder(
@@ -105,7 +106,7 @@ class PartitionConsumer(ReconnectingConsumer):
             unacked_chunks=self._unacked_chunks,
         )
         # The target of a seek that is not answered.
-        self._sought: StartAt | None = None
+        self._sought: Start | None = None
 
     # Epochs.
 
@@ -154,6 +155,8 @@ class PartitionConsumer(ReconnectingConsumer):
             return
         self._backoff.reset()
         self._decoder.add_delivery(self.epoch, delivery, entries, self._clock.monotonic())
+        if self.is_closed:  # it has failed by that
+            return
         self._take_delivered()
         if self._chunk_expiry is not None:
             self._chunk_expiry.watch()
@@ -166,6 +169,15 @@ class PartitionConsumer(ReconnectingConsumer):
         self.position.wake()
         if self._queue.batches_waiting and self.permits.outstanding <= 0:
             self._queue.request_more()
+
+    def _on_message_lost(self, first: tuple[int, int]) -> None:
+        if not self._context.durable and not self.is_closed:
+            text = (
+                f"a message of {self.topic} in chunks, from entry {first[0]}:{first[1]} on, can't be handed out: it "
+                "was dropped, since incomplete messages are limited; raise max_pending_chunked_bytes (or "
+                "max_pending_chunked_message), and begin again, at the latest with that entry"
+            )
+            self._fail(MemoryBufferIsFull(text))
 
     def _may_get_chunks(self) -> bool:
         """Whether missing chunks could come: the broker is connected, and the application receives messages."""
@@ -263,14 +275,14 @@ class PartitionConsumer(ReconnectingConsumer):
             self._decode_pending()
         self._mark_ready()
 
-    async def seek(self, target: StartAt) -> None:
+    async def seek(self, target: Start) -> None:
         """Move the subscription. Returns when the new epoch has begun."""
 
         async def attempt() -> None:
             self._sought = target
             try:
-                await self._request_seek(target)
-                self.position.start = target
+                await self._request_seek(target.at)
+                self.position.start = target.at
             finally:
                 self._sought = None
 
@@ -334,7 +346,7 @@ class PartitionConsumer(ReconnectingConsumer):
         if self.reopening is not None:
             self.reopening.cancel()
         self._abandon()
-        self._decoder.clear()
+        self._decoder.stop()
         self.position.wake(error)
         self._pending.fail(error)
         self.acks.fail(error)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from magnetar._client_core import ClientCore
 from magnetar._message import DeliveredEntry, Message
@@ -24,17 +24,30 @@ from magnetar.exceptions import TopicNotFound
 from magnetar_protos.broker_pb2 import ConsumerOpened, EpochBegan, LastMessage, StartAt, StartMessageId
 from magnetar_wire.message_id import MessageId
 
-__all__ = ["BatchPosition", "ReadPosition", "get_position", "make_start"]
+__all__ = ["BatchPosition", "ReadPosition", "Start", "get_position", "make_start"]
 
 BatchPosition = tuple[int, int, int]
 WHOLE_ENTRY: Final = 2**31
+
+
+class Start(NamedTuple):
+    """Where to begin."""
+
+    at: StartAt
+    # The position from which on messages are handed out. Those before it are complete before the message at which the
+    # application begins, whose first chunk is at the start. None: all are handed out.
+    first_wanted: BatchPosition | None = None
+
+    @property
+    def position(self) -> tuple[int, int]:
+        return self.at.message_id.ledger_id, self.at.message_id.entry_id
 
 
 class ReadPosition:
     def __init__(
         self,
         topic: str,
-        start: StartAt,
+        start: Start,
         client: ClientCore,
         queue: ReceiverQueue,
         has_queued: Callable[[], bool],
@@ -47,9 +60,11 @@ class ReadPosition:
         self._has_queued = has_queued
         self._request_more = request_more
         # Where the next opening begins, if it creates the subscription.
-        self.start = start
-        # Rows before this position, within its batch, are not handed out.
-        self.first_wanted = _find_first_wanted(start)
+        self.start = start.at
+        # From the start to this position no messages are handed out: rows of its batch, and messages that are complete
+        # before one in chunks.
+        self.first_wanted = start.first_wanted
+        self._unwanted_from = start.position
         # The ledger and entry id of the last entry that was delivered and not dropped since.
         self.last_delivered: tuple[int, int] | None = None
         # All deliveries of this epoch are behind this position; None: it is not known.
@@ -59,47 +74,43 @@ class ReadPosition:
 
     # Where the next opening begins.
 
-    def set_start(self, start: StartAt) -> None:
+    def set_start(self, start: Start) -> None:
         """Begin the next opening there."""
-        self.start = start
+        self.start = start.at
         if self.last_delivered is None:  # otherwise the start's batch may be in the queue, without the rows before
-            self.first_wanted = _find_first_wanted(start)
+            self.first_wanted, self._unwanted_from = start.first_wanted, start.position
 
     def resume(self) -> None:
         """Begin the next opening behind the last message that was delivered, if there is one."""
         end = self._end
-        if end is None:
-            self.set_start(self.start)
-        else:
+        if end is not None:
             ledger_id, entry_id, index = end
             index = -1 if index == WHOLE_ENTRY else index
-            self.set_start(_start_at_position(ledger_id, entry_id, index, inclusive=False))
+            start = _start_at_position(ledger_id, entry_id, index, inclusive=False)
+            wanted = max(filter(None, (start.first_wanted, self.first_wanted)), default=None)
+            self.set_start(start._replace(first_wanted=wanted))
 
     async def start_with_last_message(self) -> None:
         """If the start is the end of the topic, begin with the topic's last message instead, if it has one."""
         if self.start.WhichOneof("at") != "latest":
             return
         try:
-            answer = await self._client.lookup.last_message(self._topic)
+            last = await self.last_message_id(-1)
         except TopicNotFound:
             return
-        if answer.HasField("last"):
-            last = answer.last
-            index = last.batch_size - 1 if last.batch_size else -1
-            # The first chunk, if the message is in chunks, and no other entries lie between them.
-            entry_id = max(0, last.entry_id - last.chunk_id)
-            self.set_start(_start_at_position(last.ledger_id, entry_id, index, inclusive=True))
+        if last.entry_id() >= 0:
+            self.set_start(make_start(last, inclusive=True))
 
     # What is delivered.
 
-    def start_epoch(self, reply: ConsumerOpened | EpochBegan, sought: StartAt | None = None) -> None:
+    def start_epoch(self, reply: ConsumerOpened | EpochBegan, sought: Start | None = None) -> None:
         """Deliveries begin behind the position in the reply; with `sought`, where a seek has moved the subscription."""
         self._behind = None
         if reply.HasField("behind"):
             index = reply.behind.batch_index
             self._behind = reply.behind.ledger_id, reply.behind.entry_id, WHOLE_ENTRY if index < 0 else index
         if sought is not None:
-            self.first_wanted = _find_first_wanted(sought)
+            self.first_wanted, self._unwanted_from = sought.first_wanted, sought.position
         self.wake()
 
     def count_delivered(self, ledger_id: int, entry_id: int) -> None:
@@ -111,14 +122,16 @@ class ReadPosition:
         self.last_delivered = None
 
     def find_unwanted_rows(self, entry: DeliveredEntry) -> list[int]:
-        """Return the rows of the entry that lie before the start."""
+        """Return the rows of the entry that are not wanted."""
         if self.first_wanted is None:
             return []
         *wanted, first_index = self.first_wanted
         position = [entry.ledger_id, entry.entry_id]
+        if self._unwanted_from <= (entry.ledger_id, entry.entry_id) and position < wanted:
+            return list(entry.remaining)
+        self.first_wanted = None  # it is reached, or another client has moved the subscription to before the start
         if position < wanted:
             return []
-        self.first_wanted = None
         if position > wanted or first_index <= 0:
             return []
         return [row for row in entry.remaining if entry.batch_index(row) < first_index]
@@ -187,24 +200,30 @@ class ReadPosition:
 
     async def last_message_id(self, partition: int) -> MessageId:
         """Return the id of the topic's last message; without messages, the position before the first one."""
-        answer = await self._client.lookup.last_message(self._topic)
+        answer = await self._client.lookup.last_message(self._topic, find_first_chunk=True)
         if not answer.HasField("last"):
             return MessageId(partition=partition, topic_name=self._topic)
         last = answer.last
         index = last.batch_size - 1 if last.batch_size else -1
-        return MessageId(partition, last.ledger_id, last.entry_id, index, last.batch_size, self._topic)
+        first = None
+        if last.HasField("first_chunk"):
+            chunk = last.first_chunk
+            first = MessageId(partition, chunk.ledger_id, chunk.entry_id, topic_name=self._topic)
+        return MessageId(partition, last.ledger_id, last.entry_id, index, last.batch_size, self._topic, first)
 
 
-def make_start(where: MessageId | int, *, inclusive: bool) -> StartAt:
+def make_start(where: MessageId | int, *, inclusive: bool) -> Start:
     """Make the start for a message id, or for a time in ms."""
     if isinstance(where, int):
-        return StartAt(time_ms=where)
+        return Start(StartAt(time_ms=where))
     if where == MessageId.earliest:
-        return StartAt(earliest=True)
+        return Start(StartAt(earliest=True))
     if where == MessageId.latest:
-        return StartAt(latest=True)
+        return Start(StartAt(latest=True))
     first_chunk = where.first_chunk_message_id if inclusive else None
-    where = first_chunk or where
+    if first_chunk is not None:
+        begin = _start_at_position(first_chunk.ledger_id(), first_chunk.entry_id(), -1, inclusive=True)
+        return begin._replace(first_wanted=(where.ledger_id(), where.entry_id(), -1))
     return _start_at_position(where.ledger_id(), where.entry_id(), where.batch_index(), inclusive=inclusive)
 
 
@@ -215,18 +234,13 @@ def get_position(message: Message[Any]) -> BatchPosition:
     return entry.ledger_id, entry.entry_id, WHOLE_ENTRY if index < 0 or index == entry.batch_size - 1 else index
 
 
-def _start_at_position(ledger_id: int, entry_id: int, batch_index: int, *, inclusive: bool) -> StartAt:
-    return StartAt(
+def _start_at_position(ledger_id: int, entry_id: int, batch_index: int, *, inclusive: bool) -> Start:
+    start = StartAt(
         message_id=StartMessageId(ledger_id=ledger_id, entry_id=entry_id, batch_index=batch_index, inclusive=inclusive)
     )
-
-
-def _find_first_wanted(start: StartAt) -> BatchPosition | None:
-    """Return the first position behind the start, if the start may lie within a batch."""
-    if start.WhichOneof("at") != "message_id" or start.message_id.batch_index < 0:
-        return None
-    first = start.message_id
-    return first.ledger_id, first.entry_id, first.batch_index + (not first.inclusive)
+    # It may lie within a batch.
+    wanted = None if batch_index < 0 else (ledger_id, entry_id, batch_index + (not inclusive))
+    return Start(start, wanted)
 
 
 def _end_of(last: LastMessage) -> BatchPosition:

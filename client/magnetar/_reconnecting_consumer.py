@@ -32,7 +32,7 @@ from magnetar._errors import from_problem, from_transport, may_reopen_consumer
 from magnetar._negative_acks import NegativeAcksTracker
 from magnetar._operations import Backoff
 from magnetar._pending_acks import EpochTracker, PendingAcks
-from magnetar._read_position import ReadPosition
+from magnetar._read_position import ReadPosition, Start
 from magnetar._receiver_queue import ReceiverQueue
 from magnetar._unacked_chunks import UnackedChunks
 from magnetar._value_encoder import to_wire
@@ -280,7 +280,7 @@ class ReconnectingConsumer(ABC):
     def _forget_incarnation(self) -> None:
         self._incarnation = ""
         self._clear_queue()
-        self.position.set_start(StartAt(earliest=True))
+        self.position.set_start(Start(StartAt(earliest=True)))
         self.epochs.expire_all()
         self._unacked_chunks.clear()
         self.acks.fail(

@@ -418,7 +418,7 @@ class ProducerFenced(MagnetarException):
 
 
 class MemoryBufferIsFull(MagnetarException):
-    """An exceeded memory limit of the client; not raised by this client."""
+    """An exceeded memory limit of the client: a reader can't hold a message in chunks."""
 
     result = Result.MemoryBufferIsFull
 

@@ -131,10 +131,12 @@ class LookupAnswer(_message.Message):
     def __init__(self, problem: _Optional[_Union[Problem, _Mapping]] = ..., address: _Optional[str] = ...) -> None: ...
 
 class LastMessageRequest(_message.Message):
-    __slots__ = ("topic",)
+    __slots__ = ("topic", "find_first_chunk")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    FIND_FIRST_CHUNK_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+    find_first_chunk: bool
+    def __init__(self, topic: _Optional[str] = ..., find_first_chunk: bool = ...) -> None: ...
 
 class LastMessageAnswer(_message.Message):
     __slots__ = ("problem", "last", "incarnation")
@@ -147,16 +149,24 @@ class LastMessageAnswer(_message.Message):
     def __init__(self, problem: _Optional[_Union[Problem, _Mapping]] = ..., last: _Optional[_Union[LastMessage, _Mapping]] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class LastMessage(_message.Message):
-    __slots__ = ("ledger_id", "entry_id", "batch_size", "chunk_id")
+    __slots__ = ("ledger_id", "entry_id", "batch_size", "first_chunk")
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
-    CHUNK_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_CHUNK_FIELD_NUMBER: _ClassVar[int]
     ledger_id: int
     entry_id: int
     batch_size: int
-    chunk_id: int
-    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., batch_size: _Optional[int] = ..., chunk_id: _Optional[int] = ...) -> None: ...
+    first_chunk: FirstChunk
+    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., batch_size: _Optional[int] = ..., first_chunk: _Optional[_Union[FirstChunk, _Mapping]] = ...) -> None: ...
+
+class FirstChunk(_message.Message):
+    __slots__ = ("ledger_id", "entry_id")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    entry_id: int
+    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ...) -> None: ...
 
 class SchemaRequest(_message.Message):
     __slots__ = ("topic", "schema_version", "incarnation")

@@ -5,6 +5,7 @@ acknowledgement, compared with the rule as one reads it.
 from __future__ import annotations
 
 import random
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -256,6 +257,26 @@ def test_incomplete_messages_of_all_partitions_share_a_limit_in_bytes() -> None:
     assert mine.found[-1][0] == [(0, 1)]
     assert not mine.found[-1][2]
     assert not budget.messages
+
+
+def test_the_whole_entry_of_a_chunk_counts_and_keys_are_small() -> None:
+    """CON-7: its payload is a view of it, and metadata may have 10 KiB; so may the uuid of an ended message."""
+    budget, discards = ChunkBudget(1_000_000), Discards()
+    assembler = assembler_of(budget, discards)
+    entry = memoryview(bytes(5_000 + CHUNK_BYTES))
+    add(assembler, 0, "u" * 5_000, 0, 3, payload=entry[5_000:])
+    assert budget.used_bytes >= 2 * 5_000
+    used = budget.used_bytes
+    add(assembler, 1, "u" * 5_000, 1, 3, payload=entry[5_000:])
+    assert budget.used_bytes - used >= 5_000
+    add(assembler, 2, "u" * 5_000, 2, 3, payload=entry[5_000:])
+    assert budget.used_bytes == 0
+    tracemalloc.start()
+    for at in range(300):
+        add(assembler, at, f"{at}" + "u" * 10_000, 1, 3)
+        discards.found.clear()
+    assert tracemalloc.get_traced_memory()[0] < 300_000
+    tracemalloc.stop()
 
 
 def test_hostile_chunks_use_no_more_memory_than_the_limit() -> None:

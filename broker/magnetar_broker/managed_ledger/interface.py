@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar_broker.managed_ledger.append_queue import AppendDone
+from magnetar_broker.managed_ledger.chunk_search import MessageEnds
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
 from magnetar_broker.managed_ledger.log_entry import LogEntry, NewEntry
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
@@ -172,6 +173,10 @@ class TopicLog(Log, Protocol):
 
     async def read_last_readable(self) -> LogEntry | None:
         """Return the last entry that can be read, or None. Raises `BrokerError`."""
+
+    async def find_ends(self, chunk: LogEntry) -> MessageEnds | None:
+        """Return the ends of a chunk's message, as far as it is stored up to there (chunk_search.py). None: they were
+        not found. Raises `BrokerError`."""
 
     def tick(self) -> None:
         """Do what is due. Called every second or so."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Self
 
@@ -16,6 +17,7 @@ from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.appender import Appender
+from magnetar_broker.managed_ledger.chunk_search import MessageEnds, find_ends
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
 from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListChange, ListedLedger
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
@@ -25,7 +27,7 @@ from magnetar_broker.managed_ledger.log_reader import LogReader
 from magnetar_broker.managed_ledger.log_recovery import recover_log
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.managed_ledger.prefetched_topic import PrefetchedTopic
-from magnetar_broker.managed_ledger.readable_entries import find_first_at_time, find_last_readable
+from magnetar_broker.managed_ledger.readable_entries import find_first_at_time, find_last_readable, read_if_readable
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.managed_ledger.trimmer import LogRetention, Trimmer
 from magnetar_broker.position import Position
@@ -354,6 +356,10 @@ class ManagedLedger:
     async def read_last_readable(self) -> LogEntry | None:
         """Return the last entry that can be read, or None. Raises `BrokerError`."""
         return await find_last_readable(self.reads, self.ledger_list)
+
+    async def find_ends(self, chunk: LogEntry) -> MessageEnds | None:
+        """As in `Log`. Raises `BrokerError`."""
+        return await find_ends(chunk, partial(read_if_readable, self.reads), self.ledger_list.last_before)
 
     async def find_first_at_time(self, time_ms: int) -> Position:
         """As in `Log`. Raises `BrokerError`."""

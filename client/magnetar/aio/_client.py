@@ -251,7 +251,7 @@ class Client(Unpicklable):
         properties: Mapping[str, str] | None = None,
         auto_update_partitions_interval_seconds: float = 60,
         decode_failure_action: DecodeFailureAction = DecodeFailureAction.RAISE,
-        max_pending_chunked_message: int = 10,
+        max_pending_chunked_message: int = 0,
         expire_time_of_incomplete_chunked_message_ms: int = 60_000,
         max_pending_chunked_bytes: int = 256 * 1024 * 1024,
     ) -> Reader[T]:
@@ -272,6 +272,7 @@ class Client(Unpicklable):
         schema: type[T] | Schema[T] | None = None,
         *,
         auto_update_partitions_interval_seconds: float = 60,
+        max_pending_chunked_bytes: int = 256 * 1024 * 1024,
     ) -> TableView[T]:
         """Create a view of the latest value of each key of a topic.
 
@@ -280,6 +281,8 @@ class Client(Unpicklable):
 
         - `subscription_name`: the name of the reader's subscription, which is not durable. Default: a random name.
         - `schema`: see `create_producer`.
+        - `max_pending_chunked_bytes`: how much of incomplete messages in chunks is held, for all partitions. If that is
+          not enough, the view raises MemoryBufferIsFull.
         """
         options = check_options(TableViewOptions, locals())
         reader_options, name = options.to_reader_options(), options.subscription_name

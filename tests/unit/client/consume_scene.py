@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from magnetar import aio
 from magnetar._message import Message
 from magnetar.aio._consumer import Consumer
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.log_entry import get_chunk
+from magnetar_broker.managed_ledger.chunk_search import find_ends
+from magnetar_broker.managed_ledger.log_entry import LogEntry, get_chunk
 from magnetar_broker.position import Position
 from magnetar_broker.server.grpc.consume_stream import ConsumeStream
 from magnetar_broker.settings.delivery import SubscriptionSettings
@@ -23,6 +25,7 @@ from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_protos.broker_pb2 import (
     ConsumeRequest,
     ErrorCode,
+    FirstChunk,
     LastMessage,
     LastMessageAnswer,
     LastMessageRequest,
@@ -43,6 +46,8 @@ from tests.unit.broker.fake_log import FakeLog
 from tests.unit.client.lookup_broker import ADDRESS, LookupBroker
 
 __all__ = ["ADDRESS", "MemoryBroker", "MemoryTopic", "client_of", "payloads", "receive", "receive_all"]
+
+R = TypeVar("R")
 
 
 class MemoryTopic:
@@ -122,14 +127,18 @@ class MemoryBroker(LookupBroker):
     def answer_call(self, method: str, request: bytes) -> bytes:
         if method != "last_message":
             return super().answer_call(method, request)
-        log = self.topic(LastMessageRequest.FromString(request).topic).log
+        parsed = LastMessageRequest.FromString(request)
+        log = self.topic(parsed.topic).log
         answer = LastMessageAnswer(incarnation=log.incarnation)
         if log.entries:
             last = log.entries[log.last]
-            chunk_id = last.chunk.number if last.chunk is not None else 0
-            answer.last.CopyFrom(
-                LastMessage(ledger_id=log.last[0], entry_id=log.last[1], batch_size=last.batch_size, chunk_id=chunk_id)
-            )
+            ends = None
+            if parsed.find_first_chunk and last.chunk is not None:
+                ends = _run_at_once(find_ends(last, partial(_read, log), partial(_find_before, log)))
+            at = log.last if ends is None else ends.last
+            answer.last.CopyFrom(LastMessage(ledger_id=at[0], entry_id=at[1], batch_size=last.batch_size))
+            if ends is not None:
+                answer.last.first_chunk.CopyFrom(FirstChunk(ledger_id=ends.first[0], entry_id=ends.first[1]))
         return answer.SerializeToString()
 
     async def serve_stream(self, method: str, stream: Stream) -> None:
@@ -147,6 +156,24 @@ class MemoryBroker(LookupBroker):
         if incarnation and str(name) not in self.topics:
             raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was deleted")
         return self.topic(str(name))
+
+
+async def _read(log: FakeLog, position: Position) -> LogEntry | None:
+    return log.entries.get(position)
+
+
+def _find_before(log: FakeLog, position: Position) -> Position | None:
+    return max((one for one in log.entries if one < position), default=None)
+
+
+def _run_at_once(coroutine: Coroutine[Any, Any, R]) -> R:
+    """Run a coroutine that waits for nothing."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: R = done.value
+        return result
+    raise AssertionError("it waits")
 
 
 class _RecordingStream:

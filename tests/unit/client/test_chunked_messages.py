@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from magnetar import ConsumerBatchReceivePolicy, ConsumerType, DecodeFailureAction, InitialPosition, MessageId
-from magnetar.exceptions import DecodeError
+from magnetar import ConsumerBatchReceivePolicy, ConsumerType, DecodeFailureAction, InitialPosition, Message, MessageId
+from magnetar.exceptions import DecodeError, MemoryBufferIsFull
 from magnetar.schema import Int64Schema, StringSchema
 from magnetar_broker.position import Position
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
@@ -20,7 +20,7 @@ from magnetar_wire.entry import encode_entry
 from magnetar_wire.messages import Messages
 from tests.running import until
 from tests.unit.broker.fake_cursors import FakeCursor
-from tests.unit.client.consume_scene import MemoryTopic, client_of, payloads, receive
+from tests.unit.client.consume_scene import MemoryTopic, client_of, payloads, receive, receive_all
 
 EARLIEST: Any = {"initial_position": InitialPosition.Earliest}
 IN_ORDER = [ConsumerType.Exclusive, ConsumerType.Failover]
@@ -62,6 +62,11 @@ class ChunkedTopic:
 
     def whole(self, names: str) -> list[bytes]:
         return [b"." if name == "." else self.contents[name] for name in names]
+
+
+def get_first(message: Message[Any]) -> MessageId:
+    """The id of the entry with which a message begins."""
+    return message.message_id().first_chunk_message_id or message.message_id()
 
 
 def is_acknowledged(cursor: FakeCursor, position: Any) -> bool:
@@ -242,6 +247,28 @@ async def test_an_incomplete_message_is_dropped_for_others(acks: bool, caplog: p
             assert (await consumer.receive(60_000)).data() == chunked.contents["a"]
 
 
+@pytest.mark.parametrize("limit", ["max_pending_chunked_message", "max_pending_chunked_bytes"])
+async def test_a_reader_ends_with_an_error_instead_of_losing_a_message(limit: str) -> None:
+    """CON-7, CON-11: only when a message that was dropped for others is complete; by default 20 are not too many."""
+    async with client_of() as (broker, client):
+        chunked = ChunkedTopic(broker.topic("t"))
+        names = "abcdefghijklmnopqrst"
+        chunked.store("." + names + names)
+        reader = await client.create_reader("t", MessageId.earliest)
+        assert [(await reader.read_next(60_000)).data() for _ in range(21)] == chunked.whole("." + names)
+        few: Any = {limit: 2 if limit.endswith("message") else 2_000}
+        small = await client.create_reader("t", MessageId.earliest, **few)
+        with pytest.raises(MemoryBufferIsFull, match=r"from entry 7:1 on.*max_pending_chunked_bytes"):
+            while True:
+                assert (await small.read_next(60_000)).data() == b"."
+        with pytest.raises(MemoryBufferIsFull, match=r"from entry 7:1 on"):
+            await client.create_table_view("t", max_pending_chunked_bytes=2_000)
+        lost = ChunkedTopic(broker.topic("lost"))
+        lost.store("abcd.")
+        reader = await client.create_reader("lost", MessageId.earliest, **few)
+        assert (await reader.read_next(60_000)).data() == b".", "dropped messages are not complete"
+
+
 async def test_a_message_that_cannot_be_read_is_acknowledged(caplog: pytest.LogCaptureFixture) -> None:
     """CON-7: without its first chunk, with a gap, or damaged, it would stay in the subscription for ever."""
     async with client_of() as (broker, client):
@@ -321,6 +348,36 @@ async def test_readers_begin_at_the_first_chunk_or_behind_the_last() -> None:
         consumer = await client.subscribe("t", "s", start_message_id_inclusive=True)
         await consumer.seek(ids[2])
         assert payloads(await receive(consumer, 3)) == chunked.whole("b.c")
+
+
+@pytest.mark.parametrize("order", ["bababa", "aa.ab.bb", "ba.bccaba"])
+async def test_the_chosen_message_is_the_first_that_an_inclusive_start_hands_out(order: str) -> None:
+    """CON-7, CON-11, MSG-3: also if messages of other producers are complete between its chunks: from its id, from the
+    latest message, whose id the broker has, too, and by a seek, which leaves nothing unacknowledged."""
+    async with client_of() as (broker, client):
+        topic = broker.topic("t")
+        chunked = ChunkedTopic(topic)
+        chunked.store(order, a=3, b=3)
+        options: Any = {"start_message_id_inclusive": True}
+        consumer = await client.subscribe("t", "s", ack_grouping_time_ms=0, **options, **EARLIEST)
+        messages = await receive_all(consumer)
+        for at, message in enumerate(messages):
+            begins = get_first(message)
+            expected = payloads([one for one in messages[at:] if get_first(one) >= begins])
+            reader = await client.create_reader("t", message.message_id(), **options)
+            assert [(await reader.read_next(60_000)).data() for _ in expected] == expected
+            assert not await reader.has_message_available()
+            await consumer.seek(message.message_id())
+            again = await receive(consumer, len(expected))
+            assert payloads(again) == expected
+            for one in again:
+                await consumer.acknowledge(one, receipt=True)
+        reader = await client.create_reader("t", MessageId.latest, **options)
+        last = messages[-1].message_id()
+        assert (await reader.read_next(60_000)).message_id() == last
+        assert not await reader.has_message_available()
+        assert str(await consumer.get_last_message_id()) == str(last)
+        assert topic.cursors.cursors["s"].mark_delete == topic.log.last
 
 
 @pytest.mark.parametrize("queue_size", [0, 1, 1000])

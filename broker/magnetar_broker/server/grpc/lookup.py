@@ -16,6 +16,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.context import ServerContext
 from magnetar_protos.broker_pb2 import (
     ErrorCode,
+    FirstChunk,
     LastMessage,
     LastMessageAnswer,
     LastMessageRequest,
@@ -70,15 +71,13 @@ async def get_last_message(server: ServerContext, session: BrokerSession, data: 
             log = (await session.topics.get(parse_topic_name(request.topic), create=False)).log
             answer.incarnation = log.incarnation
             if (last := await log.read_last_readable()) is not None:
-                ledger_id, entry_id = last.position
-                answer.last.CopyFrom(
-                    LastMessage(
-                        ledger_id=ledger_id,
-                        entry_id=entry_id,
-                        batch_size=last.batch_size,
-                        chunk_id=last.chunk.number if last.chunk is not None else 0,
-                    )
-                )
+                ends = None
+                if request.find_first_chunk and last.chunk is not None:
+                    ends = await log.find_ends(last)
+                ledger_id, entry_id = last.position if ends is None else ends.last
+                answer.last.CopyFrom(LastMessage(ledger_id=ledger_id, entry_id=entry_id, batch_size=last.batch_size))
+                if ends is not None:
+                    answer.last.first_chunk.CopyFrom(FirstChunk(ledger_id=ends.first[0], entry_id=ends.first[1]))
     except BrokerError as error:
         answer.problem.CopyFrom(error.problem)
     return answer.SerializeToString()

@@ -19,6 +19,7 @@ from typing import Final
 
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.append_queue import Append, AppendDone, AppendQueue
+from magnetar_broker.managed_ledger.chunk_search import MessageEnds
 from magnetar_broker.managed_ledger.interface import TopicLeases
 from magnetar_broker.managed_ledger.lease_rules import Lease
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
@@ -202,6 +203,9 @@ class NonPersistentLog:
         return [None] * len(positions)
 
     async def read_last_readable(self) -> LogEntry | None:
+        return None
+
+    async def find_ends(self, chunk: LogEntry) -> MessageEnds | None:
         return None
 
     async def find_first_at_time(self, time_ms: int) -> Position:
