@@ -279,5 +279,6 @@ def _options(draw: SeededRandomness, plan: Plan) -> BrokerServiceSettings:
         bundle_check_interval_seconds=2.0,
         default_number_of_namespace_bundles=draw.choice((1, 2, 4, 4)),
         topic_housekeeping_interval_seconds=0.5,
+        topic_visit_interval_minutes=0.02,
     )
     return with_odd(options, _ODD_BROKER, draw)
