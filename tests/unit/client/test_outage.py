@@ -114,9 +114,9 @@ async def test_later_messages_fail_with_one_that_timed_out() -> None:
         await minute(clock, 25)
         second = asyncio.create_task(producer.send(b"second"))
         await minute(clock, 10)
-        with pytest.raises(exceptions.Timeout, match="no result within 30 s .* not stored"):
+        with pytest.raises(exceptions.Timeout, match=r"no result within 30 s .* not stored"):
             await first
-        with pytest.raises(exceptions.Timeout, match="no result for an earlier message within 30 s .* not stored"):
+        with pytest.raises(exceptions.Timeout, match=r"no result for an earlier message within 30 s .* not stored"):
             await second
         await broker.start(transport)
         again = asyncio.gather(producer.send(b"first"), producer.send(b"second"))
