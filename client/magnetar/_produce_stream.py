@@ -57,8 +57,9 @@ class ProduceChannel(Channel, Protocol):
     def topic_grew(self, partitions: int) -> None:
         """Note that the partitioned topic has this many partitions now."""
 
-    def ended(self, problem: Problem | None) -> None:
-        """Note that the broker has closed the producer. No problem: as the client has requested."""
+    def ended(self, problem: Problem | None, topic_epoch: int | None) -> None:
+        """Note that the broker has closed the producer. No problem: as the client has requested. `topic_epoch`: the
+        topic's, if the one that was presented was refused."""
 
 
 class ProduceStream(BrokerStream[ProduceChannel]):
@@ -145,7 +146,10 @@ class ProduceStream(BrokerStream[ProduceChannel]):
         for ended in answer.ended:
             if (channel := channels.get(ended.producer_id)) is not None:
                 self.detach(ended.producer_id)
-                channel.ended(ended.problem if ended.HasField("problem") else None)
+                channel.ended(
+                    ended.problem if ended.HasField("problem") else None,
+                    ended.topic_epoch if ended.HasField("topic_epoch") else None,
+                )
         for flow in answer.flow:
             if (channel := channels.get(flow.producer_id)) is not None:
                 channel.set_flow(flow.paused, flow.waiting_for)

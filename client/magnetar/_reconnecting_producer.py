@@ -88,6 +88,8 @@ class ReconnectingProducer(ABC):
         self.topic = str(topic)
         # The topic's epoch. It is set before the first opening to present the one that the first partition has.
         self.topic_epoch: int | None = None
+        # The epoch of the first partition that is to be exceeded, if the one that was presented was refused.
+        self.current_epoch: int | None = None
         self.producer_name = options.producer_name or ""
         # Whether it was ever open.
         self.was_opened = False
@@ -178,6 +180,15 @@ class ReconnectingProducer(ABC):
             self._leave()
             raise
 
+    async def raise_epoch(self, topic_epoch: int) -> None:
+        """Reopen the producer, of which nothing was sent, with a higher epoch. Meets no other producer in between."""
+        stream, self._stream, channel_id, self._channel_id = self._stream, None, self._channel_id, 0
+        self._open = False
+        if stream is not None:
+            stream.detach(channel_id)  # the broker replaces it
+        self.topic_epoch, self._incarnation = topic_epoch, ""
+        await self.open()
+
     async def _open_once(self) -> None:
         client = self._client
         address = await client.lookup.find_owner(self.topic, was_open=self.was_opened)
@@ -265,8 +276,9 @@ class ReconnectingProducer(ABC):
         self._stream = None
         self._on_opening_ended(from_transport(error))
 
-    def ended(self, problem: Problem | None) -> None:
+    def ended(self, problem: Problem | None, topic_epoch: int | None = None) -> None:
         self._stream = None
+        self.current_epoch = topic_epoch
         if problem is None:
             self._on_opening_ended(AlreadyClosed(f"the broker has closed the producer {self.producer_name}"))
         else:

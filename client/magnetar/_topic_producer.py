@@ -18,7 +18,7 @@ import logging
 
 from magnetar._client_core import ClientCore
 from magnetar._enums import BatchingType, ProducerAccessMode
-from magnetar._exclusive_opening import open_with_epoch, options_of_other_partitions
+from magnetar._exclusive_opening import open_exclusively, open_with_epoch, options_of_other_partitions
 from magnetar._growth_watch import GrowthWatch
 from magnetar._options import ProducerOptions, parse_topic_name
 from magnetar._outgoing_message import OutgoingMessage
@@ -93,7 +93,7 @@ class TopicProducer:
         )
         self._growth_watch: asyncio.Task[None] | None = None
         # An exclusive producer: what opens its other partitions, and the error by which it has lost one.
-        self._opening_others: asyncio.Task[None] | None = None
+        self._opening_others: asyncio.Task[list[PartitionProducer]] | None = None
         self._lost: MagnetarException | None = None
 
     @property
@@ -138,13 +138,14 @@ class TopicProducer:
 
     async def _open_others(self, first: PartitionProducer) -> None:
         """Open the other partitions of an exclusive producer, also those that were added while it waited."""
+        count = len(self.partitions)
         if self._is_partitioned:
-            count = await self.client.lookup.count_partitions(self.topic, create=False)
-            known = len(self.partitions)
-            self.partitions = self.partitions + self._create_partitions(known, max(count, known))
-        self._opening_others = asyncio.get_running_loop().create_task(open_with_epoch(self.partitions[1:], first))
+            count = max(count, await self.client.lookup.count_partitions(self.topic, create=False))
+        self._opening_others = asyncio.get_running_loop().create_task(
+            open_exclusively(first, lambda: self._create_partitions(1, count))
+        )
         try:
-            await self._opening_others
+            self.partitions = [first, *await self._opening_others]
         except asyncio.CancelledError:
             if self._lost is None:
                 self._opening_others.cancel()

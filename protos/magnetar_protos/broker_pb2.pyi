@@ -316,12 +316,14 @@ class EntryRefused(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., number: _Optional[int] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
 
 class ProducerEnded(_message.Message):
-    __slots__ = ("producer_id", "problem")
+    __slots__ = ("producer_id", "problem", "topic_epoch")
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     problem: Problem
-    def __init__(self, producer_id: _Optional[int] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
+    topic_epoch: int
+    def __init__(self, producer_id: _Optional[int] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
 
 class ProducerFlow(_message.Message):
     __slots__ = ("producer_id", "paused", "waiting_for")

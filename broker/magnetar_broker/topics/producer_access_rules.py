@@ -18,7 +18,9 @@ the number any more.
 **Partitions.** A producer of a partitioned topic gets its epoch at the first partition, and presents it when it is
 opened on each of the others. Each of them remembers the highest that was presented: a producer with a lower one has
 lost the first partition, so it is refused, or fenced. One with the same is the same producer, which tries again.
-Numbers of a partition are its own, so it does not matter how often somebody has opened the partition alone.
+Numbers of a partition are its own, so it does not matter how often somebody has opened the partition alone. If the
+first partition was deleted and created again, its numbers are lower than those that the others remember. Then the
+refused producer reopens the first partition with a higher one.
 
     the first partition: epoch 7 of A is stored
     another one: has epoch 9 of somebody who has opened it alone. A presents 7: epoch 10 of A is stored, with the 7
@@ -81,13 +83,15 @@ class Admission(Generic[P]):
 
 
 class StaleTopicEpoch(BrokerError):
-    """A producer presents an epoch that is not the topic's any more."""
+    """A producer presents an epoch that is not the topic's, or the first partition's, any more."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, topic_epoch: int | None = None) -> None:
+        """`topic_epoch`: that of the first partition which is to be exceeded."""
         super().__init__(ErrorCode.PRODUCER_FENCED, text)
+        self.topic_epoch = topic_epoch
 
     def again(self) -> StaleTopicEpoch:
-        return StaleTopicEpoch(str(self))
+        return StaleTopicEpoch(str(self), self.topic_epoch)
 
 
 class ProducerAccess(Generic[P]):
@@ -196,7 +200,8 @@ class ProducerAccess(Generic[P]):
             if highest is not None and number < highest:
                 raise StaleTopicEpoch(
                     f"producer {request.name!r} has the epoch {number} of the topic's first partition, which another "
-                    f"one has opened since, with epoch {highest}"
+                    f"one has opened since, with epoch {highest}",
+                    highest,
                 )
             if number > MAX_EPOCH:
                 raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"topic_epoch {number} is above the limit of {MAX_EPOCH}")
@@ -254,7 +259,8 @@ class ProducerAccess(Generic[P]):
             assert self.stored is not None
             return StoredEpoch(self.stored.number, "", self._first_partition_number)
         if not request.was_open or request.epoch is None:
-            self._last_number += 1
+            presented = -1 if request.epoch is None else request.epoch
+            self._last_number = max(self._last_number + 1, presented)
         return StoredEpoch(
             self._last_number,
             request.name,

@@ -69,7 +69,7 @@ class Recorder:
 
     def queued(self) -> None: ...
 
-    def ended(self, problem: Problem | None) -> None:
+    def ended(self, problem: Problem | None, topic_epoch: int | None) -> None:
         self.events.append(problem)
 
     def set_flow(self, paused: bool, waiting_for: str) -> None:

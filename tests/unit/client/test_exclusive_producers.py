@@ -218,6 +218,17 @@ async def test_an_exclusive_producer_takes_partitions_that_are_added() -> None:
             await second.create_producer("t-partition-1")
 
 
+async def test_the_first_partition_was_created_again() -> None:
+    """PRD-2, TOP-7: its epochs begin anew, and the other partitions remember the former ones."""
+    async with running_broker() as scene, scene.client() as client:
+        await scene.admin.topics.create_partitioned("t", 2)
+        for _ in range(4):
+            await (await client.create_producer("t", access_mode=_EXCLUSIVE)).close()
+        await scene.admin.topics.delete("t-partition-0", force=True)
+        await client.create_producer("t", access_mode=_EXCLUSIVE)
+        assert _epochs(scene, 0, 1) == [4, 4]
+
+
 async def test_an_attempt_to_take_new_partitions_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """PRD-2, TOP-3: after one that has opened only some of them, until somebody else has left the others."""
     has_others = asyncio.Event()

@@ -91,11 +91,13 @@ class ProduceAnswers:
     def add_refused(self, producer_id: int, number: int, problem: Problem) -> None:
         self._refused.append(EntryRefused(producer_id=producer_id, number=number, problem=_shorten(problem)))
 
-    def add_ended(self, producer_id: int, problem: Problem | None) -> None:
+    def add_ended(self, producer_id: int, problem: Problem | None, topic_epoch: int | None = None) -> None:
         self._flow.pop(producer_id, None)
         self._grown.pop(producer_id, None)
         self._queued.pop(producer_id, None)
-        self._ended.append(ProducerEnded(producer_id=producer_id, problem=problem and _shorten(problem)))
+        self._ended.append(
+            ProducerEnded(producer_id=producer_id, problem=problem and _shorten(problem), topic_epoch=topic_epoch)
+        )
 
     def set_flow(self, producer_id: int, paused: bool, waiting_for: str = "") -> None:
         self._flow[producer_id] = paused, waiting_for[:_MAX_TEXT_LENGTH]

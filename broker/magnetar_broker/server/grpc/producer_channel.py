@@ -29,6 +29,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.position import Position
 from magnetar_broker.server.grpc.produce_session import ProduceSession
 from magnetar_broker.topics.producer import Producer
+from magnetar_broker.topics.producer_access_rules import StaleTopicEpoch
 from magnetar_broker.topics.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProducerOpened
 from magnetar_wire.entry_memory import count_entry_memory
@@ -202,7 +203,8 @@ class ProducerChannel:
             return
         self._has_ended = True
         self._release(error or BrokerError(ErrorCode.UNKNOWN_ERROR, "it was closed by its client"))
-        self._session.answers.add_ended(self.producer_id, None if error is None else error.problem)
+        topic_epoch = error.topic_epoch if isinstance(error, StaleTopicEpoch) else None
+        self._session.answers.add_ended(self.producer_id, None if error is None else error.problem, topic_epoch)
         if self._channels.get(self.producer_id) is self:
             del self._channels[self.producer_id]
         self._session.report_change()
