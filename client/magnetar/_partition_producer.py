@@ -227,7 +227,7 @@ class PartitionProducer(ReconnectingProducer):
         reason, now = self._explain_pending() or "the producer is connected", self._clock.monotonic()
         for entry in self._in_flight.remove_unanswered():
             which = "" if entry.opened_at + timeout_s <= now else "for an earlier message "
-            known = "the message may be stored" if entry.may_be_stored else "the message is not stored: send it again"
+            known = "the message may be stored" if entry.may_be_stored else "the message is not stored"
             text = f"no result {which}within {timeout_s:g} s (send_timeout_millis); {known}; {reason}"
             self._complete(entry, exceptions.Timeout(text))
 

@@ -214,7 +214,8 @@ def _sum(name: TopicName, parts: Sequence[pb.TopicStats]) -> pb.TopicStats:
         total.last_publish_ms = max(total.last_publish_ms, part.last_publish_ms)
         _note_oldest(total, part.oldest_backlog_subscription, part.oldest_backlog_ms)
         total.oldest_backlog_age_s = max(total.oldest_backlog_age_s, part.oldest_backlog_age_s)
-        total.deduplication_status = total.deduplication_status or part.deduplication_status
+        if total.deduplication_status in ("", "Enabled"):  # it is, if it is in all partitions
+            total.deduplication_status = part.deduplication_status
         total.waiting_for = total.waiting_for or (part.waiting_for and f"{part.topic}: {part.waiting_for}")
         total.not_in_effect.extend(text for text in part.not_in_effect if text not in total.not_in_effect)
         for one in part.subscriptions:

@@ -78,3 +78,11 @@ def test_stats_omit_loss_rows_for_a_topic_without_losses(capsys: pytest.CaptureF
     print_topic_stats(replace(TOPIC, subscriptions=(SUBSCRIPTION,)))
     print_internal_stats("t", INTERNAL)
     assert not rows(capsys.readouterr().out).keys() & {"lost", "damaged", "lapsed leases"}
+
+
+def test_policies_that_act_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    print_topic_stats(replace(TOPIC, deduplication_status="Enabled", publish_limited_times=3))
+    shown = rows(capsys.readouterr().out)
+    assert (shown["deduplication"], shown["publish rate reached"]) == ("enabled", "3 times")
+    print_topic_stats(TOPIC)
+    assert not {"deduplication", "publish rate reached"} & set(rows(capsys.readouterr().out))

@@ -219,7 +219,7 @@ async def test_an_exclusive_producer_takes_partitions_that_are_added() -> None:
 
 
 async def test_the_first_partition_was_created_again() -> None:
-    """PRD-2, TOP-7: its epochs begin anew, and the other partitions remember the former ones."""
+    """PRD-2, TOP-7: its epochs begin with 0, and the other partitions remember the former ones."""
     async with running_broker() as scene, scene.client() as client:
         await scene.admin.topics.create_partitioned("t", 2)
         for _ in range(4):
