@@ -15,7 +15,7 @@ _PARTS: Final = {
     "cluster": Part("magnetar_cli.cluster.commands", "Run a cluster of processes on this machine."),
     "bookies": Part("magnetar_cli.maintenance.bookies", "List, make read-only and decommission bookies."),
     "ledgers": Part("magnetar_cli.maintenance.ledgers", "List, inspect, recover and delete ledgers."),
-    "brokers": Part("magnetar_cli.maintenance.brokers", "List the brokers that serve topics."),
+    "brokers": Part("magnetar_cli.maintenance.brokers", "List brokers, and change settings while they run."),
     "bundles": Part("magnetar_cli.maintenance.bundles", "List, unload and split bundles."),
     "bookie": Part("magnetar_cli.bookie", "Run one bookie in the foreground."),
     "broker": Part("magnetar_cli.broker", "Run one broker of a cluster in the foreground."),

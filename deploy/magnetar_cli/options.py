@@ -17,10 +17,11 @@ from magnetar_cli.exit_codes import ExitCode
 from magnetar_cli.service import print_message
 
 if TYPE_CHECKING:
-    from magnetar import CompressionType
+    from magnetar import CompressionType, ProducerAccessMode
     from magnetar_cli.messages.message_output import Format
 
 __all__ = [
+    "AccessMode",
     "AdminUrl",
     "AsHex",
     "AsJson",
@@ -38,6 +39,7 @@ __all__ = [
     "choose_format",
     "confirm",
     "parse_properties",
+    "to_access_mode",
     "to_compression_type",
 ]
 
@@ -84,6 +86,13 @@ class Compression(enum.StrEnum):
     SNAPPY = "snappy"
 
 
+class AccessMode(enum.StrEnum):
+    SHARED = "shared"
+    EXCLUSIVE = "exclusive"
+    WAIT_FOR_EXCLUSIVE = "wait-for-exclusive"
+    EXCLUSIVE_WITH_FENCING = "exclusive-with-fencing"
+
+
 class SubscriptionType(enum.StrEnum):
     EXCLUSIVE = "exclusive"
     SHARED = "shared"
@@ -101,6 +110,12 @@ def to_compression_type(compression: Compression) -> CompressionType:
     from magnetar import CompressionType
 
     return next(one for one in CompressionType if one.name.lower() == compression)
+
+
+def to_access_mode(mode: AccessMode) -> ProducerAccessMode:
+    from magnetar import ProducerAccessMode
+
+    return next(one for one in ProducerAccessMode if one.name.lower() == mode.replace("-", ""))
 
 
 def choose_format(*, as_json: bool, as_hex: bool, as_raw: bool) -> Format:

@@ -247,7 +247,8 @@ class TopicCalls:
         with contextlib.suppress(BrokerError):
             policies = await self._catalog.get_policies(topic.name.namespace_name)
             own = await self._topics.read_own_policies(topic.name)
-            missing = find_missing_effects(policies, Level.NAMESPACE) + find_missing_effects(own, Level.TOPIC)
+            missing = find_missing_effects(policies, Level.NAMESPACE)
+            missing += find_missing_effects(own, Level.TOPIC, is_persistent=topic.name.is_persistent)
             stats.not_in_effect.extend(dict.fromkeys(missing))
         return stats
 

@@ -52,7 +52,8 @@ class TopicPolicyCalls:
             policies = override_policies(self._default_policies(), namespace.node.policies, own)
             remove_namespace_policies(policies)
         return pb.TopicPoliciesAnswer(
-            policies=_select(policies, request), warnings=find_missing_effects(_select(own, request), Level.TOPIC)
+            policies=_select(policies, request),
+            warnings=find_missing_effects(_select(own, request), Level.TOPIC, is_persistent=name.is_persistent),
         )
 
     async def change_topic_policies(self, request: pb.ChangeTopicPoliciesRequest) -> pb.TopicPoliciesChanged:
@@ -66,7 +67,8 @@ class TopicPolicyCalls:
         await self._rpc.change(change)
         writable, registered = len(self._bookies.writable()), len(self._bookies.registered())
         warnings = find_unmet_policies(str(name), request.set, writable, registered)
-        return pb.TopicPoliciesChanged(warnings=[*warnings, *find_missing_effects(request.set, Level.TOPIC)])
+        warnings += find_missing_effects(request.set, Level.TOPIC, is_persistent=name.is_persistent)
+        return pb.TopicPoliciesChanged(warnings=warnings)
 
     def _parse(self, text: str) -> TopicName:
         """Return the name of a topic that may have policies. Raises `BrokerError`."""

@@ -46,7 +46,8 @@ def check_policies(policies: Policies, limits: PolicyLimits, level: Level = Leve
             if check is not None:
                 check(policy.name, value, limits)
             elif field.message_type is None:
-                _check_not_negative(policy.name, int(value))
+                name = policy.name if policy.name == field.name else f"{field.name} ({policy.name})"
+                _check_not_negative(name, int(value))
         except BrokerError as error:
             error.about = field.name
             raise

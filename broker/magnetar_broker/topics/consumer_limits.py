@@ -34,14 +34,15 @@ def check_consumers(topic: TopicName, settings: SubscriptionSettings, connected:
     if 0 < per_topic <= len(connected):
         raise BrokerError(
             ErrorCode.CONSUMER_BUSY,
-            f"topic {topic} has {len(connected)} consumers, and max_consumers_per_topic (policy or setting) is "
-            f"{per_topic}",
+            f"topic {topic} has as many consumers as max_consumers_per_topic allows ({per_topic}): close some, or "
+            "raise the policy or setting",
         )
     host = get_host(address)
-    if 0 < per_host <= (count := sum(get_host(one) == host for one in connected)):
+    if 0 < per_host <= sum(get_host(one) == host for one in connected):
         raise BrokerError(
             ErrorCode.CONSUMER_BUSY,
-            f"topic {topic} has {count} consumers from {host}, and max_same_address_consumers_per_topic is {per_host}",
+            f"topic {topic} has as many consumers from {host} as max_same_address_consumers_per_topic allows "
+            f"({per_host}): close some, or raise the setting",
         )
 
 

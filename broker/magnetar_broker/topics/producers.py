@@ -229,7 +229,8 @@ class Producers:
         if is_shared and 0 < limit <= count and name not in self._names.live:
             raise BrokerError(
                 ErrorCode.PRODUCER_BUSY,
-                f"{topic} has {count} producers, and max_producers_per_topic (policy or setting) is {limit}",
+                f"{topic} has as many producers as max_producers_per_topic allows ({limit}): close some, or raise the "
+                "policy or setting",
             )
         limit = settings.max_same_address_producers_per_topic
         if limit and address and name not in self._names.live:
@@ -238,7 +239,8 @@ class Producers:
             if count >= limit:
                 raise BrokerError(
                     ErrorCode.PRODUCER_BUSY,
-                    f"{topic} has {count} producers from {host}, and max_same_address_producers_per_topic is {limit}",
+                    f"{topic} has as many producers from {host} as max_same_address_producers_per_topic allows "
+                    f"({limit}): close some, or raise the setting",
                 )
 
     def _check_queue(self, opening: OpenProducer) -> None:

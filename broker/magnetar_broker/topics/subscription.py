@@ -204,8 +204,8 @@ class Subscription:
         if 0 < most <= len(self._consumers) and not is_system_topic(self.log.name):
             raise BrokerError(
                 ErrorCode.CONSUMER_BUSY,
-                f"subscription {self.name} has {len(self._consumers)} consumers, and max_consumers_per_subscription "
-                f"(policy or setting) is {most}",
+                f"subscription {self.name} has as many consumers as max_consumers_per_subscription allows ({most}): "
+                "close some, or raise the policy or setting",
             )
 
     def leave(self, consumers: Sequence[Consumer]) -> None:

@@ -22,6 +22,8 @@ __all__ = ["find_without_effect", "policy_options", "print_policies", "read_poli
 
 P = TypeVar("P")
 _BOOLEANS: Final = {"true": True, "false": False}
+# What fits a part of a value, by its type.
+_NEEDED: Final[dict[type, str]] = {int: "a whole number", float: "a number", bool: "true or false"}
 _PARTITIONS: Final = "partitions"
 _REMOVE: Final = "remove"
 _EVERY: Final = "every"
@@ -57,7 +59,7 @@ def _make_option(row: PolicyRow) -> Argument:
     elif row.kind == "int":
         annotation = Annotated[int | None, typer.Option(help=row.help, show_default=False)]
     else:
-        help = f"{row.help} As {row.parts}." if row.parts else row.help
+        help = f"{row.help} {row.parts}" if row.parts else row.help
         annotation = Annotated[str | None, typer.Option(metavar=row.metavar, help=help, show_default=False)]
     return Argument(row.field, annotation, None)
 
@@ -96,31 +98,35 @@ def _parse(name: str, kind: Any, value: Any, partitions: int | None) -> Any:
     if kind is str:
         return value
     items = [item for item in value.split(",") if item]
-    return dict(_split_pair(item, option) for item in items) if name == "properties" else tuple(items)
+    if name == "properties":
+        return dict(_split_pair(item, option, "write e.g. team=storage,stage=test") for item in items)
+    return tuple(items)
 
 
 def _parse_parts(kind: Any, text: str, option: str) -> Any:
     hints = typing.get_type_hints(kind)
     parts: dict[str, Any] = {}
     for item in text.split(","):
-        name, value = _split_pair(item, option)
+        name, value = _split_pair(item, option, f"write {','.join(f'{one}=…' for one in hints)}")
         if name not in hints:
-            raise typer.BadParameter(f"{name!r} is none of {', '.join(hints)}", param_hint=option)
+            raise typer.BadParameter(f"{name!r} is unknown: use {', '.join(hints)}", param_hint=option)
         try:
             parts[name] = _BOOLEANS[value.lower()] if hints[name] is bool else hints[name](value)
         except (KeyError, ValueError):
-            raise typer.BadParameter(f"{name} = {value!r} does not fit", param_hint=option) from None
+            needed = _NEEDED[hints[name]]
+            raise typer.BadParameter(f"{name} = {value!r}: use {needed}", param_hint=option) from None
     try:
         return kind(**parts)
     except TypeError:
         missing = [one.name for one in dataclasses.fields(kind) if one.default is dataclasses.MISSING]
-        raise typer.BadParameter(f"give at least {', '.join(missing)}", param_hint=option) from None
+        given = ",".join(f"{name}=…" for name in missing)
+        raise typer.BadParameter(f"{text!r} is not enough: give at least {given}", param_hint=option) from None
 
 
-def _split_pair(item: str, option: str) -> tuple[str, str]:
+def _split_pair(item: str, option: str, example: str) -> tuple[str, str]:
     name, equals, value = item.partition("=")
     if not equals or not name:
-        raise typer.BadParameter(f"{item!r} is not NAME=VALUE", param_hint=option)
+        raise typer.BadParameter(f"{item!r} is not NAME=VALUE: {example}", param_hint=option)
     return name.strip().replace("-", "_") if option != "--properties" else name, value.strip()
 
 
@@ -159,17 +165,20 @@ def _format_policies(policies: Any, names: Sequence[str], warnings: Iterable[str
         value = getattr(policies, policy.name)
         shown = _UNSET.get(policy.name, unset) if value is None else _format(value)
         if value is not None and policy.name in without_effect:
-            shown += " (stored, not yet in effect)"
+            shown += f" (stored, {without_effect[policy.name]} in effect)"
         rows.append((policy.name.replace("_", " "), shown))
     return rows
 
 
-def find_without_effect(warnings: Iterable[str]) -> list[str]:
-    """Return the fields of the policies that the warnings say to have no effect."""
+def find_without_effect(warnings: Iterable[str]) -> dict[str, str]:
+    """Return the fields of the policies that have no effect by the warnings, with "not yet" or "not"."""
     texts = list(warnings)
-    return [
-        one.field for one in POLICY_ROWS if any(text.startswith(f"{one.name} is stored, and not") for text in texts)
-    ]
+    return {
+        one.field: words
+        for one in POLICY_ROWS
+        for words in ("not yet", "not")
+        if any(text.startswith(f"{one.name} is stored, and {words} in effect") for text in texts)
+    }
 
 
 def _format(value: Any) -> str:

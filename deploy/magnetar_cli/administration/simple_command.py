@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 from magnetar_cli.options import AdminUrl, AsJson, Yes, confirm
 from magnetar_cli.output import print_rows
@@ -77,16 +78,30 @@ def add_command(app: typer.Typer, declared: SimpleCommand) -> None:
 
 
 def add_function(
-    app: typer.Typer, name: str, help: str, parameters: Sequence[Argument], run: Callable[..., None]
+    app: typer.Typer,
+    name: str,
+    help: str,
+    parameters: Sequence[Argument],
+    run: Callable[..., None],
+    *,
+    has_long_options: bool = False,
 ) -> None:
-    """Add a command that runs a function with these parameters."""
+    """Add a command that runs a function with these parameters. `has_long_options`: their names or texts are long."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [inspect.Parameter(one.name, kind, default=one.default, annotation=one.annotation) for one in parameters]
     )
     run.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": None}
     run.__doc__ = help
-    app.command(name)(run)
+    app.command(name, cls=_PlainHelpCommand if has_long_options else TyperCommand)(run)
+
+
+class _PlainHelpCommand(TyperCommand):
+    """A command whose help is not in a table, which cuts long options and values at the width of a terminal."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.rich_markup_mode = None
 
 
 def _is_not_idempotent(method: str) -> bool:

@@ -16,8 +16,8 @@ __all__ = [
     "SUBSCRIPTION_COLUMNS",
     "print_internal_stats",
     "print_subscription",
+    "print_subscriptions",
     "print_topic_stats",
-    "subscription_row",
 ]
 
 SUBSCRIPTION_COLUMNS = ("subscription", "type", "backlog", "unacknowledged", "messages/s", "consumers", "waits for")
@@ -45,6 +45,11 @@ def print_topic_stats(stats: TopicStats) -> None:
                 f"{format_number(stats.refused_entries)}, {format_number(stats.failed_entries)} entries",
             )
         )
+    if stats.dropped_per_s or any(one.dropped_messages for one in stats.subscriptions):
+        dropped = sum(one.dropped_messages for one in stats.subscriptions)
+        facts.append(("dropped", f"{format_number(stats.dropped_per_s)} messages/s; {format_number(dropped)} messages"))
+    if stats.chunks:
+        facts.append(("chunks", format_number(stats.chunks)))
     if stats.waiting_producers:
         facts.append(("producers that wait", f"{format_number(stats.waiting_producers)}, for their turn"))
     if stats.waiting_for:
@@ -72,13 +77,15 @@ def print_topic_stats(stats: TopicStats) -> None:
         )
     if stats.subscriptions:
         print()
-        _print_subscriptions(stats.subscriptions)
+        print_subscriptions(stats.topic, stats.subscriptions)
 
 
-def subscription_row(one: SubscriptionStats) -> tuple[object, ...]:
+def _subscription_row(one: SubscriptionStats, *, is_persistent: bool) -> tuple[object, ...]:
+    # A subscription of a non-persistent topic is never durable.
+    is_reader = is_persistent and not one.durable
     return (
         one.subscription,
-        (one.type or "nobody") if one.durable else f"{one.type}, a reader",
+        f"{one.type}, a reader" if is_reader else one.type or "nobody",
         one.backlog_messages,
         one.unacknowledged_messages,
         one.delivered.messages_per_s,
@@ -87,15 +94,21 @@ def subscription_row(one: SubscriptionStats) -> tuple[object, ...]:
     )
 
 
-def _print_subscriptions(shown: Sequence[SubscriptionStats]) -> None:
-    """Without the last column if none waits: brokers of Pulsar do not report why one does."""
-    rows = [subscription_row(one) for one in shown]
+def print_subscriptions(topic: str, shown: Sequence[SubscriptionStats]) -> None:
+    """Without the last column if none waits: brokers of Pulsar do not report why one does. A non-persistent topic has
+    another column, of what was dropped."""
+    is_persistent = not topic.startswith("non-persistent://")
+    rows = [_subscription_row(one, is_persistent=is_persistent) for one in shown]
     count = len(SUBSCRIPTION_COLUMNS) - (not any(one.blocked_by for one in shown))
-    print_rows(SUBSCRIPTION_COLUMNS[:count], [row[:count] for row in rows], as_json=False)
+    columns, rows = SUBSCRIPTION_COLUMNS[:count], [row[:count] for row in rows]
+    if not is_persistent:
+        columns = (*columns, "dropped")
+        rows = [(*row, one.dropped_messages) for row, one in zip(rows, shown, strict=True)]
+    print_rows(columns, rows, as_json=False)
 
 
-def print_subscription(stats: SubscriptionStats) -> None:
-    _print_subscriptions([stats])
+def print_subscription(topic: str, stats: SubscriptionStats) -> None:
+    print_subscriptions(topic, [stats])
     if stats.expired_entries:
         print()
         print_facts([("expired entries", str(stats.expired_entries))])

@@ -276,7 +276,7 @@ def stats(
     as_json: AsJson = False,
 ) -> None:
     """Show the backlog, rates and consumers of subscriptions, and what delivery waits for."""
-    from magnetar_cli.administration.stats_views import SUBSCRIPTION_COLUMNS, print_subscription, subscription_row
+    from magnetar_cli.administration.stats_views import print_subscription, print_subscriptions
 
     def act(admin: Admin) -> list[SubscriptionStats]:
         from magnetar.exceptions import SubscriptionNotFound
@@ -295,9 +295,9 @@ def stats(
         for one in found:
             print(format_json(one))
     elif subscription is not None:
-        print_subscription(found[0])
+        print_subscription(topic, found[0])
     else:
-        print_rows(SUBSCRIPTION_COLUMNS, map(subscription_row, found), as_json=False)
+        print_subscriptions(topic, found)
 
 
 def _known(count: int) -> int | None:

@@ -297,7 +297,7 @@ def _run_policies(**given: Any) -> None:
     for warning in warnings:
         print(f"magnetar: warning: {warning}", file=sys.stderr)
     if given["as_json"]:
-        not_in_effect = find_without_effect(remarks)
+        not_in_effect = list(find_without_effect(remarks))
         print(format_json({"topic": topic, **dataclasses.asdict(found), "not_in_effect": not_in_effect}))
         return
     print_policies(found, remarks, "as in its namespace", removed, every=given["every"])
@@ -319,6 +319,7 @@ add_function(
         Argument("as_json", AsJson, False),
     ],
     _run_policies,
+    has_long_options=True,
 )
 
 

@@ -1,4 +1,4 @@
-"""`magnetar brokers …`: list the brokers, and change their settings while they run."""
+"""`magnetar brokers …`: list the brokers, change their settings while they run, and check backlog quotas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from magnetar.admin import Admin
 
 app = typer.Typer(
-    help="List the brokers, and change their settings while they run.",
+    help="List the brokers, change their settings while they run, and check backlog quotas.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -66,3 +66,10 @@ def delete_configuration(setting: Setting, folder: BrokersFolder = None, url: Br
     """Let all brokers use the value of a setting that they were started with."""
     call_brokers(url, folder, lambda admin: admin.brokers.delete_dynamic_setting(setting), changes=True)
     print(f"{setting}: as started")
+
+
+@app.command("check-backlog-quotas")
+def check_backlog_quotas(folder: BrokersFolder = None, url: BrokersUrl = "") -> None:
+    """Enforce the backlog quotas of the topics of one broker now, instead of at the interval."""
+    call_brokers(url, folder, lambda admin: admin.brokers.check_backlog_quotas())
+    print("backlog quotas: checked")

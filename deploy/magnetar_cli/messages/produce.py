@@ -18,7 +18,16 @@ from magnetar_cli.messages.message_input import (
     parse_json_message,
 )
 from magnetar_cli.messages.positions import parse_time_ms
-from magnetar_cli.options import Compression, ListenerName, Topic, Url, parse_properties, to_compression_type
+from magnetar_cli.options import (
+    AccessMode,
+    Compression,
+    ListenerName,
+    Topic,
+    Url,
+    parse_properties,
+    to_access_mode,
+    to_compression_type,
+)
 from magnetar_cli.service import DEFAULT_URL, connect_client, exit_on_error
 
 if TYPE_CHECKING:
@@ -78,6 +87,7 @@ def produce(
     rate: Annotated[float, typer.Option("--rate", "-r", min=0, help="Maximum messages per second; 0: no limit.")] = 0,
     compression: Annotated[Compression, typer.Option(help="Compression of batches.")] = Compression.NONE,
     batching: Annotated[bool, typer.Option(help="Send several messages as one entry.")] = True,
+    by_key: Annotated[bool, typer.Option("--batch-by-key", help="Batches with messages of one key each.")] = False,
     chunking: Annotated[
         bool,
         typer.Option("--chunking", help="Send messages that are too large for an entry in chunks, without batching."),
@@ -87,6 +97,18 @@ def produce(
     send_timeout_s: Annotated[float, typer.Option(min=0, help="Seconds after which a send has failed; 0: never.")] = 30,
     producer_name: Annotated[
         str | None, typer.Option(help="Producer name, unique on the topic.", show_default=False)
+    ] = None,
+    access_mode: Annotated[
+        AccessMode, typer.Option(help="Whether other producers may publish to the topic, too.")
+    ] = AccessMode.SHARED,
+    sequence_id: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Sequence id of the first message; it grows by 1. With --producer-name and deduplication, a message "
+            "that is sent again is stored once.",
+            show_default=False,
+        ),
     ] = None,
     ids: Annotated[bool, typer.Option("--ids", help="Print the id of each message when it is persisted.")] = False,
     url: Url = DEFAULT_URL,
@@ -109,6 +131,7 @@ def produce(
         raise typer.BadParameter("standard input can't be read again: use arguments or files", param_hint="--repeat")
     separator_bytes, common_properties = _parse_separator(separator), parse_properties(properties or ())
     with exit_on_error(changes=False):
+        from magnetar import BatchingType
         from magnetar_cli.messages.publisher import Plan, publish_messages
 
         encoder = None
@@ -129,6 +152,8 @@ def produce(
             rate=rate,
             key=key,
             properties=common_properties,
+            first_sequence_id=sequence_id,
+            is_chunked=chunking,
             event_ms=0 if event_time is None else parse_time_ms(event_time, "--event-time"),
         )
         with connect_client(url, listener_name) as client:
@@ -138,7 +163,9 @@ def produce(
                 schema=None if encoder is None else encoder.schema,
                 compression_type=to_compression_type(compression),
                 batching_enabled=batching and not chunking,
+                batching_type=BatchingType.KeyBased if by_key else BatchingType.Default,
                 chunking_enabled=chunking,
+                access_mode=to_access_mode(access_mode),
                 batching_max_messages=batch_messages,
                 batching_max_publish_delay_ms=batch_delay_ms,
                 send_timeout_millis=int(send_timeout_s * 1000),

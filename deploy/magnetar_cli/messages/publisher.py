@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from magnetar.exceptions import MagnetarException
+from magnetar.exceptions import MagnetarException, MessageTooBig
 from magnetar_cli.exit_codes import ExitCode
 from magnetar_cli.interrupts import Interrupts
 from magnetar_cli.messages.message_input import (
@@ -63,6 +63,10 @@ class Plan:
     # Added to the properties of each message.
     properties: Mapping[str, str]
     event_ms: int
+    # Of the first message; None: the client numbers them.
+    first_sequence_id: int | None = None
+    # A message that is too large for an entry is sent in chunks.
+    is_chunked: bool = False
 
     @property
     def is_typed(self) -> bool:
@@ -161,7 +165,10 @@ def _send_until_interrupted(
     except MagnetarException as error:
         if results.has_failures:  # the producer was closed; the error is in the results of earlier messages
             return ExitCode.FAILED
-        print_message(f"message {results.sent:,} was not sent: {error}. No further message was sent")
+        text = str(error)
+        if isinstance(error, MessageTooBig) and not plan.is_chunked:
+            text = f"{text.partition(': ')[0]}: send less at a time, or use --chunking or --compression"
+        print_message(f"message {results.sent:,} was not sent: {text}. No further message was sent")
         results.sent -= 1
         return ExitCode.FAILED
     except OSError as error:
@@ -174,7 +181,7 @@ def _send_all(
     producer: magnetar.Producer, plan: Plan, results: SendResults, stop: _StopEvent, progress: _Progress
 ) -> None:
     send, add_result = producer.send_async, results.add
-    due = time.monotonic()
+    due, first = time.monotonic(), plan.first_sequence_id
     for group in _read_groups(plan, stop.readable):
         for message in group:
             if plan.rate:
@@ -191,6 +198,7 @@ def _send_all(
                 properties={**plan.properties, **message.properties} or None,
                 partition_key=plan.key if message.key is None else message.key,
                 event_timestamp=message.event_ms or plan.event_ms or None,
+                sequence_id=None if first is None else first + results.sent - 1,
             )
         progress.show(f"{results.sent:,} sent, {results.persisted:,} persisted")
 

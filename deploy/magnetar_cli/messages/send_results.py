@@ -104,7 +104,8 @@ class SendResults:
             print(json.dumps(self._to_json(seconds)), flush=True)
             return
         rate = f" ({self.persisted / seconds:,.0f}/s)" if self.persisted >= _MIN_MESSAGES_FOR_RATE else ""
-        line = f"{_count_messages(self.persisted)} persisted in {self.topic}{rate}"
+        done = "published to" if self.topic.startswith("non-persistent://") else "persisted in"
+        line = f"{_count_messages(self.persisted)} {done} {self.topic}{rate}"
         if self.unknown:
             line += f"; {self.unknown:,} more are in doubt: they may be persisted or not"
         if self.refused:

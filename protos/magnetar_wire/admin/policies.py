@@ -310,11 +310,37 @@ POLICIES: Final = (
 POLICY_OF: Final[Mapping[str, Policy]] = {policy.field: policy for policy in POLICIES}
 
 
-def find_missing_effects(policies: Policies, level: Level) -> list[str]:
-    """Return a warning for each of the policies that has no effect yet."""
+# Policies about what is stored.
+_OF_STORED_MESSAGES: Final = frozenset(
+    {
+        "persistence",
+        "retention",
+        "message_ttl_seconds",
+        QUOTA_BY_SIZE,
+        QUOTA_BY_AGE,
+        "deduplication",
+        "deduplication_snapshot_entries",
+    }
+)
+
+
+def find_missing_effects(policies: Policies, level: Level, *, is_persistent: bool = True) -> list[str]:
+    """Return a warning for each of the policies that has no effect: not yet, or not with this value, or not on a topic
+    that is not persistent."""
     missing = [
         (POLICY_OF[field.name].name, POLICY_OF[field.name].effect(level))
         for field, _ in policies.ListFields()
         if field.name in POLICY_OF and POLICY_OF[field.name].effect(level)
     ]
-    return [f"{name} is stored, and not yet in effect: {feature} is not supported yet" for name, feature in missing]
+    warnings = [f"{name} is stored, and not yet in effect: {feature} is not supported yet" for name, feature in missing]
+    if not is_persistent:
+        unused = [field.name for field, _ in policies.ListFields() if field.name in _OF_STORED_MESSAGES]
+        reason = "a non-persistent topic stores no messages"
+        warnings += [f"{POLICY_OF[one].name} is stored, and not in effect: {reason}" for one in unused]
+        return list(dict.fromkeys(warnings))
+    size, age = policies.backlog_quota_size, policies.backlog_quota_age
+    if size.limit_size_bytes < 0 < size.limit_time_seconds:
+        warnings.append(f"{QUOTA_BY_SIZE} does not limit the age of messages: give limit_size_bytes, or {QUOTA_BY_AGE}")
+    if age.limit_time_seconds <= 0 < age.limit_size_bytes:
+        warnings.append(f"{QUOTA_BY_AGE} does not limit bytes: give limit_time_seconds, or {QUOTA_BY_SIZE}")
+    return warnings

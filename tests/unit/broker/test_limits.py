@@ -170,13 +170,13 @@ async def test_producers_of_a_topic_are_limited(listener: _Make) -> None:
 
     async with _running(listener, max_producers_per_topic=1) as (scene, clients):
         assert not await clients.produce()
-        assert "has 1 producers, and max_producers_per_topic (policy or setting) is 1" in await clients.produce()
+        assert "max_producers_per_topic allows (1): close some, or raise the policy" in await clients.produce()
         await _set_policies(scene, max_producers_per_topic=2)
         assert not await clients.produce()
-        assert "is 2" in await clients.produce()
+        assert "allows (2)" in await clients.produce()
         await _set_policies(scene, max_producers_per_topic=1)
         assert len(_topic(scene).producers) == 2
-        assert "is 1" in await clients.produce()
+        assert "allows (1)" in await clients.produce()
         await _set_policies(scene, max_producers_per_topic=0)
         assert not await clients.produce()
 
@@ -187,15 +187,15 @@ async def test_consumers_of_a_topic_and_of_a_subscription_are_limited(listener: 
 
     async with _running(listener, max_consumers_per_topic=1) as (scene, clients):
         assert not await clients.consume("s")
-        assert "has 1 consumers, and max_consumers_per_topic (policy or setting) is 1" in await clients.consume("s2")
+        assert "max_consumers_per_topic allows (1): close some, or raise the policy" in await clients.consume("s2")
         policies = NamespacePolicies(max_consumers_per_topic=3, max_consumers_per_subscription=1)
         await scene.admin.namespaces.change_policies("public/default", policies)
         live = _topic(scene).live_settings
         await until(lambda: live.current.max_consumers_per_topic == 3, "the namespace's limit is known")
-        assert "max_consumers_per_subscription (policy or setting) is 1" in await clients.consume("s")
+        assert "max_consumers_per_subscription allows (1): close some" in await clients.consume("s")
         assert not await clients.consume("s2")
         assert not await clients.read()
-        assert "max_consumers_per_topic (policy or setting) is 3" in await clients.consume("s3")
+        assert "max_consumers_per_topic allows (3): close some" in await clients.consume("s3")
         await _set_policies(scene, max_consumers_per_topic=0)
         assert not await clients.consume("s3")
 
@@ -307,8 +307,10 @@ async def test_clients_of_one_host_are_limited() -> None:
     async with _running(_Stock, **limits) as (scene, clients):
         assert not await clients.produce()
         assert not await clients.consume("s")
-        assert "producers from 10.0.0.1, and max_same_address_producers_per_topic is 1" in await clients.produce()
-        assert "consumers from 10.0.0.1, and max_same_address_consumers_per_topic is 1" in await clients.consume("s")
+        assert "producers from 10.0.0.1 as max_same_address_producers_per_topic allows (1)" in await clients.produce()
+        assert "consumers from 10.0.0.1 as max_same_address_consumers_per_topic allows (1)" in await clients.consume(
+            "s"
+        )
         other = scene.raw_client(peer="10.0.0.2")
         await other.connect()
         await other.open_producer()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import pytest
@@ -60,22 +61,34 @@ def test_values_are_read_by_their_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    "values",
+    ("values", "hint"),
     [
-        {"persistence": "3,3"},
-        {"retention": "60"},
-        {"retention": "time_minutes=60"},
-        {"retention": "time_minutes=x,size_mb=1"},
-        {"retention": "nonsense=1"},
-        {"delayed_delivery": "active=maybe"},
-        {"properties": "x"},
-        {"partitions": 4},
-        {"remove": ["nonsense"]},
+        ({"persistence": "3,3"}, "e.g. 3,3,2"),
+        ({"retention": "60"}, "write time_minutes=…,size_mb=…"),
+        ({"retention": "time_minutes=60"}, "give at least time_minutes=…,size_mb=…"),
+        ({"retention": "time_minutes=x,size_mb=1"}, "use a whole number"),
+        ({"retention": "nonsense=1"}, "use time_minutes, size_mb"),
+        ({"delayed_delivery": "active=maybe"}, "use true or false"),
+        ({"properties": "x"}, "write e.g. team=storage"),
+        ({"partitions": 4}, "give both"),
+        ({"remove": ["nonsense"]}, "use one of persistence"),
     ],
 )
-def test_values_that_do_not_fit_are_refused(values: dict[str, Any]) -> None:
-    with pytest.raises(typer.BadParameter):
+def test_values_that_do_not_fit_are_refused_with_what_does(values: dict[str, Any], hint: str) -> None:
+    with pytest.raises(typer.BadParameter, match=re.escape(hint)):
         read_policies(NamespacePolicies, values)
+
+
+@pytest.mark.parametrize("level", ["topics", "namespaces"])
+def test_the_help_has_each_option_and_its_values_on_a_narrow_terminal(level: str) -> None:
+    shown = CliRunner().invoke(app, [level, "policies", "--help"], env={"COLUMNS": "80"}, terminal_width=80).stdout
+    for option in policy_options(of_topics=level == "topics"):
+        assert option.name == "every" or f"--{option.name.replace('_', '-')}" in shown
+    text = " ".join(shown.split())
+    assert "policy (producer_request_hold or producer_exception or consumer_backlog_eviction)." in text
+    for words in ("limit_size_bytes", "limit_time_seconds", "delete_when_subscriptions_caught_up", "ALWAYS_COMPATIBLE"):
+        assert words in text
+    assert "Of Exclusive, Shared" in text
 
 
 async def test_policies_without_an_effect_are_marked() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from magnetar import MessageId
 from magnetar.admin import InternalStats, SubscriptionStats, TopicStats, Traffic
-from magnetar_cli.administration.stats_views import print_internal_stats, print_topic_stats
+from magnetar_cli.administration.stats_views import print_internal_stats, print_subscription, print_topic_stats
 
 IDLE: Final = Traffic(messages=0, entries=0, bytes=0, messages_per_s=0, bytes_per_s=0)
 TOPIC: Final = TopicStats(
@@ -86,3 +86,21 @@ def test_policies_that_act_are_shown(capsys: pytest.CaptureFixture[str]) -> None
     assert (shown["deduplication"], shown["publish rate reached"]) == ("enabled", "3 times")
     print_topic_stats(TOPIC)
     assert not {"deduplication", "publish rate reached"} & set(rows(capsys.readouterr().out))
+
+
+def test_a_non_persistent_topic_shows_what_it_drops(capsys: pytest.CaptureFixture[str]) -> None:
+    """TOP-5: and its subscriptions, none of which is durable, are not those of readers."""
+    subscription = replace(SUBSCRIPTION, type="Exclusive", durable=False, dropped_messages=7)
+    name = "non-persistent://public/default/t"
+    print_topic_stats(replace(TOPIC, topic=name, subscriptions=(subscription,), dropped_per_s=2.0))
+    shown = capsys.readouterr().out
+    assert rows(shown)["dropped"] == "2 messages/s; 7 messages"
+    assert "a reader" not in shown
+    print_subscription(name, subscription)
+    header, row = capsys.readouterr().out.splitlines()
+    assert (header.split()[-1], row.split()[-1]) == ("dropped", "7")
+    print_topic_stats(replace(TOPIC, subscriptions=(replace(subscription, dropped_messages=0),), chunks=1234))
+    shown = capsys.readouterr().out
+    assert "Exclusive, a reader" in shown
+    assert rows(shown)["chunks"] == "1,234"
+    assert "dropped" not in shown

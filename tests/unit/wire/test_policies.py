@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import pytest
 
-from magnetar_protos.catalog_pb2 import Policies
+from magnetar_protos.catalog_pb2 import BacklogQuota, Policies, Retention
 from magnetar_wire.admin.json.parts import Field
 from magnetar_wire.admin.json.values import InvalidJson
-from magnetar_wire.admin.policies import POLICIES, POLICY_OF
+from magnetar_wire.admin.policies import POLICIES, POLICY_OF, Level, find_missing_effects
 
 # A value of each policy, as in Pulsar's JSON.
 VALUES: Final[dict[str, Any]] = {
@@ -80,3 +80,29 @@ def test_a_policy_is_the_same_in_json_and_in_a_message(field: str) -> None:
     assert POLICY_OF[field].part.to_json(made) == VALUES[field]
     with pytest.raises(InvalidJson):
         POLICY_OF[field].part.fill(Policies(), 3.5, "the value")
+
+
+def test_policies_of_stored_messages_have_no_effect_on_a_non_persistent_topic() -> None:
+    """TOP-5: its administrator is warned."""
+    policies = Policies(retention=Retention(), message_ttl_seconds=5, max_producers_per_topic=5)
+    assert find_missing_effects(policies, Level.TOPIC) == []
+    reason = "is stored, and not in effect: a non-persistent topic stores no messages"
+    assert find_missing_effects(policies, Level.TOPIC, is_persistent=False) == [
+        f"retention {reason}",
+        f"messageTTL {reason}",
+    ]
+
+
+def test_a_quota_with_the_limit_of_the_other_type_is_reported() -> None:
+    """TOP-4"""
+    policies = Policies(
+        backlog_quota_size=BacklogQuota(limit_size_bytes=-1, limit_time_seconds=5),
+        backlog_quota_age=BacklogQuota(limit_size_bytes=5, limit_time_seconds=-1),
+    )
+    by_size, by_age = find_missing_effects(policies, Level.NAMESPACE)
+    assert "give limit_size_bytes" in by_size
+    assert "give limit_time_seconds" in by_age
+    both = BacklogQuota(limit_size_bytes=5, limit_time_seconds=5)
+    fitting = Policies(backlog_quota_size=both, backlog_quota_age=both)
+    lifted = Policies(backlog_quota_size=BacklogQuota(limit_size_bytes=-1, limit_time_seconds=-1))
+    assert find_missing_effects(fitting, Level.TOPIC) == find_missing_effects(lifted, Level.TOPIC) == []

@@ -113,6 +113,18 @@ async def test_each_policy_of_a_topic_is_the_same_over_http_and_grpc() -> None:
             assert await topics.policies("orders") == TopicPolicies()
 
 
+async def test_a_non_persistent_topic_warns_of_policies_without_an_effect() -> None:
+    """TOP-5: when they are set and read, over HTTP and gRPC."""
+    async with running_http() as scene:
+        topics, name = scene.broker.admin.topics, "non-persistent://public/default/ticks"
+        await topics.create(name)
+        warning = "messageTTL is stored, and not in effect: a non-persistent topic stores no messages"
+        assert await topics.change_policies(name, TopicPolicies(message_ttl_seconds=5)) == (warning,)
+        assert await topics.policy_warnings(name) == (warning,)
+        answer = await scene.ask("POST", f"{name.replace('://', '/')}/messageTTL?messageTTL=6")
+        assert warning in answer.headers["warning"]
+
+
 async def test_policies_belong_to_one_incarnation_of_a_topic() -> None:
     """TOP-7: one that is created again under the same name has none; with and without partitions."""
     async with running_http() as scene:
