@@ -145,7 +145,7 @@ class Topic:
         # All producers since the last crash.
         self._former: list[Producer] = []
         # The last snapshot, and the number of entries that it covers.
-        self.snapshot = (encode_stored_ids((), 10, 10_000), 0)
+        self.snapshot = (encode_stored_ids((), 10_000).encoded, 0)
 
     def play(self) -> None:
         for step in range(_STEPS + 2_000):
@@ -181,7 +181,7 @@ class Topic:
         elif kind == 15:
             self._leave(client)
         elif kind == 16:
-            self.snapshot = (encode_stored_ids(self.names.ids(0), 10, 10_000), len(self.log.stored))
+            self.snapshot = (encode_stored_ids(self.names.ids(0), 10_000).encoded, len(self.log.stored))
         elif kind == 17:
             self._crash()
 

@@ -84,8 +84,8 @@ class TopicSettings(BacklogQuotaSettings, PublishRateSettings):
     )
     broker_deduplication_max_number_of_producers: int = setting(
         10_000,
-        "Maximum number of producers' names of one topic whose sequence ids are in the snapshots of deduplication, and "
-        "of names without a producer whose ids are in memory. The ids of the names that were used last are remembered.",
+        "Maximum number of names without a producer whose sequence ids deduplication remembers for one topic, also in "
+        "its snapshots. The ids of the names that were used last are remembered.",
         subject=Subject.PUBLISHING,
         unit="names",
         ge=1,
@@ -94,8 +94,9 @@ class TopicSettings(BacklogQuotaSettings, PublishRateSettings):
     )
     broker_deduplication_entries_interval: int = setting(
         1_000,
-        "Number of entries of a topic after which deduplication stores a snapshot of the sequence ids. About as many "
-        "entries are read when the topic is opened after a crash, before producers can publish.",
+        "Number of entries of a topic after which deduplication stores a snapshot of the sequence ids; as many entries "
+        "as the snapshot has names, if these are more. About as many entries are read when the topic is opened after a "
+        "crash, before producers can publish.",
         subject=Subject.PUBLISHING,
         unit="entries",
         ge=1,

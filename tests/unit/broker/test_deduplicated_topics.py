@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,10 +16,14 @@ from magnetar.exceptions import MagnetarException
 from magnetar_broker.counters import BrokerCounters, TopicCounters
 from magnetar_broker.cursors.ack_state import MAX_NODE_ATTACHMENT_BYTES
 from magnetar_broker.cursors.subscription_limits import DEDUPLICATION_CURSOR
+from magnetar_broker.errors import BrokerError, LostEntry
+from magnetar_broker.position import Position
 from magnetar_broker.settings.rates import NO_RATE
 from magnetar_broker.settings.topics import TopicSettings
+from magnetar_broker.topics.deduplication.replay import replay
 from magnetar_broker.topics.deduplication.rules import Progress
 from magnetar_broker.topics.producer import Producer, TopicPublishing
+from magnetar_broker.topics.producer_names import ProducerNames
 from magnetar_broker.topics.producer_sink import ProducerIdentity
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.publish_gate import PublishGate
@@ -66,6 +71,45 @@ async def test_number_of_entries_to_replay_is_bounded_also_over_unloads() -> Non
             await on.crash()
         producer = await on.producer()
         assert producer.last_sequence_id == 34
+
+
+async def test_snapshots_have_all_connected_names_and_are_taken_after_as_many_entries() -> None:
+    """DUP-1, DUP-2: more than the limit of names that are remembered without a producer."""
+    async with running(broker_deduplication_max_number_of_producers=2, broker_deduplication_entries_interval=2) as on:
+        names = [f"p{number}" for number in range(6)]
+        producers = [await on.producer(name) for name in names]
+        for name, producer in zip(names, producers, strict=True):
+            await producer.send(*single(7, producer=name))
+        on.topic().deduplication.take_snapshot()
+        await until(lambda: count_replayed(on)() == 0, "a snapshot is stored")
+        for number in range(8, 13):
+            await producers[0].send(*single(number, producer=names[0]))
+        assert count_replayed(on)() == 5
+        await producers[0].send(*single(13, producer=names[0]))
+        await until(lambda: count_replayed(on)() == 0, "a snapshot is stored")
+        await on.crash()
+        assert [(await on.producer(name)).last_sequence_id for name in names] == [13, 7, 7, 7, 7, 7]
+
+
+async def test_replay_reads_all_that_is_readable_between_very_many_lost_entries() -> None:
+    """DUP-2, CHK-67"""
+
+    class Log:
+        name, last = "t", Position(1, 2_499)
+
+        def first_after(self, position: Position) -> Position:
+            return Position(1, position.entry_id + 1)
+
+        async def read(self, start: Position, *limits: int) -> list[Any]:
+            if start.entry_id % 2:
+                raise LostEntry(start, "lost")
+            return [SimpleNamespace(position=start, stored=b"")]
+
+    async def pause(error: BrokerError, pause_s: float) -> float:
+        raise error
+
+    log: Any = Log()
+    assert await replay(log, Position(1, -1), ProducerNames(), pause) == 1_250
 
 
 async def test_snapshots_are_stored_when_their_time_has_come() -> None:

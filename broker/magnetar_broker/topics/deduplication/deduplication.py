@@ -12,20 +12,19 @@ snapshot. The log retains the entries after it.
 
 **Replaying.** The entries after the snapshot are read, of which only the metadata are decoded. Producers wait for that,
 since duplicates are not recognized before it ends; consumers don't. There is one replay, before the
-first producer is opened. An entry that is lost, or damaged, is skipped: its ids are unknown, but no consumer gets
-it either, so nothing is delivered twice. If entries can't be read at present, the replay goes on for as long as the
-topic is served. If the snapshot itself is damaged on all bookies, the last entries of the log are replayed without it.
+first producer is opened (replay.py). If entries can't be read at present, it goes on for as long as the topic is
+served. If the snapshot itself is damaged on all bookies, the last entries of the log are replayed without it.
 
-**Snapshots** are taken after a number of entries, the replayed ones included, so the number of entries to replay is
-bounded also if a topic is often unloaded; after a time; and when the topic is closed. The next one is not taken before
-the last one is stored.
+**Snapshots** (snapshot_schedule.py) are taken after a number of entries, the replayed ones included, so the number of
+entries to replay is bounded also if a topic is often unloaded; after a time; and when the topic is closed. The next one
+is not taken before the last one is stored.
 
 **Switching on.** Ids are known from the entries on that are decided after the policy is noticed. Entries that were
 stored before are not known: a client that resends one of them has it stored again. **Switching off** deletes the
 cursor: when deduplication is switched on again, it begins with nothing. If the topic's own policies can't be read, and
 there is a cursor, deduplication stays on.
 
-**Memory.** The ids of names that have no producer are limited in number and bytes, like a snapshot. Those of names
+**Memory.** The ids of names that have no producer are limited in number and bytes. Those of names
 that have had none for some hours are forgotten: a message that is resent later is stored again.
 """
 
@@ -40,35 +39,24 @@ from magnetar_broker.cursors.ack_state import MAX_ATTACHMENT_BYTES
 from magnetar_broker.cursors.durable_cursor import DurableCursor
 from magnetar_broker.cursors.interface import TopicCursors
 from magnetar_broker.cursors.subscription_limits import DEDUPLICATION_CURSOR
-from magnetar_broker.errors import BrokerError, DamagedCursor, TopicUnloaded, UnreadableEntry
+from magnetar_broker.errors import BrokerError, DamagedCursor, TopicUnloaded
 from magnetar_broker.managed_ledger.interface import Log
-from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.owned_tasks import OwnedTasks
-from magnetar_broker.position import Position
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.system_topics import is_system_topic
-from magnetar_broker.topics.deduplication.rules import EntryIds, Progress, get_entry_ids, record
-from magnetar_broker.topics.deduplication.snapshots import BadSnapshot, decode_stored_ids, encode_stored_ids
-from magnetar_broker.topics.entry_check import find_last_sequence_id
+from magnetar_broker.topics.deduplication.replay import FIRST_PAUSE_S, find_last_entries, replay
+from magnetar_broker.topics.deduplication.rules import EntryIds, Progress, record
+from magnetar_broker.topics.deduplication.snapshot_schedule import SnapshotSchedule
+from magnetar_broker.topics.deduplication.snapshots import BadSnapshot, decode_stored_ids
 from magnetar_broker.topics.live_settings import LiveSettings
 from magnetar_broker.topics.producer_names import ProducerNames
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
-from magnetar_wire.entry import decode_entry_metadata
-from magnetar_wire.errors import WireError
 
 __all__ = ["Deduplication"]
 
 _log = logging.getLogger(__name__)
-_READ_ENTRIES: Final = 100
-_READ_BYTES: Final = 1_048_576
-# The first pause after a failure, and the longest.
-_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 5.0
-# Up to 1,000 consecutive lost entries are each tried, to find the first readable one behind them.
-_EXACT: Final = 1_000
-# Maximum number of entries that are replayed without a snapshot.
-_MAX_REPLAYED: Final = 100_000
 
 
 class Sender(Protocol):
@@ -92,17 +80,14 @@ class Deduplication(Generic[S]):
         "_follower",
         "_is_ready",
         "_is_recording",
-        "_is_saving",
         "_live_settings",
         "_log",
         "_looked_at",
         "_names",
-        "_new_entries",
-        "_snapshot_at",
+        "_snapshots",
         "_stopped",
         "_tasks",
         "_waiters",
-        "_will_snapshot",
         "is_on",
         "waiting_for",
     )
@@ -127,12 +112,9 @@ class Deduplication(Generic[S]):
         self.waiting_for = ""
         # The task that switches it on or off.
         self._follower: asyncio.Task[None] | None = None
-        # The number of entries whose ids are in no snapshot, and when the last one was taken.
-        self._new_entries = 0
-        self._snapshot_at = clock.monotonic()
-        self._will_snapshot = self._is_saving = False
+        self._snapshots = SnapshotSchedule(log, cursors, names, live_settings, clock)
         # When names were looked through for unused ones.
-        self._looked_at = self._snapshot_at
+        self._looked_at = clock.monotonic()
         self._stopped: BrokerError | None = None
 
     @property
@@ -178,12 +160,12 @@ class Deduplication(Generic[S]):
         return not self._is_ready or (not self.is_on and self._cursors.has_internal(DEDUPLICATION_CURSOR))
 
     async def _follow(self) -> None:
-        pause_s = _PAUSE_S
+        pause_s = FIRST_PAUSE_S
         try:
             while self._needs_change():
                 try:
                     await self._change()
-                    pause_s = _PAUSE_S
+                    pause_s = FIRST_PAUSE_S
                 except TopicUnloaded:
                     return
                 except BrokerError as error:
@@ -217,11 +199,12 @@ class Deduplication(Generic[S]):
         # Entries that are decided from now on are after the cursor's position.
         self._is_recording = True
         self._names.clear_stored()
+        self._apply_limits()
         await self._cursors.create_internal(DEDUPLICATION_CURSOR, self._log.last)
         self._begin(new_entries=0)
 
     async def _switch_off(self) -> None:
-        self.is_on = self._is_recording = False
+        self.is_on = self._is_recording = self._snapshots.is_active = False
         for producer in self._names.live.values():
             producer.end_deduplication()
         self._names.clear_stored()
@@ -229,12 +212,9 @@ class Deduplication(Generic[S]):
 
     def _begin(self, new_entries: int) -> None:
         self.is_on = self._is_recording = True
-        self._new_entries += new_entries
-        self._snapshot_at = self._clock.monotonic()
-        self._apply_limits()
         for name, producer in self._names.live.items():
             producer.begin_deduplication(self._names.find_stored(name))
-        self._count_new(0)
+        self._snapshots.begin(new_entries)
 
     def _apply_limits(self) -> None:
         self._names.max_remembered = self._settings.broker_deduplication_max_number_of_producers
@@ -249,62 +229,26 @@ class Deduplication(Generic[S]):
             cursor = self._get_cursor()
         except DamagedCursor as error:
             _log.error("%s; duplicates are found by the last entries of the log only", error)
-            cursor = await self._cursors.replace_internal(DEDUPLICATION_CURSOR, self._find_last_entries())
+            cursor = await self._cursors.replace_internal(DEDUPLICATION_CURSOR, find_last_entries(self._log))
         self._names.clear_stored()
         self._apply_limits()
         try:
-            for ids in decode_stored_ids(cursor.attachment):
-                self._names.restore_ids(ids)
+            restored = list(decode_stored_ids(cursor.attachment))
         except BadSnapshot as error:
             _log.error("%s: the snapshot of the deduplication can't be decoded: %s", self._log.name, error)
-        self._begin(await self._replay(cursor.mark_delete))
+            restored = []
+        # Names that had a producer count as closed until they are reopened: `tick` applies the limit.
+        self._names.max_remembered = max(self._names.max_remembered, len(restored))
+        for ids in restored:
+            self._names.restore_ids(ids)
+        self._snapshots.last_names = len(restored)
+        self._begin(await replay(self._log, cursor.mark_delete, self._names, self._pause))
 
     def _get_cursor(self) -> DurableCursor:
         cursor = self._cursors.get_internal(DEDUPLICATION_CURSOR)
         if cursor is None:
             raise TopicUnloaded(f"{self._log.name} was closed")
         return cursor
-
-    def _find_last_entries(self) -> Position:
-        """Return a position with at most `_MAX_REPLAYED` entries behind it."""
-        first, last = self._log.before_first, self._log.last
-        if self._log.entries_between(first, last) <= _MAX_REPLAYED:
-            return first
-        return Position(last.ledger_id, max(-1, last.entry_id - _MAX_REPLAYED))
-
-    async def _replay(self, position: Position) -> int:
-        """Take the ids of the entries after the position. Return the number of entries. Raises `BrokerError`."""
-        log, count, skipped, run = self._log, 0, 0, 0
-        pause_s = _PAUSE_S
-        while position < log.last:
-            try:
-                entries = await log.read(log.first_after(position), _READ_ENTRIES, _READ_BYTES)
-            except UnreadableEntry as error:
-                skipped, run = skipped + 1, run + 1
-                position = Position(error.position.ledger_id, error.position.entry_id + run // _EXACT)
-                continue
-            except TopicUnloaded:
-                raise
-            except BrokerError as error:
-                pause_s = await self._pause(error, pause_s)
-                continue
-            if not entries:
-                break
-            for entry in entries:
-                self._take_ids(entry)
-            count, position, run = count + len(entries), entries[-1].position, 0
-            await asyncio.sleep(0)
-        if skipped:
-            _log.warning("%s: the ids of lost entries are unknown: %d were skipped", log.name, skipped)
-        return count
-
-    def _take_ids(self, entry: LogEntry) -> None:
-        try:
-            _, metadata = decode_entry_metadata(entry.stored)
-        except WireError:
-            return  # no consumer gets it
-        name = metadata.producer_name
-        self._names.replay(name, find_last_sequence_id(metadata), get_entry_ids(metadata), entry.broker_time_ms)
 
     @property
     def known_names(self) -> int:
@@ -356,37 +300,11 @@ class Deduplication(Generic[S]):
             stored = self._names.find_stored(name)
             for ids in entries:
                 record(stored, ids)
-            self._count_new(len(entries))
-
-    def _count_new(self, entries: int) -> None:
-        self._new_entries += entries
-        if self._new_entries >= self._settings.broker_deduplication_entries_interval and not self._will_snapshot:
-            # Not at once: results of other producers, up to the log's last entry, are being reported.
-            self._will_snapshot = True
-            asyncio.get_running_loop().call_soon(self._snapshot_soon)
-
-    def _snapshot_soon(self) -> None:
-        self._will_snapshot = False
-        if not self._is_saving:
-            self.take_snapshot()
+            self._snapshots.count_new(len(entries))
 
     def take_snapshot(self) -> None:
         """Store a snapshot, if there is something new."""
-        cursor = self._cursors.get_internal(DEDUPLICATION_CURSOR)
-        if not self.is_on or not self._new_entries or cursor is None or self._stopped is not None:
-            return
-        self._new_entries = 0
-        self._snapshot_at = self._clock.monotonic()
-        limit = self._settings.broker_deduplication_max_number_of_producers
-        ids = self._names.ids(self._clock.time_ms())
-        cursor.attach(self._log.last, encode_stored_ids(ids, limit, MAX_ATTACHMENT_BYTES))
-        self._is_saving = True
-        cursor.call_when_saved(self._saved)
-
-    def _saved(self, error: BrokerError | None) -> None:
-        self._is_saving = False
-        if error is None:
-            self._count_new(0)
+        self._snapshots.take()
 
     async def save_snapshot(self) -> None:
         """Store a snapshot, durably. Raises `BrokerError`, also while it is not known what is stored."""
@@ -409,8 +327,8 @@ class Deduplication(Generic[S]):
         self._looked_at = now
         self._apply_limits()
         if (unused_minutes := settings.broker_deduplication_producer_inactivity_timeout_minutes) > 0:
-            self._new_entries += self._names.forget_unused_since(self._clock.time_ms() - unused_minutes * 60_000)
-        if now - self._snapshot_at >= settings.broker_deduplication_snapshot_interval_seconds:
+            self._snapshots.count_new(self._names.forget_unused_since(self._clock.time_ms() - unused_minutes * 60_000))
+        if now - self._snapshots.taken_at >= settings.broker_deduplication_snapshot_interval_seconds:
             self.take_snapshot()
 
     # The end.
@@ -419,6 +337,7 @@ class Deduplication(Generic[S]):
         """Stop: the topic has ended."""
         if self._stopped is None:
             self._stopped = error
+            self._snapshots.is_active = False
             self._tasks.cancel(error)
             self._wake_waiters()
 

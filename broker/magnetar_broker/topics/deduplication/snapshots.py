@@ -1,11 +1,13 @@
 """The snapshot of a topic's stored ids, as the attachment of its cursor has it: a message of cursor.proto.
 
-Its size has a limit. If the ids of all names do not fit, those of the names that were used last are in it.
+It has the names without a producer that are remembered, and all names with a producer. Its size has a limit. If the ids
+of all names do not fit, those of the names that were used last are in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -13,19 +15,32 @@ from magnetar_broker.topics.deduplication.rules import Group, Progress
 from magnetar_broker.topics.producer_names import StoredIds
 from magnetar_protos.cursor_pb2 import DeduplicationSnapshot, StoredChunk, StoredProducerIds
 
-__all__ = ["BadSnapshot", "decode_stored_ids", "encode_stored_ids"]
+__all__ = ["BadSnapshot", "Snapshot", "decode_stored_ids", "encode_stored_ids"]
+
+# The tag and the length of one name's ids, at most.
+_FRAME_BYTES: Final = 4
 
 
 class BadSnapshot(Exception):
     """Bytes that are not a snapshot."""
 
 
-def encode_stored_ids(ids: Iterable[StoredIds], max_names: int, max_bytes: int) -> bytes:
+class Snapshot(NamedTuple):
+    encoded: bytes
+    names: int
+
+
+def encode_stored_ids(ids: Iterable[StoredIds], max_bytes: int) -> Snapshot:
     """`ids`: those that were used last are at the end."""
-    snapshot = DeduplicationSnapshot(producers=[_encode(one) for one in ids][-max_names:])
-    while len(encoded := snapshot.SerializeToString()) > max_bytes:
-        del snapshot.producers[: max(1, len(snapshot.producers) // 8)]
-    return encoded
+    found: list[StoredProducerIds] = []
+    size = 0
+    for one in reversed(list(ids)):
+        encoded = _encode(one)
+        size += encoded.ByteSize() + _FRAME_BYTES
+        if size > max_bytes:
+            break
+        found.append(encoded)
+    return Snapshot(DeduplicationSnapshot(producers=reversed(found)).SerializeToString(), len(found))
 
 
 def _encode(ids: StoredIds) -> StoredProducerIds:
