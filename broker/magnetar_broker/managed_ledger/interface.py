@@ -163,6 +163,10 @@ class TopicLog(Log, Protocol):
     async def change_topic_epoch(self, choose: Callable[[], TopicEpoch | None]) -> None:
         """Store the epoch that `choose` returns when the change begins; None: change nothing. Raises `BrokerError`."""
 
+    async def read_first_partition_epoch(self) -> int | None:
+        """Return the epoch number that the topic's first partition has; None: it has none, or it can't be known. Raises
+        `BrokerError`."""
+
     async def check_current(self) -> None:
         """Check that no other broker has opened the topic. Raises `BrokerError`."""
 

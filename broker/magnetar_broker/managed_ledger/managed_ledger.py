@@ -319,6 +319,14 @@ class ManagedLedger:
         if epoch is not None:
             await self._change_node(ListChange(topic_epoch=epoch), "the topic epoch")
 
+    async def read_first_partition_epoch(self) -> int | None:
+        """Return the epoch number that the topic's first partition has; None: it has none. Raises METADATA_ERROR."""
+        try:
+            return await self._node.read_first_partition_epoch()
+        except MetadataError as error:
+            text = f"the epoch of the first partition of {self.name.base} can't be read now: {error}"
+            raise BrokerError(ErrorCode.METADATA_ERROR, text) from error
+
     async def change_properties(self, properties: Mapping[str, bytes | None]) -> None:
         """Set these properties of the topic, durably; None: remove it. Raises `TopicUnloaded`, METADATA_ERROR."""
         await self._change_node(ListChange(properties=properties), "the properties")

@@ -214,6 +214,13 @@ class TopicNode:
         if stored is None or decode_topic(self._path, stored.payload).owner_epoch != self._owner_epoch:
             raise TopicUnloaded(f"topic {self.name} was opened by another broker, or deleted")
 
+    async def read_first_partition_epoch(self) -> int | None:
+        """Return the epoch number of the topic's first partition, after a sync; None: it has none."""
+        path = paths.topic(self.name.base.partition(0))
+        stored = await compare_and_set.read(self._store, path, fresh=True)
+        node = None if stored is None else decode_topic(path, stored.payload)
+        return node.topic_epoch.number if node is not None and node.HasField("topic_epoch") else None
+
     async def change(self, change: ListChange, new_ledger: NewLedger | None = None) -> None:
         """Make the change in the node, and then in `ledger_list`. `new_ledger` is the one that it adds: its intent is
         deleted in the same transaction.

@@ -30,6 +30,8 @@ __all__ = ["TopicAccess"]
 
 # How many connected producers are pinged for one that they block.
 _MAX_PINGED: Final = 100
+# How far a producer may raise the number of a first partition that was created again.
+_MAX_RAISE: Final = 1_000_000
 
 
 class TopicAccess:
@@ -87,6 +89,25 @@ class TopicAccess:
                 are_epochs_durable=self._log.name.is_persistent,
             )
         return self._rules
+
+    async def check_first_partition(self, number: int) -> None:
+        """Raise `BrokerError` unless `number` may be the epoch that a producer has at the topic's first partition.
+
+        Otherwise one number that is too high would keep all later producers out.
+        """
+        name = self._log.name
+        if not name.is_persistent:  # it forgets numbers when it is unloaded
+            return
+        if name.partition_index <= 0:
+            limit = (self.topic_epoch or 0) + _MAX_RAISE
+            if name.partition_index < 0 or number > limit:
+                text = f"the epoch of {name} can't be raised to {number}"
+                raise BrokerError(ErrorCode.INVALID_ARGUMENT, text)
+            return
+        first = await self._log.read_first_partition_epoch()
+        if first is None or number > first:
+            current = "none" if first is None else f"epoch {first}"
+            raise StaleTopicEpoch(f"the first partition of {name.base} has {current}, which does not admit {number}")
 
     async def admit(self, producer: Producer, request: AccessRequest, replaced: Producer | None) -> None:
         """Return when the producer is admitted and its epoch is stored. Then no other one can publish that must not.

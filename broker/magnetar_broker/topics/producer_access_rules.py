@@ -20,7 +20,8 @@ opened on each of the others. Each of them remembers the highest that was presen
 lost the first partition, so it is refused, or fenced. One with the same is the same producer, which tries again.
 Numbers of a partition are its own, so it does not matter how often somebody has opened the partition alone. If the
 first partition was deleted and created again, its numbers are lower than those that the others remember. Then the
-refused producer reopens the first partition with a higher one.
+refused producer reopens the first partition with a higher one. A number that the first partition does not have yet is
+refused by the others (producer_access.py).
 
     the first partition: epoch 7 of A is stored
     another one: has epoch 9 of somebody who has opened it alone. A presents 7: epoch 10 of A is stored, with the 7

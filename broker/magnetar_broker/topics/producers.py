@@ -167,6 +167,9 @@ class Producers:
         await self._check_quotas()
         schema_version = await self._schemas.admit_producer(opening.schema, address)
         await self._wait_for_deduplication(sink)
+        is_exclusive = opening.access_mode != ProducerAccessMode.ACCESS_SHARED
+        if is_exclusive and opening.HasField("topic_epoch") and not opening.incarnation:
+            await self._access.check_first_partition(opening.topic_epoch)
         self._check_served()
         name = opening.producer_name or self._generate_name()
         self._check_capacity(name, opening.access_mode, address)

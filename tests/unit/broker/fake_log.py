@@ -178,6 +178,9 @@ class FakeLog:
     async def change_topic_epoch(self, choose: Callable[[], TopicEpoch | None]) -> None:
         self.topic_epoch = choose() or self.topic_epoch
 
+    async def read_first_partition_epoch(self) -> int | None:
+        return None
+
     async def check_current(self) -> None: ...
 
     def add(

@@ -10,7 +10,10 @@ from magnetar import ProducerAccessMode, aio, exceptions
 from magnetar._partition_producer import PartitionProducer
 from magnetar_broker.errors import TopicUnloaded
 from magnetar_broker.topics.producers import Producers
+from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
+from magnetar_protos.broker_pb2 import ProducerAccessMode as WireAccessMode
 from magnetar_wire.topic_name import TopicName
+from tests.produce_client import ProduceClient
 from tests.running import until
 from tests.unit.broker.broker_scene import BrokerScene, running_broker
 
@@ -271,3 +274,21 @@ async def test_a_producer_that_has_waited_takes_partitions_that_were_added() -> 
             with pytest.raises(exceptions.ProducerBusy):
                 await first.create_producer(f"t-partition-{index}")
         assert {(await successor.send(b"x")).partition() for _ in range(3)} == {0, 1, 2}
+
+
+async def test_made_up_epochs_keep_nobody_out() -> None:
+    """PRD-2: a number that the first partition does not have is refused everywhere."""
+    async with running_broker() as scene, scene.client() as client:
+        await scene.admin.topics.create_partitioned("t", 2)
+        for _ in range(3):
+            await (await client.create_producer("t", access_mode=_EXCLUSIVE)).close()
+        connection = scene.transport.connect(scene.address)
+        for topic in ("t-partition-1", "t-partition-0", "other"):
+            raw = ProduceClient(connection.open_stream("produce"))
+            exclusive = WireAccessMode.ACCESS_EXCLUSIVE
+            await raw.send(OpenProducer(producer_id=1, topic=topic, access_mode=exclusive, topic_epoch=2**62))
+            assert await raw.code(1) in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_ARGUMENT)
+            raw.stream.cancel()
+        await connection.close()
+        await (await client.create_producer("t", access_mode=_EXCLUSIVE)).close()
+        assert _epochs(scene, 0, 1) == [3, 3]

@@ -178,6 +178,10 @@ class NonPersistentLog:
     async def change_topic_epoch(self, choose: Callable[[], TopicEpoch | None]) -> None:
         self._topic_epoch = choose() or self._topic_epoch
 
+    async def read_first_partition_epoch(self) -> int | None:
+        """Return None: only the broker of that partition knows."""
+        return None
+
     async def check_current(self) -> None:
         """Check nothing: what another broker does with the topic's name takes nothing away from this one."""
 
