@@ -41,8 +41,8 @@ _BRANCHES: Final = [
     # A cursor in a ledger that was deleted (CHK-54).
     Branch("AckState._find_equivalent", "return self._log.before_first"),
     # A ledger that was written without a subscription: retained, and deleted after its time; and a first subscription.
-    Branch("deletable_ledgers", "if not retention.is_over(now_ms - ledger.closed_ms, retained_bytes):\nreturn"),
-    Branch("deletable_ledgers", "retained_bytes -= ledger.length_bytes"),
+    Branch("deletable_ledgers", "end - ledger.bytes_before):\nreturn"),
+    Branch("deletable_ledgers", "yield ledger.ledger_id"),
     Branch("LogRetention.save_mark", "self._saved_mark = max(self._saved_mark, mark)"),
     # A topic that was deleted and made again (CHK-57).
     Branch("topics.topics:Topics.find", "ErrorCode.INCARNATION_CHANGED"),
