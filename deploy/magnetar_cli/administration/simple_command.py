@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import typer
 from typer.core import TyperCommand
@@ -93,7 +93,14 @@ def add_function(
     )
     run.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": None}
     run.__doc__ = help
-    app.command(name, cls=_PlainHelpCommand if has_long_options else TyperCommand)(run)
+    if has_long_options:
+        app.command(name, cls=_PlainHelpCommand, context_settings={"max_content_width": _MAX_HELP_WIDTH})(run)
+    else:
+        app.command(name)(run)
+
+
+# The help has the width of the terminal, but at most this one.
+_MAX_HELP_WIDTH: Final = 1_000
 
 
 class _PlainHelpCommand(TyperCommand):

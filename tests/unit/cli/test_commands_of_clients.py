@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import itertools
-import re
 import signal
 import socket
 import subprocess
@@ -58,6 +57,8 @@ def test_a_help_breaks_no_line_within_a_paragraph() -> None:
     """In a wide terminal each paragraph is one line."""
     for words in commands([*_OF_CLIENTS, *_OF_SERVERS]):
         shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "400"}).stdout
+        if "╭" not in shown:  # without a table: CliRunner sets the width to 80
+            continue
         text = shown.partition("Usage:")[2].partition("╭")[0].splitlines()[1:]
         for line, following in itertools.pairwise(map(str.strip, text)):
             assert not (line and following), (words, line, following)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,7 +53,8 @@ async def test_a_topic_is_truncated_though_one_of_its_subscriptions_is_deleted()
     scene = await _scene()
     truncated = []
 
-    async def truncate() -> None:
+    async def truncate(prepare: Callable[[], Awaitable[None]]) -> None:
+        await prepare()
         truncated.append(True)
 
     scene.log.truncate = truncate  # type: ignore[attr-defined]

@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from magnetar import ConsumerType, InitialPosition, InvalidArgument, MagnetarException, NotAllowedError
+from magnetar import (
+    ConsumerType,
+    InitialPosition,
+    InvalidArgument,
+    MagnetarException,
+    NotAllowedError,
+    ProducerAccessMode,
+)
 from magnetar.schema import StringSchema
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError
@@ -338,8 +345,9 @@ async def _ledger_of_an_idle_topic_is_closed(scene: HttpScene) -> Any:
     async with scene.broker.client() as client:
         await (await client.create_producer(topic)).send(b"the last message")
     log = (await scene.broker.broker_session.topics.get(TopicName.parse(topic), create=False)).log
-    sent_ms = log.last_time_ms
-    await until(lambda: log.last_time_ms == sent_ms < SystemClock().time_ms() - 1, "time has passed")
+    log.tick()
+    began = SystemClock().monotonic()
+    await until(lambda: SystemClock().monotonic() > began + 0.01, "time has passed")
     log.tick()
     for _ in range(1_000):
         await asyncio.sleep(0)
@@ -479,6 +487,26 @@ async def _second_subscribe_request_is_refused(scene: HttpScene) -> Any:
 @_shows("dispatch_throttling_rate_relative_to_publish_rate", "true", False, True)
 async def _rate_is_relative(scene: HttpScene) -> Any:
     return (await _new_loaded_topic(scene)).live_settings.current.topic_dispatch_rate.is_relative
+
+
+@_shows("topic_visit_interval_minutes", "30", 3600, 1800)
+async def _interval_of_visits(scene: HttpScene) -> Any:
+    return scene.broker.broker_session.topic_visits._interval_s
+
+
+@_shows("max_waiting_producers_per_topic", "1", False, True)
+async def _second_waiting_producer_is_refused(scene: HttpScene) -> Any:
+    topic, mode = _new_name(), ProducerAccessMode.WaitForExclusive
+    async with scene.broker.client() as client:
+        await client.create_producer(topic, access_mode=mode)
+        waiting = [asyncio.create_task(client.create_producer(topic, access_mode=mode)) for _ in range(2)]
+        producers = (await scene.broker.broker_session.topics.get(TopicName.parse(topic), create=False)).producers
+        await until(lambda: producers.queued == 2 or any(one.done() for one in waiting), "they wait, or one is refused")
+        refused = any(one.done() for one in waiting)
+        for one in waiting:
+            one.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        return refused
 
 
 @_shows("subscribe_rate_period_per_consumer_in_second", "7", 30, 7)

@@ -37,7 +37,7 @@ from magnetar.schema import AvroSchema
 from magnetar_broker.catalog.policy_settings import settings_by_policies
 from magnetar_broker.cursors.subscription_limits import DEDUPLICATION_CURSOR
 from magnetar_broker.settings.service import BrokerServiceSettings
-from magnetar_broker.topics import policy_refresh
+from magnetar_broker.topics import policy_refresh, subscription_expiry
 from magnetar_broker.topics.topic import Topic
 from magnetar_wire.admin.policies import POLICIES, POLICY_OF, Level
 from magnetar_wire.admin.policy_effects import EFFECTS
@@ -152,7 +152,6 @@ async def _expires_messages(live: Live) -> bool:
 
 
 async def _expires_subscriptions(live: Live) -> bool:
-    live.later_ms += _LATER_MS
     return "idle" not in live.topic.subscriptions.names
 
 
@@ -433,8 +432,9 @@ def _levels(names: Mapping[str, Any]) -> list[tuple[str, Level]]:
 
 
 @pytest.fixture(autouse=True)
-def _refreshes_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def _is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(policy_refresh, "MIN_INTERVAL_S", 0.02)
+    monkeypatch.setattr(subscription_expiry, "_MS_PER_MINUTE", 20)
 
 
 @pytest.mark.parametrize(("name", "level"), _levels(ROWS))
