@@ -30,11 +30,11 @@ from magnetar_broker.topics.live_settings import LiveSettings
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_wire.clock import Clock
 
-__all__ = ["SubscriptionExpiry"]
+__all__ = ["MS_PER_MINUTE", "SubscriptionExpiry"]
 
 _log = logging.getLogger(__name__)
 _SECONDS_PER_MINUTE: Final = 60
-_MS_PER_MINUTE: Final = 60_000
+MS_PER_MINUTE: Final = 60_000
 # Between two times that are stored of a subscription that is not used.
 _MAX_STEP_MS: Final = 3_600_000
 
@@ -97,7 +97,7 @@ class SubscriptionExpiry:
     @property
     def _period_ms(self) -> int:
         """How long a subscription may be unused; 0: for ever."""
-        return int(self._live.current.subscription_expiration_time_minutes * _MS_PER_MINUTE)
+        return int(self._live.current.subscription_expiration_time_minutes * MS_PER_MINUTE)
 
     @property
     def _interval_s(self) -> float:

@@ -115,7 +115,7 @@ class TopicVisits:
         self._visiting = 0
 
     @property
-    def _interval_s(self) -> float:
+    def interval_s(self) -> float:
         return self._settings.topic_visit_interval_minutes * _S_PER_MINUTE
 
     async def run(self) -> None:
@@ -123,9 +123,9 @@ class TopicVisits:
         began = self._clock.monotonic()
         share = _FIRST_SHARE * self._randomness.random()
         while True:
-            while not self._interval_s or self._clock.monotonic() < began + share * self._interval_s:
-                left_s = began + share * self._interval_s - self._clock.monotonic()
-                await self._clock.sleep(min(left_s, _LONGEST_SLEEP_S) if self._interval_s else _LONGEST_SLEEP_S)
+            while not self.interval_s or self._clock.monotonic() < began + share * self.interval_s:
+                left_s = began + share * self.interval_s - self._clock.monotonic()
+                await self._clock.sleep(min(left_s, _LONGEST_SLEEP_S) if self.interval_s else _LONGEST_SLEEP_S)
             began, share = self._clock.monotonic(), 1.0
             await self.visit_all()
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import itertools
+import re
 import signal
 import socket
 import subprocess

@@ -491,7 +491,7 @@ async def _rate_is_relative(scene: HttpScene) -> Any:
 
 @_shows("topic_visit_interval_minutes", "30", 3600, 1800)
 async def _interval_of_visits(scene: HttpScene) -> Any:
-    return scene.broker.broker_session.topic_visits._interval_s
+    return scene.broker.broker_session.topic_visits.interval_s
 
 
 @_shows("max_waiting_producers_per_topic", "1", False, True)
