@@ -18,6 +18,10 @@ owner reads from the log what was stored.
 was deleted and created again under the same name has another one, so it never gets the policies of the deleted one. The
 deletion of a topic also removes its policies; if that fails, the next snapshot leaves them out.
 
+A non-persistent topic exists while it is used, and keeps its policies when it vanishes. So all of them have one
+incarnation, and only a deletion on request removes the policies. If that fails, they apply to a later topic of the
+name. A partitioned one has an incarnation of its own, as any partitioned topic.
+
 **Growth.** If the log has many more events than topics have policies, the owner writes a snapshot: it closes the
 current ledger, appends the events of all topics that exist again, and deletes the ledgers before. After a crash at any
 step the log has all old events, some of them twice, or the complete snapshot: reading it gives the same policies.

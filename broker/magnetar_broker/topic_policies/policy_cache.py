@@ -12,6 +12,9 @@ The policies of a deleted topic must not apply to a later one of its name, so th
 unless the topic is loaded, and so knows it. If that is not possible, the incarnation that was read last counts. A
 loaded partition knows its own, and policies have that of the partitioned topic. That is read once: a partitioned topic
 is deleted with all of its partitions, so as long as the partition is the same, so is the topic.
+
+All non-persistent topics without partitions have the same incarnation, also while they are not loaded: their policies
+apply as soon as they are used again.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from typing import Final
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topic_policies.policy_log import FindIncarnation
+from magnetar_broker.topics.non_persistent.topic_node import NON_PERSISTENT_INCARNATION
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies, TopicPoliciesEvent
 from magnetar_wire.clock import Clock
@@ -82,7 +86,7 @@ class TopicPolicyCache:
         they can't be read now and were not read before. `incarnation`: that of the topic, or of the partition, if this
         broker has it open. Raises nothing."""
         topic = name.base
-        if is_system_topic(topic) or not topic.is_persistent:
+        if is_system_topic(topic):
             return Policies()
         namespace = await self._find_namespace(topic.namespace_name)
         event = namespace.known.by_topic.get(str(topic))
@@ -92,7 +96,7 @@ class TopicPolicyCache:
 
     def knows(self, name: TopicName) -> bool:
         """Return whether `get` has returned the policies of this topic, and not none because they can't be read."""
-        if is_system_topic(name.base) or not name.is_persistent:
+        if is_system_topic(name.base):
             return True
         namespace = self._namespaces.get(name.namespace_name)
         return namespace is not None and namespace.is_known and str(name.base) not in namespace.unread
@@ -120,8 +124,11 @@ class TopicPolicyCache:
             namespace.unread.discard(name)
         except BrokerError as error:
             if error.code == ErrorCode.TOPIC_NOT_FOUND:
-                namespace.incarnations.pop(name, None)
                 namespace.unread.discard(name)
+                if topic.is_persistent:
+                    namespace.incarnations.pop(name, None)
+                else:  # perhaps it is about to be loaded
+                    namespace.incarnations[name] = NON_PERSISTENT_INCARNATION
             else:
                 is_fresh = False
                 if name not in namespace.incarnations:

@@ -15,6 +15,7 @@ from magnetar_broker.errors import BrokerError, RequestNotStarted, TopicUnloaded
 from magnetar_broker.managed_ledger.log_entry import LogEntry, NewEntry
 from magnetar_broker.position import EARLIEST, Position
 from magnetar_broker.topic_policies.policy_events import ForeignEvent, PolicyState, decode_event, encode_event
+from magnetar_broker.topics.non_persistent.topic_node import NON_PERSISTENT_INCARNATION
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topic_tasks import TopicTasks
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -178,7 +179,7 @@ class PolicyLog:
         async with self._changing:
             log = self.topic.managed_ledger
             # Also to the end of this method, if a topic is deleted in the meantime: the next snapshot leaves it out.
-            events = [event for event in self.list_events() if await self._is_current(event)]
+            events = [event for event in self.list_events() if _vanishes(event) or await self._is_current(event)]
             await log.roll_ledger()
             ledgers = log.ledger_list.ledgers
             first_new = ledgers[-1].ledger_id + 1 if ledgers else 0
@@ -191,3 +192,8 @@ class PolicyLog:
                 if topic not in known:
                     del self._state.by_topic[topic]
             self._state.record_snapshot()
+
+
+def _vanishes(event: TopicPoliciesEvent) -> bool:
+    """Return whether the event's topic is still to have its policies when it is not found: nobody may be using it."""
+    return event.incarnation == NON_PERSISTENT_INCARNATION

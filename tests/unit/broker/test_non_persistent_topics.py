@@ -16,6 +16,9 @@ import pytest
 
 import magnetar
 from magnetar import ConsumerType, MessageId, aio, exceptions
+from magnetar.admin import NamespacePolicies, TopicPolicies
+from magnetar_broker.errors import TopicUnloaded
+from magnetar_broker.topics import policy_refresh
 from magnetar_broker.topics.non_persistent.topic_node import NonPersistentTopicNode
 from magnetar_protos.entry_pb2 import MessageIdData
 from magnetar_protos.pulsar_pb2 import (
@@ -400,3 +403,30 @@ async def test_another_broker_takes_a_topic_over() -> None:
 def _has_consumer(scene: ClusterScene, broker_id: str) -> bool:
     topic = scene[broker_id].broker_session.topics.get_loaded(NAME)
     return topic is not None and topic.subscriptions.consumers == 1
+
+
+async def test_its_namespaces_and_its_own_policies_apply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """(TOP-4, TOP-5) To a loaded topic within seconds, and at once to one that had vanished."""
+    monkeypatch.setattr(policy_refresh, "MIN_INTERVAL_S", 0.05)
+    async with connected("grpc", metadata_cache_ttl_seconds=0.05) as client:
+        admin, topics = client.scene.admin, client.scene.broker_session.topics
+        first = await client.sdk.create_producer(TOPIC)
+        loaded = topics.get_loaded(NAME)
+        assert loaded is not None
+        live = loaded.live_settings
+        await admin.namespaces.change_policies("public/default", NamespacePolicies(max_producers_per_topic=1))
+        await until(lambda: live.current.max_producers_per_topic == 1, "the namespace's policy applies")
+        with pytest.raises(exceptions.ProducerBusy):
+            await client.sdk.create_producer(TOPIC)
+        await admin.topics.change_policies(TOPIC, TopicPolicies(max_producers_per_topic=2))
+        await until(lambda: live.current.max_producers_per_topic == 2, "the topic's own policy applies")
+        second = await client.sdk.create_producer(TOPIC)
+        for producer in (first, second):
+            await producer.close()
+        await topics.unload(NAME, TopicUnloaded("idle"))
+        assert await client.scene.broker_session.catalog.list_topics(NAME.namespace_name) == []
+        for _ in range(2):
+            await client.sdk.create_producer(TOPIC)
+        with pytest.raises(exceptions.ProducerBusy):
+            await client.sdk.create_producer(TOPIC)
+        assert (await admin.topics.policies(TOPIC)).max_producers_per_topic == 2

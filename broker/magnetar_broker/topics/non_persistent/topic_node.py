@@ -26,11 +26,11 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["NonPersistentTopicNode"]
+__all__ = ["NON_PERSISTENT_INCARNATION", "NonPersistentTopicNode"]
 
 _OWNER_EPOCH_BYTES: Final = 8
 # Policies belong to an incarnation: those of a non-persistent topic hold when it is loaded again.
-_INCARNATION: Final = "non-persistent"
+NON_PERSISTENT_INCARNATION: Final = "non-persistent"
 _ROUNDS: Final = 10
 
 
@@ -61,7 +61,7 @@ class NonPersistentTopicNode:
             if node is None or node.state == pb.DELETING:
                 if not create:
                     raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {self._name}")
-                node = pb.ManagedLedgerNode(incarnation=_INCARNATION, properties=properties or {})
+                node = pb.ManagedLedgerNode(incarnation=NON_PERSISTENT_INCARNATION, properties=properties or {})
                 checks = list(along)
             else:
                 checks = []

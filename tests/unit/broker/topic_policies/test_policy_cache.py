@@ -194,3 +194,23 @@ async def test_the_incarnation_of_a_loaded_topic_is_not_read() -> None:
     assert (await owner.cache.get(partition, "of the next topic")).message_ttl_seconds == 0
     assert (await owner.cache.get(partition, "of the next topic")).message_ttl_seconds == 0
     assert owner.incarnation_reads == 3
+
+
+async def test_a_non_persistent_topic_has_its_policies_before_it_is_loaded() -> None:
+    """TOP-5: but not those of a partitioned topic that had its name."""
+    topic = TopicName.parse("non-persistent://public/default/ticks")
+    event = TopicPoliciesEvent(topic=str(topic), incarnation="non-persistent", policies=Policies(message_ttl_seconds=7))
+
+    async def fetch(namespace: NamespaceName, known: FetchedEvents) -> FetchedEvents:
+        return FetchedEvents(b"1", {str(topic): event})
+
+    async def find_incarnation(topic: TopicName) -> str:
+        raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {topic}")
+
+    cache = TopicPolicyCache(fetch, find_incarnation, ManualClock(), 5.0)
+    assert not cache.knows(topic)
+    assert (await cache.get(topic)).message_ttl_seconds == 7
+    assert cache.knows(topic)
+    assert await cache.get(TopicName.parse("persistent://public/default/ticks")) == Policies()
+    event.incarnation = "1234"
+    assert await cache.get(topic) == Policies()

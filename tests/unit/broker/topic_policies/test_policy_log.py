@@ -16,6 +16,7 @@ from magnetar_broker.system_topics import events_topic
 from magnetar_broker.topic_policies import policy_events
 from magnetar_broker.topic_policies.policy_events import ForeignEvent, PolicyState, decode_event, encode_event
 from magnetar_broker.topic_policies.policy_log import PolicyLog, UpdatePolicies
+from magnetar_broker.topics.non_persistent.topic_node import NON_PERSISTENT_INCARNATION
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topic_tasks import TopicTasks
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -163,21 +164,25 @@ async def test_an_owner_that_has_lost_the_topic_changes_nothing() -> None:
 
 
 async def test_a_snapshot_bounds_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TOP-4: it is written by itself, and has no policies of topics that were deleted."""
+    """TOP-4: it is written by itself, and has no policies of topics that were deleted. Those of a non-persistent topic
+    that nobody uses stay, until it is deleted."""
     monkeypatch.setattr(policy_events, "MIN_EVENTS", 10)
     async with _owners() as owners:
         log = await owners.open()
-        deleted = TopicName.parse("deleted")
-        owners.incarnations[deleted] = "g1"
-        await owners.change(log, deleted, 1)
-        del owners.incarnations[deleted]
+        deleted, unused = TopicName.parse("deleted"), TopicName.parse("non-persistent://public/default/unused")
+        owners.incarnations |= {deleted: "g1", unused: NON_PERSISTENT_INCARNATION}
+        for topic in (deleted, unused):
+            await owners.change(log, topic, 1)
+            del owners.incarnations[topic]
         for ttl in range(1, 41):
             await owners.change(log, _A, ttl)
         await owners.change(log, _B, 3)
         await owners.scene.wait(lambda: log.topic.log.stats().stored_entries <= 13)
         for opened in (log, await owners.open()):
             assert owners.ttls(opened) == {_A: 40, _B: 3}
-            assert [event.topic for event in opened.list_events()] == [str(_A), str(_B)]
+            assert [event.topic for event in opened.list_events()] == [str(unused), str(_A), str(_B)]
+        await owners.scene.patiently(opened.remove_deleted(unused))
+        assert [event.topic for event in opened.list_events()] == [str(_A), str(_B)]
 
 
 @pytest.mark.parametrize("fault", [Fault.LOSE_REQUEST, Fault.LOSE_ANSWER, Fault.HOLD_REQUEST])
