@@ -31,7 +31,7 @@ _BRANCHES: Final = [
     Branch("TopicAccess._request", "self._end(replaced, text)"),
     # A message that is resent though it is stored, and ids that are only in the log (CHK-32).
     Branch("topics.producer:Producer.publish", "is_duplicate = True"),
-    Branch("Deduplication._take_ids", "self._names.replay("),
+    Branch("deduplication.replay:_take_ids", "names.replay("),
     # An exclusive producer that comes back after its successor, and one whose turn has come (CHK-39).
     Branch("ProducerAccess._check_epoch", 'current = "there is none"'),
     Branch("ProducerAccess.next_admitted", "self._admit(producer, self._waiting.pop(producer))"),
