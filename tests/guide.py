@@ -67,7 +67,8 @@ SHOWN_URL: Final = "magnetar://localhost:6652"
 SHOWN_PULSAR_URL: Final = "pulsar://localhost:6650"
 # gRPC calls a loop of the process that runs, for events of one that is closed.
 _TOO_LATE: Final = re.compile(
-    r"Exception in callback PollerCompletionQueue\._handle_events\([^\n]*\nhandle: [^\n]*\nTraceback [^\n]*\n(?:  [^\n]*\n)+"
+    r"Exception in callback PollerCompletionQueue\._handle_events\([^\n]*\n"
+    r"handle: [^\n]*\nTraceback [^\n]*\n(?:  [^\n]*\n)+"
     r"RuntimeError: Event loop is closed\n"
 )
 _FENCED: Final = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

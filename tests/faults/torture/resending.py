@@ -99,7 +99,8 @@ class ResendingLog(ProducerLog):
         found = []
         assert self._last_id is not None
         for message in self.burst():
-            self._last_id += 1 + self.chance.randrange(_LONGEST_GAP)
+            # pulsar-client takes an id of 0 for none.
+            self._last_id = max(self._last_id, 0) + 1 + self.chance.randrange(_LONGEST_GAP)
             found.append(_Sent(self._last_id, message))
         with self._lock:
             self._unresolved |= {one.sequence_id: one for one in found}

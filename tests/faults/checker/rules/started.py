@@ -1,6 +1,7 @@
 """A reader that begins at the id of a message that somebody saw gets that message first.
 
 If it is a chunked message, it may get messages before it that were sent between the chunks, but none that is behind it.
+Readers that begin at the end of the run are not judged: what all have read is deleted then.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ class Started(Rule):
 
     def begin(self) -> None:
         self._starts: dict[Consumer, tuple[int, bool]] = {}
+        self._is_ending = False
+
+    def on_drained(self, line: Line) -> None:
+        self._is_ending = True
 
     def on_opening(self, line: Line) -> None:
-        if "start" in line.fields:
+        if "start" in line.fields and not self._is_ending:
             start, is_chunked = pack(*line.fields["start"]), line.fields.get("start_is_chunked", False)
             self._starts[self.facts.consumer(line)] = start, is_chunked
 

@@ -55,6 +55,5 @@ WORKLOAD = Workload(
         Worker(stock_consumer(TOPIC, "stock", "Exclusive", "stock", stock_some_each, **_FEW)),
         Worker(reader(TOPIC, "reader")),
         Worker(positioned_reader(TOPIC, "positioned")),
-        Worker(positioned_reader(TOPIC, "stock-positioned", stock=True)),
     ),
 )
