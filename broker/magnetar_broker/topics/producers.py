@@ -39,7 +39,7 @@ from magnetar_wire.randomness import Randomness
 __all__ = ["Producers"]
 
 _NAME_BYTES: Final = 6
-_MAX_NAME_BYTES: Final = 256
+_MAX_NAME_LENGTH: Final = 256
 _MAX_INSTANCE_BYTES: Final = 64
 _MAX_PROPERTIES_BYTES: Final = 16_384
 
@@ -341,11 +341,11 @@ def _replaced(name: str) -> BrokerError:
 def _check_request(opening: OpenProducer) -> None:
     if opening.access_mode not in ProducerAccessMode.values():
         raise BrokerError(ErrorCode.UNSUPPORTED, f"there is no producer access mode {opening.access_mode}")
-    properties_size = sum(len(key.encode()) + len(value.encode()) for key, value in opening.properties.items())
+    properties_size = sum(len(key) + len(value) for key, value in opening.properties.items())
     for what, size, limit in (
-        ("the producer's name", len(opening.producer_name.encode()), _MAX_NAME_BYTES),
+        ("the producer's name", len(opening.producer_name), _MAX_NAME_LENGTH),
         ("the producer's instance", len(opening.instance), _MAX_INSTANCE_BYTES),
         ("the producer's properties", properties_size, _MAX_PROPERTIES_BYTES),
     ):
         if size > limit:
-            raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"{what} has {size} bytes, above the limit of {limit}")
+            raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"{what} has {size} characters, above the limit of {limit}")

@@ -30,10 +30,6 @@ async def test_producers_of_a_stream_and_of_a_topic_are_bounded() -> None:
             await other.send(OpenProducer(producer_id=100, topic=name))
             await until(lambda: 100 in other.ended, "it is refused")
             del other.ended[100]
-        # As many bytes as it may have, and one more character.
-        await other.open(3, "ü" * 128, "u")
-        await other.send(OpenProducer(producer_id=4, topic="u", producer_name="ü" * 128 + "x"))
-        assert await other.code(4) == ErrorCode.INVALID_ARGUMENT
 
 
 async def test_a_stream_is_not_read_on_while_it_has_too_much_undecided() -> None:
