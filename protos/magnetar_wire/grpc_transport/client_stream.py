@@ -72,7 +72,9 @@ class ClientStream(PipedStream):
 
     async def _receive(self, call: Call) -> None:
         try:
-            while isinstance(message := await call.read(), bytes):
+            # Not `read`: once the server has ended the call, or a write has failed for that, it returns no message any
+            # more, also if some were received before.
+            async for message in call:
                 await self._incoming.put(message)
         except grpc.aio.AioRpcError as error:
             raise to_transport_error(error, self._method, self._channel.address) from None
