@@ -17,6 +17,7 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Final
 from urllib.parse import unquote
 
 from magnetar_wire.grpc_transport.admission import Admission
@@ -33,6 +34,10 @@ from magnetar_wire.transport import Code, Disconnected, NotReached, Peer, Refusa
 __all__ = ["GrpcListener", "listen"]
 
 _log = logging.getLogger(__name__)
+
+# How long a closing listener waits for clients to read their last messages, and then for them to disconnect.
+_LAST_MESSAGES_TIMEOUT_S: Final = 1.0
+_DISCONNECT_TIMEOUT_S: Final = 1.0
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 _Serve = Callable[[str, Context, ErrorStatus], Awaitable[bytes | None]]
@@ -73,9 +78,11 @@ class GrpcListener:
         self._handler = handler
 
     async def close(self) -> None:
-        self._handler.closing = True
-        await self._server.stop(None)
+        """End all calls and streams. Their clients get what was sent to them, and their statuses."""
         await self._handler.end()
+        # gRPC asks the clients to disconnect. If this end closed first, and a client was still sending, the client's
+        # kernel would report a broken connection before the client has read everything.
+        await self._server.stop(_DISCONNECT_TIMEOUT_S)
 
 
 class _Handler:
@@ -83,12 +90,14 @@ class _Handler:
         self._service = service
         self._settings = settings
         self._admission = Admission(settings)
-        # The tasks of calls and streams, oldest first.
+        # The tasks of calls and streams, oldest first, until their statuses are sent.
         self._serving: dict[asyncio.Task[object], None] = {}
+        # Those of them that run the service.
+        self._running: dict[asyncio.Task[object], None] = {}
         # The number of streams, in total and by connection.
         self._streams = 0
         self._streams_of: dict[str, int] = {}
-        self.closing = False
+        self._is_ending = False
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
         return {
@@ -97,7 +106,13 @@ class _Handler:
         }
 
     async def end(self) -> None:
-        for task in list(self._serving):
+        """Cancel the service, and wait until all statuses are sent."""
+        self._is_ending = True
+        for task in list(self._running):
+            task.cancel()
+        if self._serving:
+            await asyncio.wait(list(self._serving), timeout=_LAST_MESSAGES_TIMEOUT_S)
+        for task in list(self._serving):  # its client reads nothing
             task.cancel()
         while self._serving:
             await asyncio.wait(list(self._serving))
@@ -106,7 +121,12 @@ class _Handler:
         task = asyncio.current_task()
         assert task is not None
         self._serving[task] = None
+        task.add_done_callback(self._serving.pop)
         status = ErrorStatus(context)
+        if self._is_ending:
+            status.send_cancelled()
+            return await status.wait_sent()
+        self._running[task] = None
         try:
             if len(self._serving) > self._settings.grpc_max_served:
                 raise Refusal(
@@ -121,7 +141,7 @@ class _Handler:
         except Refusal as refusal:
             status.send_refusal(refusal)
         except asyncio.CancelledError:
-            if task.cancelling():  # the client disconnected, or the listener closes
+            if task.cancelling() and not self._is_ending:  # the client disconnected
                 raise
             status.send_cancelled()
         except Exception as error:  # noqa: BLE001 (the client must not get the error itself)
@@ -133,7 +153,7 @@ class _Handler:
             if not status.is_sent:
                 return answer
         finally:
-            del self._serving[task]
+            self._running.pop(task, None)
         return await status.wait_sent()
 
     async def _call(self, method: str, context: Context, _status: ErrorStatus) -> bytes:
@@ -169,14 +189,20 @@ class _Handler:
         stream = ServedStream(context, self._admission, self._settings, on_cancel=status.send_cancelled)
         try:
             await self._service.stream(_peer(context), method, stream)
-            await stream.flush()
+            await self._flush(stream)
         except Exception as error:
             if isinstance(error, Disconnected) and stream.client_disconnected:
                 raise asyncio.CancelledError from None  # as the library does, now or in a moment
-            await stream.flush()  # messages before an error arrive before it
+            await self._flush(stream)  # messages before an error arrive before it
             raise
         finally:
             await stream.close()
+
+    async def _flush(self, stream: ServedStream) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._running.pop(task, None)  # not to be cancelled, even if the listener closes
+        await stream.flush()
 
 
 def _add_done_callback(context: Context, ended: Callable[[], None]) -> None:

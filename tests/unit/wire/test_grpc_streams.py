@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -14,7 +15,7 @@ from magnetar_wire.grpc_transport.grpc_library import grpc
 from magnetar_wire.grpc_transport.listener import GrpcListener
 from magnetar_wire.grpc_transport.outcomes import to_transport_error
 from magnetar_wire.grpc_transport.served_stream import ServedStream
-from magnetar_wire.transport import Disconnected, Peer, Rejected, Stream
+from magnetar_wire.transport import Disconnected, Peer, Rejected, Stream, TransportError
 from tests.running import until, within
 
 
@@ -35,6 +36,28 @@ async def listening(transport: GrpcTransport, service: Echo) -> AsyncIterator[Gr
         yield listener
     finally:
         await listener.close()
+
+
+class Farewell(Echo):
+    """Reads what arrives, until it is told to end. Then it sends a few messages, and ends the stream."""
+
+    def __init__(self) -> None:
+        self.end = asyncio.Event()
+        self.has_ended = asyncio.Event()
+        self.received = 0
+
+    async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+        reading = asyncio.create_task(self._read(stream))
+        await self.end.wait()
+        reading.cancel()
+        await asyncio.wait([reading])
+        for at in range(20):
+            await stream.send(b"%d" % at)
+        asyncio.get_running_loop().call_soon(self.has_ended.set)
+
+    async def _read(self, stream: Stream) -> None:
+        while await stream.receive() is not None:
+            self.received += 1
 
 
 async def answers(stream: Stream) -> bool:
@@ -130,3 +153,32 @@ def test_a_stream_that_broke_while_it_was_written_to() -> None:
     error = to_transport_error(status, "produce", "b:1")
     assert isinstance(error, Disconnected)
     assert str(error) == "produce at b:1: the connection is lost"
+
+
+async def test_a_client_that_sends_gets_the_last_messages_of_a_server_that_closes() -> None:
+    """Among them are receipts, and the reason why a producer has ended."""
+    for _ in range(5):
+        service, transport = Farewell(), GrpcTransport()
+        received: list[bytes | None] = []
+        async with listening(transport, service) as listener:
+            connection = transport.connect(listener.address)
+            stream = connection.open_stream("s")
+
+            async def send(stream: Stream = stream) -> None:
+                with contextlib.suppress(TransportError):
+                    while True:
+                        await stream.send(bytes(20_000))
+
+            async def receive(stream: Stream = stream, received: list[bytes | None] = received) -> None:
+                with contextlib.suppress(Disconnected):
+                    while (message := await stream.receive()) is not None:
+                        received.append(message)
+
+            tasks = [asyncio.create_task(send()), asyncio.create_task(receive())]
+            await until(lambda service=service: service.received > 10, "messages arrive")  # type: ignore[misc]
+            service.end.set()
+            await within(service.has_ended.wait(), "the service has ended")
+        await within(asyncio.wait(tasks), "the client has learned of it")
+        await connection.close()
+        await transport.close()
+        assert received == [b"%d" % at for at in range(20)]
