@@ -39,7 +39,7 @@ async def listening(transport: GrpcTransport, service: Echo) -> AsyncIterator[Gr
 
 
 class Farewell(Echo):
-    """Reads what arrives, until it is told to end. Then it sends a few messages, and ends the stream."""
+    """Receives messages until `end` is set. Then it sends a few messages, and ends the stream."""
 
     def __init__(self) -> None:
         self.end = asyncio.Event()
@@ -178,7 +178,7 @@ async def test_a_client_that_sends_gets_the_last_messages_of_a_server_that_close
             await until(lambda service=service: service.received > 10, "messages arrive")  # type: ignore[misc]
             service.end.set()
             await within(service.has_ended.wait(), "the service has ended")
-        await within(asyncio.wait(tasks), "the client has learned of it")
+        await within(asyncio.wait(tasks), "the stream of the client ends")
         await connection.close()
         await transport.close()
         assert received == [b"%d" % at for at in range(20)]
