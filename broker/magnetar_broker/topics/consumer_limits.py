@@ -8,9 +8,10 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.system_topics import is_events_topic, is_system_topic
 from magnetar_protos.broker_pb2 import ErrorCode, SubscriptionType
+from magnetar_wire.process.addresses import get_host
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["check_consumers", "check_type", "get_host"]
+__all__ = ["check_consumers", "check_type"]
 
 
 def check_type(topic: TopicName, settings: SubscriptionSettings, type_: SubscriptionType) -> None:
@@ -44,8 +45,3 @@ def check_consumers(topic: TopicName, settings: SubscriptionSettings, connected:
             f"topic {topic} has as many consumers from {host} as max_same_address_consumers_per_topic allows "
             f"({per_host}): close some, or raise the setting",
         )
-
-
-def get_host(address: str) -> str:
-    """Return the address without its port: 10.0.0.1:6650, [::1]:6650 or, as gRPC writes it, ipv4:10.0.0.1:6650."""
-    return address.rpartition(":")[0] or address

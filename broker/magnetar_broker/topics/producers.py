@@ -23,7 +23,6 @@ from magnetar_broker.managed_ledger.interface import TopicLog
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topics.consumer import MAX_CLIENT_VERSION_LENGTH
-from magnetar_broker.topics.consumer_limits import get_host
 from magnetar_broker.topics.deduplication.deduplication import Deduplication
 from magnetar_broker.topics.producer import Producer, TopicPublishing
 from magnetar_broker.topics.producer_access import TopicAccess
@@ -34,6 +33,7 @@ from magnetar_broker.topics.publish_gate import PublishGate
 from magnetar_broker.topics.topic_schemas import TopicSchemas
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProducerAccessMode
 from magnetar_wire.clock import Clock
+from magnetar_wire.process.addresses import get_host
 from magnetar_wire.randomness import Randomness
 
 __all__ = ["Producers"]

@@ -18,6 +18,7 @@ from magnetar_broker.topics.progress_subscription import check_consumable
 from magnetar_broker.topics.subscription import Subscription
 from magnetar_broker.topics.subscription_administration import AdministeredSubscriptions
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer
+from magnetar_wire.process.addresses import get_host
 
 __all__ = ["Subscriptions"]
 
@@ -85,7 +86,7 @@ class Subscriptions(AdministeredSubscriptions):
 
     def _check_rate(self, opened: OpenConsumer, address: str) -> None:
         rate = self._settings.subscribe_rate
-        host, name = address.rpartition(":")[0], opened.consumer_name or opened.consumer_id
+        host, name = get_host(address), opened.consumer_name or opened.consumer_id
         if not self._subscribe_counts.count(host, opened.subscription, name, rate, self._clock.monotonic()):
             raise BrokerError(
                 ErrorCode.TOO_MANY_REQUESTS,

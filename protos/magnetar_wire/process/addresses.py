@@ -1,11 +1,11 @@
-"""Addresses in settings: `host:port`."""
+"""Addresses, `host:port`: those in settings, and those of clients."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-__all__ = ["ANY_HOST", "check_address"]
+__all__ = ["ANY_HOST", "check_address", "get_host"]
 
 # Hosts that stand for all addresses of a machine: a process can listen at them, and clients can't connect to them.
 ANY_HOST: Final = ("0.0.0.0", "[::]")
@@ -21,3 +21,8 @@ def check_address(value: str) -> str:
         problem = "it has no port: " if _HOST.fullmatch(value) else ""
         raise ValueError(f"{problem}use host:port, or [host]:port for IPv6, with a port of at most {_MAX_PORT}")
     return value
+
+
+def get_host(address: str) -> str:
+    """Return the address without its port: 10.0.0.1:6650, [::1]:6650 or, as gRPC writes it, ipv4:10.0.0.1:6650."""
+    return address.rpartition(":")[0] or address

@@ -8,6 +8,7 @@ from typing import Final
 
 from magnetar_broker.server.pulsar.connection import PulsarConnection
 from magnetar_broker.server.pulsar.listener_context import ListenerContext
+from magnetar_wire.process.addresses import get_host
 from magnetar_wire.process.listening_socket import format_address, open_listening_socket
 from magnetar_wire.transport import NotReached
 
@@ -64,7 +65,7 @@ class PulsarListener:
     def _add(self, connection: PulsarConnection) -> str:
         """Add a connection. Return why it must be refused; empty: it is accepted."""
         self.connections.add(connection)
-        context, counters, ip = self._context, self._context.server.counters, _ip(connection)
+        context, counters, ip = self._context, self._context.server.counters, get_host(connection.session.address)
         context.connections += 1
         context.connections_by_ip[ip] += 1
         counters.connections_opened += 1
@@ -84,7 +85,7 @@ class PulsarListener:
 
     def _remove(self, connection: PulsarConnection) -> None:
         self.connections.discard(connection)
-        by_ip, ip = self._context.connections_by_ip, _ip(connection)
+        by_ip, ip = self._context.connections_by_ip, get_host(connection.session.address)
         self._context.connections -= 1
         by_ip[ip] -= 1
         if not by_ip[ip]:
@@ -116,7 +117,3 @@ def _enable_tcp_keepalive(listening: socket.socket, interval_s: float) -> None:
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, seconds)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _TCP_PROBES)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _TCP_PROBES * seconds * 1000)
-
-
-def _ip(connection: PulsarConnection) -> str:
-    return connection.session.address.rpartition(":")[0]

@@ -250,11 +250,6 @@ class Deduplication(Generic[S]):
             raise TopicUnloaded(f"{self._log.name} was closed")
         return cursor
 
-    @property
-    def known_names(self) -> int:
-        """The number of names whose ids are known."""
-        return sum(1 for _ in self._names.ids(0))
-
     # Opening producers.
 
     @property
