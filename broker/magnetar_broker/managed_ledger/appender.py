@@ -15,6 +15,8 @@ An entry passes these functions, one call per stage: first down to the bookies, 
     Appender._on_completed  adds the entries to the list of ledgers and to the cache, and reports their positions
     Producer                reports them to its client
 
+The end of a topic that is terminated is in termination.py.
+
 **What an append waits for.** For nothing, if the current ledger has capacity: it is added in the same turn. Else it
 waits in the queue: for a ledger, which the first append creates; for adds before it, if the writer has as many in
 flight as it may have; for a bookie that the ledger needs and that lags; or for the end of a roll-over.
@@ -34,11 +36,6 @@ One task creates ledgers and closes them (ledger_rollover.py), so there never ar
 there is something to do. A ledger that is closed for its age, on an idle topic, is followed by another one when
 something is appended.
 
-**The end of the topic.** `terminate` closes the current ledger at its last confirmed entry, and then changes the list.
-In the meantime no ledger is created, so appends wait; one that waits for bookies is not created. Sent entries are
-stored in the ledger that is being closed, or wait again if it has failed. When the list is changed, those that wait are
-refused: they are in no ledger and never will be. If the change is refused, appending goes on.
-
 **Chunks.** The list marks a ledger that may hold chunks of messages before it has any: a Spark read looks no further
 back for the first chunk of a message. So the first chunk begins a ledger, and the next ledgers are marked as long as
 the ledger before them got a chunk.
@@ -51,72 +48,28 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
 
 from magnetar_bookie.errors import AddFailed, LedgerError
 from magnetar_bookie.ledger.ledger_client import LedgerClient
-from magnetar_bookie.ledger.ledger_writer import LedgerWriter
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.append_queue import AppendDone, AppendQueue
+from magnetar_broker.managed_ledger.append_times import AppendTimes
+from magnetar_broker.managed_ledger.current_ledger import CurrentLedger
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries
 from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_roll_rule
-from magnetar_broker.managed_ledger.ledger_list import ListChange
 from magnetar_broker.managed_ledger.ledger_rollover import LedgerNotNeeded, LedgerRollover
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.log_entry import NewEntry
+from magnetar_broker.managed_ledger.termination import Termination, create_terminated_error
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.position import Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.errors import MetadataError
-from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
 
-__all__ = ["Appender", "CurrentLedger"]
+__all__ = ["Appender"]
 
 _log = logging.getLogger(__name__)
-# By which brokers' clocks may differ without a warning.
-_MAX_AHEAD_MS: Final = 60_000
-
-
-# Seconds after which a caller of `terminate` gets an error that names what it waits for. Less than the first timeout of
-# a broker that calls the topic's owner, and calls it again for as long as an admin call may take.
-_MAX_TERMINATION_WAIT_S = 2.5
-
-
-class CurrentLedger:
-    """The ledger that entries are added to."""
-
-    __slots__ = (
-        "closed",
-        "entries",
-        "has_chunks",
-        "is_rolling",
-        "length_bytes",
-        "on_completed",
-        "opened_at",
-        "takes_chunks",
-        "writer",
-    )
-
-    def __init__(self, writer: LedgerWriter, opened_at: float, *, takes_chunks: bool) -> None:
-        self.writer = writer
-        self.opened_at = opened_at
-        # The list of ledgers says that it may hold chunks, and it does.
-        self.takes_chunks = takes_chunks
-        self.has_chunks = False
-        # The number and the size of the entries that were added to it, persisted or not.
-        self.entries = 0
-        self.length_bytes = 0
-        # Nothing more is added to it.
-        self.is_rolling = False
-        # For callers of `roll_ledger`.
-        self.closed: asyncio.Future[None] | None = None
-        # The callback of its adds: always the same object, so that consecutive adds are completed by one call.
-        self.on_completed: Callable[[int | AddFailed, int], object] = _ignore
-
-    def mark_closed(self) -> None:
-        if self.closed is not None and not self.closed.done():
-            self.closed.set_result(None)
 
 
 class Appender:
@@ -125,7 +78,6 @@ class Appender:
         "_clock",
         "_completed",
         "_has_chunks",
-        "_has_warned",
         "_is_closing",
         "_ledger_task",
         "_node",
@@ -134,7 +86,7 @@ class Appender:
         "_rollover",
         "_rule",
         "_termination",
-        "_unchanged",
+        "_times",
         "_will_announce",
         "_will_report_refused",
         "current_ledger",
@@ -174,10 +126,7 @@ class Appender:
         self.on_lost: Callable[[TopicUnloaded], object] | None = None
         self._on_empty_ledger = on_empty_ledger
         self._on_stopped = on_stopped
-        # An index that was the next one, and since when, of the monotonic clock.
-        self._unchanged = self.queue.next_index, clock.monotonic()
-        # That the time of the entries is ahead of the clock.
-        self._has_warned = False
+        self._times = AppendTimes(node.name, self.queue, clock)
         self._is_closing = False
         self._will_announce = False
         self._will_report_refused = False
@@ -186,14 +135,13 @@ class Appender:
         # The last ledger got chunks.
         self._has_chunks = False
         self._ledger_task: asyncio.Task[None] | None = None
-        # Done when the topic is terminated, or can't be. None: it is not being terminated.
-        self._termination: asyncio.Future[None] | None = None
+        self._termination = Termination(node, clock)
 
     @property
     def waiting_for(self) -> str:
         """Why appends wait; empty: they don't, or for nothing but the bookies' answers."""
         reason = self._ledger_waits_for
-        if self._termination is None:
+        if not self._termination.is_requested:
             return reason
         return f"the topic is being terminated{reason and ': '}{reason}"
 
@@ -236,7 +184,7 @@ class Appender:
             self._report_refused_soon()
             return 0
         if self._node.ledger_list.is_terminated:
-            self.queue.refuse(self.terminated_error(), done)
+            self.queue.refuse(create_terminated_error(self._node.name), done)
             self._report_refused_soon()
             return 0
         accepted = self.queue.append(entries, done, self._clock.time_ms())
@@ -352,32 +300,14 @@ class Appender:
     def roll_if_due(self, idle_s: float = 0.0) -> None:
         """Roll over a ledger that is due, or to which nothing was added for `idle_s`; 0: for any time. Called at
         intervals, since the topic may be idle."""
-        self._warn_if_ahead()
-        unchanged_s = self._measure_unchanged()
+        self._times.warn_if_ahead()
+        unchanged_s = self._times.measure_unchanged_s()
         ledger = self.current_ledger
         if ledger is None or ledger.is_rolling:
             return
         is_idle = 0 < idle_s <= unchanged_s and ledger.entries > 0
         if is_idle or self._rollover.is_outdated or min(self._count_until_due(ledger)) <= 0:
             self._roll(ledger)
-
-    def _measure_unchanged(self) -> float:
-        """Return for how many seconds nothing was appended, as seen by the calls of this."""
-        now = self._clock.monotonic()
-        if self.queue.next_index != self._unchanged[0]:
-            self._unchanged = self.queue.next_index, now
-        return now - self._unchanged[1]
-
-    def _warn_if_ahead(self) -> None:
-        ahead_ms = self.queue.last_time_ms - self._clock.time_ms()
-        if ahead_ms >= _MAX_AHEAD_MS and not self._has_warned:
-            self._has_warned = True
-            _log.warning(
-                "Topic %s: the last entry's time is %d s ahead of this broker's clock, so a clock was wrong. Entries "
-                "get that time until the clock reaches it, and do not expire by their age before",
-                self._node.name,
-                ahead_ms // 1000,
-            )
 
     def _roll(self, ledger: CurrentLedger) -> None:
         ledger.is_rolling = True
@@ -414,8 +344,8 @@ class Appender:
                     await self._close_ledger(ledger)
                     if not self.queue.needs_ledger and self._node.ledger_list.empty_ledger_id is not None:
                         self._on_empty_ledger()
-                elif self._termination is not None:
-                    await self._terminate(self._termination)
+                elif self._termination.is_requested:
+                    await self._terminate()
                 elif self.queue.needs_ledger and not self._is_closing:
                     await self._create_ledger()
                     self._use_created_ledger()
@@ -435,7 +365,7 @@ class Appender:
             self._ledger_task = None
 
     def _use_created_ledger(self) -> None:
-        if self._termination is None:
+        if not self._termination.is_requested:
             self._send_waiting()
         elif self.current_ledger is not None:
             self.current_ledger.is_rolling = True
@@ -463,59 +393,25 @@ class Appender:
 
     # ── the end ──
 
-    def terminated_error(self) -> BrokerError:
-        """Return the error of appends to a terminated topic."""
-        return BrokerError(
-            ErrorCode.TOPIC_TERMINATED, f"topic {self._node.name} is terminated: it accepts no more messages"
-        )
-
     async def terminate(self) -> None:
-        """Accept no entry any more, durably. When this returns all appends are decided. It goes on if the caller is
-        cancelled. Raises `BrokerError`: METADATA_ERROR if it can't be done now, `TopicUnloaded` if it is unknown
-        whether it was done, UNKNOWN_ERROR if it takes long: then it goes on, and another call waits for it again."""
+        """Terminate the topic: accept no entry any more, durably. When this returns, all appends are decided. It goes
+        on if the caller is cancelled. Raises `BrokerError`, as `Termination.wait`."""
         self.check_open()
         if self._node.ledger_list.is_terminated:
             return
-        if self._termination is None:
-            self._termination = asyncio.get_running_loop().create_future()
-            self._termination.add_done_callback(lambda done: done.exception())  # the caller may be cancelled
+        if not self._termination.is_requested:
+            self._termination.request()
             if self.current_ledger is not None:
                 self.current_ledger.is_rolling = True
             self._rollover.is_needed = False
             self._manage_ledgers()
-        termination = self._termination
-        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        await self._termination.wait(lambda: self.waiting_for)
 
-        def answer(_: object = None) -> None:
-            if not answered.done():
-                answered.set_result(None)
-
-        overdue = self._clock.call_later(_MAX_TERMINATION_WAIT_S, answer)
-        termination.add_done_callback(answer)
-        try:
-            await answered
-        finally:
-            overdue.cancel()
-        if not termination.done():
-            text = f"topic {self._node.name} is not terminated yet: {self.waiting_for}; it goes on: call it again"
-            raise BrokerError(ErrorCode.UNKNOWN_ERROR, text)
-        termination.result()
-
-    async def _terminate(self, termination: asyncio.Future[None]) -> None:
-        """Change the list, which has no open ledger."""
-        try:
-            await self._node.change(ListChange(terminates=True, empty=self._node.ledger_list.empty_ledger_id))
-        except TopicUnloaded:
-            raise
-        except MetadataError as error:
-            self._termination = None
-            text = f"topic {self._node.name} can't be terminated now: {error}; try again"
-            termination.set_exception(BrokerError(ErrorCode.METADATA_ERROR, text))
+    async def _terminate(self) -> None:
+        if not await self._termination.store():
             return
-        self._termination = None
-        self.queue.refuse_waiting(self.terminated_error(), self._node.ledger_list.next_index)
+        self.queue.refuse_waiting(create_terminated_error(self._node.name), self._node.ledger_list.next_index)
         self._report_refused()
-        termination.set_result(None)
         if self._node.ledger_list.deleting:
             self._on_empty_ledger()
 
@@ -540,9 +436,7 @@ class Appender:
         if self._ledger_task is not None:
             self._ledger_task.cancel()
         self._rollover.stop()
-        if self._termination is not None:
-            self._termination.set_exception(error.again())
-            self._termination = None
+        self._termination.fail(error.again())
         self._on_stopped()
         self._report_completed()
         for append in self.queue.take_all():
@@ -563,7 +457,3 @@ def _report(done: AppendDone, result: Sequence[Position] | BrokerError) -> None:
         done(result)
     except Exception:  # noqa: BLE001 (an error of one caller must not keep the others from being notified)
         _log.exception("The callback of an append failed")
-
-
-def _ignore(_result: int | AddFailed, _count: int) -> None:
-    pass

@@ -28,6 +28,7 @@ from magnetar_broker.managed_ledger.log_recovery import recover_log
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.managed_ledger.prefetched_topic import PrefetchedTopic
 from magnetar_broker.managed_ledger.readable_entries import find_first_at_time, find_last_readable, read_if_readable
+from magnetar_broker.managed_ledger.termination import create_terminated_error
 from magnetar_broker.managed_ledger.topic_node import TopicNode
 from magnetar_broker.managed_ledger.trimmer import LogRetention, Trimmer
 from magnetar_broker.position import Position
@@ -206,7 +207,7 @@ class ManagedLedger:
     def check_not_terminated(self) -> None:
         """Raises `BrokerError`."""
         if self.is_terminated:
-            raise self._appender.terminated_error()
+            raise create_terminated_error(self.name)
 
     @property
     def before_first(self) -> Position:
