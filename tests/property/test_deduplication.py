@@ -28,7 +28,7 @@ from magnetar_broker.topics.producer import Producer, TopicPublishing
 from magnetar_broker.topics.producer_names import ProducerNames
 from magnetar_broker.topics.producer_sink import ProducerIdentity
 from magnetar_broker.topics.publish_budget import PublishBudget
-from magnetar_broker.topics.publish_gate import PublishGate
+from magnetar_broker.topics.publish_throttle import PublishThrottle
 from magnetar_broker.topics.rate_limit import RateLimit
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.batch import decode_messages
@@ -191,10 +191,10 @@ class Topic:
             self.log.decide(1)
         client.connect()
         self.epoch += 1
-        gate = PublishGate(PublishBudget(2**30), *[RateLimit("none", lambda: NO_RATE, SystemClock())] * 2)
+        throttle = PublishThrottle(PublishBudget(2**30), *[RateLimit("none", lambda: NO_RATE, SystemClock())] * 2)
         log: Any = self.log
         publishing = TopicPublishing(
-            log, gate, TopicSettings(), SystemClock(), TopicCounters(), BrokerCounters(), self._record_stored
+            log, throttle, TopicSettings(), SystemClock(), TopicCounters(), BrokerCounters(), self._record_stored
         )
         producer = Producer(ProducerIdentity(1, client.name, b"", self.epoch, {}, ""), publishing, client.sink)
         self.names.claim(client.name, b"%d" % self.epoch, 0, producer)

@@ -31,12 +31,12 @@ def test_rate_holds_over_any_window(rate: Rate, batches: list[tuple[float, int, 
     passed: list[tuple[float, int, int]] = []
     for pause, messages, size_bytes in batches:
         now += pause
-        wait = buckets.seconds_until_open(now)
+        wait = buckets.seconds_until_allowed(now)
         if wait > 0:
-            assert min(buckets.left(now + wait * 0.99)) <= 0
+            assert min(buckets.get_allowance(now + wait * 0.99)) <= 0
             now += wait
-        assert min(buckets.left(now + 1e-6)) > 0
-        buckets.take(messages, size_bytes, now)
+        assert min(buckets.get_allowance(now + 1e-6)) > 0
+        buckets.consume(messages, size_bytes, now)
         passed.append((now, messages, size_bytes))
     for limit, column in ((rate.messages, 1), (rate.bytes, 2)):
         for first in range(len(passed)):
@@ -72,7 +72,7 @@ def test_everyone_gets_turns_at_the_rate(per_second: int, work: list[list[int]])
                     limit.wait_for_turn(self.run)
                     return
                 messages = self.left.pop(0)
-                limit.take(messages, 1)
+                limit.record_passed(messages, 1)
                 passed.append((self.number, messages, clock.monotonic()))
 
     workers = [Worker(number) for number in range(len(work))]
@@ -98,10 +98,10 @@ def test_a_change_of_the_rate_takes_effect() -> None:
     """RET-4: also without a report of it; and without a rate nothing waits."""
     clock, rate, turns = ManualClock(), Rate(1), list[str]()
     limit = RateLimit("the rate", lambda: rate, clock)
-    limit.left()
-    limit.take(1_000, 1)
+    limit.get_allowance()
+    limit.record_passed(1_000, 1)
     assert limit.must_wait()
-    assert limit.describe_shortage() == "the rate is at its maximum of 1 messages a second"
+    assert limit.describe_reached() == "the rate is at its maximum of 1 messages a second"
     for name in ("first", "second"):
         limit.wait_for_turn(lambda name=name: turns.append(name))  # type: ignore[misc]
     clock.advance(100)
@@ -109,11 +109,11 @@ def test_a_change_of_the_rate_takes_effect() -> None:
     rate = Rate(bytes=10, period_seconds=2)
     clock.advance(0.5)
     assert turns == ["first", "second"]
-    limit.take(1, 11)
-    assert limit.describe_shortage() == "the rate is at its maximum of 10 bytes in 2 seconds"
+    limit.record_passed(1, 11)
+    assert limit.describe_reached() == "the rate is at its maximum of 10 bytes in 2 seconds"
     limit.wait_for_turn(lambda: turns.append("third"))
     rate = NO_RATE
-    limit.recheck()
+    limit.follow_rate_change()
     assert turns[2:] == ["third"]
     assert not limit.must_wait()
-    assert limit.describe_shortage() == ""
+    assert limit.describe_reached() == ""

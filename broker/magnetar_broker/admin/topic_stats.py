@@ -118,7 +118,7 @@ def describe_loaded(topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStat
         messages_ever=topic.log.next_index,
         pending_bytes=topic.log.pending_bytes,
         waiting_for=topic.waiting_for(),
-        publish_limited_times=topic.gate.limited_times,
+        publish_limited_times=topic.publish_throttle.limited_times,
         deduplication_status=topic.deduplication.status,
         lost_entries=topic.log.lost_entries.count,
         lost=[

@@ -202,7 +202,7 @@ class TopicMetrics:
             topic.log.lost_entries.count,
             topic.log.pending_bytes,
             bool(topic.waiting_for()),
-            topic.gate.limited_times,
+            topic.publish_throttle.limited_times,
         ]
         totals.producers += len(topic.producers.connected())
         totals.subscriptions += len(subscriptions)

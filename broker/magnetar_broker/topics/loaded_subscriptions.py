@@ -22,7 +22,7 @@ from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.client_positions import StartPosition, find_start
 from magnetar_broker.topics.consumer import Consumer
-from magnetar_broker.topics.dispatch.dispatch_rates import TopicRates
+from magnetar_broker.topics.dispatch.dispatch_rates import TopicDispatchRates
 from magnetar_broker.topics.dispatch.exclusive_and_failover import LastActiveConsumer
 from magnetar_broker.topics.subscribe_counts import SubscribeCounts
 from magnetar_broker.topics.subscription import Subscription
@@ -75,11 +75,11 @@ class LoadedSubscriptions:
         clock: Clock,
         randomness: Randomness,
         read_settings: Callable[[], Awaitable[SubscriptionSettings]] | None = None,
-        rates: TopicRates | None = None,
+        rates: TopicDispatchRates | None = None,
     ) -> None:
         """`read_settings` returns the settings by the present policies, or raises `BrokerError`. `rates`: those of
         dispatches; by default those of `settings`."""
-        self.rates = rates or TopicRates(settings, clock)
+        self.rates = rates or TopicDispatchRates(settings, clock)
         self._name = name
         self._read_settings = read_settings
         self._log = log
@@ -242,7 +242,7 @@ class LoadedSubscriptions:
             self._released,
             self._delete_cursor,
             counters,
-            self.rates.of_subscription(cursor.name, counters, durable=cursor.is_durable),
+            self.rates.for_subscription(cursor.name, counters, durable=cursor.is_durable),
         )
         if cursor.is_durable and (last_active := self._last_active.get(cursor.name)) is not None:
             subscription.last_active = last_active
@@ -275,7 +275,7 @@ class LoadedSubscriptions:
         self._last_active.pop(name, None)
         self._last_used.pop(name, None)
         self.deliveries.forget(name)
-        self.rates.forget(name)
+        self.rates.forget_subscription(name)
 
     def _cursor(self, name: str) -> Cursor:
         cursor = self._cursors.get(name)

@@ -30,8 +30,8 @@ from magnetar_broker.topics.deduplication.partial_batch import BatchSplitter, In
 from magnetar_broker.topics.deduplication.rules import Decision, EntryIds, Progress, decide, record
 from magnetar_broker.topics.entry_check import accept_entry, may_be_resent
 from magnetar_broker.topics.producer_sink import ProducerIdentity, ProducerSink
-from magnetar_broker.topics.publish_gate import PublishGate
-from magnetar_broker.topics.rate_limit import UNLIMITED
+from magnetar_broker.topics.publish_throttle import PublishThrottle
+from magnetar_broker.topics.token_bucket import UNLIMITED
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
@@ -54,7 +54,7 @@ class TopicPublishing:
     """What the producers of a topic share."""
 
     log: Log
-    gate: PublishGate
+    throttle: PublishThrottle
     # By the policies that apply now.
     settings: TopicSettings
     clock: Clock
@@ -144,14 +144,14 @@ class Producer:
     def publish(self, first: int, entries: Sequence[bytes]) -> int:
         """Append entries numbered `first`, `first + 1` …; drop them if the producer has stopped.
 
-        Return how many: the others have to wait for the rates of publishing (publish_gate.py).
+        Return how many: the others have to wait for the rates of publishing (publish_throttle.py).
         """
         publishing, pending, received = self._publishing, self._pending, self.received
         max_bytes, max_topic_bytes = publishing.settings.max_message_size, publishing.settings.max_topic_message_size
-        publishing.gate.budget.add(count_entry_memory(entries))
+        publishing.throttle.budget.add(count_entry_memory(entries))
         now, takes_chunks = publishing.clock.monotonic(), publishing.log.name.is_persistent
-        left = publishing.gate.left()
-        messages_left, bytes_left = left
+        allowance = publishing.throttle.get_allowance()
+        messages_left, bytes_left = allowance
         at, end = 0, len(entries)
         while at < end:  # once, unless an entry is refused, or is a duplicate
             if self.is_stopped:
@@ -194,8 +194,8 @@ class Producer:
                     end = index + 1
                     break
             at += len(new)
-            if left is not UNLIMITED:
-                publishing.gate.count(sum([row[2] for row in rows]), sum([row[1] for row in rows]))
+            if allowance is not UNLIMITED:
+                publishing.throttle.record_published(sum([row[2] for row in rows]), sum([row[1] for row in rows]))
             if new and (appended := publishing.log.append(new, self._on_decided)) < len(new):
                 # The log reports the reason to `_on_decided`, after the entries before it. By then it may have capacity
                 # again, but later entries must not be stored without this one.
@@ -213,7 +213,7 @@ class Producer:
             self._release(len(entries) - end, sum(map(len, entries[end:])))
             return len(entries)
         if end < len(entries):
-            publishing.gate.budget.release(count_entry_memory(entries[end:]))
+            publishing.throttle.budget.release(count_entry_memory(entries[end:]))
         return end
 
     def _add_duplicate(self, number: int, size: int, now: float) -> None:
@@ -343,7 +343,7 @@ class Producer:
     def _release(self, entries: int, size_bytes: int) -> None:
         """Return the memory of entries that are decided, or dropped, to the budgets."""
         memory_bytes = size_bytes + entries * ENTRY_OVERHEAD_BYTES
-        self._publishing.gate.budget.release(memory_bytes)
+        self._publishing.throttle.budget.release(memory_bytes)
         self._sink.decided(memory_bytes)
 
     def report_waiting(self, waiting_for: str) -> None:

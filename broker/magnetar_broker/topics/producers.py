@@ -29,7 +29,7 @@ from magnetar_broker.topics.producer_access import TopicAccess
 from magnetar_broker.topics.producer_access_rules import AccessRequest
 from magnetar_broker.topics.producer_names import ProducerNames
 from magnetar_broker.topics.producer_sink import ProducerIdentity, ProducerSink
-from magnetar_broker.topics.publish_gate import PublishGate
+from magnetar_broker.topics.publish_throttle import PublishThrottle
 from magnetar_broker.topics.topic_schemas import TopicSchemas
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProducerAccessMode
 from magnetar_wire.clock import Clock
@@ -69,7 +69,7 @@ class Producers:
         settings: TopicSettings,
         clock: Clock,
         randomness: Randomness,
-        gate: PublishGate,
+        throttle: PublishThrottle,
         counters: TopicCounters,
         broker_counters: BrokerCounters,
         names: ProducerNames[Producer],
@@ -90,7 +90,7 @@ class Producers:
         self._deduplication = deduplication
         self._publishing = TopicPublishing(
             log=log,
-            gate=gate,
+            throttle=throttle,
             settings=settings,
             clock=clock,
             counters=counters,

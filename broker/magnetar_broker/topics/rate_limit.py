@@ -1,12 +1,12 @@
-"""Lets publishes or dispatches of a topic, a subscription or the broker wait for a maximum rate, in turn.
+"""Limits the rate of publishes or of dispatches: of a topic, of a subscription or of the broker.
 
-A caller checks `must_wait` first, works, and then counts the work by `take`. If it must wait, it requests a
-turn (`wait_for_turn`). Turns are given in the order in which they were requested, as long as the rate allows more, and
-others wait behind them. One that has a turn uses what the rate allows, and requests another turn if it has more to do.
-So all get their share.
+The work that a rate limits is to publish entries of a producer, or to dispatch entries of a subscription. A caller
+checks `must_wait` first, publishes or dispatches what `get_allowance` allows, and counts it by `record_passed`. If it
+must wait, it calls `wait_for_turn`. Turns are given in the order in which they were requested, when the rate allows
+more. A caller that has used its turn and has more to do requests another one. So all producers, or all subscriptions,
+get their share of the rate.
 
-The rate is read at intervals of `_REREAD_S`, and follows changes of settings and policies. `recheck` reads it at once,
-and gives turns.
+The rate is read from settings and policies at intervals of `_REREAD_S`, so it follows their changes.
 """
 
 from __future__ import annotations
@@ -17,72 +17,71 @@ from collections.abc import Callable
 from typing import Final
 
 from magnetar_broker.settings.rates import Rate
-from magnetar_broker.topics.token_bucket import Left, RateBuckets
+from magnetar_broker.topics.token_bucket import UNLIMITED, Allowance, RateBuckets
 from magnetar_wire.clock import Clock, Timer
 
-__all__ = ["UNLIMITED", "RateLimit"]
+__all__ = ["RateLimit"]
 
 _log = logging.getLogger(__name__)
-UNLIMITED: Final = Left()
-# Turns are given at intervals of this at least: at high rates a turn is for many messages.
+# The minimum interval of turns: at high rates a turn is for many messages.
 _MIN_PAUSE_S: Final = 0.01
 _REREAD_S: Final = 0.25
 
 
 class RateLimit:
-    __slots__ = ("_buckets", "_is_giving", "_read_at", "_read_rate", "_timer", "_waiting", "clock", "name")
+    __slots__ = ("_buckets", "_is_giving_turns", "_rate_read_at", "_read_rate", "_timer", "_waiting", "clock", "name")
 
     def __init__(self, name: str, read_rate: Callable[[], Rate], clock: Clock) -> None:
-        """`name`: of the rate, as in "the publish rate of the topic"."""
+        """`name`: of the rate, for explanations, such as "the publish rate of the topic"."""
         self.name = name
         self._read_rate = read_rate
         self.clock = clock
         self._buckets = RateBuckets()
-        # When the rate was read last, on the monotonic clock.
-        self._read_at = -math.inf
-        # The calls that wait for their turn, in order.
+        # On the monotonic clock.
+        self._rate_read_at = -math.inf
+        # An ordered set of what waits for its turn.
         self._waiting: dict[Callable[[], object], None] = {}
         self._timer: Timer | None = None
-        # One that has its turn is being called.
-        self._is_giving = False
+        self._is_giving_turns = False
 
-    def left(self) -> Left:
-        """Return what the rate allows now."""
+    def get_allowance(self) -> Allowance:
+        """Return how many messages and bytes the rate allows now."""
         now = self.clock.monotonic()
-        if now - self._read_at >= _REREAD_S:
-            self._read_at = now
+        if now - self._rate_read_at >= _REREAD_S:
+            self._rate_read_at = now
             rate = self._read_rate()
             if rate != self._buckets.rate:
                 self._buckets.change(rate, now)
-        return self._buckets.left(now) if self._buckets.is_limited else UNLIMITED
+        return self._buckets.get_allowance(now) if self._buckets.is_limited else UNLIMITED
 
     def must_wait(self) -> bool:
-        """Return whether to wait for a turn: the rate is used up, or others wait for it."""
-        left = self.left()
-        if left is UNLIMITED:
+        """Return whether to wait for a turn: the rate is reached, or others wait for it."""
+        allowance = self.get_allowance()
+        if allowance is UNLIMITED:
             return False
-        return left.messages <= 0 or left.bytes <= 0 or (bool(self._waiting) and not self._is_giving)
+        is_reached = allowance.messages <= 0 or allowance.bytes <= 0
+        return is_reached or (bool(self._waiting) and not self._is_giving_turns)
 
-    def take(self, messages: int, size_bytes: int) -> None:
-        """Count work that was done."""
+    def record_passed(self, messages: int, size_bytes: int) -> None:
+        """Count messages that were published or dispatched."""
         if self._buckets.is_limited:
-            self._buckets.take(messages, size_bytes, self.clock.monotonic())
+            self._buckets.consume(messages, size_bytes, self.clock.monotonic())
 
-    def describe_shortage(self) -> str:
-        """Return why work waits; empty: the rate allows more."""
-        left = self.left()
-        if left.messages <= 0:
-            return self._describe(self._buckets.rate.messages, "messages")
-        if left.bytes <= 0:
-            return self._describe(self._buckets.rate.bytes, "bytes")
+    def describe_reached(self) -> str:
+        """Return which maximum the rate has reached; empty: it allows more."""
+        allowance = self.get_allowance()
+        if allowance.messages <= 0:
+            return self._describe_maximum(self._buckets.rate.messages, "messages")
+        if allowance.bytes <= 0:
+            return self._describe_maximum(self._buckets.rate.bytes, "bytes")
         return ""
 
     def describe_wait(self) -> str:
-        """Return why one that has requested a turn waits. Turns are given at intervals, so the rate may allow more."""
+        """Return why something waits for its turn. As turns are given at intervals, the rate may allow more already."""
         others = "others wait for it, too" if len(self._waiting) > 1 else "turns are given at intervals"
-        return self.describe_shortage() or f"{self.name} was at its maximum a moment ago, and {others}"
+        return self.describe_reached() or f"{self.name} was at its maximum a moment ago, and {others}"
 
-    def _describe(self, maximum: float, unit: str) -> str:
+    def _describe_maximum(self, maximum: float, unit: str) -> str:
         period = self._buckets.rate.period_seconds
         return f"{self.name} is at its maximum of {maximum:,.0f} {unit} " + (
             "a second" if period == 1 else f"in {period:,.0f} seconds"
@@ -91,27 +90,29 @@ class RateLimit:
     # Turns.
 
     def wait_for_turn(self, work: Callable[[], object]) -> None:
-        """Call `work` once, when its turn has come. Does nothing if it waits."""
+        """Call `work` once, when its turn has come. If it waits already, it keeps its turn."""
         self._waiting.setdefault(work)
-        self._schedule()
+        self._schedule_turns()
 
-    def forget(self, work: Callable[[], object]) -> None:
+    def cancel_turn(self, work: Callable[[], object]) -> None:
+        """Do not call `work` any more."""
         self._waiting.pop(work, None)
 
-    def reread(self) -> None:
-        """Read the rate, which may have changed, when it is needed next."""
-        self._read_at = -math.inf
+    def reread_rate(self) -> None:
+        """Read the rate again at the next use, because it may have changed."""
+        self._rate_read_at = -math.inf
 
-    def recheck(self) -> None:
-        """Read the rate, which may have changed, and give turns as far as it allows."""
-        self.reread()
-        if self._waiting and not self._is_giving:
+    def follow_rate_change(self) -> None:
+        """Read the rate again, and give turns as far as it allows."""
+        self.reread_rate()
+        if self._waiting and not self._is_giving_turns:
             self._give_turns()
 
-    def _schedule(self) -> None:
-        if self._timer is None and self._waiting and not self._is_giving:
-            left = self.left()
-            seconds = 0 if left is UNLIMITED else self._buckets.seconds_until_open(self.clock.monotonic())
+    def _schedule_turns(self) -> None:
+        if self._timer is None and self._waiting and not self._is_giving_turns:
+            allowance = self.get_allowance()
+            is_limited = allowance is not UNLIMITED
+            seconds = self._buckets.seconds_until_allowed(self.clock.monotonic()) if is_limited else 0
             pause_s = max(_MIN_PAUSE_S, min(seconds, _REREAD_S))
             self._timer = self.clock.call_later(pause_s, self._give_turns)
 
@@ -119,7 +120,7 @@ class RateLimit:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._is_giving = True
+        self._is_giving_turns = True
         try:
             for _ in range(len(self._waiting)):
                 if not self._waiting or self.must_wait():
@@ -131,5 +132,5 @@ class RateLimit:
                 except Exception:  # noqa: BLE001 (the others get their turns)
                     _log.exception("%s: what waited for it failed", self.name)
         finally:
-            self._is_giving = False
-        self._schedule()
+            self._is_giving_turns = False
+        self._schedule_turns()

@@ -23,7 +23,7 @@ from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topics.acknowledgments import AckReceipts, acknowledge, check_ranges, read_acknowledge
 from magnetar_broker.topics.client_positions import StartPosition, find_start
 from magnetar_broker.topics.consumer import Consumer, ConsumerSink
-from magnetar_broker.topics.dispatch.dispatch_rates import SubscriptionRates
+from magnetar_broker.topics.dispatch.dispatch_rates import SubscriptionDispatchRates
 from magnetar_broker.topics.dispatch.dispatch_rule import ConsumerUpdates, DispatchLimits, DispatchRule
 from magnetar_broker.topics.dispatch.dispatcher import Dispatcher
 from magnetar_broker.topics.dispatch.exclusive_and_failover import LastActiveConsumer
@@ -84,7 +84,7 @@ class Subscription:
         on_released: Callable[[Subscription], object],
         delete_cursor: Callable[[Subscription], Coroutine[Any, Any, None]],
         counters: DeliveryCounters,
-        rates: SubscriptionRates,
+        rates: SubscriptionDispatchRates,
     ) -> None:
         self.cursor = cursor
         self.log = log

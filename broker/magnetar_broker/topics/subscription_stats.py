@@ -144,8 +144,8 @@ def _blocked_by(subscription: Subscription, log: Log) -> str:
         return f"reading failed, and is retried: {dispatcher.read_error}"
     if shortage := dispatcher.rule.find_shortage():
         return shortage
-    if shortage := dispatcher.rates.describe_shortage():
-        return shortage
+    if reason := dispatcher.rates.describe_wait():
+        return reason
     if dispatcher.is_reading:
         return "entries are being read"
     if not dispatcher.rule.redelivery_entries and dispatcher.rule.read_position > log.last:

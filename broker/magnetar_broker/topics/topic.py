@@ -33,7 +33,7 @@ from magnetar_broker.topics.producer import Producer
 from magnetar_broker.topics.producer_names import ProducerNames
 from magnetar_broker.topics.producers import Producers
 from magnetar_broker.topics.publish_budget import PublishBudget
-from magnetar_broker.topics.publish_gate import PublishGate
+from magnetar_broker.topics.publish_throttle import PublishThrottle
 from magnetar_broker.topics.rate_limit import RateLimit
 from magnetar_broker.topics.subscription_expiry import SubscriptionExpiry
 from magnetar_broker.topics.subscriptions import Subscriptions
@@ -63,7 +63,6 @@ class Topic:
         "cursors",
         "deduplication",
         "ended",
-        "gate",
         "inactive_since",
         "live_settings",
         "log",
@@ -71,6 +70,7 @@ class Topic:
         "name",
         "on_lost",
         "producers",
+        "publish_throttle",
         "quotas",
         "subscription_expiry",
         "subscriptions",
@@ -100,12 +100,12 @@ class Topic:
         self.counters = TopicCounters()
         # For entries that are published and not decided.
         self.budget = PublishBudget(settings.max_pending_publish_bytes_per_topic)
-        self.gate = PublishGate(
+        self.publish_throttle = PublishThrottle(
             self.budget,
             RateLimit("the publish rate of the topic", lambda: settings.topic_publish_rate, clock),
             broker_publish_limit,
         )
-        live_settings.on_changed.append(self.gate.recheck)
+        live_settings.on_changed.append(self.publish_throttle.follow_rate_change)
         # Why the topic accepts no more requests.
         self.ended: BrokerError | None = None
         # Called once, by `abort`.
@@ -128,7 +128,7 @@ class Topic:
             settings,
             clock,
             randomness,
-            self.gate,
+            self.publish_throttle,
             self.counters,
             counters,
             names,
@@ -167,7 +167,7 @@ class Topic:
 
     def waiting_for(self) -> str:
         """Return why publishing waits; empty: it does not."""
-        return self.log.waiting_for or self.quotas.blocks_producers or self.gate.waiting_for
+        return self.log.waiting_for or self.quotas.blocks_producers or self.publish_throttle.waiting_for
 
     # Consumers.
 
@@ -231,7 +231,7 @@ class Topic:
         self.producers.end_queued(error)  # first: none of them gets its turn now
         for producer in self.producers.connected():
             producer.end(error)
-        self.gate.lift()
+        self.publish_throttle.end()
 
     async def close_consumers(self, problem: BrokerError) -> None:
         """Close all consumers and save their cursors, within a bounded time. Producers may publish until `close`."""
@@ -281,7 +281,7 @@ class Topic:
         producers = self.producers.connected()
         for producer in producers:
             producer.stop()
-        self.gate.lift()
+        self.publish_throttle.end()
         for producer in producers:
             if is_graceful:
                 await producer.settled()

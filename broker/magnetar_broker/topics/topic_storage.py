@@ -29,7 +29,7 @@ from magnetar_broker.managed_ledger.prefetched_topic import PrefetchedTopic, pre
 from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.settings.service import BrokerServiceSettings
-from magnetar_broker.topics.dispatch.dispatch_rates import TopicRates, create_broker_limit
+from magnetar_broker.topics.dispatch.dispatch_rates import TopicDispatchRates, create_broker_limit
 from magnetar_broker.topics.live_settings import FindPolicies, LiveSettings
 from magnetar_broker.topics.rate_limit import RateLimit
 from magnetar_broker.topics.subscriptions import Subscriptions
@@ -142,8 +142,8 @@ class LedgerTopicStorage:
         )
         cursors = CursorTable(log, client, settings, clock, randomness, nodes)
         log.retention.find_needed = cursors.find_internal_position
-        rates = TopicRates(settings, clock, self.dispatch_limit, lambda: topic.counters.received)
-        live.on_changed.append(rates.recheck)
+        rates = TopicDispatchRates(settings, clock, self.dispatch_limit, lambda: topic.counters.received)
+        live.on_changed.append(rates.follow_rate_change)
         subscriptions = Subscriptions(name, log, cursors, settings, clock, randomness, read_settings, rates)
         topic = Topic(
             name,

@@ -75,7 +75,7 @@ class RateScene:
     def use_clock(self, topic: str = "t") -> None:
         """Let the topic's rates go by the clock of this scene, from their first use on."""
         loaded = self.topic(topic)
-        for limit in (*loaded.gate.limits, *loaded.subscriptions.rates.limits):
+        for limit in (*loaded.publish_throttle.limits, *loaded.subscriptions.rates.limits):
             limit.clock = self.clock
         loaded.subscriptions.rates.clock = self.clock
 

@@ -19,7 +19,7 @@ from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.producer import Producer, TopicPublishing
 from magnetar_broker.topics.producer_sink import ProducerIdentity
 from magnetar_broker.topics.publish_budget import PublishBudget
-from magnetar_broker.topics.publish_gate import PublishGate
+from magnetar_broker.topics.publish_throttle import PublishThrottle
 from magnetar_broker.topics.rate_limit import RateLimit
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
@@ -54,10 +54,10 @@ class WaitingLog:
 
 def producer_on(log: Any, budget: PublishBudget, sink: FakeProducerSink) -> Producer:
     unlimited = RateLimit("none", lambda: NO_RATE, SystemClock())
-    gate = PublishGate(budget, unlimited, unlimited)
+    throttle = PublishThrottle(budget, unlimited, unlimited)
     publishing = TopicPublishing(
         log,
-        gate,
+        throttle,
         TopicSettings(),
         SystemClock(),
         TopicCounters(),

@@ -27,7 +27,7 @@ from magnetar_broker.topics.producer import Producer, TopicPublishing
 from magnetar_broker.topics.producer_names import ProducerNames
 from magnetar_broker.topics.producer_sink import ProducerIdentity
 from magnetar_broker.topics.publish_budget import PublishBudget
-from magnetar_broker.topics.publish_gate import PublishGate
+from magnetar_broker.topics.publish_throttle import PublishThrottle
 from magnetar_broker.topics.rate_limit import RateLimit
 from magnetar_protos.broker_pb2 import StartAt
 from magnetar_wire.clock import SystemClock
@@ -355,10 +355,10 @@ async def test_failed_adds_are_resent_by_the_log_and_duplicates_wait_for_them() 
         log = await scene.open(options=WIDE)
         budget = PublishBudget(2**30)
         unlimited = RateLimit("none", lambda: NO_RATE, SystemClock())
-        gate = PublishGate(budget, unlimited, unlimited)
+        throttle = PublishThrottle(budget, unlimited, unlimited)
         publishing = TopicPublishing(
             log,
-            gate,
+            throttle,
             TopicSettings(),
             scene.clock,
             TopicCounters(),

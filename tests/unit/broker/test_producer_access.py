@@ -20,7 +20,7 @@ from magnetar_broker.topics.producer import Producer
 from magnetar_broker.topics.producer_names import ProducerNames
 from magnetar_broker.topics.producers import Producers
 from magnetar_broker.topics.publish_budget import PublishBudget
-from magnetar_broker.topics.publish_gate import PublishGate
+from magnetar_broker.topics.publish_throttle import PublishThrottle
 from magnetar_broker.topics.rate_limit import RateLimit
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import StoredValue
@@ -69,7 +69,7 @@ class _Topic:
             TopicSettings(**settings),
             scene.clock,
             SeededRandomness("producers"),
-            PublishGate(PublishBudget(2**20), unlimited, unlimited),
+            PublishThrottle(PublishBudget(2**20), unlimited, unlimited),
             TopicCounters(),
             BrokerCounters(),
             names,

@@ -12,7 +12,7 @@ from magnetar_broker.server.grpc.producer_channel import ProducerChannel
 from magnetar_broker.settings.rates import NO_RATE
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topics.publish_budget import PublishBudget
-from magnetar_broker.topics.publish_gate import PublishGate
+from magnetar_broker.topics.publish_throttle import PublishThrottle
 from magnetar_broker.topics.rate_limit import RateLimit
 from magnetar_protos.broker_pb2 import OpenProducer
 from magnetar_testing.clock import ManualClock
@@ -26,7 +26,7 @@ class _FullTopic:
         self.budget = PublishBudget(1)
         self.budget.add(1)
         unlimited = RateLimit("none", lambda: NO_RATE, ManualClock())
-        self.gate = PublishGate(self.budget, unlimited, unlimited)
+        self.publish_throttle = PublishThrottle(self.budget, unlimited, unlimited)
         self.log = SimpleNamespace(incarnation="i")
         self.producers = self
         self.live_settings = SimpleNamespace(current=BrokerServiceSettings())

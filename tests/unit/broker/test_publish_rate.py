@@ -14,7 +14,7 @@ from magnetar.admin import NamespacePolicies, PublishRate, TopicPolicies
 from magnetar_broker.settings.rates import NO_RATE, Rate
 from magnetar_broker.topics import policy_refresh
 from magnetar_broker.topics.publish_budget import PublishBudget
-from magnetar_broker.topics.publish_gate import PublishGate
+from magnetar_broker.topics.publish_throttle import PublishThrottle
 from magnetar_broker.topics.rate_limit import RateLimit
 from magnetar_protos.broker_pb2 import CloseProducer
 from magnetar_testing.clock import ManualClock
@@ -175,17 +175,19 @@ async def test_the_reason_is_named_until_the_turn_comes() -> None:
     has the same text."""
     clock, maximum = ManualClock(), 10
     limit = RateLimit("the publish rate of the topic", lambda: Rate(messages=maximum), clock)
-    gate = PublishGate(PublishBudget(1000), limit, RateLimit("none", lambda: NO_RATE, clock))
-    assert limit.left().messages > 0
-    limit.take(10, 0)
-    publishing = asyncio.create_task(gate.publish_when_open(lambda: None))
+    throttle = PublishThrottle(PublishBudget(1000), limit, RateLimit("none", lambda: NO_RATE, clock))
+    assert limit.get_allowance().messages > 0
+    limit.record_passed(10, 0)
+    publishing = asyncio.create_task(throttle.publish_when_allowed(lambda: None))
     await asyncio.sleep(0)
-    assert gate.waiting_for == "the publish rate of the topic is at its maximum of 10 messages a second"
+    assert throttle.waiting_for == "the publish rate of the topic is at its maximum of 10 messages a second"
     maximum = 0
-    limit.reread()
-    assert gate.waiting_for.startswith("the publish rate of the topic was at its maximum a moment ago, and turns are")
+    limit.reread_rate()
+    assert throttle.waiting_for.startswith(
+        "the publish rate of the topic was at its maximum a moment ago, and turns are"
+    )
     limit.wait_for_turn(list)
-    assert "others wait for it, too" in gate.waiting_for
-    limit.recheck()
+    assert "others wait for it, too" in throttle.waiting_for
+    limit.follow_rate_change()
     await publishing
-    assert not gate.waiting_for
+    assert not throttle.waiting_for

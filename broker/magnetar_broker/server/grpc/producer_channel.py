@@ -12,7 +12,7 @@ entries.
 **Flow.** Entries are published run by run while the topic has capacity, and wait here while it has none. The client
 must pause the producer while
 
-- the topic is full, or entries wait here for it or for a publish rate (topics/publish_gate.py); or
+- the topic is full, or entries wait here for it or for a publish rate (topics/publish_throttle.py); or
 - the producer's undecided entries use up its share of the stream's budget (stream_budget.py), so that several full
   topics leave capacity for the others.
 
@@ -75,7 +75,7 @@ class ProducerChannel:
         # Whether the client must pause, and one of the two reasons: the share of the stream's budget is used.
         self._is_paused = False
         self._is_over_share = False
-        # The other reason: this task waits until the topic's gate is open.
+        # The other reason: this task waits until the topic allows to publish.
         self._resuming: asyncio.Task[None] | None = None
         # What the topic waits for, as reported to the client.
         self._waiting_for = ""
@@ -129,11 +129,11 @@ class ProducerChannel:
         self._publish_waiting()
 
     def _publish_waiting(self) -> None:
-        """Hand entries to the topic while its gate is open, and pause the client if it must send no more."""
+        """Hand entries to the topic while that is allowed, and pause the client if it must send no more."""
         producer, topic, waiting = self._producer, self._topic, self._waiting
         if producer is None or topic is None or self._has_ended:  # it may have ended while `close` waited
             return
-        while waiting and not topic.gate.is_closed:
+        while waiting and not topic.publish_throttle.must_wait:
             run = waiting.popleft()
             published = producer.publish(run.first, run.entries)
             if self._waiting is not waiting:  # it has ended at an entry, and the other runs are released
@@ -146,9 +146,9 @@ class ProducerChannel:
         self._send_flow()
 
     async def _resume(self, topic: Topic) -> None:
-        """Publish waiting entries whenever the topic's gate is open, until none wait and the topic is not full."""
+        """Publish waiting entries whenever the topic allows it, until none wait and the topic is not full."""
         while topic.budget.is_full or self._waiting:
-            await topic.gate.publish_when_open(self._publish_waiting)
+            await topic.publish_throttle.publish_when_allowed(self._publish_waiting)
         if not self._has_ended:
             self._resuming = None
             self._send_flow()
@@ -163,7 +163,7 @@ class ProducerChannel:
     def _add_flow(self) -> None:
         waiting_for = self._waiting_for
         if not waiting_for and self._is_paused and self._topic is not None:
-            waiting_for = self._topic.gate.describe_rate_shortage()
+            waiting_for = self._topic.publish_throttle.describe_reached_rate()
         self._session.answers.set_flow(self.producer_id, self._is_paused, waiting_for)
         self._session.wake_sender()
 
@@ -182,7 +182,7 @@ class ProducerChannel:
         producer, topic = self._producer, self._topic
         if producer is not None and topic is not None:
             while self._waiting and not self._has_ended:
-                await topic.gate.publish_when_open(self._publish_waiting)
+                await topic.publish_throttle.publish_when_allowed(self._publish_waiting)
             if producer.is_stopped:
                 return
             producer.stop()
@@ -219,7 +219,7 @@ class ProducerChannel:
         for run in waiting:
             self.decided(count_entry_memory(run.entries))
         if self._producer is not None and self._topic is not None:
-            self._topic.gate.release(self._publish_waiting)
+            self._topic.publish_throttle.release(self._publish_waiting)
             self._topic.producers.leave(self._producer, error)
 
     # Results from the topic: `ProducerSink`.

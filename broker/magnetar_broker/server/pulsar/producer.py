@@ -110,8 +110,8 @@ class ConnectedProducer:
         # The last entries of `_sent`, which are not published yet.
         self.gathered: list[bytes] = []
         self._gathered_from = 0
-        # Runs of entries that wait for the topic's gate, each with the number of its first entry. A task publishes
-        # them while there are any.
+        # Runs of entries that wait until the topic allows to publish, each with the number of its first entry. A task
+        # publishes them while there are any.
         self._waiting: deque[tuple[int, list[bytes]]] = deque()
         self._has_publisher = False
         # Entries were dropped because the topic is closing, and the client does not know it yet.
@@ -241,7 +241,7 @@ class ConnectedProducer:
             self._session.requests.count_reply()
         self._refused.clear()
         if self._producer is not None and self._topic is not None:
-            self._topic.gate.release(self._publish_waiting)
+            self._topic.publish_throttle.release(self._publish_waiting)
             self._topic.producers.leave(self._producer, reason)
 
     @property
@@ -263,7 +263,7 @@ class ConnectedProducer:
         self.gathered.append(entry)
 
     def publish(self) -> bool:
-        """Publish gathered entries as far as the topic's gate is open. Return whether the broker has none for more."""
+        """Publish gathered entries as far as the topic allows it. Return whether the broker has none for more."""
         topic, budget = self._topic, self._budget
         if topic is None or budget is None:
             return False
@@ -285,7 +285,7 @@ class ConnectedProducer:
         producer, topic = self._producer, self._topic
         assert producer is not None
         assert topic is not None
-        while self._waiting and (producer.is_stopped or not topic.gate.is_closed):
+        while self._waiting and (producer.is_stopped or not topic.publish_throttle.must_wait):
             first, entries = self._waiting.popleft()
             if producer.is_stopped:  # it would ignore them; the client gets CLOSE_PRODUCER when the topic is closed
                 self._has_dropped = True
@@ -305,9 +305,9 @@ class ConnectedProducer:
         self.decided(memory_bytes)
 
     async def _publish_waiting_soon(self) -> None:
-        """Publish waiting entries whenever the topic's gate is open. Returns when none wait."""
+        """Publish waiting entries whenever the topic allows it. Returns when none wait."""
         while self._waiting and self._topic is not None:
-            await self._topic.gate.publish_when_open(self._publish_waiting)
+            await self._topic.publish_throttle.publish_when_allowed(self._publish_waiting)
             self._session.resume_reading()
         self._has_publisher = False
 

@@ -1,11 +1,12 @@
-"""The rates at which entries are dispatched: of a subscription, of its topic and of the broker.
+"""The dispatch rates of a subscription, of its topic and of the broker, which limit dispatches to consumers.
 
-A dispatcher checks them before each read (`may_read`). If one is reached, it gets a turn later: the subscriptions of a
-topic, and all of the broker, wait in one line (rate_limit.py). It reads no more than the rates allow, dispatches what
-fits (`count_fitting`), at least one entry, and counts it (`take`). Redelivered entries count, too.
+A dispatcher checks the three rates before each read (`may_read`). If one is reached, the subscription waits for its
+turn: for the topic's rate the subscriptions of the topic take turns, for the broker's those of all topics
+(rate_limit.py). The dispatcher reads no more than the rates allow, dispatches what they allow then (`count_allowed`),
+at least one entry, and counts it (`record_dispatched`). Redelivered entries count, too.
 
-Without `dispatch_throttling_on_non_backlog_consumer_enabled`, a subscription that is at most `CAUGHT_UP_ENTRIES`
-behind is exempt: nothing that it gets is counted.
+If `dispatch_throttling_on_non_backlog_consumer_enabled` is off, a subscription that is at most `CAUGHT_UP_ENTRIES`
+behind the end of the topic is exempt: it is not limited, and what it gets is not counted.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.settings.rates import NO_RATE, DispatchRate, Rate
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable
 from magnetar_broker.topics.dispatch.dispatch_rule import DispatchRead
-from magnetar_broker.topics.rate_limit import UNLIMITED, RateLimit
-from magnetar_broker.topics.token_bucket import Left, add_published
+from magnetar_broker.topics.rate_limit import RateLimit
+from magnetar_broker.topics.token_bucket import UNLIMITED, Allowance, add_published
 from magnetar_wire.clock import Clock
 
-__all__ = ["CAUGHT_UP_ENTRIES", "SubscriptionRates", "TopicRates", "create_broker_limit"]
+__all__ = ["CAUGHT_UP_ENTRIES", "SubscriptionDispatchRates", "TopicDispatchRates", "create_broker_limit"]
 
 # As Pulsar's managedLedgerCursorBackloggedThreshold.
 CAUGHT_UP_ENTRIES: Final = 1_000
@@ -36,8 +37,8 @@ def create_broker_limit(settings: SubscriptionSettings, clock: Clock) -> RateLim
     return RateLimit("the dispatch rate of the broker", lambda: settings.broker_dispatch_rate, clock)
 
 
-class TopicRates:
-    """The rates of one topic and of its subscriptions."""
+class TopicDispatchRates:
+    """The dispatch rates of one topic and of its subscriptions."""
 
     __slots__ = ("_by_name", "_read_published", "_settings", "clock", "limits")
 
@@ -48,7 +49,7 @@ class TopicRates:
         broker_limit: RateLimit | None = None,
         read_published: Callable[[], Traffic] = Traffic,
     ) -> None:
-        """`read_published` returns what counts the publishes to the topic."""
+        """`read_published` returns the counters of publishes to the topic: a dispatch rate may be relative to them."""
         self._settings = settings
         self.clock = clock
         self._read_published = read_published
@@ -57,7 +58,7 @@ class TopicRates:
         )
         # Of the topic and of the broker.
         self.limits = topic_limit, broker_limit or RateLimit("none", lambda: NO_RATE, clock)
-        # Those of durable subscriptions outlast their consumers.
+        # Of durable subscriptions, by name: also while they have no consumers, so that reconnecting resets no limit.
         self._by_name: dict[str, RateLimit] = {}
 
     def _resolve(self, rate: DispatchRate) -> Rate:
@@ -67,7 +68,7 @@ class TopicRates:
         published.sample(self.clock.monotonic())
         return add_published(rate, published.messages_per_s, published.bytes_per_s)
 
-    def of_subscription(self, name: str, counters: DeliveryCounters, *, durable: bool) -> SubscriptionRates:
+    def for_subscription(self, name: str, counters: DeliveryCounters, *, durable: bool) -> SubscriptionDispatchRates:
         create = partial(
             RateLimit,
             "the dispatch rate of the subscription",
@@ -79,25 +80,25 @@ class TopicRates:
             limit = create()
             if durable:
                 self._by_name[name] = limit
-        return SubscriptionRates(self._settings, (limit, *self.limits), counters)
+        return SubscriptionDispatchRates(self._settings, (limit, *self.limits), counters)
 
-    def forget(self, name: str) -> None:
+    def forget_subscription(self, name: str) -> None:
         """Forget a durable subscription that was deleted."""
         self._by_name.pop(name, None)
 
-    def recheck(self) -> None:
-        """Dispatch now what the rates allow: the topic's policies have changed."""
+    def follow_rate_change(self) -> None:
+        """Dispatch now what the rates allow, because the topic's policies have changed."""
         limits = self.limits[0], *self._by_name.values()
         for limit in limits:
-            limit.reread()
+            limit.reread_rate()
         for limit in limits:
-            limit.recheck()
+            limit.follow_rate_change()
 
 
-class SubscriptionRates:
-    """The rates that limit one subscription, while it has consumers."""
+class SubscriptionDispatchRates:
+    """The three dispatch rates that limit one subscription, while it has consumers."""
 
-    __slots__ = ("_counters", "_is_exempt", "_limits", "_settings", "_waits_for", "_work")
+    __slots__ = ("_counters", "_is_exempt", "_limits", "_settings", "_use_turn", "_waits_for")
 
     def __init__(
         self, settings: SubscriptionSettings, limits: tuple[RateLimit, RateLimit, RateLimit], counters: DeliveryCounters
@@ -106,32 +107,33 @@ class SubscriptionRates:
         self._settings = settings
         self._limits = limits
         self._counters = counters
-        # Nothing limits what is being dispatched.
+        # No rate limits what is being dispatched.
         self._is_exempt = True
-        # The limit that gives it a turn, and what it calls then.
+        # The limit whose turn it waits for, and what that calls then.
         self._waits_for: RateLimit | None = None
-        self._work: Callable[[], object] | None = None
+        self._use_turn: Callable[[], object] | None = None
 
     @property
     def is_waiting(self) -> bool:
         return self._waits_for is not None
 
-    def describe_shortage(self) -> str:
-        """Return why nothing is dispatched now; empty: no rate is the reason."""
+    def describe_wait(self) -> str:
+        """Return which rate dispatches wait for; empty: they wait for none."""
         return "" if self._waits_for is None else self._waits_for.describe_wait()
 
-    def may_read(self, read: DispatchRead, log: Log, read_position: Position, work: Callable[[], object]) -> bool:
-        """Return whether to read now, and shrink the read to what the rates allow. Otherwise `work` is called later."""
-        left = [limit.left() for limit in self._limits]
-        self._is_exempt = all(one is UNLIMITED for one in left) or self._is_caught_up(log, read_position)
+    def may_read(self, read: DispatchRead, log: Log, read_position: Position, retry: Callable[[], object]) -> bool:
+        """Return whether to read now, and shrink the read to what the rates allow. If not, `retry` is called later."""
+        allowances = [limit.get_allowance() for limit in self._limits]
+        self._is_exempt = all(one is UNLIMITED for one in allowances) or self._is_caught_up(log, read_position)
         if self._is_exempt:
             return True
         for level, limit in enumerate(self._limits):
             if limit.must_wait():
-                self._counters.throttled.count(level, by_messages=left[level].messages <= 0 or left[level].bytes > 0)
-                self._wait_for(limit, work)
+                allowance = allowances[level]
+                self._counters.throttled.count(level, by_messages=allowance.messages <= 0 or allowance.bytes > 0)
+                self._wait_for_turn(limit, retry)
                 return False
-        messages, size_bytes = self._left()
+        messages, size_bytes = self._get_allowance()
         read.max_entries = int(max(1, min(read.max_entries, messages)))
         read.max_bytes = int(max(1, min(read.max_bytes, size_bytes)))
         return True
@@ -141,29 +143,29 @@ class SubscriptionRates:
             return False
         return log.entries_between(read_position.previous, log.last) <= CAUGHT_UP_ENTRIES
 
-    def _left(self) -> Left:
-        left = [limit.left() for limit in self._limits]
-        return Left(min(one.messages for one in left), min(one.bytes for one in left))
+    def _get_allowance(self) -> Allowance:
+        allowances = [limit.get_allowance() for limit in self._limits]
+        return Allowance(min(one.messages for one in allowances), min(one.bytes for one in allowances))
 
-    def _wait_for(self, limit: RateLimit, work: Callable[[], object]) -> None:
-        def turn() -> None:
-            self._waits_for = self._work = None
-            work()
+    def _wait_for_turn(self, limit: RateLimit, retry: Callable[[], object]) -> None:
+        def use_turn() -> None:
+            self._waits_for = self._use_turn = None
+            retry()
 
-        self._waits_for, self._work = limit, turn
-        limit.wait_for_turn(turn)
+        self._waits_for, self._use_turn = limit, use_turn
+        limit.wait_for_turn(use_turn)
 
     def stop(self) -> None:
         """Wait for no turn any more."""
-        if self._waits_for is not None and self._work is not None:
-            self._waits_for.forget(self._work)
-        self._waits_for = self._work = None
+        if self._waits_for is not None and self._use_turn is not None:
+            self._waits_for.cancel_turn(self._use_turn)
+        self._waits_for = self._use_turn = None
 
-    def count_fitting(self, entries: Sequence[Deliverable]) -> int:
+    def count_allowed(self, entries: Sequence[Deliverable]) -> int:
         """Return how many of the entries to dispatch: the one that reaches a rate is the last."""
         if self._is_exempt:
             return len(entries)
-        messages, size_bytes = self._left()
+        messages, size_bytes = self._get_allowance()
         batches_count_once = self._settings.dispatch_throttling_on_batch_message_enabled
         for count, one in enumerate(entries, 1):
             messages -= 1 if batches_count_once else one.entry.messages
@@ -172,8 +174,8 @@ class SubscriptionRates:
                 return count
         return len(entries)
 
-    def take(self, entries: Sequence[Deliverable]) -> None:
-        """Count entries that were dispatched."""
+    def record_dispatched(self, entries: Sequence[Deliverable]) -> None:
+        """Count the entries in the rates."""
         if self._is_exempt:
             return
         messages = len(entries)
@@ -181,4 +183,4 @@ class SubscriptionRates:
             messages = sum([one.entry.messages for one in entries])
         size_bytes = sum([len(one.entry.stored) for one in entries])
         for limit in self._limits:
-            limit.take(messages, size_bytes)
+            limit.record_passed(messages, size_bytes)

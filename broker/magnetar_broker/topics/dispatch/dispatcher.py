@@ -23,7 +23,7 @@ from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable
-from magnetar_broker.topics.dispatch.dispatch_rates import SubscriptionRates
+from magnetar_broker.topics.dispatch.dispatch_rates import SubscriptionDispatchRates
 from magnetar_broker.topics.dispatch.dispatch_rule import DispatchRead, DispatchRule
 from magnetar_broker.topics.topic_tasks import TopicTasks
 from magnetar_wire.clock import Clock, Timer
@@ -64,7 +64,7 @@ class Dispatcher:
         cursor: Cursor,
         clock: Clock,
         tasks: TopicTasks,
-        rates: SubscriptionRates,
+        rates: SubscriptionDispatchRates,
     ) -> None:
         self.name = name
         self.rule = rule
@@ -154,15 +154,15 @@ class Dispatcher:
             [Deliverable(entry) for entry in entries] if none_acknowledged else self._drop_acknowledged(entries)
         )
         end = None if read.positions else entries[-1].position.next
-        if (fitting := self.rates.count_fitting(deliverable)) < len(deliverable):
-            left, deliverable = deliverable[fitting:], deliverable[:fitting]
+        if (allowed := self.rates.count_allowed(deliverable)) < len(deliverable):
+            left, deliverable = deliverable[allowed:], deliverable[:allowed]
             if end is None:
                 self.rule.put_back([one.entry.position for one in left])
             else:
                 end = left[0].entry.position
         for consumer, assigned in self.rule.assign(deliverable, read, end):
             consumer.deliver(assigned)
-            self.rates.take(assigned)
+            self.rates.record_dispatched(assigned)
 
     def _drop_acknowledged(self, entries: Sequence[LogEntry]) -> list[Deliverable]:
         cursor = self._cursor

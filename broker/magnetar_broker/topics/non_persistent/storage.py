@@ -13,7 +13,7 @@ from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.schemas.schema_deletion import prepare_schema_deletion
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.settings.service import BrokerServiceSettings
-from magnetar_broker.topics.dispatch.dispatch_rates import TopicRates
+from magnetar_broker.topics.dispatch.dispatch_rates import TopicDispatchRates
 from magnetar_broker.topics.live_settings import LiveSettings
 from magnetar_broker.topics.non_persistent.cursors import NonPersistentCursors
 from magnetar_broker.topics.non_persistent.subscriptions import NonPersistentSubscriptions
@@ -108,8 +108,8 @@ class NonPersistentTopicStorage:
         settings, clock, randomness = live.current, self._clock, self._randomness
         log = NonPersistentLog(name, owner_epoch, settings.managed_ledger_max_pending_bytes, clock)
         cursors = NonPersistentCursors(name, log, settings)
-        rates = TopicRates(settings, clock, self._broker_dispatch_limit, lambda: topic.counters.received)
-        live.on_changed.append(rates.recheck)
+        rates = TopicDispatchRates(settings, clock, self._broker_dispatch_limit, lambda: topic.counters.received)
+        live.on_changed.append(rates.follow_rate_change)
         subscriptions = NonPersistentSubscriptions(name, log, cursors, settings, clock, randomness, rates=rates)
         topic = _NonPersistentTopic(
             name,

@@ -27,7 +27,8 @@ from magnetar_broker.settings.process import BrokerSettings
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.system_topics import heartbeat_topic
 from magnetar_broker.topics.housekeeping import Housekeeping
-from magnetar_broker.topics.rate_limit import UNLIMITED, RateLimit
+from magnetar_broker.topics.rate_limit import RateLimit
+from magnetar_broker.topics.token_bucket import UNLIMITED
 from magnetar_broker.topics.topic import Topic
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.admin_pb2 import NamesAnswer, NamesRequest
@@ -436,7 +437,7 @@ async def _schema_of_a_producer_is_refused(scene: HttpScene) -> Any:
 @_shows("broker_publisher_throttling_max_message_rate", "1", False, True)
 @_shows("broker_publisher_throttling_max_byte_rate", "1", False, True)
 async def _publishing_has_a_rate(scene: HttpScene) -> Any:
-    return _has_rate((await _new_loaded_topic(scene)).gate.limits)
+    return _has_rate((await _new_loaded_topic(scene)).publish_throttle.limits)
 
 
 @_shows("dispatch_throttling_rate_per_topic_in_msg", "1", False, True)
@@ -450,8 +451,8 @@ async def _dispatch_has_a_rate(scene: HttpScene) -> Any:
 def _has_rate(limits: Iterable[RateLimit]) -> bool:
     found = list(limits)
     for limit in found:
-        limit.reread()
-    return any(limit.left() is not UNLIMITED for limit in found)
+        limit.reread_rate()
+    return any(limit.get_allowance() is not UNLIMITED for limit in found)
 
 
 @_shows("dispatch_throttling_rate_per_subscription_in_msg", "1", False, True)
