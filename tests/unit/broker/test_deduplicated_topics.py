@@ -6,40 +6,31 @@ import asyncio
 import itertools
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from magnetar import BatchingType
 from magnetar.admin.models import NamespacePolicies, TopicPolicies
 from magnetar.exceptions import MagnetarException
-from magnetar_broker.counters import BrokerCounters, TopicCounters
 from magnetar_broker.cursors.ack_state import MAX_NODE_ATTACHMENT_BYTES
 from magnetar_broker.cursors.subscription_limits import DEDUPLICATION_CURSOR
 from magnetar_broker.errors import BrokerError, LostEntry
 from magnetar_broker.position import Position
-from magnetar_broker.settings.rates import NO_RATE
 from magnetar_broker.settings.topics import TopicSettings
+from magnetar_broker.topics.deduplication import deduplication
 from magnetar_broker.topics.deduplication.replay import replay
-from magnetar_broker.topics.deduplication.rules import Progress
 from magnetar_broker.topics.deduplication.snapshots import decode_stored_ids
-from magnetar_broker.topics.producer import Producer, TopicPublishing
 from magnetar_broker.topics.producer_names import ProducerNames
-from magnetar_broker.topics.producer_sink import ProducerIdentity
-from magnetar_broker.topics.publish_budget import PublishBudget
-from magnetar_broker.topics.publish_throttle import PublishThrottle
-from magnetar_broker.topics.rate_limit import RateLimit
 from magnetar_protos.broker_pb2 import StartAt
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.topic_name import TopicName
 from tests.produce_client import entry
 from tests.running import until
 from tests.unit.broker.deduplication_scene import DUPLICATE, WIRES, PulsarProducer, Wire, running
-from tests.unit.broker.log_scene import running_log_scene
-from tests.unit.broker.test_log_faults import WIDE, reachable, unreachable
-from tests.unit.broker.topic_scene import FakeProducerSink
 
 NAME = TopicName.parse("t")
+_UNUSED_MINUTES: Final = "broker_deduplication_producer_inactivity_timeout_minutes"
 
 
 def single(*sequence_ids: int, producer: str = "p") -> list[bytes]:
@@ -58,9 +49,20 @@ def pass_minutes(on: Wire, minutes: int) -> float:
     return real.monotonic() + minutes * 60
 
 
-async def test_number_of_entries_to_replay_is_bounded_also_over_unloads() -> None:
-    """DUP-2, CHK-32: the entries since the last snapshot count on where the topic is opened again."""
-    async with running(broker_deduplication_entries_interval=10) as on:
+@pytest.mark.parametrize("wire", WIRES)
+async def test_number_of_entries_to_replay_is_bounded_also_over_unloads(
+    wire: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DUP-2, CHK-32: the entries since the last snapshot count on where the topic is opened again; and each opening
+    replays them once."""
+    replays: list[int] = []
+
+    async def count_replays(*arguments: Any) -> int:
+        replays.append(await replay(*arguments))
+        return replays[-1]
+
+    monkeypatch.setattr(deduplication, "replay", count_replays)
+    async with running(wire, broker_deduplication_entries_interval=10) as on:
         for number in range(35):
             producer = await on.producer()
             await producer.send(*single(number))
@@ -72,6 +74,8 @@ async def test_number_of_entries_to_replay_is_bounded_also_over_unloads() -> Non
             await on.crash()
         producer = await on.producer()
         assert producer.last_sequence_id == 34
+        assert len(replays) == 35
+        assert max(replays) <= 10
 
 
 async def test_snapshots_have_all_connected_names_and_are_taken_after_as_many_entries() -> None:
@@ -126,24 +130,27 @@ async def test_snapshots_are_stored_when_their_time_has_come() -> None:
         await until(lambda: count_replayed(on)() == 0, "a snapshot is stored")
 
 
-async def test_names_without_a_producer_are_forgotten_after_some_hours() -> None:
-    """DUP-1"""
-    async with running(broker_deduplication_producer_inactivity_timeout_minutes=60) as on:
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("setting", "minutes", "expected"), [({}, 359, 5), ({}, 361, -1), ({_UNUSED_MINUTES: 0}, 10**6, 5)]
+)
+async def test_names_without_a_producer_are_forgotten_after_six_hours(
+    wire: Any, setting: dict[str, int], minutes: int, expected: int
+) -> None:
+    """DUP-1: by default; with 0 minutes never. Their ids may be used again, and are stored. One that is open stays."""
+    async with running(wire, **setting) as on:
         idle, busy = await on.producer("idle"), await on.producer("busy")
         await idle.send(*single(5, producer="idle"))
         await busy.send(*single(5, producer="busy"))
         await idle.leave()
         await until(lambda: len(on.topic().producers) == 1, "it has left")
-        topic, now = on.topic(), pass_minutes(on, 59)
-        topic.deduplication.tick(now)
-        assert (await on.producer("idle")).last_sequence_id == 5
         await on.crash()
-        await on.producer("busy")
-        topic, now = on.topic(), pass_minutes(on, 61)
-        topic.deduplication.tick(now)
-        assert (await on.producer("idle")).last_sequence_id == -1
-        await busy.leave()
-        assert topic.producers.connected()
+        busy = await on.producer("busy")
+        on.topic().deduplication.tick(pass_minutes(on, minutes))
+        idle = await on.producer("idle")
+        assert (idle.last_sequence_id, busy.last_sequence_id) == (expected, 5)
+        assert (await idle.send(*single(5, producer="idle")) == [DUPLICATE]) == (expected == 5)
+        assert await busy.send(*single(5, producer="busy")) == [DUPLICATE]
 
 
 async def test_ids_of_more_names_than_fit_are_those_used_last() -> None:
@@ -171,8 +178,9 @@ async def test_ids_of_more_names_than_fit_are_those_used_last() -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_policies_switch_deduplication_on_and_off_on_live_topics(wire: Any) -> None:
-    """DUP-1: ids are known from then on; another policy of the topic itself overrides its namespace's."""
-    async with running(wire, broker_deduplication_enabled=False, metadata_cache_ttl_seconds=0.01) as on:
+    """DUP-1: off by default. Ids are known from then on; a policy of the topic itself overrides its namespace's."""
+    default = TopicSettings().broker_deduplication_enabled
+    async with running(wire, broker_deduplication_enabled=default, metadata_cache_ttl_seconds=0.01) as on:
         admin, number = on.scene.admin, itertools.count()
 
         async def follow(is_on: bool) -> None:
@@ -347,42 +355,6 @@ async def test_producers_wait_for_the_replay_and_consumers_do_not(
         for bookie in on.scene.bookies:
             bookie.failing.clear()
         assert (await opening).last_sequence_id == (4 if unreadable == "entries" else 3)
-
-
-async def test_failed_adds_are_resent_by_the_log_and_duplicates_wait_for_them() -> None:
-    """DUP-1, CHK-64: a ledger fails with two adds in flight, and their copies behind them."""
-    async with running_log_scene(bookies=3) as scene:
-        log = await scene.open(options=WIDE)
-        budget = PublishBudget(2**30)
-        unlimited = RateLimit("none", lambda: NO_RATE, SystemClock())
-        throttle = PublishThrottle(budget, unlimited, unlimited)
-        publishing = TopicPublishing(
-            log,
-            throttle,
-            TopicSettings(),
-            scene.clock,
-            TopicCounters(),
-            BrokerCounters(),
-            lambda name, last, entries: None,
-        )
-        sink = FakeProducerSink()
-        producer = Producer(ProducerIdentity(1, "p", b"", 0, {}, ""), publishing, sink)
-        producer.begin_deduplication(Progress())
-        producer.publish(0, single(0))
-        await scene.wait(lambda: len(sink.results) == 1)
-        unreachable(scene, "b0", "b1")
-        producer.publish(1, single(1, 2, 1))
-        await scene.wait(lambda: log.waiting_for != "")
-        producer.publish(4, single(2, 1, 3, 0))
-        assert len(sink.results) == 1
-        scene.clock.advance(60)
-        reachable(scene)
-        await scene.wait(lambda: len(sink.results) == 8)
-        assert [(number, position == DUPLICATE) for _, number, position in sink.results] == [
-            (0, False), (1, False), (2, False), (3, True), (4, True), (5, True), (6, False), (7, True),
-        ]  # fmt: skip
-        assert [one.index for one in await scene.read_all(log)] == [0, 1, 2, 3]
-        assert budget.used_bytes == 0
 
 
 async def test_batches_by_key_of_the_sdk_are_stored_once() -> None:

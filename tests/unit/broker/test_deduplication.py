@@ -281,3 +281,27 @@ async def test_entries_whose_outcome_is_unknown_are_compared_with_the_log(wire: 
         assert results[0] == DUPLICATE
         assert results[3] != DUPLICATE
         assert await on.stored() == [b"0", b"1", b"2", b"3"]
+
+
+async def test_failed_adds_are_resent_by_the_log_and_duplicates_wait_for_them(wire: Any) -> None:
+    """DUP-1, CHK-64: a ledger fails with two adds in flight, and so do the next ones, to which they are resent; copies
+    come before that and while it lasts. Each message is stored once, in order, and nothing is answered before."""
+    async with running(wire) as on:
+        producer = await on.producer()
+        [first] = await producer.send(*single(0))
+        for bookie in on.scene.bookies:
+            bookie.failing.add("add")
+        producer.send_nowait(*single(1, 2, 1))
+        topic, adds = on.topic(), on.scene.bookies[0].calls
+        await until(lambda: topic.log.waiting_for != "", "a ledger has failed")
+        producer.send_nowait(*single(2, 1, 3, 0))
+        failed = adds.count(("add", None))
+        await until(lambda: adds.count(("add", None)) > failed, "the next one has failed, too")
+        assert topic.counters.duplicate_entries == 4
+        assert await on.stored() == [b"0"]
+        for bookie in on.scene.bookies:
+            bookie.failing.clear()
+        results = await producer.results(7)
+        assert [one == DUPLICATE for one in results] == [False, False, True, True, True, False, True]
+        assert first < results[0] < results[1] < results[5]
+        assert await on.stored() == [b"0", b"1", b"2", b"3"]
