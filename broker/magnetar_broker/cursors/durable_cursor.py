@@ -21,9 +21,10 @@ Former ledgers are deleted later, one cursor of a topic at a time (`begin_deleti
 owns the topic then. Neither opening nor closing a cursor waits for that, nor does a save unless there are many.
 
 Overloaded bookies fail one ledger after another. So the next ledger is created after a pause that each failure makes
-longer (ledger_pause.py), and acknowledgements wait for it. Deleting, closing or resetting a cursor does not wait. On a
-close or reset, the position of a cursor without holes is written to the node, which needs no bookie; a cursor with
-holes creates a ledger at once.
+longer (ledger_pause.py), and acknowledgements wait for it. Deleting, closing or resetting a cursor does not wait. The
+position of a cursor without holes is written to the node, which needs no bookie: on a close or reset, and after each
+ledger that failed. So consumers free the space of bookies whose disks are full: what they acknowledge can be deleted. A
+cursor with holes needs a ledger. On a close or reset it creates that at once.
 
 An add that is fenced is handled like any other failed add: the next change of the node finds out whether another broker
 has opened the cursors, and then the topic is unloaded, or whether only a recovery has closed the ledger.
@@ -230,7 +231,6 @@ class DurableCursor(Cursor):
         context, state = self._context, self._state
         while True:
             if await self._pause_before_ledger():
-                self.waiting_for = ""
                 return
             changes, mark_delete, attachment = state.changes, state.mark_delete, state.node_attachment
             state.take_unsaved()
@@ -246,10 +246,13 @@ class DurableCursor(Cursor):
                 break
             except TopicUnloaded:
                 raise
-            except NotEnoughBookies as error:  # for the ledger, or for an add to it
+            except (NotEnoughBookies, AddFailed) as error:
                 self._count_failure(error)
-                await self._wait_for_bookies()
-            except (AddFailed, LedgerNotClaimed, Unavailable, StoreFull, BrokerError) as error:
+                if await self._try_save_to_node():
+                    return
+                if isinstance(error, NotEnoughBookies):  # for the ledger, or for an add to it
+                    await self._wait_for_bookies()
+            except (LedgerNotClaimed, Unavailable, StoreFull, BrokerError) as error:
                 self._count_failure(error)
             except (LedgerError, SessionLost) as error:
                 raise TopicUnloaded(f"{self} can't be saved any more: {error}") from error
@@ -273,14 +276,8 @@ class DurableCursor(Cursor):
         being closed or reset, and its position was saved to its node."""
         pause = self._ledger_pause
         while pause.is_due:
-            if pause.is_skipped and not self._state.needs_ledger:
-                try:
-                    await self._save_to_node()
-                    return True
-                except TopicUnloaded:
-                    raise
-                except BrokerError as error:
-                    self.waiting_for = str(error)
+            if pause.is_skipped and await self._try_save_to_node():
+                return True
             if await pause.wait() and self._state.needs_ledger:
                 break
         return False
@@ -321,6 +318,20 @@ class DurableCursor(Cursor):
         await self._point_node_at(None, mark_delete, state.attachment)
         self._drop_ledger()
         self._complete_save(changes, mark_delete)
+
+    async def _try_save_to_node(self) -> bool:
+        """Save without a ledger if that is possible now. Return whether everything is saved. Raises `TopicUnloaded`."""
+        if self._state.needs_ledger:
+            return False
+        try:
+            await self._save_to_node()
+        except TopicUnloaded:
+            raise
+        except BrokerError as error:
+            self.waiting_for = str(error)
+            return False
+        self.waiting_for = ""
+        return True
 
     async def _save_to_node_and_resume(self) -> None:
         """The saver's work for an idle or flushed cursor. Changes made in the meantime are saved after it."""

@@ -67,6 +67,31 @@ async def test_cursor_creates_few_ledgers_when_all_adds_are_refused() -> None:
         assert again.is_acknowledged(at(5, 2))
 
 
+async def test_a_position_without_holes_is_saved_though_all_adds_are_refused() -> None:
+    """RET-3, CHK-66: to the node, once for each ledger that fails: so what consumers have acknowledged can be deleted
+    from disks that are full."""
+
+    async with running_cursor_scene(bookies=1) as scene:
+        _, cursor = await _open_cursor(scene)
+        (bookie,) = scene.cluster.bookies.values()
+        bookie.failing.add("add")
+        before = await _created(scene)
+        for number in range(60):
+            cursor.acknowledge(entries(5, number))
+            await scene.clock.sleep(1)
+        assert await _created(scene) - before <= 9 + 60 / 2.5
+        assert cursor.saved_mark_delete >= at(5, 50)
+        await cursor.wait_until_saved()
+        assert (await scene.known("c")).mark_delete.entry_id == 59
+        cursor.acknowledge(entries(5, 60, 62))
+        bookie.failing.clear()
+        await cursor.wait_until_saved()
+        assert cursor.ledger_id
+        again = (await scene.open()).get("c")
+        assert again is not None
+        assert again.is_acknowledged(at(5, 62))
+
+
 async def test_cursor_creates_few_ledgers_when_each_stores_one_entry() -> None:
     """CHK-66: a ledger that stored its snapshot before it failed shortens no pause."""
 
@@ -138,8 +163,9 @@ async def test_a_cursor_without_holes_is_closed_and_reset_without_a_bookie(
 
     async with running_cursor_scene(bookies=1) as scene:
         table, cursor = await _open_cursor(scene)
-        cursor.acknowledge(entries(5, 0, 1, 2))
+        cursor.acknowledge(entries(5, 2))
         await _fail_until_it_pauses(scene, cursor)
+        cursor.acknowledge(entries(5, 0, 1))
         before = await _created(scene)
         await call(table, cursor)
         assert await _created(scene) == before
@@ -169,8 +195,9 @@ async def test_reset_pauses_between_failed_writes_of_its_position(monkeypatch: p
 
     async with running_cursor_scene(bookies=1) as scene:
         _, cursor = await _open_cursor(scene)
-        cursor.acknowledge(entries(5, 0, 1, 2))
+        cursor.acknowledge(entries(5, 2))
         await _fail_until_it_pauses(scene, cursor)
+        cursor.acknowledge(entries(5, 0, 1))
         refused = 0
 
         async def refuse(*_: Any) -> None:
@@ -181,7 +208,7 @@ async def test_reset_pauses_between_failed_writes_of_its_position(monkeypatch: p
         monkeypatch.setattr(DurableCursor, "_save_to_node", refuse)
         resetting = asyncio.ensure_future(cursor.move_to(at(5, 7)))
         await scene.clock.sleep(60)
-        assert 0 < refused <= 2 + 60 / 2.5
+        assert 0 < refused <= 2 * (2 + 60 / 2.5)  # before and after each ledger
         assert not resetting.done()
         (bookie,) = scene.cluster.bookies.values()
         bookie.failing.clear()
