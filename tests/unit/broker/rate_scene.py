@@ -17,9 +17,9 @@ from tests.produce_client import ProduceClient, entry
 from tests.running import until
 from tests.unit.broker.broker_scene import BrokerScene
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
-from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
+from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, running_pulsar_broker
 
-__all__ = ["LISTENERS", "Publisher", "RateScene", "running"]
+__all__ = ["LISTENERS", "Publisher", "RateScene", "connected", "running"]
 
 _REFRESH = {"metadata_cache_ttl_seconds": 0.02}
 LISTENERS: Final = ("grpc", "pulsar")
@@ -113,7 +113,14 @@ class RateScene:
 
 @asynccontextmanager
 async def running(listener: str, **settings: Any) -> AsyncIterator[RateScene]:
-    async with running_pulsar_broker(**_REFRESH, **settings) as broker, AsyncExitStack() as stack:
+    async with running_pulsar_broker(**_REFRESH, **settings) as broker, connected(listener, broker) as scene:
+        yield scene
+
+
+@asynccontextmanager
+async def connected(listener: str, broker: PulsarScene) -> AsyncIterator[RateScene]:
+    """Yield a scene of a broker that has started."""
+    async with AsyncExitStack() as stack:
         if listener == "pulsar":
             client: Any = await broker.pulsar_client()
         else:
