@@ -135,7 +135,7 @@ async def test_snapshots_are_stored_when_their_time_has_come() -> None:
     ("setting", "minutes", "expected"), [({}, 359, 5), ({}, 361, -1), ({_UNUSED_MINUTES: 0}, 10**6, 5)]
 )
 async def test_names_without_a_producer_are_forgotten_after_six_hours(
-    wire: Any, setting: dict[str, int], minutes: int, expected: int
+    wire: Any, setting: dict[str, Any], minutes: int, expected: int
 ) -> None:
     """DUP-1: by default; with 0 minutes never. Their ids may be used again, and are stored. One that is open stays."""
     async with running(wire, **setting) as on:

@@ -303,5 +303,7 @@ async def test_failed_adds_are_resent_by_the_log_and_duplicates_wait_for_them(wi
             bookie.failing.clear()
         results = await producer.results(7)
         assert [one == DUPLICATE for one in results] == [False, False, True, True, True, False, True]
-        assert first < results[0] < results[1] < results[5]
+        positions = [one for one in (first, *results) if not isinstance(one, str) and one != DUPLICATE]
+        assert positions == sorted(set(positions))
+        assert len(positions) == 4
         assert await on.stored() == [b"0", b"1", b"2", b"3"]

@@ -124,7 +124,8 @@ async def test_policies_keep_and_expire_by_the_brokers_time(
     async with running(listener, **_SMALL) as scene:
         await _publish(scene, 12)
         consumer = await scene.consume()
-        admin, policies = scene.broker.admin, {"retention": Retention(60, -1), "message_ttl_seconds": 100}
+        admin = scene.broker.admin
+        policies: dict[str, Any] = {"retention": Retention(60, -1), "message_ttl_seconds": 100}
         if of_namespace:
             await admin.namespaces.change_policies("public/default", NamespacePolicies(**policies))
         else:
