@@ -80,17 +80,17 @@ async def _subscribe_at_the_end(scene: RateScene, topic: str) -> None:
         await client.subscribe(topic, "late", ConsumerType.Exclusive, initial_position=InitialPosition.Latest)
 
 
-async def _kept(scene: RateScene, topic: str = "t") -> int:
+async def _count_left(scene: RateScene, topic: str = "t") -> int:
     """Trim the topic, as housekeeping does. Return how many entries are left."""
     loaded = scene.topic(topic)
     await loaded.log.trim(loaded.cursors.find_slowest_position)
     return loaded.log.stats().stored_entries
 
 
-async def test_what_is_not_acknowledged_is_kept_and_the_rest_deleted(
+async def test_what_is_not_acknowledged_stays_and_the_rest_is_deleted(
     listener: str, pass_seconds: Callable[[int], None]
 ) -> None:
-    """RET-1: of a topic with durable subscriptions. Without one everything is kept for 7 days, also after a first
+    """RET-1: of a topic with durable subscriptions. Without one everything stays for 7 days, also after a first
     subscription is made."""
     async with running(listener, **_SMALL) as scene:
         await scene.broker.admin.topics.create("read")
@@ -98,22 +98,22 @@ async def test_what_is_not_acknowledged_is_kept_and_the_rest_deleted(
         for topic in ("read", "unread", "read late"):
             await _publish(scene, 12, topic)
         await _acknowledge(scene, fast, 12)
-        assert await _kept(scene, "read") == 12
+        assert await _count_left(scene, "read") == 12
         await _acknowledge(scene, slow, 7)
-        assert await _kept(scene, "read") == 7, "ledgers go as a whole"
+        assert await _count_left(scene, "read") == 7, "ledgers go as a whole"
         await _subscribe_at_the_end(scene, "read late")
         pass_seconds(7 * _DAY_S - _MINUTE_S)
         for topic in ("unread", "read late"):
-            assert await _kept(scene, topic) == 12
+            assert await _count_left(scene, topic) == 12
         pass_seconds(2 * _MINUTE_S)
-        assert [await _kept(scene, topic) for topic in ("unread", "read late", "read")] == [2, 2, 7]
+        assert [await _count_left(scene, topic) for topic in ("unread", "read late", "read")] == [2, 2, 7]
 
 
 async def test_pulsars_way_deletes_closed_ledgers_at_once(listener: str) -> None:
     """RET-1: 0 minutes, where nobody has a durable subscription."""
     async with running(listener, default_retention_without_subscription_minutes=0, **_SMALL) as scene:
         await _publish(scene, 12)
-        assert await _kept(scene) == 2
+        assert await _count_left(scene) == 2
 
 
 @pytest.mark.parametrize("of_namespace", [True, False])
@@ -139,11 +139,11 @@ async def test_policies_keep_and_expire_by_the_brokers_time(
             assert stats.backlog_entries == left
         assert scene.counters().expired_entries == 7
         pass_seconds(58 * _MINUTE_S)
-        assert await _kept(scene) == 12
+        assert await _count_left(scene) == 12
         pass_seconds(2 * _MINUTE_S)
         cursors, log = scene.topic().cursors, scene.topic().log
         await until(lambda: cursors.find_slowest_position() == log.last, "what has expired is saved")
-        assert await _kept(scene) <= 2, "the time of retention is over"
+        assert await _count_left(scene) <= 2, "the time of retention is over"
 
 
 async def test_a_full_disk_can_still_delete_and_takes_messages_again(listener: str) -> None:
