@@ -1,9 +1,11 @@
 """Topics: their producers, their subscriptions, and the delivery of stored messages to consumers.
 
-topics.py                    the topics of this broker: opened, closed, deleted
+topics.py                    the topics of this broker by name, and their states
 ├── topic_load_queue.py          openings wait for slots, by topic_load_slots.py
-├── topic_storage.py             opens a topic from its stored parts
-├── topic_deletion.py            deletes what is stored of a topic
+├── topic_opener.py              opens a topic, or creates it if that is allowed
+│   └── topic_storage.py             puts it together from its log, cursors and policies
+├── topic_deleter.py             closes a topic and deletes it
+│   └── topic_deletion.py            deletes what is stored of it, in steps
 ├── non_persistent/              topics whose messages are not stored
 ├── topics_by_hash.py            the topics of a bundle
 └── housekeeping.py              rolls over, trims and unloads idle topics

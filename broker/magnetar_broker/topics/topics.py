@@ -1,4 +1,4 @@
-"""The topics that this broker serves: opened once for all requests, closed and deleted.
+"""The topics that this broker serves, by name: opened once for all requests, closed and deleted.
 
 A topic that is not loaded goes through three states: opening, loaded, ending. All requests for an opening topic wait
 for the same opening, which goes on if one of them is cancelled. Requests for an ending topic wait until it has ended,
@@ -6,87 +6,39 @@ and reopen it. So a process never has two `Topic` objects of one name in use. Pr
 log is open, while its cursors are being opened (`to_publish`). If those can't be opened, or the opening is cancelled,
 the producers are closed.
 
-`TopicStorage` opens and deletes stored topics, `TopicCatalog` checks whether a topic may exist, and `Ownership` whether
-this broker may open it. Ownership is checked before and after the opening, as the bundle may be released in between.
+This module holds the states. `TopicOpener` opens one topic and `TopicDeleter` deletes one. `Ownership` checks whether
+this broker owns a topic: before and after the opening, as the bundle may be released in between.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from magnetar_broker.counters import BrokerCounters
-from magnetar_broker.errors import BrokerError, NamespaceChanged, RequestNotStarted, TopicUnloaded
+from magnetar_broker.errors import BrokerError, RequestNotStarted, TopicUnloaded
 from magnetar_broker.ownership.interface import Ownership
 from magnetar_broker.settings.topics import TopicSettings
-from magnetar_broker.system_topics import heartbeat_broker, is_events_topic, is_system_topic
+from magnetar_broker.system_topics import heartbeat_broker, is_events_topic
+from magnetar_broker.topics.interface import TopicCatalog, TopicStorage
 from magnetar_broker.topics.topic import Topic
+from magnetar_broker.topics.topic_deleter import TopicDeleter, create_unknown_deletion
 from magnetar_broker.topics.topic_load_queue import TopicLoadQueue
+from magnetar_broker.topics.topic_opener import OPEN_EXISTING, Creation, TopicOpener
 from magnetar_broker.topics.topics_by_hash import TopicsByHash
-from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.bundles import BundleRange
 from magnetar_wire.clock import Clock
 from magnetar_wire.topic_name import NamespaceName, TopicName
 
-__all__ = ["TopicCatalog", "TopicStorage", "Topics"]
+__all__ = ["Topics"]
 
 _log = logging.getLogger(__name__)
 _NOT_CREATED: Final = (ErrorCode.TOPIC_NOT_FOUND, ErrorCode.NOT_ALLOWED)
-# How often a creation that a change of the namespace has prevented is tried. Then the request fails: nothing was done.
-_MAX_CREATION_ATTEMPTS: Final = 30
-
-
-class TopicStorage(Protocol):
-    async def prefetch(self, name: TopicName) -> Any:
-        """Read ahead what `open` needs. Raises `BrokerError`."""
-
-    async def open(
-        self,
-        name: TopicName,
-        *,
-        create: bool,
-        along: Sequence[Change],
-        policies: Policies,
-        properties: Mapping[str, bytes] = MappingProxyType({}),
-        own_policies: Awaitable[Policies] | None = None,
-        prefetched: Any = None,
-        log_opened: Callable[[Topic], object] = lambda _: None,
-    ) -> Topic:
-        """Open the topic. `along`: checks of the metadata store if the topic is created, and `properties`: what it has
-        then. `policies`: its namespace's; `own_policies` override them, and are waited for as late as possible.
-        `log_opened` is called with the topic as soon as it accepts messages; if its cursors can't be opened, it is
-        abandoned.
-
-        Raises `BrokerError`, TOPIC_NOT_FOUND among them. If it is cancelled, nothing stays open.
-        """
-
-    async def claim(self, name: TopicName) -> bytes:
-        """Claim the topic without opening it, and return its new owner epoch. Finishes a deletion that was begun.
-        Raises `BrokerError`, TOPIC_NOT_FOUND among them."""
-
-    async def delete(self, name: TopicName, owner_epoch: bytes | None = None, incarnation: str = "") -> None:
-        """Delete the topic with its ledgers and cursors. `owner_epoch`: raise `RequestNotStarted` if the topic has
-        another one. `incarnation`: leave a later topic of that name alone. Raises `BrokerError`; may be repeated."""
-
-
-class TopicCatalog(Protocol):
-    async def check_topic(self, name: TopicName) -> Policies:
-        """Return the policies of its namespace. Raises `BrokerError` if the tenant or namespace does not exist."""
-
-    def creation_turn(self, name: TopicName, policies: Policies) -> AbstractAsyncContextManager[None]:
-        """Return the turn of a topic's creation, which `prepare_creation` and the creation are in. `policies`: its
-        namespace's."""
-
-    async def prepare_creation(self, name: TopicName, *, explicit: bool = False) -> Sequence[Change]:
-        """Return the checks of the transaction that creates the topic. `explicit`: a request creates it; else it is
-        created on first use. Raises `BrokerError` if it must not be created."""
 
 
 @dataclass(slots=True, eq=False)
@@ -94,8 +46,7 @@ class _Opening:
     task: asyncio.Task[Topic]
     # The topic, as soon as it accepts messages.
     log_opened: asyncio.Future[Topic]
-    create: bool
-    explicit: bool
+    creation: Creation
 
 
 class Topics:
@@ -112,12 +63,10 @@ class Topics:
     ) -> None:
         """`read_topic_policies` returns those of one topic, which override its namespace's; it raises nothing.
         `non_persistent` opens non-persistent topics; None: there are none."""
-        self._storage = storage
-        self._non_persistent = non_persistent
-        self._settings = settings
-        self._read_topic_policies = read_topic_policies
+        self._opener = TopicOpener(storage, non_persistent, catalog, settings, read_topic_policies)
+        self._deleter = TopicDeleter(self._opener.get_storage, ownership)
+        self.read_own_policies = self._opener.read_own_policies
         self._ownership = ownership
-        self._catalog = catalog
         self._clock = clock
         self._counters = counters or BrokerCounters()
         self._loaded: dict[TopicName, Topic] = {}
@@ -126,9 +75,6 @@ class Topics:
         self._ending: dict[TopicName, asyncio.Task[None]] = {}
         # Topics that are being closed: they may have to be aborted before that is finished.
         self._closing: dict[TopicName, Topic] = {}
-        # Tasks that delete stored topics.
-        self._deleting: dict[asyncio.Task[None], None] = {}
-        self._is_aborted = False
         # The names in any of these states.
         self._by_hash = TopicsByHash()
         self._loading = TopicLoadQueue(settings, clock)
@@ -166,7 +112,7 @@ class Topics:
         self._ownership.check_owned(name)
         self._visited.add(name)
         try:
-            topic = await self._open_loaded(name, create=False, explicit=False)
+            topic = await self._open_once(name, OPEN_EXISTING)
         except BaseException:
             self._visited.discard(name)
             raise
@@ -182,14 +128,12 @@ class Topics:
         await self.unload(name, TopicUnloaded(f"{name} was closed, since nobody used it: look it up again"))
         return True
 
-    async def read_own_policies(self, name: TopicName) -> Policies:
-        """Return the policies of the topic without its namespace's, at most a few seconds old."""
-        return Policies() if self._read_topic_policies is None else await self._read_topic_policies(name)
-
     async def create(self, name: TopicName, properties: Mapping[str, bytes]) -> Topic:
         """Create the topic with these properties, in one step, if it does not exist. Return it. If another request
         created it, it lacks them. Raises `BrokerError`."""
-        return await self._get(name, create=True, explicit=True, properties=properties)
+        self._visited.discard(name)
+        creation = Creation(is_allowed=True, is_explicit=True, properties=properties)
+        return await self._open_once(name, creation)
 
     async def get(self, name: TopicName, *, create: bool, explicit: bool = False, to_publish: bool = False) -> Topic:
         """Return the topic. Open it if it is not loaded. Create it if it does not exist and `create` is set.
@@ -199,31 +143,12 @@ class Topics:
 
         Raises `BrokerError`.
         """
-        return await self._get(name, create=create, explicit=explicit, to_publish=to_publish)
-
-    async def _get(
-        self,
-        name: TopicName,
-        *,
-        create: bool,
-        explicit: bool,
-        to_publish: bool = False,
-        properties: Mapping[str, bytes] = MappingProxyType({}),
-    ) -> Topic:
         self._visited.discard(name)
-        return await self._open_loaded(
-            name, create=create, explicit=explicit, to_publish=to_publish, properties=properties
-        )
+        creation = Creation(is_allowed=create, is_explicit=explicit)
+        return await self._open_once(name, creation, to_publish=to_publish)
 
-    async def _open_loaded(
-        self,
-        name: TopicName,
-        *,
-        create: bool,
-        explicit: bool,
-        to_publish: bool = False,
-        properties: Mapping[str, bytes] = MappingProxyType({}),
-    ) -> Topic:
+    async def _open_once(self, name: TopicName, creation: Creation, *, to_publish: bool = False) -> Topic:
+        """Return the topic. If it is not loaded, open it, or wait for the opening in progress."""
         while True:
             if self._closed is not None:
                 raise self._closed.again()
@@ -237,9 +162,9 @@ class Topics:
                 if not self._is_owned(name):
                     await self._ownership.ensure_owned(name)
                     continue
-                task = asyncio.get_running_loop().create_task(self._open(name, create, explicit, properties))
+                task = asyncio.get_running_loop().create_task(self._open(name, creation))
                 log_opened: asyncio.Future[Topic] = asyncio.get_running_loop().create_future()
-                opening = self._opening[name] = _Opening(task, log_opened, create, explicit)
+                opening = self._opening[name] = _Opening(task, log_opened, creation)
                 self._by_hash.add(name)
                 task.add_done_callback(lambda done: self._opened(name, done))
             if to_publish and (topic := await _wait_log_opened(opening)) is not None:
@@ -250,7 +175,7 @@ class Topics:
             error = opening.task.exception()
             if error is None:
                 return opening.task.result()
-            if (create, explicit) > (opening.create, opening.explicit) and _code(error) in _NOT_CREATED:
+            if creation.exceeds(opening.creation) and _code(error) in _NOT_CREATED:
                 continue  # the request that began the opening did not create the topic
             raise _to_broker_error(name, error)
 
@@ -315,10 +240,10 @@ class Topics:
                 f"{name} has {len(topic.producers.connected())} producers and {topic.subscriptions.consumers} "
                 "consumers: close them, or delete it with force",
             )
-        deleting = self._begin_ending(name, self._delete(name, topic, force))
+        deleting = self._begin_ending(name, self._deleter.delete(name, topic, force))
         await asyncio.wait([deleting])
         if deleting.cancelled():
-            raise TopicUnloaded(f"unknown whether {name} was deleted: try again")
+            raise create_unknown_deletion(name)
         if (error := deleting.exception()) is not None:
             raise _to_broker_error(name, error)
 
@@ -373,9 +298,8 @@ class Topics:
     def abort(self, problem: BrokerError) -> None:
         """Close all topics at once, because their owner is unknown. Deletions are cancelled. As after a crash, the next
         deletion or opening of the topic finishes them, in this broker's next session or at another broker."""
-        self._closed, self._is_aborted = problem, True
-        for deleting in list(self._deleting):
-            deleting.cancel()
+        self._closed = problem
+        self._deleter.abort()
         for opening in list(self._opening.values()):
             opening.task.cancel()
         for topic in [*self.loaded(), *self._closing.values()]:
@@ -398,13 +322,13 @@ class Topics:
         if not self.is_known(name):
             self._by_hash.discard(name)
 
-    async def _open(self, name: TopicName, create: bool, explicit: bool, properties: Mapping[str, bytes]) -> Topic:
-        own = self._begin_reading_policies(name)
+    async def _open(self, name: TopicName, creation: Creation) -> Topic:
+        own_policies = self._opener.begin_reading_policies(name)
         loading = self._loading_events if is_events_topic(name) else self._loading
         try:
             async with loading.slot(name):
                 began = self._clock.monotonic()
-                topic = await self._open_stored(name, create, explicit, properties, own)
+                topic = await self._opener.open(name, creation, own_policies, self._log_opened)
             if (problem := self._closed or self._find_ownership_error(name)) is not None:
                 await topic.close(problem)
                 raise problem.again()
@@ -419,71 +343,8 @@ class Topics:
                 self._counters.loads_failed += 1
             raise
         finally:
-            if own is not None:
-                own.cancel()
-
-    def _begin_reading_policies(self, name: TopicName) -> asyncio.Task[Policies] | None:
-        """At the same time as the topic waits for its turn and is recovered."""
-        if self._read_topic_policies is None:
-            return None
-        return asyncio.get_running_loop().create_task(self.read_own_policies(name))
-
-    async def _open_stored(
-        self,
-        name: TopicName,
-        create: bool,
-        explicit: bool,
-        properties: Mapping[str, bytes],
-        own: asyncio.Task[Policies] | None,
-    ) -> Topic:
-        storage = self._get_storage(name)
-        # Nothing is changed before the catalog has agreed. What is prefetched may be stale, as any read may be.
-        policies, prefetched = await asyncio.gather(self._catalog.check_topic(name), storage.prefetch(name))
-        log_opened = self._log_opened
-        try:
-            # Without a separate check: the topic nearly always exists.
-            return await storage.open(
-                name,
-                create=False,
-                along=(),
-                policies=policies,
-                own_policies=own,
-                prefetched=prefetched,
-                log_opened=log_opened,
-            )
-        except BrokerError as error:
-            if not create or error.code != ErrorCode.TOPIC_NOT_FOUND:
-                raise
-        attempts = 0
-        async with self._catalog.creation_turn(name, policies):
-            while True:
-                along = await self._catalog.prepare_creation(name, explicit=explicit)
-                try:
-                    return await storage.open(
-                        name,
-                        create=True,
-                        along=along,
-                        policies=policies,
-                        properties=properties,
-                        own_policies=own,
-                        log_opened=log_opened,
-                    )
-                except NamespaceChanged:
-                    # Each change of a policy changes the namespace.
-                    attempts += 1
-                    if attempts == _MAX_CREATION_ATTEMPTS:
-                        raise
-                    policies = await self._catalog.check_topic(name)
-
-    def _get_storage(self, name: TopicName) -> TopicStorage:
-        """Raises `BrokerError` if topics of that kind are not served."""
-        if name.is_persistent:
-            if not self._settings.enable_persistent_topics and not is_system_topic(name):
-                raise _not_enabled(name, "enable_persistent_topics")
-            return self._storage
-        if self._non_persistent is None or not self._settings.enable_non_persistent_topics:
-            raise _not_enabled(name, "enable_non_persistent_topics")
-        return self._non_persistent
+            if own_policies is not None:
+                own_policies.cancel()
 
     def _log_opened(self, topic: Topic) -> None:
         if self._closed is None and self._is_owned(topic.name):
@@ -529,43 +390,6 @@ class Topics:
         task.add_done_callback(ended)
         return task
 
-    async def _delete(self, name: TopicName, topic: Topic | None, force: bool) -> None:
-        """Close and delete the topic. It was loaded from before its ownership was verified until its deletion begins,
-        so no other broker has opened it, and no client is connected to it elsewhere."""
-        if topic is not None:
-            await topic.close(BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"{name} was deleted"))
-        if self._is_aborted:
-            raise TopicUnloaded(f"unknown whether {name} was deleted: try again")
-        deleting = asyncio.get_running_loop().create_task(self._delete_stored(name, topic, force))
-        self._deleting[deleting] = None
-        deleting.add_done_callback(self._deleting.pop)
-        await asyncio.wait([deleting])
-        if deleting.cancelled():
-            raise TopicUnloaded(f"unknown whether {name} was deleted: try again")
-        deleting.result()
-
-    async def _delete_stored(self, name: TopicName, topic: Topic | None, force: bool) -> None:
-        owner_epoch: bytes | None = None
-        incarnation = ""
-        if topic is not None:
-            owner_epoch, incarnation = topic.log.owner_epoch, topic.log.incarnation
-        elif not force:
-            try:
-                owner_epoch = await self._get_storage(name).claim(name)
-            except BrokerError as error:
-                if error.code != ErrorCode.TOPIC_NOT_FOUND:
-                    raise
-                return  # another deletion was not finished, or was faster
-            try:
-                await self._ownership.verify_owned(name)
-            except TopicUnloaded as not_owned:
-                raise RequestNotStarted(str(not_owned)) from not_owned
-        try:
-            await self._get_storage(name).delete(name, None if force else owner_epoch, incarnation)
-        except RequestNotStarted:
-            self._ownership.reverify(name)
-            raise
-
 
 async def _wait_log_opened(opening: _Opening) -> Topic | None:
     """Return the topic when its log is open. None: wait for the end of the opening."""
@@ -573,13 +397,6 @@ async def _wait_log_opened(opening: _Opening) -> Topic | None:
     if opening.task.done() or opening.log_opened.result().ended is not None:
         return None
     return opening.log_opened.result()
-
-
-def _not_enabled(name: TopicName, setting: str) -> BrokerError:
-    kind = "persistent" if name.is_persistent else "non-persistent"
-    return BrokerError(
-        ErrorCode.NOT_ALLOWED, f"{name} is not served: {kind} topics are switched off at this broker ({setting})"
-    )
 
 
 def _retrieve_error(task: asyncio.Task[Any]) -> None:

@@ -122,7 +122,7 @@ async def test_topic_fenced_by_another_broker_is_reopened_without_loss() -> None
             topic = scene.broker_session.topics.get_loaded(NAME)
             if topic is None:  # it is closed, and not reopened yet
                 return
-            stored = scene.broker_session.topics._storage
+            stored = scene.broker_session.topics._opener.get_storage(NAME)
             policies = await scene.broker_session.catalog.check_topic(NAME)
             try:
                 rival = await stored.open(NAME, create=False, along=(), policies=policies)
