@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.invented_histories import RIG
 from tests.faults.test_checker_lost import Scene
 
 # Each message is sent so long after the one before it.
@@ -28,11 +29,15 @@ class AgeingScene(Scene):
         if whole:
             say("c", "looked", consumer=f"{name}#1")
 
-    def begins_at(self, start: int, *numbers: int, **more: bool) -> None:
+    def begins_at(self, start: int, *numbers: int, faulty: bool = False, **more: bool | str) -> None:
+        """`faulty`: there is a fault before the reader gets its first message."""
         name = f"t.start{len(self.story.lines)}"
         say = self.story.say
         say("c", "subscription", subscription=name, topic="t", type="Reader", durable=False)
         say("c", "opening", consumer=f"{name}#1", subscription=name, start=[1, start, -1], **more)
+        if faulty:
+            say(RIG, "fault", fault=1, kind="KILL", target="broker")
+            say(RIG, "healed", fault=1)
         self.got(*numbers, name=name)
 
 
@@ -114,4 +119,25 @@ def test_reader_gets_the_message_at_which_it_begins(
     scene = AgeingScene()
     scene.stores_over_time(4)
     scene.begins_at(2, *got, start_is_chunked=is_chunked)
+    assert scene.findings(tmp_path) == found
+
+
+@pytest.mark.parametrize(
+    ("got", "is_chunked", "faulty", "found"),
+    [
+        ([1, 2], False, True, {}),
+        ([1, 3], False, True, {"started": 1}),
+        ([3], False, True, {"started": 1}),
+        ([3], True, True, {}),
+        ([1, 2], False, False, {"started": 1}),
+        ([3], True, False, {"started": 1}),
+    ],
+)
+def test_stock_readers_that_reconnect_begin_elsewhere(
+    tmp_path: Path, got: list[int], is_chunked: bool, faulty: bool, found: dict[str, int]
+) -> None:
+    """A skipped message is a finding, unless its chunks could not be put together."""
+    scene = AgeingScene()
+    scene.stores_over_time(4)
+    scene.begins_at(2, *got, start_is_chunked=is_chunked, library="pulsar-client", faulty=faulty)
     assert scene.findings(tmp_path) == found

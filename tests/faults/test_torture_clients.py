@@ -310,12 +310,11 @@ def test_a_connection_has_another_number_whenever_it_is_another(tmp_path: Path) 
 
 
 def test_each_worker_runs_in_its_number_of_processes() -> None:
-    for kind, roles in (("producers", PUBLISHING), ("consumers", CONSUMING)):
+    for kind, roles in (("producers", PUBLISHING), ("consumers", CONSUMING), ("positioned_readers", CONSUMING)):
         wanted = [
             worker.run for one in workloads.all() for worker in getattr(one, kind) for _ in range(worker.processes)
         ]
-        index = ("producers", "consumers").index(kind)
-        got = [assign_workers(workloads.all(), role)[index] for role in roles]
+        got = [getattr(assign_workers(workloads.all(), role), kind) for role in roles]
         assert sorted(map(id, wanted)) == sorted(id(one) for each in got for one in each)
         assert all(len(set(each)) == len(each) for each in got)
         assert max(map(len, got)) - min(map(len, got)) <= 1
@@ -427,6 +426,7 @@ async def _worked(rig: _Rig) -> None:
     await until(rig.reconnected, "the reader is connected again")
     await until(rig.grown, "the topic has grown")
     await clients.stop()
+    await clients.end_readers()
     await clients.begin(KEEP)
     await until(lambda: not rig.backlogs(), "all subscriptions are drained")
     for one in rig.subscriptions:

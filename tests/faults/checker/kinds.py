@@ -129,6 +129,7 @@ KINDS: Final[dict[str, dict[str, Check]]] = {
         "definition?": _text,
         "start?": _id,
         "start_is_chunked?": _flag,
+        "library?": _text,
     },
     "opened": {"consumer": _text},
     "looked": {"consumer": _text},

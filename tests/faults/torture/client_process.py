@@ -2,7 +2,8 @@
 ROLE RUN WORKLOADS`.
 
 Its role determines which workers of the workloads run in it. It prints `begun` when they run. After `stop` on standard
-input its producers end, and it prints `stopped`; after `quit` all end, and it prints `ended`. A worker that fails for a
+input its producers end, and it prints `stopped`; after `end_readers` its positioned readers do, and it prints
+`readers_ended`; after `quit` all end, and it prints `ended`. A worker that fails for a
 reason of its own makes it print `broken`, and the traceback is in standard error.
 
 The role `keep` is for the end: it reads the subscriptions that nobody has read so far.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -42,16 +44,29 @@ def keep_subscriptions(workloads: Sequence[Workload]) -> tuple[Subscription, ...
     return tuple(Subscription(topic.name, KEEP, "Exclusive") for topic in topics if topic.retains_all)
 
 
-def assign_workers(workloads: Sequence[Workload], role: str) -> tuple[list[Run], list[Run]]:
-    """The role's producers and consumers. Workers are assigned to the processes of their kind in turn."""
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The workers of one role."""
+
+    producers: Sequence[Run] = ()
+    consumers: Sequence[Run] = ()
+    positioned_readers: Sequence[Run] = ()
+
+
+def assign_workers(workloads: Sequence[Workload], role: str) -> Assigned:
+    """Workers are assigned to the processes of their kind in turn."""
     if role == KEEP:
-        return [], [
+        keeping = [
             consumer(one.topic, KEEP, "Exclusive", KEEP, cumulatively, most=1000)
             for one in keep_subscriptions(workloads)
         ]
+        return Assigned(consumers=keeping)
     producers = [worker for workload in workloads for worker in workload.producers]
     consumers = [worker for workload in workloads for worker in workload.consumers]
-    return _share(producers, PUBLISHING, role), _share(consumers, CONSUMING, role)
+    readers = [worker for workload in workloads for worker in workload.positioned_readers]
+    return Assigned(
+        _share(producers, PUBLISHING, role), _share(consumers, CONSUMING, role), _share(readers, CONSUMING, role)
+    )
 
 
 def _share(workers: Sequence[Worker], roles: Sequence[str], role: str) -> list[Run]:
@@ -92,15 +107,19 @@ def main(
     writer = f"{role}-{run}"
     recorder = Recorder(Path(histories), writer)
     clients = Clients(url, pulsar_url, listener or None, Path(histories), seed, writer, recorder)
-    producers, consumers = assign_workers(registered.named(workloads.split(",")), role)
+    assigned = assign_workers(registered.named(workloads.split(",")), role)
     if role == KEEP:
         clients.stopping.set()
     workers = _Workers(clients)
-    producing, consuming = workers.start(producers), workers.start(consumers)
+    producing, consuming = workers.start(assigned.producers), workers.start(assigned.consumers)
+    reading = workers.start(assigned.positioned_readers)
     _say("begun")
     _wait_for("stop")
     clients.stopping.set()
     workers.answer(producing, "stopped")
+    _wait_for("end_readers")
+    clients.readers_ending.set()
+    workers.answer(reading, "readers_ended")
     _wait_for("quit")
     clients.quitting.set()
     for thread in consuming:

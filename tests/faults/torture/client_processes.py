@@ -100,10 +100,15 @@ class Processes:
         """
         await self._send_command([role for role in self._present if role != KEEP], "stop", "stopped")
 
+    async def end_readers(self) -> None:
+        """End the readers that begin at ids. Producers have been stopped before."""
+        await self._send_command([role for role in self._present if role != KEEP], "end_readers", "readers_ended")
+
     async def quit(self) -> None:
-        """End all clients and their processes. They have been stopped before."""
+        """End all clients and their processes. Producers and positioned readers have ended before."""
         if KEEP in self._present:
             await self._send_command([KEEP], "stop", "stopped")
+            await self._send_command([KEEP], "end_readers", "readers_ended")
         await self._send_command(list(self._present), "quit", "ended")
         for role in list(self._present):
             await asyncio.to_thread(self._present.pop(role).wait)

@@ -43,8 +43,9 @@ class Clients:
     # Role and run: `consume-1-3`. It is the history's writer, and part of the name of everything that is opened here.
     writer: str
     recorder: Recorder
-    # Producers are to end; and all are.
+    # Producers are to end; then readers that begin at ids; and then all are.
     stopping: threading.Event = field(default_factory=threading.Event)
+    readers_ending: threading.Event = field(default_factory=threading.Event)
     quitting: threading.Event = field(default_factory=threading.Event)
     _making: threading.RLock = field(default_factory=threading.RLock)
 

@@ -4,6 +4,7 @@
     producers end: what was pending has its receipt
     consumers acknowledge all that there is, until no subscription has a backlog
     the whole log is read again through Spark, by another path than consumers
+    readers that begin at ids end, since messages are deleted from now on
     the subscriptions `keep`, which nobody has read so far, are read, and drained
     topics that need not retain all have deleted all of their messages, when no policy retains them any more
     brokers stop, and each ledger that is left has an owner, and all of its replicas
@@ -82,6 +83,7 @@ class Ending:
             await self._step("all was read through Spark", self._read_through(self._spark))
         else:
             self._report.not_done.append("nothing was read through Spark: it was not to be")
+        await self._step("positioned readers have ended", self._clients.end_readers())
         await self._step("all was read from the beginning", self._keep(subscriptions))
         await self._step("nothing is stored that no policy retains", self._wait_until_deleted())
         await self._step("clients have ended", self._clients.quit())

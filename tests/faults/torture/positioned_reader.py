@@ -45,7 +45,7 @@ def positioned_reader(topic: str, worker: str, *, stock: bool = False, seeks: bo
         # Ids of messages that were read before, and the last one.
         known: list[_Known] = []
         for opening in itertools.count(1):
-            if clients.quitting.wait(_PAUSE_S * chance.random()):
+            if clients.readers_ending.wait(_PAUSE_S * chance.random()):
                 return
             log = ConsumerLog(clients, topic, f"{worker}~{clients.writer}.{opening}", worker)
             start: _Known | None = None
@@ -67,6 +67,7 @@ def _read_some(log: ConsumerLog, start: _Known | None, *, stock: bool, seek: boo
         log.more_fields = {
             "start": [id_.ledger_id(), id_.entry_id(), id_.batch_index()],
             "start_is_chunked": start.is_chunked,
+            **({"library": "pulsar-client"} if stock else {}),
         }
     earliest = pulsar.MessageId.earliest if stock else magnetar.MessageId.earliest
     client: Any = log.clients.stock_client if stock else log.clients.client

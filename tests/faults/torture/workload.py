@@ -9,9 +9,10 @@
     )
 
 The rig makes the topics and subscriptions, and starts client processes, publishing and consuming ones. Every `Worker`
-is a function that runs in a thread of its own in that number of these, until `stop` (producers) or
-`quit` (consumers). It gets a `Clients`, which has what all workers of a process share, and writes down what happens
-(checker/history.md). A process may be killed at any moment: its next run has other names for what it opens.
+is a function that runs in a thread of its own in that number of these, until `stop` (producers), `end_readers`
+(positioned readers) or `quit` (consumers). It gets a `Clients`, which has what all workers of a process share, and
+writes down what happens (checker/history.md). A process may be killed at any moment: its next run has other names for
+what it opens.
 """
 
 from __future__ import annotations
@@ -106,3 +107,5 @@ class Workload:
     subscriptions: tuple[Subscription, ...]
     producers: tuple[Worker, ...]
     consumers: tuple[Worker, ...]
+    # Readers that begin at ids: they end before anything is deleted. They run in the consumers' processes.
+    positioned_readers: tuple[Worker, ...] = ()

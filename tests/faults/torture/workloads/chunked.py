@@ -54,6 +54,6 @@ WORKLOAD = Workload(
         Worker(consumer(TOPIC, "either", "Failover", "either", either, **_FEW), processes=2),
         Worker(stock_consumer(TOPIC, "stock", "Exclusive", "stock", stock_some_each, **_FEW)),
         Worker(reader(TOPIC, "reader")),
-        Worker(positioned_reader(TOPIC, "positioned")),
     ),
+    positioned_readers=(Worker(positioned_reader(TOPIC, "positioned")),),
 )

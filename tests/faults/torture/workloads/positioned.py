@@ -27,5 +27,6 @@ WORKLOAD = Workload(
     topics=(Topic(TOPIC),),
     subscriptions=(),
     producers=(Worker(publisher(TOPIC, "sync", _LOAD)), Worker(stock_publisher(TOPIC, "stock", _LOAD))),
-    consumers=(Worker(positioned_reader(TOPIC, "stock-positioned", stock=True)),),
+    consumers=(),
+    positioned_readers=(Worker(positioned_reader(TOPIC, "stock-positioned", stock=True)),),
 )
