@@ -40,9 +40,11 @@ class Scene:
         self.receipt(number, partition)
         return number
 
-    def got(self, *numbers: int, name: str = "t.s") -> None:
-        items = [["p", number, "00000000", None, 1, number, -1, 0] for number in numbers]
-        self.story.say("c", "got", consumer=f"{name}#1", since=self.story.now, place="t", items=items)
+    def got(
+        self, *numbers: int, name: str = "t.s", partition: str = "t", ledger: int = 1, digest: str = "00000000"
+    ) -> None:
+        items = [["p", number, digest, None, ledger, number, -1, 0] for number in numbers]
+        self.story.say("c", "got", consumer=f"{name}#1", since=self.story.now, place=partition, items=items)
 
     def acking(self, *numbers: int, name: str = "t.s") -> None:
         ids = [[1, number, -1] for number in numbers]

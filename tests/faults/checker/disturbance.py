@@ -8,12 +8,13 @@ disturbs at that moment.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from tests.faults.checker.history import Line
 
-__all__ = ["Calm", "Disturbances"]
+__all__ = ["Calm", "Disturbances", "is_calm"]
 
 _FOR_EVER: Final = float("inf")
 
@@ -100,3 +101,8 @@ class Disturbances:
         if ended > until:
             found.append(Calm(until, ended, after))
         return found
+
+
+def is_calm(calms: Iterable[Calm], begin: float, end: float) -> bool:
+    """Whether one calm has all of that time."""
+    return any(calm.begin <= begin and end <= calm.end for calm in calms)

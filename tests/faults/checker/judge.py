@@ -11,6 +11,7 @@ from tests.faults.checker import rules
 from tests.faults.checker.facts import Facts
 from tests.faults.checker.history import Line, read
 from tests.faults.checker.reused_sequence_ids import withdraw_receipts
+from tests.faults.checker.things import is_persistent
 from tests.faults.checker.verdict import Verdict
 
 __all__ = ["LIMIT_S", "judge"]
@@ -59,13 +60,13 @@ def _open_questions(verdict: Verdict, facts: Facts) -> None:
     verdict.not_judged += [
         f"lost: {name}, which was not drained"
         for name, subscription in sorted(facts.subscriptions.items())
-        if name not in facts.drained and subscription.type != "Reader"
+        if name not in facts.drained and subscription.durable
     ]
     scanned = {scan.partition.name for scan in facts.complete_scans()}
     verdict.not_judged += [
         f"{'lost' if facts.is_known(partition) else 'lost and order'} in {partition.name}, of which nothing was scanned"
         for partition in sorted(facts.partition_list, key=lambda one: one.name)
-        if partition.name not in scanned
+        if partition.name not in scanned and is_persistent(partition.name)
     ]
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "Scan",
     "Subscription",
     "Topic",
+    "is_persistent",
     "message",
     "number_of",
     "producer_of",
@@ -42,6 +43,10 @@ NOBODYS: Final = -1
 NOTHING: Final = -2
 # Instead of a slot: the receipt was for a message that is stored already.
 ALREADY: Final = -3
+
+
+def is_persistent(topic: str) -> bool:
+    return not topic.startswith("non-persistent://")
 
 
 def value_text(value: Mapping[str, Any]) -> str:
@@ -75,6 +80,10 @@ class Topic:
     ttl_s: int = 0
     # The number of last messages that its backlog quota never evicts; 0: it has no quota that evicts.
     quota_messages: int = 0
+
+    @property
+    def is_persistent(self) -> bool:
+        return is_persistent(self.name)
 
     def has(self, partition: str) -> bool:
         most = max(partitions for _, partitions in self.partitions)

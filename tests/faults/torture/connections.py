@@ -13,6 +13,7 @@ import time
 from typing import Any, Final, Protocol
 
 from tests.faults.checker.recorder import Recorder
+from tests.faults.checker.things import is_persistent
 
 __all__ = ["Connections", "HasParts", "short_name"]
 
@@ -28,7 +29,8 @@ class HasParts(Protocol):
 
 
 def short_name(topic: str) -> str:
-    return topic.rpartition("/")[2]
+    """Return the name that the history has: with its domain only if it is non-persistent."""
+    return topic.rpartition("/")[2] if is_persistent(topic) else topic
 
 
 class _Watched:

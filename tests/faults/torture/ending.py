@@ -77,7 +77,7 @@ class Ending:
         await self._step("producers have ended", self._clients.stop())
         self._partition_names = await asyncio.to_thread(self._list_partition_names)
         subscriptions = subscriptions_of(self._workloads)
-        worked = [one for one in subscriptions if one.name != KEEP]
+        worked = [one for one in subscriptions if one.name != KEEP and one.is_durable]
         await self._step("no subscription has a backlog", self._drain(worked))
         if self._spark is not None:
             await self._step("all was read through Spark", self._read_through(self._spark))
@@ -135,7 +135,12 @@ class Ending:
 
     async def _wait_until_deleted(self) -> None:
         """Wait until topics that need not retain all are empty. Their subscriptions have no backlog."""
-        topics = [topic for workload in self._workloads for topic in workload.topics if not topic.retains_all]
+        topics = [
+            topic
+            for workload in self._workloads
+            for topic in workload.topics
+            if not topic.retains_all and topic.is_persistent
+        ]
         left: dict[str, int] = {}
 
         async def deleted() -> bool:

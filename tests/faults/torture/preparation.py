@@ -39,7 +39,9 @@ def prepare(url: str, workloads: Sequence[Workload], recorder: Recorder) -> None
                 consumer_type=magnetar.ConsumerType[one.type],
                 initial_position=magnetar.InitialPosition.Earliest,
             ).close()
-            recorder.say("subscription", subscription=one.full_name, topic=one.topic, type=one.type, durable=True)
+            recorder.say(
+                "subscription", subscription=one.full_name, topic=one.topic, type=one.type, durable=one.is_durable
+            )
         for topic in topics:
             if topic.deduplicated:
                 _wait_for_deduplication(admin, topic)

@@ -1,6 +1,7 @@
-"""Read new receipts from the histories while the run goes on, from where it was read before.
+"""Read new receipts, and messages of some subscriptions, from the histories while the run goes on, from where it was
+read before.
 
-Only lines of receipts are parsed. An incomplete line is left for the next time.
+Only their lines are parsed. An incomplete line is left for the next time.
 """
 
 from __future__ import annotations
@@ -8,16 +9,21 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 __all__ = ["Progress"]
 
-_RECEIPT = b'"what":"receipt"'
+_RECEIPT, _GOT = b'"what":"receipt"', b'"what":"got"'
 
 
 class Progress:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, subscriptions: Sequence[str] = ()) -> None:
+        """`subscriptions`: those whose messages are read."""
         self._folder = folder
+        self._consumers = tuple(f'"{name}#'.encode() for name in subscriptions)
+        # By subscription: when a message came last.
+        self._got: dict[str, float] = defaultdict(float)
         # By partition: when receipts came, in order.
         self._receipts: dict[str, list[float]] = defaultdict(list)
         self._read: dict[Path, int] = {}
@@ -41,7 +47,15 @@ class Progress:
                 fields = json.loads(line)
                 if fields["what"] == "receipt":
                     self._receipts[fields["place"]].append(fields["at"])
+            elif _GOT in line and any(consumer in line for consumer in self._consumers):
+                fields = json.loads(line)
+                name = fields["consumer"].partition("#")[0]
+                self._got[name] = max(self._got[name], fields["since"])
         return whole
+
+    def got_after(self, subscription: str, at: float) -> bool:
+        """Whether a message came that was waited for since then or later."""
+        return self._got[subscription] >= at
 
     def first_receipt_after(self, partition: str, at: float) -> float | None:
         times = self._receipts[partition]

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from magnetar.admin.models import TopicPolicies
+from tests.faults.checker.things import is_persistent
 
 if TYPE_CHECKING:
     from tests.faults.torture.clients import Clients
@@ -31,6 +32,7 @@ __all__ = ["Subscription", "Topic", "Worker", "Workload"]
 
 @dataclass(frozen=True, slots=True)
 class Topic:
+    # With its domain, if it is non-persistent.
     name: str
     # At first: a worker may have it grow.
     partitions: int = 0
@@ -45,6 +47,10 @@ class Topic:
     quota_messages: int = 0
     # It has a subscription that is not read before the end, so nothing is deleted.
     retains_all: bool = True
+
+    @property
+    def is_persistent(self) -> bool:
+        return is_persistent(self.name)
 
     @property
     def all_policies(self) -> TopicPolicies:
@@ -91,6 +97,10 @@ class Subscription:
     @property
     def full_name(self) -> str:
         return f"{self.topic}.{self.name}"
+
+    @property
+    def is_durable(self) -> bool:
+        return is_persistent(self.topic)
 
 
 @dataclass(frozen=True, slots=True)

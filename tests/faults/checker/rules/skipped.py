@@ -5,6 +5,7 @@ consumer before. Somebody must have begun to acknowledge it by then, unless it e
 consumer need not get a message again, though it does when it reconnects; a message that comes too late is reported as
 out of order. The ids of a partition are complete at the end only. A message that never came to a drained subscription
 is reported as lost, not here. Of each gap the first message is reported, and the number of messages.
+A non-persistent topic may lose any message.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Skipped(Rule):
 
     def on_got(self, line: Line) -> None:
         consumer = self.facts.consumer(line)
-        if consumer.subscription.type in ("Exclusive", "Failover"):
+        if consumer.subscription.type in ("Exclusive", "Failover") and consumer.subscription.topic.is_persistent:
             by_consumer = self._deliveries.setdefault((consumer.subscription.name, line.fields["place"]), {})
             deliveries = by_consumer.setdefault(consumer, _Deliveries(consumer))
             deliveries.slots.extend(line.slots)

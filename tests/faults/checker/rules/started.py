@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.faults.checker.disturbance import Calm, Disturbances
+from tests.faults.checker.disturbance import Disturbances, is_calm
 from tests.faults.checker.history import Line
 from tests.faults.checker.ids import id_text, pack
 from tests.faults.checker.rule import Rule
@@ -82,12 +82,8 @@ class Started(Rule):
     def end(self) -> None:
         calms = self._disturbances.calm(self.facts.began or 0.0, self.facts.now)
         for one in self._excusable:
-            if _is_calm(calms, one.begin, one.end):
+            if is_calm(calms, one.begin, one.end):
                 self.found(one.text)
-
-
-def _is_calm(calms: list[Calm], begin: float, end: float) -> bool:
-    return any(calm.begin <= begin and end <= calm.end for calm in calms)
 
 
 RULE = Started
