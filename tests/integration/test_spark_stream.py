@@ -124,7 +124,7 @@ def lag_of(progress: StreamingQueryProgress) -> dict[str, Any]:
 
 
 def test_new_partitions_and_topics_are_read_from_earliest(spark: SparkSession, url: str, tmp_path: Path) -> None:
-    """SPK-1, TOP-3: they are found, and read from their earliest message, though the query began at latest"""
+    """SPK-1, TOP-3, CHK-56: they are found, and read from their earliest message, though the query began at latest"""
     with Admin(url) as admin:
         admin.topics.create_partitioned("grows-a", 1)
     frame = stream(spark, url, topicsPattern="grows-.*", progressSubscription="spark")

@@ -261,7 +261,34 @@ async def test_both_quotas_are_enforced(
         assert quotas.evictions[evicted] == 1
 
 
+@pytest.mark.parametrize(
+    ("policy", "error"),
+    [
+        (_HOLD, ServerError.PRODUCER_BLOCKED_QUOTA_EXCEEDED_ERROR),
+        (_EXCEPTION, ServerError.PRODUCER_BLOCKED_QUOTA_EXCEEDED_EXCEPTION),
+    ],
+)
+async def test_a_quota_by_age_closes_and_refuses_stock_producers(
+    policy: str, error: ServerError, pass_seconds: Callable[[int], None]
+) -> None:
+    """RET-4: until the old message is acknowledged."""
+    async with _running() as scene:
+        await _publish(scene, 1)
+        client = await scene.pulsar_client()
+        await client.open_producer()
+        pass_seconds(10)
+        quota = BacklogQuota(policy, limit_time_seconds=1)
+        await scene.admin.topics.change_policies("t", TopicPolicies(backlog_quota_age=quota))
+        await client.wait_for_answers(BaseCommand.CLOSE_PRODUCER)
+        command = CommandProducer(topic="t", producer_id=2, request_id=client.request_id())
+        refused = (await client.ask(BaseCommand.PRODUCER, producer=command)).error
+        assert (refused.error, "has a message of 10 s" in refused.message) == (error, True)
+        await scene.admin.subscriptions.skip_all("t", "s")
+        await client.open_producer(3)
+
+
 async def test_a_quota_by_age_holds_producers(pass_seconds: Callable[[int], None]) -> None:
+    """RET-4"""
     async with _running() as scene:
         await _publish(scene, 1)
         pass_seconds(10)

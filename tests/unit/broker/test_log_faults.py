@@ -91,8 +91,8 @@ async def test_broker_unloads_the_topic_if_another_closes_its_ledger() -> None:
         assert found == numbered(7)[: len(found)]
 
 
-async def test_a_full_disk_can_still_delete() -> None:
-    """RET-3: bookies that take nothing hinder no trim, though a publish waits for them all the while."""
+async def test_bookies_that_take_nothing_hinder_no_trim() -> None:
+    """RET-3: though a publish waits for them all the while (test_retained_messages.py has disks that are full)."""
 
     async with running_log_scene(bookies=3) as scene:
         log = await scene.open()

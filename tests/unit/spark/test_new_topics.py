@@ -98,7 +98,7 @@ async def test_new_topics_lose_messages_only_while_the_stream_is_stopped(
 
 
 async def test_a_partition_that_is_added_is_read_from_its_first_message() -> None:
-    """SPK-1, TOP-3: though nobody but the query's lease retains it"""
+    """SPK-1, TOP-3, CHK-56: though nobody but the query's lease retains it"""
 
     async with running_broker(**_OPTIONS) as scene:
         await scene.admin.topics.create_partitioned("grows", 1)

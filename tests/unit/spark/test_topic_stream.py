@@ -171,7 +171,7 @@ async def test_the_very_first_batch_is_not_skipped_after_a_crash() -> None:
 
 
 async def test_new_partitions_and_topics_are_read_from_their_earliest() -> None:
-    """SPK-1, TOP-3"""
+    """SPK-1, TOP-3, CHK-56"""
     service = FakeService()
     service.create("t-0", 1)
     service["t-0-partition-0"].publish([0])

@@ -150,7 +150,8 @@ def _count_requests(scene: BrokerScene) -> list[str]:
 
 
 async def test_readers_learn_whether_a_retention_policy_holds_for_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SPK-1, RET-2: of the topic or its namespace, for any time or size. The default without a subscription is none."""
+    """SPK-1, RET-1, RET-2: of the topic or its namespace, for any time or size. The default without a subscription is
+    none."""
     monkeypatch.setattr(policy_refresh, "MIN_INTERVAL_S", 0.02)
     async with running_broker(metadata_cache_ttl_seconds=0.05) as scene:
         reading, namespaces, topics = scene.admin.reading, scene.admin.namespaces, scene.admin.topics

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from magnetar_broker.errors import TopicUnloaded
+from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
     CommandCloseProducer,
@@ -13,6 +15,8 @@ from magnetar_protos.pulsar_pb2 import (
     ProducerAccessMode,
     ServerError,
 )
+from magnetar_wire.topic_name import TopicName
+from tests.produce_client import ProduceClient
 from tests.running import until
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient
 from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, running_pulsar_broker
@@ -117,6 +121,49 @@ async def test_a_fenced_producer_finds_out_when_it_reconnects() -> None:
             assert await _refused(first, mode, **again) == ServerError.PRODUCER_FENCED
         third.cut()
         assert await _refused(first, _EXCLUSIVE, **again) == ServerError.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("listener", ["grpc", "pulsar"])
+async def test_a_stale_epoch_is_refused_after_a_crash(listener: str) -> None:
+    """CHK-39: the epoch is in the topic's node; the next opening refuses the producer of a former one, and admits that
+    of the last one."""
+    async with running_pulsar_broker() as scene:
+        connection = scene.transport.connect(scene.address)
+
+        async def open_producer(name: str, epoch: int | None = None, mode: ProducerAccessMode = _EXCLUSIVE) -> int:
+            """Return the epoch, or -1 if it is fenced."""
+            if listener == "grpc":
+                client = ProduceClient(connection.open_stream("produce"))
+                fields: Any = {} if epoch is None else {"topic_epoch": epoch, "incarnation": incarnations[-1]}
+                request = OpenProducer(producer_id=1, topic="t", producer_name=name, access_mode=int(mode), **fields)  # type: ignore[arg-type]
+                await client.send(request)
+                await until(lambda: bool(client.opened or client.ended), "it is answered")
+                if client.ended:
+                    assert client.ended[1].problem.code == ErrorCode.PRODUCER_FENCED
+                    return -1
+                incarnations.append(client.opened[1].incarnation)
+                return client.opened[1].topic_epoch
+            [stock] = await _clients(scene, 1)
+            fields = {"producer_name": name} | ({} if epoch is None else {"topic_epoch": epoch, "epoch": 1})
+            command = CommandProducer(
+                topic="t", producer_id=1, request_id=stock.request_id(), producer_access_mode=mode, **fields
+            )
+            answer = await stock.ask(BaseCommand.PRODUCER, producer=command)
+            if answer.type == BaseCommand.ERROR:
+                assert answer.error.error == ServerError.PRODUCER_FENCED
+                return -1
+            return answer.producer_success.topic_epoch
+
+        incarnations: list[str] = []
+        assert await open_producer("first") == 0
+        assert await open_producer("second", mode=_FENCES) == 1
+        topic = scene.broker_session.topics.get_loaded(TopicName.parse("t"))
+        assert topic is not None
+        topic.abort(TopicUnloaded("crashed"))
+        await until(lambda: topic not in scene.broker_session.topics.loaded(), "the topic is closed")
+        assert await open_producer("first", 0) == -1
+        assert await open_producer("second", 1) == 1
+        await connection.close()
 
 
 @pytest.mark.parametrize("is_silent", [True, False])
