@@ -10,13 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from magnetar_broker.cursors.ack_state import PartialBatch
+from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.readable_entries import read_if_readable
 from magnetar_broker.position import Position
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt, StartMessageId
 
-__all__ = ["StartPosition", "find_start", "is_of_another_incarnation", "make_incarnation_error"]
+__all__ = [
+    "StartPosition",
+    "find_last_acknowledged",
+    "find_start",
+    "is_of_another_incarnation",
+    "make_incarnation_error",
+]
 
 
 def is_of_another_incarnation(log: Log, ledger_id: int) -> bool:
@@ -56,6 +63,17 @@ async def find_start(log: Log, at: StartAt) -> StartPosition:
             return await _find_message(log, at.message_id)
         case other:
             raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"a subscription can't start at {other!r}")
+
+
+def find_last_acknowledged(cursor: Cursor, log: Log) -> StartMessageId:
+    """Return the position of the last message before the first one that is not acknowledged."""
+    mark_delete = cursor.mark_delete
+    first = log.first_after(mark_delete)
+    bits = cursor.get_acknowledged_messages(first)
+    if bits & 1:
+        first_open = (~bits & bits + 1).bit_length() - 1
+        return StartMessageId(ledger_id=first.ledger_id, entry_id=first.entry_id, batch_index=first_open - 1)
+    return StartMessageId(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id, batch_index=-1)
 
 
 async def _find_message(log: Log, message: StartMessageId) -> StartPosition:

@@ -1,4 +1,7 @@
-"""Limits of a topic's consumers, which are checked when one joins: by policies, or by the brokers' settings."""
+"""Limits of the consumers of a topic and of a subscription, which are checked when a consumer subscribes.
+
+The limits are the policies that apply to the topic, or the brokers' settings.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from magnetar_protos.broker_pb2 import ErrorCode, SubscriptionType
 from magnetar_wire.process.addresses import get_host
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["check_consumers", "check_type"]
+__all__ = ["check_consumers", "check_joining", "check_type"]
 
 
 def check_type(topic: TopicName, settings: SubscriptionSettings, type_: SubscriptionType) -> None:
@@ -44,4 +47,41 @@ def check_consumers(topic: TopicName, settings: SubscriptionSettings, connected:
             ErrorCode.CONSUMER_BUSY,
             f"topic {topic} has as many consumers from {host} as max_same_address_consumers_per_topic allows "
             f"({per_host}): close some, or raise the setting",
+        )
+
+
+def check_joining(
+    topic: TopicName,
+    subscription: str,
+    settings: SubscriptionSettings,
+    *,
+    requested: SubscriptionType,
+    present: SubscriptionType,
+    consumers: int,
+    exclusive_consumer: str,
+) -> None:
+    """Raise `BrokerError` if the connected consumers of a subscription exclude one more. `requested` is the type of the
+    new one, and `present` that of the others. `exclusive_consumer` describes the one that excludes all others; empty:
+    there is none."""
+    if not consumers:
+        return
+    if requested != present:
+        wanted, has = SubscriptionType.Name(requested), SubscriptionType.Name(present)
+        raise BrokerError(
+            ErrorCode.CONSUMER_BUSY,
+            f"subscription {subscription} has {consumers} consumer(s) of type {has}, so one of type {wanted} can't "
+            f"join: use {has}, or another subscription, or wait until they have disconnected",
+        )
+    if exclusive_consumer:
+        raise BrokerError(
+            ErrorCode.CONSUMER_BUSY,
+            f"Exclusive consumer is already connected: {exclusive_consumer} uses subscription {subscription}; use "
+            "Failover or Shared to have more than one",
+        )
+    limit = settings.max_consumers_per_subscription
+    if 0 < limit <= consumers and not is_system_topic(topic):
+        raise BrokerError(
+            ErrorCode.CONSUMER_BUSY,
+            f"subscription {subscription} has as many consumers as max_consumers_per_subscription allows ({limit}): "
+            "close some, or raise the policy or setting",
         )

@@ -19,15 +19,16 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.position import Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
-from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topics.acknowledgments import AckReceipts, acknowledge, check_ranges, read_acknowledge
-from magnetar_broker.topics.client_positions import StartPosition, find_start
+from magnetar_broker.topics.client_positions import StartPosition, find_last_acknowledged, find_start
 from magnetar_broker.topics.consumer import Consumer, ConsumerSink
+from magnetar_broker.topics.consumer_limits import check_joining
 from magnetar_broker.topics.dispatch.dispatch_rates import SubscriptionDispatchRates
-from magnetar_broker.topics.dispatch.dispatch_rule import ConsumerUpdates, DispatchLimits, DispatchRule
+from magnetar_broker.topics.dispatch.dispatch_rule import ConsumerUpdates, DispatchRule, create_dispatch_limits
 from magnetar_broker.topics.dispatch.dispatcher import Dispatcher
 from magnetar_broker.topics.dispatch.exclusive_and_failover import LastActiveConsumer
 from magnetar_broker.topics.dispatch.subscription_types import DISPATCH_RULES
+from magnetar_broker.topics.expected_reconnections import ExpectedReconnections
 from magnetar_broker.topics.subscription_changes import SubscriptionChanges, SubscriptionKey
 from magnetar_broker.topics.topic_tasks import TopicTasks
 from magnetar_protos.broker_pb2 import (
@@ -40,9 +41,9 @@ from magnetar_protos.broker_pb2 import (
     StartMessageId,
     SubscriptionType,
 )
-from magnetar_wire.clock import Clock, Timer
+from magnetar_wire.clock import Clock
 
-__all__ = ["Subscription", "create_dispatch_limits"]
+__all__ = ["Subscription"]
 
 _TAKE_OVER_BITS: Final = 32
 
@@ -56,8 +57,7 @@ class Subscription:
         "_on_released",
         "_partition",
         "_rates",
-        "_reconnecting",
-        "_reconnection_timer",
+        "_reconnections",
         "_settings",
         "_tasks",
         "counters",
@@ -107,9 +107,7 @@ class Subscription:
         self.dispatcher: Dispatcher | None = None
         # A change waits or runs: no delivery begins, no consumer joins, and this object is not dropped.
         self.is_paused = changes.is_changing(self.key)
-        # Until when the subscription is retained without consumers, and how many are expected to reconnect.
-        self._reconnection_timer: Timer | None = None
-        self._reconnecting = 0
+        self._reconnections = ExpectedReconnections(clock, self.release)
         self.last_active = LastActiveConsumer()
         # When the last consumer left, of the monotonic clock. None: there was none.
         self.left_at: float | None = None
@@ -140,7 +138,7 @@ class Subscription:
     @property
     def is_idle(self) -> bool:
         is_saving = self.durable and self.receipts.is_waiting
-        return not self._consumers and not self.is_paused and not is_saving and self._reconnection_timer is None
+        return not self._consumers and not self.is_paused and not is_saving and not self._reconnections.are_expected
 
     @property
     def rule(self) -> DispatchRule | None:
@@ -164,7 +162,16 @@ class Subscription:
     def join(self, opened: OpenConsumer, name: str, sink: ConsumerSink) -> Consumer:
         """Add a consumer and start delivery to it. Raises `BrokerError`, with CONSUMER_BUSY if another consumer
         excludes it."""
-        self._check_joining(opened)
+        holder = self.exclusive_consumer
+        check_joining(
+            self.log.name,
+            self.name,
+            self._settings,
+            requested=opened.type,
+            present=self.type,
+            consumers=len(self._consumers),
+            exclusive_consumer="" if holder is None else f"{holder.name} from {holder.sink.address}",
+        )
         consumer = Consumer(self, name, sink, opened, self._clock.time_ms())
         if self.dispatcher is None:
             self.type = opened.type
@@ -174,7 +181,7 @@ class Subscription:
             self.dispatcher = Dispatcher(self.name, rule, self.log, self.cursor, self._clock, self._tasks, self._rates)
             self.dispatcher.is_paused = self.is_paused
         self._consumers[consumer] = None
-        self._count_reconnected()
+        self._reconnections.count_one()
         updates = self.dispatcher.rule.join(consumer, self.cursor.mark_delete)
         self._record_active()
         sink.opened(consumer)
@@ -182,31 +189,6 @@ class Subscription:
         self._report(updates)
         self._run()
         return consumer
-
-    def _check_joining(self, opened: OpenConsumer) -> None:
-        if not self._consumers:
-            return
-        if opened.type != self.type:
-            wanted, has = SubscriptionType.Name(opened.type), SubscriptionType.Name(self.type)
-            raise BrokerError(
-                ErrorCode.CONSUMER_BUSY,
-                f"subscription {self.name} has {len(self._consumers)} consumer(s) of type {has}, so one of "
-                f"type {wanted} can't join: use {has}, or another subscription, or wait until they have "
-                "disconnected",
-            )
-        if (holder := self.exclusive_consumer) is not None:
-            raise BrokerError(
-                ErrorCode.CONSUMER_BUSY,
-                f"Exclusive consumer is already connected: {holder.name} from {holder.sink.address} uses "
-                f"subscription {self.name}; use Failover or Shared to have more than one",
-            )
-        most = self._settings.max_consumers_per_subscription
-        if 0 < most <= len(self._consumers) and not is_system_topic(self.log.name):
-            raise BrokerError(
-                ErrorCode.CONSUMER_BUSY,
-                f"subscription {self.name} has as many consumers as max_consumers_per_subscription allows ({most}): "
-                "close some, or raise the policy or setting",
-            )
 
     def leave(self, consumers: Sequence[Consumer]) -> None:
         """Remove consumers, for example all of a connection. Some may have left before."""
@@ -244,34 +226,16 @@ class Subscription:
     def retain_for_reconnect(self, seconds: float) -> None:
         """Retain the subscription, durable or not, until the consumer that is closed now has reconnected, and all for
         which this was called before, or the time is over."""
-        reconnecting = self._reconnecting + 1
-        self._stop_retaining()
-        self._reconnecting = reconnecting
-        self._reconnection_timer = self._clock.call_later(seconds, self._end_retention)
-
-    def _count_reconnected(self) -> None:
-        if self._reconnecting > 1:
-            self._reconnecting -= 1
-        else:
-            self._stop_retaining()
-
-    def _stop_retaining(self) -> None:
-        self._reconnecting = 0
-        if self._reconnection_timer is not None:
-            self._reconnection_timer.cancel()
-            self._reconnection_timer = None
-
-    def _end_retention(self) -> None:
-        self._stop_retaining()
-        self.release()
+        self._reconnections.expect(seconds)
 
     def release(self) -> None:
+        """Drop this object if the subscription has no consumers and nothing to do."""
         if self.is_idle:
             self._on_released(self)
 
     def end(self, problem: Problem | None) -> None:
         """Close all consumers for good."""
-        self._stop_retaining()
+        self._reconnections.stop()
         consumers, self._consumers = self.consumers, {}
         if self.dispatcher is not None:
             self.dispatcher.stop()
@@ -285,7 +249,7 @@ class Subscription:
         if self.dispatcher is not None:
             self.dispatcher.run()
 
-    # Requests of consumers. They are handled without waiting.
+    # Requests of consumers, which are handled without waiting.
 
     def flow(self, consumer: Consumer, epoch: int, permits: int) -> None:
         if self.dispatcher is not None and consumer in self._consumers:
@@ -371,15 +335,10 @@ class Subscription:
                 one.sink.reached_end(one)
 
     def find_epoch_start(self) -> StartMessageId | None:
+        """Return the message after which the deliveries of the present epoch begin. None: they are not in order."""
         if not DISPATCH_RULES[self.type].delivers_in_order:
             return None
-        mark_delete = self.cursor.mark_delete
-        first = self.log.first_after(mark_delete)
-        bits = self.cursor.get_acknowledged_messages(first)
-        if bits & 1:
-            first_open = (~bits & bits + 1).bit_length() - 1
-            return StartMessageId(ledger_id=first.ledger_id, entry_id=first.entry_id, batch_index=first_open - 1)
-        return StartMessageId(ledger_id=mark_delete.ledger_id, entry_id=mark_delete.entry_id, batch_index=-1)
+        return find_last_acknowledged(self.cursor, self.log)
 
     # Changes, which wait for storage. Those that no consumer requests are run by `Subscriptions`.
 
@@ -499,13 +458,3 @@ class Subscription:
         """Close all consumers of a subscription that was deleted."""
         deleted = BrokerError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"subscription {self.name} was deleted")
         self.end(deleted.problem)
-
-
-def create_dispatch_limits(settings: SubscriptionSettings) -> DispatchLimits:
-    return DispatchLimits(
-        max_read_entries=settings.dispatcher_max_read_batch_size,
-        max_read_bytes=settings.dispatcher_max_read_size_bytes,
-        max_round_robin_messages=settings.dispatcher_max_round_robin_batch_size,
-        max_unacked_per_consumer=settings.max_unacked_messages_per_consumer,
-        max_unacked_per_subscription=settings.max_unacked_messages_per_subscription,
-    )

@@ -9,13 +9,12 @@ from magnetar_broker.position import LATEST, Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, OutboxCapacity
-from magnetar_broker.topics.dispatch.dispatch_rule import DispatchLimits
+from magnetar_broker.topics.dispatch.dispatch_rule import DispatchLimits, create_dispatch_limits
 from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
 from magnetar_broker.topics.dispatch.exclusive_and_failover import choose_active
 from magnetar_broker.topics.dispatch.position_set import PositionSet
 from magnetar_broker.topics.dispatch.redelivery_counts import RedeliveryCounts
 from magnetar_broker.topics.dispatch.shared import SharedRule
-from magnetar_broker.topics.subscription import create_dispatch_limits
 from tests.unit.broker.fake_log import FakeLog
 from tests.unit.broker.recording_sink import FakeOutboxCapacity
 

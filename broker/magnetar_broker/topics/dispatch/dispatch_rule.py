@@ -26,10 +26,11 @@ from typing import ClassVar
 
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.position import Position
+from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, ReadSize
 
-__all__ = ["Assignment", "ConsumerUpdates", "DispatchLimits", "DispatchRead", "DispatchRule"]
+__all__ = ["Assignment", "ConsumerUpdates", "DispatchLimits", "DispatchRead", "DispatchRule", "create_dispatch_limits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,16 @@ class DispatchLimits:
     # Shared: messages that are delivered and not acknowledged. 0: no limit.
     max_unacked_per_consumer: int = 50_000
     max_unacked_per_subscription: int = 200_000
+
+
+def create_dispatch_limits(settings: SubscriptionSettings) -> DispatchLimits:
+    return DispatchLimits(
+        max_read_entries=settings.dispatcher_max_read_batch_size,
+        max_read_bytes=settings.dispatcher_max_read_size_bytes,
+        max_round_robin_messages=settings.dispatcher_max_round_robin_batch_size,
+        max_unacked_per_consumer=settings.max_unacked_messages_per_consumer,
+        max_unacked_per_subscription=settings.max_unacked_messages_per_subscription,
+    )
 
 
 @dataclass(slots=True)
