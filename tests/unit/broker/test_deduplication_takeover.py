@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from typing import Any
 
 from magnetar import MessageId
 from magnetar_wire.topic_name import TopicName
+from tests.running import until
 from tests.unit.broker.cluster_scene import kill, running_brokers
 
 _NAME = TopicName.parse("t")
@@ -40,3 +42,26 @@ async def test_messages_are_stored_once_when_a_broker_takes_over() -> None:
         assert found == [b"%d" % number for number in range(120)]
         assert not await reader.has_message_available()
         assert len(ids) == 120
+
+
+async def test_messages_in_chunks_are_stored_once_when_a_broker_takes_over() -> None:
+    """DUP-1, DUP-2, PRD-8: the broker is killed while chunks are in flight; groups that it cuts off are completed."""
+    settings: dict[str, Any] = {"broker_deduplication_enabled": True, "max_message_size": 20_000}
+    async with running_brokers(2, **settings) as scene, scene.client() as client:
+        producer = await client.create_producer("t", chunking_enabled=True, batching_enabled=False)
+        contents = [b"%d " % number + bytes(70_000) for number in range(12)]
+        await producer.send(contents[0])
+        scene.bookies[1].hold()  # the other one stores what is in flight
+        sends = [asyncio.create_task(producer.send(one)) for one in contents[1:]]
+        owner = next(one for one in scene.brokers if one.broker_session.topics.get_loaded(_NAME) is not None)
+        topic = owner.broker_session.topics.get_loaded(_NAME)
+        assert topic is not None
+        await until(lambda: topic.log.stats().pending_appends > 4, "chunks are in flight")
+        await kill(owner)
+        scene.brokers.remove(owner)
+        assert not any(one.done() for one in sends)
+        scene.bookies[1].resume()
+        await asyncio.gather(*sends)
+        reader = await client.create_reader("t", MessageId.earliest)
+        assert [(await reader.read_next()).data() for _ in contents] == contents
+        assert not await reader.has_message_available()
