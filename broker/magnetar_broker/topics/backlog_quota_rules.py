@@ -1,12 +1,12 @@
-"""Rules of backlog quotas, which are Pulsar's: what counts, when a quota is reached, and how much is evicted.
+"""Rules of backlog quotas, as in Pulsar: what a backlog is, when it reaches its quota, and how much is evicted.
 
-The backlog of a topic is that of the durable subscription that is furthest behind: all entries after its mark-delete
-position, also those that it has acknowledged individually, because they are stored as long as the others. Subscriptions
-that are not durable don't count: they hold back no deletion. Neither does the cursor of deduplication, which no
-consumer can advance; nor is anything evicted from it.
+The backlog of a topic is the one of its slowest durable subscription: all entries after the mark-delete position. It
+includes entries that were acknowledged individually, because they are stored as long as the others. Subscriptions that
+are not durable have no backlog, because they do not prevent the deletion of ledgers. The cursor of deduplication has
+none either: no consumer can advance it, and nothing is evicted from it.
 
-Eviction goes down to 90 % of the quota, so that not each check has to evict again. All subscriptions behind that
-position are moved to it: the slowest one first.
+An eviction leaves a backlog of 90 % of the quota, so that the next check need not evict again. It moves all
+subscriptions that are further behind to one position, the slowest subscription first.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ __all__ = [
     "QuotaKind",
     "Slowest",
     "find_eviction_end",
+    "find_eviction_target",
     "find_slowest",
     "is_reached",
-    "left_by_eviction",
 ]
 
-_LEFT_PERCENT: Final = 90
+_TARGET_PERCENT: Final = 90
 
 
 class QuotaKind(enum.Enum):
@@ -59,44 +59,46 @@ def find_slowest(mark_deletes: Iterable[tuple[str, Position]]) -> Slowest | None
 
 
 def is_reached(kind: QuotaKind, quota: Quota, value: float) -> bool:
-    """Return whether a backlog of that many bytes, or whose oldest message is that many seconds old, is at its quota.
+    """Return whether a backlog has reached its quota. `value`: its size in bytes, or the age in seconds of its oldest
+    message.
 
-    A quota of 0 bytes is reached by each topic; one of 0 seconds is none.
+    Every topic has reached a quota of 0 bytes. A quota of 0 seconds limits nothing.
     """
     if kind is QuotaKind.SIZE:
         return quota.limit >= 0 and value >= quota.limit
     return quota.limit > 0 and value > quota.limit
 
 
-def left_by_eviction(quota: Quota) -> int:
-    """Return the bytes, or seconds, of the backlog that eviction leaves."""
-    return quota.limit * _LEFT_PERCENT // 100
+def find_eviction_target(quota: Quota) -> int:
+    """Return the size in bytes, or the age in seconds, of the backlog that an eviction leaves."""
+    return quota.limit * _TARGET_PERCENT // 100
 
 
 def find_eviction_end(ledgers: Sequence[ListedLedger], quota: Quota) -> Position:
     """Return the position up to which an eviction by size goes.
 
-    It leaves the fewest entries that are not below what it may leave, like Pulsar; unless one entry is so large that
-    the backlog would still be at its quota: then it leaves that one out, too.
+    Like Pulsar, it evicts as many entries as it can without going below the target. If one entry is so large that the
+    backlog would still have reached its quota, it evicts that one, too.
     """
-    end = find_position_before_bytes(ledgers, left_by_eviction(quota))
-    if end.entry_id < 0 or count_bytes_after(ledgers, end) * 100 == quota.limit * _LEFT_PERCENT:
+    end = find_position_before_bytes(ledgers, find_eviction_target(quota))
+    if end.entry_id < 0 or count_bytes_after(ledgers, end) * 100 == quota.limit * _TARGET_PERCENT:
         return end
     return end.previous if count_bytes_after(ledgers, end.previous) < quota.limit else end
 
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A backlog that is at its quota."""
+    """A backlog that has reached its quota."""
 
     kind: QuotaKind
     quota: Quota
-    # Empty: the topic has none, and a quota of 0 bytes.
+    # The slowest one. Empty: the topic has no subscription, and a quota of 0 bytes.
     subscription: str
     value: int
 
     @property
     def is_evicted(self) -> bool:
+        """Whether messages are evicted. If not, the topic accepts no producers."""
         return self.quota.policy == "consumer_backlog_eviction"
 
     def describe(self) -> str:

@@ -1,17 +1,22 @@
 """Enforces a topic's backlog quotas, by size and by age (backlog_quota_rules.py has the rules).
 
-    producer opens ──► check_opening ──► refused while a quota that blocks producers is reached
-    housekeeping   ──► is_due, enforce ─► producers are closed, after the results of what they have sent;
-                                          or the oldest messages are evicted
+What happens when a backlog has reached its quota depends on the quota's policy (Pulsar's RetentionPolicy):
+`producer_request_hold` and `producer_exception` block producers, and `consumer_backlog_eviction` evicts the oldest
+messages.
 
-Until the backlog has shrunk, or the quota is raised, clients retry to open their producers, or report an error.
-Consumers are not affected, so they can always drain the backlog: what frees it never waits for a producer.
+    a client opens a producer ──► check_opening ──► refused, if a quota that blocks producers is reached
+    housekeeping              ──► is_due, enforce ──► evicts messages; or closes the producers, after the results of the
+                                                      entries that they have sent
 
-Nothing reads the backlog: its size is known from the list of ledgers. Its age is the time of the first entry, which is
-read once for each position at which the slowest subscription stands, and only if the ledger is old enough.
+Clients retry to open their producers, or report the error, until the backlog has shrunk or the quota is raised.
+Consumers are not affected, so they can always reduce the backlog.
 
-An eviction is a change of a subscription like any other. What it skips is decided when its turn has come, by the quota
-and the backlog at that time (CHK-69), and only by policies that are known: it can't be undone.
+No check reads the backlog. Its size follows from the list of ledgers. Its age is the time of its first entry: that one
+is read once for each position of the slowest subscription, and only if its ledger is old enough.
+
+An eviction can't be undone. So it happens only while the topic's policies are known. It is a change of a subscription
+like a seek, and changes of one subscription run one at a time (subscription_changes.py). What it skips is decided when
+its turn comes, by the quota and the backlog at that time (CHK-69).
 """
 
 from __future__ import annotations
@@ -33,9 +38,9 @@ from magnetar_broker.topics.backlog_quota_rules import (
     QuotaKind,
     Slowest,
     find_eviction_end,
+    find_eviction_target,
     find_slowest,
     is_reached,
-    left_by_eviction,
 )
 from magnetar_broker.topics.live_settings import LiveSettings
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -49,8 +54,8 @@ _log = logging.getLogger(__name__)
 
 class EvictFrom(Protocol):
     async def __call__(self, name: str, find_end: Callable[[], Position | None]) -> int:
-        """Skip the entries of a durable subscription up to `find_end()`, which is called in its turn; None: none.
-        Return their number when that is durable. Raises `BrokerError`."""
+        """Skip the entries of a durable subscription up to `find_end()`, which is called when the change begins; None:
+        skip nothing. Return the number of skipped entries when that is durable. Raises `BrokerError`."""
 
 
 class BacklogQuotas:
@@ -87,13 +92,13 @@ class BacklogQuotas:
         self._evict = evict
         self._end_producers = end_producers
         self._next_check = 0.0
-        # One enforcement at a time: the next one measures what the last one has left.
+        # One enforcement runs at a time, so that each measures the backlog after the last one.
         self._enforcing = asyncio.Lock()
         # The first entry of a backlog, and when a broker received it, in ms since 1970.
         self._oldest: tuple[Position, int] | None = None
-        # Why the topic accepts no producers, as of the last check. Empty: it does.
+        # Why the topic accepted no producers at the last check. Empty: it did.
         self.blocks_producers = ""
-        # How often the backlog was evicted.
+        # The number of evictions.
         self.evictions = dict.fromkeys(QuotaKind, 0)
 
     def get_quota(self, kind: QuotaKind) -> Quota:
@@ -102,7 +107,7 @@ class BacklogQuotas:
 
     async def check_opening(self) -> None:
         """Raise `BrokerError` if a quota is reached that blocks producers. Waits until the cursors are known."""
-        limited = [kind for kind in self._limited() if not self._evicts(kind)]
+        limited = [kind for kind in self._list_limited() if not self._evicts(kind)]
         if not limited:
             return
         await self._cursors.wait_until_listed()
@@ -112,11 +117,11 @@ class BacklogQuotas:
                 raise excess.to_error(self._name)
 
     def is_due(self, now: float) -> bool:
-        """Return whether `enforce` may have something to do. `now`: of the monotonic clock."""
+        """Return whether to call `enforce`. `now`: on the monotonic clock."""
         if now < self._next_check:
             return False
         self._next_check = now + self._live_settings.current.backlog_quota_check_interval_in_seconds
-        if any(self._may_exceed(kind) for kind in self._limited()):
+        if any(self._may_exceed(kind) for kind in self._list_limited()):
             return True
         self.blocks_producers = ""
         return False
@@ -127,9 +132,9 @@ class BacklogQuotas:
             await self._enforce()
 
     async def _enforce(self) -> None:
-        evicting = [kind for kind in self._limited() if self._evicts(kind)]
+        evicting = [kind for kind in self._list_limited() if self._evicts(kind)]
         try:
-            for kind in evicting:  # first: it may spare the producers from being closed
+            for kind in evicting:  # first, as the producers may then stay open
                 excess = await self._find_excess(kind)
                 if excess is not None and excess.is_evicted:
                     await self._evict_all(excess)
@@ -138,7 +143,7 @@ class BacklogQuotas:
 
     async def _block_producers(self) -> None:
         """Close the producers if a quota is reached that blocks them."""
-        for kind in self._limited():
+        for kind in self._list_limited():
             if self._evicts(kind) or (excess := await self._find_excess(kind)) is None or excess.is_evicted:
                 continue
             if not self.blocks_producers:
@@ -153,7 +158,7 @@ class BacklogQuotas:
     def _evicts(self, kind: QuotaKind) -> bool:
         return self.get_quota(kind).policy == "consumer_backlog_eviction"
 
-    def _limited(self) -> list[QuotaKind]:
+    def _list_limited(self) -> list[QuotaKind]:
         """Return the kinds of quotas that the topic has."""
         if not self._live_settings.current.backlog_quota_check_enabled:
             return []
@@ -166,7 +171,7 @@ class BacklogQuotas:
         ]
 
     def _find_slowest(self) -> Slowest | None:
-        """Return the slowest subscription whose position is known."""
+        """Return the slowest durable subscription among those whose cursors are open. None: there is none."""
         return find_slowest((one.name, one.mark_delete) for one in self._cursors.durable_cursors())
 
     def count_backlog_bytes(self) -> int:
@@ -174,8 +179,8 @@ class BacklogQuotas:
         return 0 if slowest is None else count_bytes_after(self._log.ledger_list.ledgers, slowest.mark_delete)
 
     def known_age_s(self) -> int:
-        """Return the age of the oldest message of the backlog in seconds, as of the last check. -1: it is not known, or
-        no quota by age needs it."""
+        """Return the age in seconds of the oldest message of the backlog. -1: that message was not read, as no quota
+        by age needs it, or can't be read."""
         slowest = self._find_slowest()
         if slowest is None or self._oldest is None or self._oldest[0] != self._log.first_after(slowest.mark_delete):
             return -1
@@ -201,7 +206,7 @@ class BacklogQuotas:
         return Excess(kind, quota, "" if slowest is None else slowest.subscription, value)
 
     async def _wait_until_open(self) -> None:
-        """Wait for the cursors that are being opened, once for each. Those that can't be opened now don't count."""
+        """Wait for the cursors that are being opened, once for each. Those that can't be opened don't count."""
         for unopened in list(self._cursors.unopened_cursors()):
             if not unopened.is_damaged and unopened.problem is None:
                 try:
@@ -210,7 +215,8 @@ class BacklogQuotas:
                     _log.info("The backlog of %s is not known completely: %s", self._name, error)
 
     def _is_old_enough(self, first: Position) -> bool:
-        """Return whether the entry may be above the quota by age: by its ledger, unless its own time is known."""
+        """Return whether the entry may be older than the quota by age: by its own time if that is known, else by its
+        ledger's."""
         if first > self._log.last:
             return False
         if self._oldest is not None and self._oldest[0] == first:
@@ -221,7 +227,7 @@ class BacklogQuotas:
         return is_reached(QuotaKind.AGE, self.get_quota(QuotaKind.AGE), self._age_s(since_ms))
 
     async def _measure_age(self, first: Position) -> int | None:
-        """Return the age of this entry in seconds. None: it does not matter, or can't be found out now."""
+        """Return the age of this entry in seconds. None: it is too young to matter, or can't be read now."""
         if not self._is_old_enough(first):
             return None
         if self._oldest is None or self._oldest[0] != first:
@@ -234,11 +240,11 @@ class BacklogQuotas:
     async def _read_time(self, position: Position) -> int | None:
         try:
             entries = await self._log.read(position, 1, 1)
-        except UnreadableEntry:  # it is in the backlog nevertheless, and at least as old as the last one of its ledger
+        except UnreadableEntry:  # it is in the backlog, and at least as old as the last entry of its ledger
             ledger = self._log.ledger_list.find(position.ledger_id)
             return None if ledger is None else ledger.last_time_ms
         except BrokerError as error:
-            _log.info("The age of the backlog of %s can't be found out now: %s", self._name, error)
+            _log.info("The age of the backlog of %s can't be read now: %s", self._name, error)
             return None
         return entries[0].broker_time_ms if entries else None
 
@@ -252,7 +258,7 @@ class BacklogQuotas:
             return
         cut: Position | None = None
         if excess.kind is QuotaKind.AGE:
-            cut_ms = max(0, int(self._clock.time_ms() - left_by_eviction(excess.quota) * 1000))
+            cut_ms = max(0, int(self._clock.time_ms() - find_eviction_target(excess.quota) * 1000))
             cut = (await self._log.find_first_at_time(cut_ms)).previous
 
         def find_end() -> Position | None:

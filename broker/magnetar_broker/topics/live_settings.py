@@ -1,13 +1,14 @@
 """The settings of one topic, by the policies that apply to it now.
 
-A topic's parts read their settings from `LiveSettings.current`, which has the fields of the broker's settings. A field
-that a policy of the topic, or of its namespace, sets has that value (catalog/policy_settings.py); each other field has
-the broker's value, which changes, too, if it is dynamic. So a part that reads a setting whenever it needs it follows
-all changes. A part that has to act when a policy changes adds a callback to `on_changed`.
+`LiveSettings.current` has all fields of the broker's settings. If a policy of the topic, or of its namespace, sets a
+field, the field has the policy's value (catalog/policy_settings.py). If not, it has the broker's value, which may
+change, too, if the setting is dynamic. So code that reads a setting each time that it needs it follows all changes.
+Code that must act when a policy changes adds a callback to `on_changed`.
 
-`PolicyRefresh` (policy_refresh.py) reads the policies of all loaded topics every few seconds. A topic is opened also if
-its own policies can't be read. Until they are known, `are_known` is False, and none of them, or former ones, apply.
-What can't be undone must not be done by unknown policies: nothing is deleted that a policy might retain.
+`PolicyRefresh` (policy_refresh.py) reads the policies of all loaded topics every few seconds. A topic can be opened
+while its own policies can't be read. Then `are_known` is False until they are, and only its namespace's policies apply,
+or an older state of its own ones. In the meantime nothing may be done that can't be undone: nothing is deleted that a
+policy might retain.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ __all__ = ["FindPolicies", "LiveSettings"]
 
 _log = logging.getLogger(__name__)
 
-# Returns the policies that apply to the topic of this incarnation, at most a few seconds old; None: its own can't be
-# read, and are not known. Raises `BrokerError`: its namespace's can't be read.
+# Returns the policies that apply to the topic of this name and incarnation, at most a few seconds old. None: the
+# topic's own policies are unknown, because they can't be read. Raises `BrokerError`: the namespace's can't be read.
 FindPolicies = Callable[[TopicName, str], Awaitable[Policies | None]]
 
 
@@ -35,7 +36,7 @@ class LiveSettings:
     __slots__ = ("_changed", "_policies", "are_known", "current", "on_changed")
 
     def __init__(self, settings: BrokerServiceSettings, policies: Policies, *, are_known: bool) -> None:
-        """`policies`: those that apply to the topic, its own and its namespace's."""
+        """`policies`: its namespace's, and its own if `are_known`."""
         self._policies = policies
         self._changed: dict[str, Any] = settings_by_policies(policies)
         self.current: BrokerServiceSettings = change_fields(settings, self._changed)
@@ -43,7 +44,7 @@ class LiveSettings:
         self.on_changed: list[Callable[[], object]] = []
 
     def update(self, policies: Policies) -> None:
-        """Apply these policies, which are known, instead of the former ones."""
+        """Replace the policies by these, which are known."""
         self.are_known = True
         if policies is self._policies:
             return
@@ -56,5 +57,5 @@ class LiveSettings:
         for notify in self.on_changed:
             try:
                 notify()
-            except Exception:  # noqa: BLE001 (the other parts of the topic follow the change)
-                _log.exception("A part of a topic failed to follow a change of its policies")
+            except Exception:  # noqa: BLE001 (the other callbacks are called)
+                _log.exception("A part of a topic failed to apply a change of its policies")

@@ -1,15 +1,15 @@
-"""A topic's producers: opened one after another, each with a name that no other one has, and ended with the topic.
+"""A topic's producers: they are opened one after another, each with a name of its own, and closed with the topic.
 
-A request to open a producer passes these stages, in this order, and each may refuse it:
+Opening a producer takes these steps. Each may refuse the request with an error:
 
-    the topic is served and not terminated ─► the request's own limits ─► backlog quotas (backlog_quotas.py)
-      ─► its schema ─► deduplication knows what is stored ─► limits of the topic
-      ─► its access mode (producer_access.py): others are fenced, or it waits for them, and the topic's epoch is stored
-      ─► its name (producer_names.py): a predecessor of that name is evicted
-      ─► the predecessor's entries are decided; for an exclusive producer, those of all earlier producers
+    the topic is open and not terminated ─► the request is within its limits ─► backlog quotas (backlog_quotas.py)
+      ─► the schema is compatible ─► deduplication has read what is stored ─► the topic has not too many producers
+      ─► access mode (producer_access.py): fences other producers, or waits for them, and stores the topic epoch
+      ─► name (producer_names.py): evicts the client's earlier producer of that name, its predecessor
+      ─► all entries of the predecessor are decided; for an exclusive producer, those of all earlier producers
 
-Entries of a producer that has left are still decided. Until then it is recorded here: its successor waits for that. So
-an exclusive producer that is open can read everything that others have published.
+A producer that has left is recorded here until all its entries are persisted or refused, because its successor waits
+for that. So the application of an exclusive producer can read everything that others have published before.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class Producers:
         check_served: Callable[[], None],
         check_quotas: Callable[[], Awaitable[None]],
     ) -> None:
-        """`check_served` raises `BrokerError` when the topic accepts no more requests, and `check_quotas` while it
-        accepts no producers because of its backlog."""
+        """`check_served` raises `BrokerError` if the topic is being closed, and `check_quotas` if a backlog quota
+        blocks producers."""
         self._log = log
         self._schemas = schemas
         self._settings = settings
@@ -98,9 +98,9 @@ class Producers:
             record_stored=deduplication.record_stored,
         )
         self._access = TopicAccess(log, self._evict)
-        # The number of requests to open one.
+        # The number of requests that are being handled.
         self._opening = 0
-        # By name, producers that have left and whose entries are not all decided.
+        # By name, producers that have left and have entries that are not decided.
         self._undecided: dict[str, list[Producer]] = {}
         # What `report_waiting` reported last.
         self._reported_waiting = ""
@@ -122,21 +122,21 @@ class Producers:
 
     @property
     def topic_epoch(self) -> int | None:
-        """The topic's epoch; None: it was never opened exclusively."""
+        """The topic epoch. None: the topic never had an exclusive producer."""
         return self._access.topic_epoch
 
     @property
     def queued(self) -> int:
-        """The number of producers that wait until they have the topic to themselves."""
+        """The number of producers that wait to become the exclusive one."""
         return self._access.waiting
 
     @property
     def opening(self) -> int:
-        """The number of producers that are being opened, also those that wait."""
+        """The number of producers that are being opened, including those that wait."""
         return self._opening
 
     def end_queued(self, error: BrokerError) -> None:
-        """Fail the openings of producers that wait: the topic accepts no more requests."""
+        """Refuse the producers that wait to become the exclusive one: the topic accepts no more requests."""
         self._access.end_waiting(error)
 
     def report_waiting(self) -> None:
@@ -151,7 +151,7 @@ class Producers:
         """Open a producer with a name that no other producer of the topic has.
 
         When this returns, all entries of the previous producer with that name are decided; for an exclusive producer,
-        those of all previous ones. Until then only `report_waiting` and `queued` of the sink are called. Raises
+        those of all previous ones. Before it returns, only `report_waiting` and `queued` of the sink are called. Raises
         `BrokerError`. If it is cancelled, no producer is open, but its schema may have been added.
         """
         self._opening += 1
@@ -223,7 +223,7 @@ class Producers:
             producer.end_when_settled(error)
 
     def _check_capacity(self, name: str, mode: ProducerAccessMode, address: str) -> None:
-        """Raise `BrokerError` if the topic has too many producers. For exclusive ones see `_check_queue`."""
+        """Raise `BrokerError` if the topic has too many producers. `_check_queue` limits exclusive ones that wait."""
         settings, topic = self._settings, self._log.name
         if is_system_topic(topic):
             return
@@ -247,7 +247,7 @@ class Producers:
                 )
 
     def _check_queue(self, opening: OpenProducer) -> None:
-        """Raise `BrokerError` if too many producers wait for the topic, and this one would wait, too."""
+        """Raise `BrokerError` if this producer would wait to become the exclusive one, and too many wait already."""
         if opening.access_mode != ProducerAccessMode.ACCESS_WAIT_FOR_EXCLUSIVE or opening.HasField("topic_epoch"):
             return
         settings = self._settings
@@ -263,7 +263,7 @@ class Producers:
                 )
 
     def _find_predecessor(self, identity: ProducerIdentity) -> Producer | None:
-        """Return the producer, connected or being opened, that the same client had opened for this one before.
+        """Return the earlier producer, connected or being opened, that the same client replaces by this one.
 
         Raises `BrokerError` if this request is the older one.
         """
@@ -274,7 +274,7 @@ class Producers:
         return predecessor
 
     def _evict(self, producer: Producer, error: BrokerError) -> None:
-        """End a producer that another one replaces or fences. It may not be open yet."""
+        """End a producer that another one replaces or fences, also if it is still being opened."""
         producer.end(error)
         self.leave(producer, error)
 
@@ -287,7 +287,7 @@ class Producers:
                 await next(iter(self._undecided.values()))[0].settled()
 
     async def _wait_for_deduplication(self, sink: ProducerSink) -> None:
-        """Return when duplicates can be found. Raises `BrokerError`."""
+        """Return when deduplication, if it is on, has read what is stored. Raises `BrokerError`."""
         if self._deduplication.is_ready:
             return
         await self._deduplication.wait_until_ready(sink.report_waiting)

@@ -1,22 +1,24 @@
-"""Visits topics that are not loaded, so that nothing stays for ever in topics that nobody uses.
+"""Opens topics that are not loaded, at long intervals, so that retention and expiry act on topics that nobody uses.
 
-Housekeeping works on loaded topics. A topic that no client has used since its broker was started, or has taken over its
-bundle, is not loaded. So each broker visits such topics of its own bundles, about once in
-`topic_visit_interval_minutes`: it opens the topic, does what housekeeping finds due (retention, expiry of messages and
-subscriptions, leases that have lapsed, backlog quotas, deletion of inactive topics), and unloads it again unless
-somebody has requested it in the meantime.
+Housekeeping works on loaded topics. A topic is not loaded if no client has used it since its broker was started, or has
+taken over its bundle. So each broker visits such topics of its own bundles, about once in
+`topic_visit_interval_minutes`. It opens the topic, does what is due (retention, expiry of messages and subscriptions,
+lapsed leases, backlog quotas, deletion of inactive topics), and unloads it again unless a client has requested it in
+the meantime.
 
-**Cost.** A round lists the names of one namespace after another, and reads the node of each topic. Most often that
-shows that nothing can be due (`may_be_due`), for example in an empty topic. Else the topic is opened, which writes its
-node and that of its cursors, once each. The first visit after a crash also closes the last ledger. No ledger is
-created. At most five topics are opened in a second, and none while clients open many. System topics are not visited.
+**Cost.** A round lists the names of one namespace after another, and reads the node of each topic. In most cases the
+node shows that nothing can be due (`may_be_due`), for example in an empty topic. If not, the topic is opened, which
+writes its node and those of its cursors, once each. The first visit after a crash also closes the last ledger. No
+ledger is created. At most five topics are opened in a second, and none while clients open many. System topics are not
+visited.
 
-**Time.** What counts time while the topic is open goes on from one visit to the next: inactivity, leases, and the time
-for which a subscription was not used. The owner epoch shows whether anybody else has opened the topic in between: then
-the time begins again, as it does after a restart of the broker.
+**Time.** A loaded topic counts the time for which it was inactive, for which its leases were not renewed, and for which
+its subscriptions were not used. Counting continues from one visit to the next, if the owner epoch shows that nobody
+has opened the topic in between. Otherwise, and after a restart of the broker, it begins again.
 
-**Bundles without an owner.** The leader of the cluster looks up one topic of each bundle that has any, once in the
-interval. So each is assigned to a broker as by the first lookup of a client, and this broker visits the topics.
+**Bundles without an owner.** Once in the interval, the leader of the cluster looks up one topic of each bundle that has
+topics. So each of these bundles is assigned to a broker, as by the first lookup of a client, and that broker visits the
+topics.
 """
 
 from __future__ import annotations
@@ -47,25 +49,26 @@ from magnetar_wire.topic_name import NamespaceName, TopicDomain, TopicName
 __all__ = ["TopicVisits", "may_be_due"]
 
 _log = logging.getLogger(__name__)
-# Visits at a time: a topic that can't be opened does not stop the others.
-_AT_A_TIME: Final = 4
-# None begins while at least this many topics are being opened.
+# Visits at a time. There are several because a topic that can't be opened must not stop the others.
+_MAX_VISITS: Final = 4
+# No visit begins while this many topics, or more, are being opened for clients.
 _MAX_OPENINGS: Final = 8
-# After the beginning of a visit, after a topic without one, and while others are being opened.
+# Pauses: after a visit has begun, after a topic that needs no visit, and while clients open topics.
 VISIT_PAUSE_S: Final = 0.2
 _SKIP_PAUSE_S: Final = 0.01
-_WAIT_S: Final = 1.0
-# Names of topics that are looked at before other tasks run.
+_BUSY_PAUSE_S: Final = 1.0
+# Names of topics that are handled before other tasks run.
 _NAMES_PER_TURN: Final = 200
-# Between two looks at the setting.
+# The maximum pause before the setting is read again.
 _LONGEST_SLEEP_S: Final = 10.0
-# The first round begins within this part of the interval.
+# The first round begins within this part of the interval, at a random time, so that brokers that were started together
+# do not visit together.
 _FIRST_SHARE: Final = 0.25
 _S_PER_MINUTE: Final = 60
 
 
 class VisitedBundles(Protocol):
-    """What `BundleOwnership` has for this."""
+    """The part of `BundleOwnership` that visits need."""
 
     def list_owned(self) -> list[OwnedBundle]: ...
 
@@ -77,16 +80,16 @@ class VisitedBundles(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Left:
-    """A topic as a visit has left it. Times are of the monotonic clock."""
+class _Counted:
+    """The times that a topic had counted when a visit unloaded it. They are of the monotonic clock."""
 
     owner_epoch: bytes
     # Since when the leases count.
     leases_since: float
     # None: inactive topics are not deleted.
     inactive_since: float | None
-    # None: subscriptions do not expire.
-    counted: tuple[float, dict[str, float]] | None
+    # As `SubscriptionExpiry.counted`. None: subscriptions do not expire.
+    subscriptions: tuple[float, dict[str, float]] | None
 
 
 class TopicVisits:
@@ -101,7 +104,7 @@ class TopicVisits:
         clock: Clock,
         randomness: Randomness,
     ) -> None:
-        """`work_through`: that of `Housekeeping`."""
+        """`work_through` is `Housekeeping.work_through`."""
         self._topics = topics
         self._catalog = catalog
         self._bundles = bundles
@@ -110,8 +113,8 @@ class TopicVisits:
         self._settings = settings
         self._clock = clock
         self._randomness = randomness
-        # Topics in which time goes on from one visit to the next.
-        self._left: dict[TopicName, _Left] = {}
+        # By topic that was visited, the times that continue at its next visit.
+        self._counted: dict[TopicName, _Counted] = {}
         self._visiting = 0
 
     @property
@@ -141,7 +144,7 @@ class TopicVisits:
         owned: dict[NamespaceName, list[BundleRange]] = {}
         for one in self._bundles.list_owned():
             owned.setdefault(one.namespace, []).append(one.bundle)
-        slots, seen = asyncio.Semaphore(_AT_A_TIME), set[TopicName]()
+        slots, seen = asyncio.Semaphore(_MAX_VISITS), set[TopicName]()
         async with OrderedTaskGroup() as tasks:
             for namespace, bundles in owned.items():
                 for number, name in enumerate(await self._list_topics(namespace)):
@@ -155,7 +158,7 @@ class TopicVisits:
                     await slots.acquire()
                     tasks.create_task(self._visit(name, slots), name="visit")
                     await self._clock.sleep(VISIT_PAUSE_S)
-        self._left = {name: left for name, left in self._left.items() if name in seen}
+        self._counted = {name: counted for name, counted in self._counted.items() if name in seen}
 
     async def _list_topics(self, namespace: NamespaceName) -> list[TopicName]:
         try:
@@ -175,7 +178,7 @@ class TopicVisits:
 
     async def _is_visit_due(self, name: TopicName) -> bool:
         if self._topics.is_known(name):
-            self._left.pop(name, None)
+            self._counted.pop(name, None)
             return False
         try:
             self._bundles.check_owned(name)
@@ -194,7 +197,7 @@ class TopicVisits:
     async def _visit(self, name: TopicName, slots: asyncio.Semaphore) -> None:
         try:
             while self._topics.openings - self._visiting >= _MAX_OPENINGS:
-                await self._clock.sleep(_WAIT_S)
+                await self._clock.sleep(_BUSY_PAUSE_S)
             await self._visit_now(name)
         except BrokerError as error:
             _log.info("%s can't be visited now: %s", name, error)
@@ -204,7 +207,7 @@ class TopicVisits:
             slots.release()
 
     async def _visit_now(self, name: TopicName) -> None:
-        left = self._left.pop(name, None)
+        counted = self._counted.pop(name, None)
         self._visiting += 1
         try:
             topic = await self._topics.visit(name)
@@ -213,15 +216,15 @@ class TopicVisits:
         if topic is None:
             return
         leases_since = self._clock.monotonic()
-        if left is not None and left.owner_epoch == topic.managed_ledger.previous_owner_epoch:
-            leases_since = left.leases_since
-            _go_on(topic, left)
+        if counted is not None and counted.owner_epoch == topic.managed_ledger.previous_owner_epoch:
+            leases_since = counted.leases_since
+            _continue_counting(topic, counted)
         try:
             await self._work_through(topic)
         except Exception:
             await self._topics.end_visit(topic)
             raise
-        present = _Left(
+        present = _Counted(
             topic.log.owner_epoch,
             leases_since,
             topic.inactive_since if topic.live_settings.current.broker_delete_inactive_topics_enabled else None,
@@ -229,9 +232,9 @@ class TopicVisits:
         )
         has_leases = topic.log.leases.any_active
         if await self._topics.end_visit(topic) and (
-            has_leases or present.inactive_since is not None or present.counted is not None
+            has_leases or present.inactive_since is not None or present.subscriptions is not None
         ):
-            self._left[name] = present
+            self._counted[name] = present
 
     # Bundles without an owner.
 
@@ -258,18 +261,18 @@ class TopicVisits:
             await self._clock.sleep(VISIT_PAUSE_S)
 
 
-def _go_on(topic: Topic, left: _Left) -> None:
-    """Let the topic's time go on: nobody has opened it since a visit has left it."""
-    topic.managed_ledger.leases.count_from(left.leases_since)
-    if left.inactive_since is not None:
-        topic.inactive_since = left.inactive_since
-    if left.counted is not None:
-        topic.subscription_expiry.count_on(left.counted)
+def _continue_counting(topic: Topic, counted: _Counted) -> None:
+    """Let the topic continue to count its times: it was not opened since a visit has unloaded it."""
+    topic.managed_ledger.leases.count_from(counted.leases_since)
+    if counted.inactive_since is not None:
+        topic.inactive_since = counted.inactive_since
+    if counted.subscriptions is not None:
+        topic.subscription_expiry.count_on(counted.subscriptions)
 
 
 def may_be_due(node: ManagedLedgerNode, settings: BrokerServiceSettings) -> bool:
-    """Return whether a visit may find something to do: in a topic with messages, leases, or an end of its own.
-    `settings`: those of the topic."""
+    """Return whether a visit may find something to do: the topic has messages or leases, is being deleted, or may be
+    deleted as inactive, or its subscriptions may expire. `settings`: by the policies of the topic."""
     has_more = node.ledgers or node.pages or node.deleting or node.leases or node.state == TopicState.DELETING
     return bool(
         has_more or settings.broker_delete_inactive_topics_enabled or settings.subscription_expiration_time_minutes
