@@ -66,6 +66,9 @@ class BrokerStream(ABC, Generic[C]):
         self.channels: dict[int, C] = {}
         self.broken: TransportError | None = None
         self._stream = stream
+        # Whether the broker has answered: it is connected, and ends the stream if it is asked to.
+        self._was_received = False
+        self._is_finished = False
         # An id is never used twice on one stream: an answer to a channel that was detached must not reach another.
         self._last_id = 0
         # The sender waits for it when there is nothing to send.
@@ -104,6 +107,14 @@ class BrokerStream(ABC, Generic[C]):
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
 
+    async def finish(self) -> None:
+        """Send nothing more, and have the broker end the stream. A stream that never reached it is cancelled."""
+        if not self._was_received:
+            self.break_off(Disconnected(f"the stream to {self.address} was closed"))
+        elif self.broken is None:
+            self._is_finished = True
+            await self._stream.finish()
+
     def break_off(self, error: TransportError) -> None:
         """Cancel the stream, and notify every channel."""
         if self.broken is not None:
@@ -139,7 +150,7 @@ class BrokerStream(ABC, Generic[C]):
 
     async def _send(self) -> str:
         while self.broken is None:
-            message = self.gather()
+            message = None if self._is_finished else self.gather()
             if message is not None:
                 await self._stream.send(message)
                 continue
@@ -151,6 +162,7 @@ class BrokerStream(ABC, Generic[C]):
         while (message := await self._stream.receive()) is not None:
             if self.broken is not None:
                 break
+            self._was_received = True
             try:
                 self.dispatch(message)
             except (DecodeError, WireError) as error:

@@ -65,7 +65,7 @@ class ClientCore:
         self.callbacks = CallbackThread()
         transport = transport or LazyGrpcTransport(options.keep_alive_interval_seconds)
         addresses = parse_service_url(service_url)
-        self.pool = ConnectionPool(transport, addresses)
+        self.pool = ConnectionPool(transport, addresses, self.clock)
         self._endpoint_check = EndpointCheck(addresses, self.clock, transport)
         self.operations = Operations(
             self.pool, self._endpoint_check, self.clock, self.randomness, options.operation_timeout_seconds

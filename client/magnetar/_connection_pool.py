@@ -3,6 +3,10 @@
 A connection or stream is opened when it is first needed, and again after it broke. Connections to brokers' addresses
 are closed when no stream uses them any more.
 
+**Closing.** When the client has closed its producers and consumers, brokers end its streams, and only then connections
+are closed. If a stream is cancelled instead, gRPC has events of it a moment later, when the application may have
+closed its loop: another loop of the process would get them, and report errors.
+
 **Fork.** `suspend` closes everything before the process forks, and nothing is opened until `resume`.
 """
 
@@ -10,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError
 
@@ -20,20 +24,25 @@ from magnetar._errors import check_request_size, from_problem, from_transport
 from magnetar._options import KEEP_ALIVE_INTERVAL_S
 from magnetar.exceptions import AlreadyClosed, ConnectError, UnknownError
 from magnetar_protos.broker_pb2 import Problem
-from magnetar_wire.transport import Connection, Transport, TransportError
+from magnetar_wire.clock import Clock
+from magnetar_wire.transport import Connection, Disconnected, Transport, TransportError
 
 __all__ = ["ConnectionPool", "LazyGrpcTransport"]
 
 S = TypeVar("S", bound=BrokerStream[Any])
 A = TypeVar("A")
 
+# How long brokers have to end the streams of a client that closes its connections.
+_FINISH_S: Final = 0.5
+
 
 class ConnectionPool:
-    def __init__(self, transport: Transport, service_addresses: Sequence[str]) -> None:
+    def __init__(self, transport: Transport, service_addresses: Sequence[str], clock: Clock) -> None:
         # Brokers whose connections stay open, because lookups go to them.
         self.service_addresses = tuple(service_addresses)
         self.closed = False
         self._transport = transport
+        self._clock = clock
         self._connections: dict[str, Connection] = {}
         self._streams: dict[tuple[str, str], BrokerStream[Any]] = {}
         # Broken streams whose tasks may still run.
@@ -98,6 +107,7 @@ class ConnectionPool:
         """Close all streams and connections. Their channels are notified, and calls in flight raise an error."""
         self.closed = True
         self._running.set()
+        await self._finish_streams()
         await self._disconnect()
 
     async def suspend(self) -> None:
@@ -117,6 +127,23 @@ class ConnectionPool:
         if found is None:
             found = self._connections[address] = self._transport.connect(address)
         return found
+
+    async def _finish_streams(self) -> None:
+        """Have brokers end all streams, and wait for that."""
+        streams = list(self._streams.values())
+
+        def break_off() -> None:
+            for stream in streams:
+                stream.break_off(Disconnected(f"{stream.address} has not ended the stream within {_FINISH_S:g} s"))
+
+        timer = self._clock.call_later(_FINISH_S, break_off)
+        try:
+            for stream in streams:
+                await stream.finish()
+            for stream in streams:
+                await stream.wait_ended()
+        finally:
+            timer.cancel()
 
     async def _disconnect(self) -> None:
         streams = [*self._ending_streams, *self._streams.values()]

@@ -3,6 +3,7 @@ is the application's."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from typing import Final
 
 import pytest
 
+import magnetar
 from magnetar_testing.standalone_process import StandaloneProcess
 from tests.running import GENEROUS_S
 
@@ -167,6 +169,26 @@ def test_a_process_ends_as_its_application_wants(server: StandaloneProcess) -> N
         if (process.returncode, output.strip()) != (status, f"ready\n{expected}".strip()) or not fine:
             wrong[name] = (process.returncode, output, errors)
     assert not wrong, "\n".join(f"{name}: {found[0]} {found[1]!r}\n{found[2]}" for name, found in wrong.items())
+
+
+def test_a_closed_asyncio_client_leaves_nothing_on_its_loop(
+    server: StandaloneProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    """gRPC hands events to any loop of the process. One for a closed loop is reported as an error by another one."""
+
+    async def use_client() -> list[str]:
+        async with server.aio_client() as client:
+            producer = await client.create_producer("exit-aio")
+            consumer = await client.subscribe("exit-aio", "s", magnetar.ConsumerType.Shared)
+            await producer.send(b"1")
+            await consumer.acknowledge(await consumer.receive())
+        return [task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+    with server.client() as synchronous, synchronous.create_producer("exit-sync") as producer:
+        for _ in range(10):
+            assert asyncio.run(use_client()) == []
+            producer.send(b"1")  # the other loop gets events
+    assert caplog.records == []
 
 
 def test_a_process_ends_though_its_broker_stands_still(server: StandaloneProcess) -> None:

@@ -113,9 +113,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProce
 
 @pytest.fixture
 def interpreter(tmp_path_factory: pytest.TempPathFactory, server: StandaloneProcess) -> Iterator[Interpreter]:
-    """A Python process for each document, as its reader would have: gRPC reports to a running loop what came too late
-    for a closed one, so an `asyncio.run` of one document would get errors of another. It must end gracefully.
-    """
+    """A Python process for each document, as its reader would have. It must end gracefully, and log nothing."""
     with Interpreter(tmp_path_factory.mktemp("examples"), {"MAGNETAR_URL": server.service_url}) as process:
         yield process
         assert process.close() == 0

@@ -150,7 +150,7 @@ class AdminCalls:
 
     def _connect(self) -> None:
         transport = self._transport()
-        self._pool = ConnectionPool(transport, self._addresses)
+        self._pool = ConnectionPool(transport, self._addresses, self._clock)
         self._endpoint_check = EndpointCheck(self._addresses, self._clock, transport, over_http=self.over_http)
         self._operations = Operations(self._pool, self._endpoint_check, self._clock, self._randomness, self._timeout_s)
 

@@ -34,6 +34,8 @@ class ClientStream(PipedStream):
         self._method = method
         buffer_bytes = channel.settings.grpc_stream_buffer_bytes
         super().__init__(Pipe(MAX_WAITING_MESSAGES, buffer_bytes), Pipe(MAX_WAITING_MESSAGES, buffer_bytes))
+        # The server has ended the stream, so what is still being written ends by itself.
+        self._has_ended = False
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"stream {method}")
 
     async def finish(self) -> None:
@@ -45,7 +47,8 @@ class ClientStream(PipedStream):
 
     def fail(self, error: TransportError) -> None:
         self._fail_pipes(error)
-        self._task.cancel()
+        if not self._has_ended:
+            self._task.cancel()
 
     def add_end_callback(self, callback: Callable[[], object]) -> None:
         self._task.add_done_callback(lambda _: callback())
@@ -61,6 +64,7 @@ class ClientStream(PipedStream):
             sending = asyncio.get_running_loop().create_task(self._send(call))
             try:
                 await self._receive(call)
+                await asyncio.wait([sending])
             finally:
                 call.cancel()
                 sending.cancel()
@@ -78,6 +82,7 @@ class ClientStream(PipedStream):
                 await self._incoming.put(message)
         except grpc.aio.AioRpcError as error:
             raise to_transport_error(error, self._method, self._channel.address) from None
+        self._has_ended = True
         self._incoming.finish()
         self._outgoing.fail(Disconnected("the server has ended the stream"))
 
