@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.settings import MAX_COUNT, Subject, setting
 
 __all__ = ["NO_RATE", "DispatchRate", "DispatchRateSettings", "PublishRateSettings", "Rate", "SubscribeRate"]
 
+_Unit = Literal["messages", "bytes"]
+_ALL_TOPICS: Final = "all topics of one broker together"
+_ALL_SUBSCRIPTIONS: Final = "to all subscriptions of one topic"
+
 
 class Rate(NamedTuple):
-    """A maximum rate. 0: no limit."""
+    """The maximum numbers of messages and bytes in a period. 0: no limit."""
 
-    # Per period.
     messages: float = 0
     bytes: float = 0
     period_seconds: float = 1
@@ -26,7 +29,7 @@ class DispatchRate(NamedTuple):
     """A maximum rate of dispatches."""
 
     limit: Rate
-    # The rate at which the topic is published to is added to it.
+    # Whether the topic's publish rate is added to the limit.
     is_relative: bool = False
 
 
@@ -37,48 +40,37 @@ class SubscribeRate(NamedTuple):
     period_seconds: float
 
 
+def _rate_setting(unit: _Unit, what: str, effect: str, subject: Subject, minimum: int) -> Any:
+    as_stored = ", as they are stored" if unit == "bytes" else ""
+    bounds: dict[str, Any] = {"ge": minimum}
+    if unit == "messages":
+        bounds["le"] = MAX_COUNT
+    return setting(
+        0,
+        f"Maximum number of {unit} per second that are {what}{as_stored}. {effect}",
+        subject=subject,
+        unit=f"{unit} per second",
+        named_by="Pulsar",
+        dynamic=True,
+        **bounds,
+    )
+
+
+def _publish_rate(unit: _Unit, target: str) -> Any:
+    effect = "Publishing waits at it. 0: no limit."
+    return _rate_setting(unit, f"published to {target}", effect, Subject.PUBLISHING, 0)
+
+
+def _dispatch_rate(unit: _Unit, target: str) -> Any:
+    effect = "Dispatch waits at it. 0 or below: no limit."
+    return _rate_setting(unit, f"dispatched {target}", effect, Subject.DELIVERY, -1)
+
+
 class PublishRateSettings(Configuration):
-    max_publish_rate_per_topic_in_messages: int = setting(
-        0,
-        "Maximum number of messages per second that are published to one topic. Publishing waits at it. 0: no limit.",
-        subject=Subject.PUBLISHING,
-        unit="messages per second",
-        ge=0,
-        le=MAX_COUNT,
-        named_by="Pulsar",
-        dynamic=True,
-    )
-    max_publish_rate_per_topic_in_bytes: int = setting(
-        0,
-        "Maximum number of bytes per second that are published to one topic, as they are stored. Publishing waits at "
-        "it. 0: no limit.",
-        subject=Subject.PUBLISHING,
-        unit="bytes per second",
-        ge=0,
-        named_by="Pulsar",
-        dynamic=True,
-    )
-    broker_publisher_throttling_max_message_rate: int = setting(
-        0,
-        "Maximum number of messages per second that are published to all topics of one broker together. Publishing "
-        "waits at it. 0: no limit.",
-        subject=Subject.PUBLISHING,
-        unit="messages per second",
-        ge=0,
-        le=MAX_COUNT,
-        named_by="Pulsar",
-        dynamic=True,
-    )
-    broker_publisher_throttling_max_byte_rate: int = setting(
-        0,
-        "Maximum number of bytes per second that are published to all topics of one broker together, as they are "
-        "stored. Publishing waits at it. 0: no limit.",
-        subject=Subject.PUBLISHING,
-        unit="bytes per second",
-        ge=0,
-        named_by="Pulsar",
-        dynamic=True,
-    )
+    max_publish_rate_per_topic_in_messages: int = _publish_rate("messages", "one topic")
+    max_publish_rate_per_topic_in_bytes: int = _publish_rate("bytes", "one topic")
+    broker_publisher_throttling_max_message_rate: int = _publish_rate("messages", _ALL_TOPICS)
+    broker_publisher_throttling_max_byte_rate: int = _publish_rate("bytes", _ALL_TOPICS)
 
     @property
     def topic_publish_rate(self) -> Rate:
@@ -92,69 +84,12 @@ class PublishRateSettings(Configuration):
 
 
 class DispatchRateSettings(Configuration):
-    dispatch_throttling_rate_per_topic_in_msg: int = setting(
-        0,
-        "Maximum number of messages per second that are dispatched to all subscriptions of one topic. "
-        "Dispatch waits at it. 0 or below: no limit.",
-        subject=Subject.DELIVERY,
-        unit="messages per second",
-        ge=-1,
-        le=MAX_COUNT,
-        named_by="Pulsar",
-        dynamic=True,
-    )
-    dispatch_throttling_rate_per_topic_in_byte: int = setting(
-        0,
-        "Maximum number of bytes per second that are dispatched to all subscriptions of a topic, as they are stored. "
-        "Dispatch waits at it. 0 or below: no limit.",
-        subject=Subject.DELIVERY,
-        unit="bytes per second",
-        ge=-1,
-        named_by="Pulsar",
-        dynamic=True,
-    )
-    dispatch_throttling_rate_per_subscription_in_msg: int = setting(
-        0,
-        "Maximum number of messages per second that are dispatched to one subscription. "
-        "Dispatch waits at it. 0 or below: no limit.",
-        subject=Subject.DELIVERY,
-        unit="messages per second",
-        ge=-1,
-        le=MAX_COUNT,
-        named_by="Pulsar",
-        dynamic=True,
-    )
-    dispatch_throttling_rate_per_subscription_in_byte: int = setting(
-        0,
-        "Maximum number of bytes per second that are dispatched to one subscription, as they are stored. "
-        "Dispatch waits at it. 0 or below: no limit.",
-        subject=Subject.DELIVERY,
-        unit="bytes per second",
-        ge=-1,
-        named_by="Pulsar",
-        dynamic=True,
-    )
-    dispatch_throttling_rate_in_msg: int = setting(
-        0,
-        "Maximum number of messages per second that are dispatched by one broker. "
-        "Dispatch waits at it. 0 or below: no limit.",
-        subject=Subject.DELIVERY,
-        unit="messages per second",
-        ge=-1,
-        le=MAX_COUNT,
-        named_by="Pulsar",
-        dynamic=True,
-    )
-    dispatch_throttling_rate_in_byte: int = setting(
-        0,
-        "Maximum number of bytes per second that are dispatched by one broker, as they are stored. "
-        "Dispatch waits at it. 0 or below: no limit.",
-        subject=Subject.DELIVERY,
-        unit="bytes per second",
-        ge=-1,
-        named_by="Pulsar",
-        dynamic=True,
-    )
+    dispatch_throttling_rate_per_topic_in_msg: int = _dispatch_rate("messages", _ALL_SUBSCRIPTIONS)
+    dispatch_throttling_rate_per_topic_in_byte: int = _dispatch_rate("bytes", _ALL_SUBSCRIPTIONS)
+    dispatch_throttling_rate_per_subscription_in_msg: int = _dispatch_rate("messages", "to one subscription")
+    dispatch_throttling_rate_per_subscription_in_byte: int = _dispatch_rate("bytes", "to one subscription")
+    dispatch_throttling_rate_in_msg: int = _dispatch_rate("messages", "by one broker")
+    dispatch_throttling_rate_in_byte: int = _dispatch_rate("bytes", "by one broker")
     dispatch_throttling_rate_relative_to_publish_rate: bool = setting(
         False,
         "Whether the rate of publishes to a topic is added to the limits of dispatches of the topic and of its "
@@ -204,20 +139,17 @@ class DispatchRateSettings(Configuration):
     @property
     def topic_dispatch_rate(self) -> DispatchRate:
         """The maximum rate of dispatches of one topic, to all subscriptions together."""
-        messages, size_bytes = (
-            self.dispatch_throttling_rate_per_topic_in_msg,
-            self.dispatch_throttling_rate_per_topic_in_byte,
-        )
-        return DispatchRate(_rate(messages, size_bytes), self.dispatch_throttling_rate_relative_to_publish_rate)
+        limit = _rate(self.dispatch_throttling_rate_per_topic_in_msg, self.dispatch_throttling_rate_per_topic_in_byte)
+        return DispatchRate(limit, self.dispatch_throttling_rate_relative_to_publish_rate)
 
     @property
     def subscription_dispatch_rate(self) -> DispatchRate:
         """The maximum rate of dispatches of one subscription."""
-        messages, size_bytes = (
+        limit = _rate(
             self.dispatch_throttling_rate_per_subscription_in_msg,
             self.dispatch_throttling_rate_per_subscription_in_byte,
         )
-        return DispatchRate(_rate(messages, size_bytes), self.dispatch_throttling_rate_relative_to_publish_rate)
+        return DispatchRate(limit, self.dispatch_throttling_rate_relative_to_publish_rate)
 
     @property
     def subscribe_rate(self) -> SubscribeRate:
