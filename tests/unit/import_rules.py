@@ -87,6 +87,7 @@ RULES: Final = frozenset(
         "magnetar_broker.ownership.load_rules",
         "magnetar_broker.ownership.namespace_bundles",
         "magnetar_broker.schemas.avro_definitions",
+        "magnetar_broker.schemas.avro_equality",
         "magnetar_broker.schemas.avro_resolution",
         "magnetar_broker.schemas.bounded_json",
         "magnetar_broker.schemas.compatibility",

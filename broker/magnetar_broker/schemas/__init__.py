@@ -32,7 +32,8 @@ schema is checked and compared once, and what came of it is cached.
 
     work_budget.py                how much work may be done for one request
     bounded_json.py               the JSON of a definition, parsed within bounds
-    avro_definitions.py           Avro schemas: parsed, checked, and compared for equality
+    avro_definitions.py           parses and checks Avro schemas
+    avro_equality.py              describes them for fingerprints: equal schemas have the same description
     protobuf_definitions.py       descriptors of PROTOBUF_NATIVE
     key_value_definitions.py      the two parts of KEY_VALUE
     definitions.py                whether a definition is valid, and its fingerprint

@@ -1,4 +1,4 @@
-"""Avro schemas: parsed from JSON and checked, and compared for equality.
+"""Parses and checks Avro schemas.
 
 The rules are those of Avro's specification, in the form in which Pulsar 4.0.7 applies them (Avro 1.11): names may have
 letters of any alphabet, attributes that Avro does not define are properties, and a logical type is such a property, so
@@ -33,7 +33,6 @@ __all__ = [
     "PrimitiveType",
     "RecordType",
     "UnionType",
-    "describe_equality",
     "parse_avro",
 ]
 
@@ -61,13 +60,12 @@ _NO_NUMBER: Final = re.compile(r"[+-]?(?:NaN|Infinity)")
 
 @dataclass(eq=False, slots=True)
 class AvroType:
-    """`properties`: the attributes that Avro does not define, such as `logicalType`."""
-
+    # The attributes that Avro does not define, such as `logicalType`.
     properties: dict[str, JsonValue]
 
     @property
     def label(self) -> str:
-        """By which a union distinguishes its branches: the full name, or the kind."""
+        """The full name or the kind: the branches of a union must differ in it."""
         raise NotImplementedError
 
 
@@ -124,7 +122,7 @@ class NamedType(AvroType):
 
 @dataclass(eq=False, slots=True)
 class EnumType(NamedType):
-    # In order; a dict, to find one in.
+    # A dict, which keeps their order and is searched fast.
     symbols: dict[str, None]
 
 
@@ -152,7 +150,7 @@ class RecordType(NamedType):
 
 
 def parse_avro(definition: JsonValue, budget: WorkBudget) -> AvroType:
-    """Raises `InvalidDefinition`, which names the field and the rule."""
+    """Parse and check a definition. Raises `InvalidDefinition`, which names the field and the rule."""
     return _Parser(budget).parse(definition)
 
 
@@ -388,15 +386,16 @@ class _Parser:
 
 
 class _DefaultCheck:
-    """Whether a value is a default of a type.
+    """Checks whether values are valid defaults of types.
 
-    With unions in unions' records, a value would be compared with a branch again and again: so each pair is checked
-    once. A field that the default of a record omits has its own default, which was checked when the field was parsed.
+    Each pair of a type and a value is checked once: with nested unions of records the number of checks would otherwise
+    grow exponentially. A default of a record may omit fields that have defaults, which were checked when the fields
+    were parsed.
     """
 
     def __init__(self, count: Callable[[int], None]) -> None:
         self._count = count
-        # By ids of types and values, which live as long as the parser: they are parts of what it parses.
+        # By the ids of type and value. Both belong to the parsed definition, so ids are unique while the parser exists.
         self._checked: dict[tuple[int, int], bool] = {}
 
     def is_valid(self, avro_type: AvroType, value: JsonValue) -> bool:
@@ -443,7 +442,7 @@ def _is_primitive(kind: str, value: JsonValue) -> bool:
 
 
 def _is_java_name(name: str) -> bool:
-    """Java looks at units of UTF-16, of which no pair is a letter."""
+    """Return whether Java accepts a name. It checks UTF-16 units, so characters above U+FFFF are never letters."""
     return (
         bool(name)
         and not name[0].isdecimal()
@@ -452,7 +451,7 @@ def _is_java_name(name: str) -> bool:
 
 
 def _parse_java_float(text: str) -> float | None:
-    """Parse a number as Java does: also with a suffix, and in hexadecimal. None: it is none."""
+    """Parse a number as Java does, which allows a suffix and hexadecimal digits. None: the text is not a number."""
     text = text[: _MAX_FLOAT_LENGTH + 1].strip(_JAVA_SPACES)
     if len(text) > _MAX_FLOAT_LENGTH:
         return None
@@ -473,70 +472,3 @@ def _show(value: JsonValue) -> str:
     if isinstance(value, str):
         return json.dumps(value[:100])
     return json.dumps(value)[:100]
-
-
-def describe_equality(avro_type: AvroType, budget: WorkBudget) -> str:
-    """Return a text that is equal for types that Avro's library for Java, and so Pulsar, treats as equal: it ignores
-    documentation, aliases, defaults of enums, and whether a record is an error.
-
-    Fingerprints of the text are stored. With another text for a schema, topics that have it would get it again, as a
-    new version.
-    """
-    description = _Description(budget)
-    description.add(avro_type)
-    return "".join(description.parts)
-
-
-class _Description:
-    def __init__(self, budget: WorkBudget) -> None:
-        self.parts: list[str] = []
-        self._budget = budget
-        # By id, in the order in which they are met. A type is described where that is, and is a number after that:
-        # its name may be long.
-        self._numbers: dict[int, int] = {}
-
-    def add(self, avro_type: AvroType) -> None:
-        self._budget.spend()
-        if isinstance(avro_type, UnionType):
-            self._add_all(avro_type.branches)
-            return
-        number = self._numbers.get(id(avro_type))
-        if number is not None:
-            self.parts.append(f"#{number}")
-            return
-        self.parts.append("{" + _dump(avro_type.properties))
-        if isinstance(avro_type, PrimitiveType):
-            self.parts.append(avro_type.kind)
-        elif isinstance(avro_type, ArrayType):
-            self.parts.append("array")
-            self.add(avro_type.items)
-        elif isinstance(avro_type, MapType):
-            self.parts.append("map")
-            self.add(avro_type.values)
-        elif isinstance(avro_type, NamedType):
-            self._numbers[id(avro_type)] = len(self._numbers)
-            self._add_named(avro_type)
-        self.parts.append("}")
-
-    def _add_named(self, named: NamedType) -> None:
-        self.parts.append(_dump(named.name))
-        if isinstance(named, EnumType):
-            self.parts.append("enum" + _dump(list(named.symbols)))
-        elif isinstance(named, FixedType):
-            self.parts.append(f"fixed{named.size}")
-        elif isinstance(named, RecordType):
-            for each in named.fields.values():
-                default = _dump(each.default) if each.has_default else ""
-                self.parts.append(f"{each.name}={default},{each.order}{_dump(each.properties)}")
-                self.add(each.type)
-
-    def _add_all(self, types: list[AvroType]) -> None:
-        self.parts.append("[")
-        for each in types:
-            self.add(each)
-            self.parts.append(",")
-        self.parts.append("]")
-
-
-def _dump(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from magnetar_broker.schemas.avro_definitions import AvroType, UnionType, describe_equality, parse_avro
+from magnetar_broker.schemas.avro_definitions import AvroType, UnionType, parse_avro
+from magnetar_broker.schemas.avro_equality import describe_equality
 from magnetar_broker.schemas.bounded_json import InvalidDefinition, JsonValue, parse_json
 from magnetar_broker.schemas.key_value_definitions import KeyValueSchemas, split_schema
 from magnetar_broker.schemas.protobuf_definitions import find_root_message

@@ -20,7 +20,8 @@ from google.protobuf.descriptor_pb2 import (
 
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.schemas import compatibility, protobuf_definitions
-from magnetar_broker.schemas.avro_definitions import MAX_NAME_LENGTH, Field, RecordType, describe_equality
+from magnetar_broker.schemas.avro_definitions import MAX_NAME_LENGTH, Field, RecordType
+from magnetar_broker.schemas.avro_equality import describe_equality
 from magnetar_broker.schemas.avro_resolution import find_read_problem
 from magnetar_broker.schemas.definitions import examine, parse_avro_schema
 from magnetar_broker.schemas.work_budget import WorkBudget
