@@ -1,4 +1,4 @@
-"""What applies to a topic: each of its own policies, else its namespace's, else the brokers' settings."""
+"""Finds the policies that apply to a topic: its own, else its namespace's, else the brokers' settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["default_policies", "override_policies", "remove_namespace_policies"]
 
 
 def override_policies(policies: Policies, *others: Policies) -> Policies:
-    """Return policies, of which those of later arguments override those of earlier ones."""
+    """Merge policies. A policy of a later argument replaces the same policy of an earlier one."""
     result, compatibility = Policies(), SchemaCompatibility.UNDEFINED
     for one in (policies, *others):
         for field, _ in one.ListFields():
@@ -41,15 +41,15 @@ def override_policies(policies: Policies, *others: Policies) -> Policies:
 
 
 def remove_namespace_policies(policies: Policies) -> None:
-    """Remove those that only namespaces have."""
+    """Remove the policies that only namespaces have."""
     for field, _ in policies.ListFields():
         if POLICY_OF[field.name].path(Level.TOPIC) is None:
             policies.ClearField(field.name)
 
 
 def default_policies(settings: BrokerServiceSettings) -> Policies:
-    """Return what applies to a topic without policies in a namespace without policies. What has no effect yet is as
-    Pulsar's brokers have it switched off."""
+    """Return the policies of a topic that has none in a namespace that has none, from the brokers' settings. Policies
+    without effect have the values with which Pulsar's brokers disable them."""
     no_rate = DispatchRate(period_seconds=1)
     quota = BacklogQuota(
         limit_size_bytes=settings.backlog_quota_default_limit_bytes,
@@ -105,7 +105,7 @@ def default_policies(settings: BrokerServiceSettings) -> Policies:
 
 
 def _find_publish_rate(settings: BrokerServiceSettings) -> PublishRate | None:
-    """Return the rate of the brokers' settings. None: there is none."""
+    """Return the maximum publish rate of the brokers' settings. None: no limit."""
     messages, size_bytes = settings.max_publish_rate_per_topic_in_messages, settings.max_publish_rate_per_topic_in_bytes
     return PublishRate(messages_per_s=messages, bytes_per_s=size_bytes) if messages or size_bytes else None
 

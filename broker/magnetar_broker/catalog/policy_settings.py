@@ -1,7 +1,7 @@
-"""Which of the brokers' settings each policy replaces, for the topics that it applies to.
+"""Maps policies to the brokers' settings that they replace.
 
-A policy that is not set replaces nothing: the broker's setting applies. applied_policies.py has the opposite direction:
-the policies that a topic without any has by the brokers' settings.
+A policy that is not set replaces nothing: the broker's setting applies. applied_policies.py maps the opposite way: it
+returns the brokers' settings as the policies of a topic that has none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from magnetar_protos.catalog_pb2 import DispatchRate as DispatchRatePolicy
 
 __all__ = ["settings_by_policies"]
 
-# Policies with the name and the meaning of the setting that they replace.
+# Policies that have the name and the meaning of the setting that they replace.
 _SAME: Final = (
     "max_producers_per_topic",
     "max_consumers_per_topic",
@@ -36,7 +36,7 @@ _QUOTA_POLICIES: Final = {number: cast(QuotaPolicy, name.lower()) for name, numb
 
 
 def settings_by_policies(policies: Policies) -> dict[str, Any]:
-    """Return the values of settings by name, of those that these policies replace."""
+    """Return the settings that these policies replace: values by name."""
     changed: dict[str, Any] = {}
     if policies.HasField("persistence"):
         changed["managed_ledger_default_ensemble_size"] = policies.persistence.ensemble_size
@@ -47,7 +47,7 @@ def settings_by_policies(policies: Policies) -> dict[str, Any]:
     if policies.HasField("retention"):
         changed["default_retention_time_in_minutes"] = policies.retention.time_minutes
         changed["default_retention_size_in_mb"] = policies.retention.size_mb
-        # It replaces this default, too, also if it retains nothing.
+        # A retention policy, even one that retains nothing, also replaces the default for topics without subscriptions.
         changed["default_retention_without_subscription_minutes"] = 0
         changed["default_retention_without_subscription_size_mb"] = -1
     if policies.HasField("message_ttl_seconds"):
@@ -66,7 +66,7 @@ def settings_by_policies(policies: Policies) -> dict[str, Any]:
             changed[name] = getattr(policies, name)
     if policies.max_message_size_bytes:  # 0 counts as not set
         changed["max_topic_message_size"] = policies.max_message_size_bytes
-    if policies.subscription_types_enabled.types:  # none counts as not set
+    if policies.subscription_types_enabled.types:  # an empty list counts as not set
         changed["subscription_types_enabled"] = tuple(
             _TYPE_NAMES[one] for one in policies.subscription_types_enabled.types
         )

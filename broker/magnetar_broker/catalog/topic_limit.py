@@ -1,13 +1,12 @@
-"""The limit of topics per namespace (`max_topics_per_namespace`: a policy, else the brokers' setting).
+"""Limits the number of topics in a namespace (`max_topics_per_namespace`: a policy, else the brokers' setting).
 
-Each partition counts as a topic, also one that is not stored yet: a partitioned topic is created with all of its
-partitions, or not at all. So first use of a partition is never refused. System topics, and non-persistent ones, don't
-count.
+Each partition counts as a topic, even before it is stored. So a partitioned topic is created with all of its partitions
+or refused, and the first use of a partition is never refused. System topics and non-persistent topics don't count.
 
-Topics of a namespace are created by any of the brokers, at the same time. Where there is a limit, each transaction that
-creates a topic also raises a number in the namespace's node, whose version was read before the topics were counted. So
-of two creators that have counted the same topics only one succeeds, and the other one counts again. Creations at one
-broker take turns (`turn`), since otherwise hundreds of them would retry for nothing.
+All brokers may create topics of a namespace concurrently. If there is a limit, the broker first reads the namespace's
+node and then counts the topics. The transaction that creates the topic also increments a number in that node, and fails
+if the node has changed. So if two brokers have counted the same topics, only one creates its topic; the other counts
+again. Creations at one broker wait for each other (`turn`): hundreds of concurrent ones would mostly retry.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ __all__ = ["TopicLimit"]
 
 _PARTITION: Final = re.compile(r"-partition-\d+$")
 _READ_AT_ONCE: Final = 16
-# How often a creation that others have prevented is tried. Then it fails, and nothing was done.
+# Attempts of a creation that conflicts with others, before it fails without an effect.
 _ATTEMPTS: Final = 30
 
 
@@ -51,7 +50,7 @@ class TopicLimit:
         self._turns: NameLocks[NamespaceName] = NameLocks()
 
     def get(self, name: TopicName, policies: Policies) -> int:
-        """Return the limit that holds for a new topic of this name; 0: none."""
+        """Return the limit that applies to a new topic of this name. 0: no limit."""
         if is_system_topic(name) or name.is_partition or not name.is_persistent:
             return 0
         if policies.HasField("max_topics_per_namespace"):
@@ -60,7 +59,7 @@ class TopicLimit:
 
     @asynccontextmanager
     async def turn(self, name: TopicName, policies: Policies) -> AsyncIterator[None]:
-        """Wait until no other topic of the namespace is created at this broker, if it has a limit."""
+        """Wait until this broker creates no other topic of the namespace, if the namespace has a limit."""
         if not self.get(name, policies):
             yield
             return
@@ -80,14 +79,15 @@ class TopicLimit:
             )
 
     def claim(self, namespace: NamespaceName, found: Found[NamespaceNode]) -> Put:
-        """Return the change that lets the creation fail if another topic is created since `found` was read."""
+        """Return a change of the namespace's node. In the creation's transaction, it makes the creation fail if another
+        topic was created after `found` was read."""
         node = NamespaceNode()
         node.CopyFrom(found.node)
         node.counted_creations += 1
         return self._nodes.build_next(paths.namespace(namespace), found, node)
 
     def check_unchanged(self, name: TopicName, counted: NamespaceNode, now: NamespaceNode) -> None:
-        """Raise an error that `run` handles if what it has compared may not hold any more."""
+        """Raise an error, which `run` handles, if the count or the limit may have changed since `counted` was read."""
         limit = self.get(name, now.policies)
         same = (counted.partitioned_made, counted.counted_creations) == (now.partitioned_made, now.counted_creations)
         if limit and not (same and limit == self.get(name, counted.policies)):
@@ -136,7 +136,7 @@ class TopicLimit:
             try:
                 name = TopicName.from_path(domain, namespace.tenant, namespace.namespace, encoded)
             except InvalidTopicName:
-                continue  # it is no topic: somebody else created the node
+                continue  # another program created the node
             if not is_system_topic(name):
                 names.append(name)
         return names

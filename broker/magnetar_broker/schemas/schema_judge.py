@@ -1,9 +1,8 @@
-"""Judges schemas: whether one is valid, and whether it fits the versions of a topic.
+"""Checks whether a schema is valid, and whether it is compatible with the versions of a topic.
 
-Producers and consumers that come again after a break have the same few schemas, so what came of each check is cached:
-fingerprints by the schema's digest, comparisons by the digests of the schema and the ledgers of the versions, as the
-same ledgers always have the same definitions. Checks that take long are done in a thread (large_work.py). Of equal
-checks for clients of one host, one is done, and the others wait for its result.
+Producers and consumers that reconnect use the same few schemas, so results are cached: fingerprints by the schema's
+digest, comparisons by the schema's digest and the ledgers of the versions. A ledger's definition never changes. Slow
+checks run in a thread (large_work.py). Concurrent equal checks for clients of one host are done once.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from magnetar_wire.schemas import MAX_DEFINITION_BYTES
 __all__ = ["CACHE_BYTES", "ExaminedSchema", "ReadVersions", "SchemaJudge"]
 
 T = TypeVar("T")
-# Reads the definitions of versions that are compared: number and definition. Raises `BrokerError`.
+# Reads the definitions of versions, and returns their numbers and definitions. Raises `BrokerError`.
 ReadVersions = Callable[[Sequence[SchemaVersion]], Awaitable[list[tuple[int, Schema]]]]
 
-# Of fingerprints, and of verdicts.
+# The size of each of the two caches.
 CACHE_BYTES: Final = 2 * 1024 * 1024
-# What a cached fingerprint takes, or a verdict besides its text.
+# The memory of a cached fingerprint, and of a cached refusal without its text.
 _CACHED_BYTES: Final = 512
 
 
@@ -42,21 +41,21 @@ class ExaminedSchema:
     """A valid schema."""
 
     schema: Schema
-    # Of the client.
+    # The client's host.
     host: str
-    # Of all that it has: it decides, with the versions that it is compared with, how that ends.
+    # The hash of the whole schema: equal digests give equal results of comparisons.
     digest: bytes
-    # Of what makes it another version.
+    # The hash of the parts that make a schema another version.
     fingerprint: bytes
 
 
 class SchemaJudge:
-    """All methods raise `BrokerError`. `host`: of the client whose schema it is, or empty."""
+    """Checks schemas, and caches the results. All methods raise `BrokerError`. `host`: the client's, or empty."""
 
     def __init__(self, cache_bytes: int) -> None:
-        # Of valid schemas, by their digest.
+        # Fingerprints of valid schemas, by digest.
         self._fingerprints = BoundedCache[bytes, bytes](cache_bytes)
-        # Of comparisons: why a schema was refused; empty: it was not.
+        # Results of comparisons: the reason of a refusal, or empty if the schema is compatible.
         self._verdicts = BoundedCache[bytes, str](cache_bytes)
         self._large = LargeWork()
         # Held while a schema of a client's host is examined or compared.
@@ -66,7 +65,7 @@ class SchemaJudge:
         self._large.close()
 
     async def examine(self, schema: Schema, host: str) -> ExaminedSchema:
-        """INVALID_ARGUMENT, about "schema": it is not valid."""
+        """Return a valid schema with its digest and fingerprint. Raises INVALID_ARGUMENT if it is not valid."""
         definitions.check_number_of_properties(len(schema.properties))
         size = schema.ByteSize()
         if size > MAX_DEFINITION_BYTES:
@@ -95,8 +94,8 @@ class SchemaJudge:
         *,
         is_consumer: bool,
     ) -> None:
-        """Raise INCOMPATIBLE_SCHEMA unless a schema is compatible with these versions. `read` is called for those that
-        were not compared before."""
+        """Raise INCOMPATIBLE_SCHEMA unless the schema is compatible with these versions. `read` is not called if the
+        result is cached."""
         ledgers = b"".join(version.ledger_id.to_bytes(8, "big") for version in versions)
         key = hashlib.sha256(b"%b %d %d " % (examined.digest, is_consumer, strategy) + ledgers).digest()
         refusal = self._verdicts.get(key)
@@ -118,7 +117,7 @@ class SchemaJudge:
         *,
         is_consumer: bool,
     ) -> str:
-        """Return why a schema is not compatible with these versions; empty: it is."""
+        """Return why the schema is not compatible with these versions, or an empty string if it is."""
         rule = compatibility.check_readable if is_consumer else compatibility.check_compatible
         earlier = await read(versions)
         try:
@@ -132,7 +131,7 @@ class SchemaJudge:
         return ""
 
     async def _apply(self, rule: Callable[[WorkBudget], T], host: str, *schemas: Schema) -> T:
-        """Return the result of a rule on these schemas. One that takes long is applied in a thread."""
+        """Return the result of a rule on these schemas. Slow rules run in a thread."""
         budget = WorkBudget()
         if not definitions.takes_long(*schemas):
             return rule(budget)

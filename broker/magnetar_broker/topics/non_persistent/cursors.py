@@ -1,7 +1,7 @@
 """The cursors of a non-persistent topic: the names and properties of its subscriptions, in memory only.
 
-A cursor is always at the end of the log (subscriptions.py moves it there). A subscription that clients open as durable
-stays without consumers until it or the topic is deleted, or the topic is unloaded, as in Pulsar.
+A cursor is always at the end of the log: subscriptions.py moves it there. A durable subscription without
+consumers exists until it or the topic is deleted, or the topic is unloaded, as in Pulsar.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from magnetar_wire.topic_name import TopicName
 __all__ = ["NonPersistentCursors"]
 
 
-# Subscriptions without consumers stay, so there is a limit if the settings have none.
+# Subscriptions without consumers use memory: this limit holds if the settings have none.
 _MAX_SUBSCRIPTIONS: Final = 10_000
 
 
 class _NamedCursor(TransientCursor):
-    """Found by its name, as a durable cursor is, but nothing of it is stored."""
+    """A cursor that clients find by its name, as a durable one, and that is not stored."""
 
     __slots__ = ("_unused_ms",)
 
@@ -48,7 +48,7 @@ class _NamedCursor(TransientCursor):
 
 
 class NonPersistentCursors:
-    """The `TopicCursors`."""
+    """The `TopicCursors` of a non-persistent topic."""
 
     __slots__ = ("_cursors", "_log", "_name", "_settings", "on_lost")
 
@@ -97,7 +97,7 @@ class NonPersistentCursors:
         return self._cursors.setdefault(name, _NamedCursor(name, AckState(self._log, mark_delete), dict(properties)))
 
     async def replace(self, name: str, mark_delete: Position) -> Cursor:
-        raise self._no_subscription(name)  # none is damaged
+        raise self._no_subscription(name)  # cursors in memory are never damaged
 
     def create_transient(self, name: str, mark_delete: Position) -> Cursor:
         return TransientCursor(name, AckState(self._log, mark_delete), {})
@@ -121,7 +121,7 @@ class NonPersistentCursors:
     def _no_subscription(self, name: str) -> BrokerError:
         return BrokerError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"{self._name} has no subscription {name!r}")
 
-    # Internal cursors, which deduplication has: there are none.
+    # Internal cursors belong to deduplication, which non-persistent topics do not have.
 
     def has_internal(self, name: str) -> bool:
         return False
