@@ -132,14 +132,14 @@ async def test_send_timeout_error_explains_why_topic_waits() -> None:
         namespaces = scene.admin.namespaces
         await namespaces.set_policies(_NAMESPACE, _IMPOSSIBLE)
         async with scene.client() as client:
-            producer = await client.create_producer("t", send_timeout_millis=1_000)
+            producer = await client.create_producer("t", send_timeout_millis=500)
             with pytest.raises(exceptions.Timeout) as timed_out:
                 await producer.send(b"one")
             waiting_for = (await scene.admin.topics.stats("t")).waiting_for
             assert re.search("needs 3 bookies, but 2 of 2 registered", waiting_for)
             assert f"the producer is connected: the topic waits: {waiting_for}" in str(timed_out.value)
             # A producer that opens later gets the reason, too.
-            other = await client.create_producer("t", send_timeout_millis=1_000)
+            other = await client.create_producer("t", send_timeout_millis=500)
             with pytest.raises(exceptions.Timeout, match=r"the topic waits: .* needs 3"):
                 await other.send(b"two")
             await namespaces.set_policies(_NAMESPACE, NamespacePolicies())
@@ -160,7 +160,7 @@ async def test_producer_creation_timeout_explains_why_topic_waits() -> None:
 
     async with running_broker(metadata_cache_ttl_seconds=0.02, topic_housekeeping_interval_seconds=0.02) as scene:
         await scene.admin.namespaces.set_policies(_NAMESPACE, _IMPOSSIBLE)
-        async with scene.client() as first, scene.client(operation_timeout_seconds=2) as second:
+        async with scene.client() as first, scene.client(operation_timeout_seconds=0.5) as second:
             producer = await first.create_producer("t", producer_name="p", send_timeout_millis=500)
             with pytest.raises(exceptions.Timeout):
                 await producer.send(b"one")

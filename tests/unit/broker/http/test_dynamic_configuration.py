@@ -480,9 +480,9 @@ async def _dispatch_without_a_backlog_waits(scene: HttpScene) -> Any:
 @_shows("subscribe_throttling_rate_per_consumer", "1", False, True)
 async def _second_subscribe_request_is_refused(scene: HttpScene) -> Any:
     topic = _new_name()
-    async with scene.broker.client() as client:
+    async with scene.broker.client() as client, scene.broker.client(operation_timeout_seconds=1) as impatient:
         await (await client.subscribe(topic, "s", consumer_name="c")).close()
-        return await _is_refused(client.subscribe(topic, "s", consumer_name="c"))
+        return await _is_refused(impatient.subscribe(topic, "s", consumer_name="c"))
 
 
 @_shows("dispatch_throttling_rate_relative_to_publish_rate", "true", False, True)

@@ -87,6 +87,7 @@ class Live:
     async def start(self) -> None:
         clock, time_ms = self.scene.broker.clock, self.scene.broker.clock.time_ms
         clock.time_ms = lambda: time_ms() + self.later_ms  # type: ignore[method-assign]
+        self.scene.broker.broker_session.schema_access.policies_age_s = 0.02
         self.producer = await self.client.create_producer("t", batching_enabled=False)
         self.consumer = await self.subscribe("s", "t")
         await self.scene.admin.subscriptions.create("t", "idle")
@@ -181,6 +182,8 @@ async def _stores_snapshots(live: Live) -> bool:
 async def _deletes_unused_topics(live: Live) -> bool:
     if not next(live.numbers):
         await live.scene.admin.topics.create("unused")
+    if (unused := live.scene.broker.broker_session.topics.get_loaded(TopicName.parse("unused"))) is not None:
+        unused.inactive_since -= _LATER_MS
     return not any("unused" in name for name in await live.scene.admin.topics.list(_NAMESPACE))
 
 
@@ -207,9 +210,11 @@ async def _limits_dispatches_of_the_subscription(live: Live) -> bool:
 
 
 async def _limits_subscribe_requests(live: Live) -> bool:
-    for _ in range(2):
-        if await _refused(live.subscribe("s", consumer_name="c"), exceptions.TooManyLookupRequestException):
-            return True
+    async with live.scene.broker.client(operation_timeout_seconds=0.1) as impatient:
+        for _ in range(2):
+            opening = impatient.subscribe("t", "s", ConsumerType.Shared, consumer_name="c")
+            if await _refused(opening, exceptions.TooManyLookupRequestException):
+                return True
     return False
 
 
