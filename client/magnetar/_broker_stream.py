@@ -66,7 +66,7 @@ class BrokerStream(ABC, Generic[C]):
         self.channels: dict[int, C] = {}
         self.broken: TransportError | None = None
         self._stream = stream
-        # Whether the broker has answered: it is connected, and ends the stream if it is asked to.
+        # Whether the broker has sent anything. Then it is connected, and `finish` reaches it.
         self._was_received = False
         self._is_finished = False
         # An id is never used twice on one stream: an answer to a channel that was detached must not reach another.

@@ -4,7 +4,7 @@ The producer that has the first partition has the topic. Its epoch is presented 
 
     partition 0: waits, fences or is refused, by its access mode; gets epoch 7
     partition 1: was opened with epoch 6 of partition 0. That producer has lost partition 0, so it is fenced here
-    partition 2: somebody has opened it alone: the opening is refused, or fences that producer, by its access mode
+    partition 2: another producer has only this one: the opening is refused, or fences that producer, by its access mode
     partition 3: was opened with epoch 9 of partition 0, which was deleted and created again since. The opening is
                  refused. Partition 0 is reopened with epoch 10, as the same producer, and the others with that
 """
@@ -22,7 +22,7 @@ from magnetar.exceptions import MagnetarException, ProducerFenced
 
 __all__ = ["open_exclusively", "open_with_epoch", "options_of_other_partitions"]
 
-# A refusal after the first repetition means that somebody else opens the partitions at the same time.
+# A refusal after the first repetition means that another producer opens the partitions at the same time.
 _ATTEMPTS: Final = 3
 
 
