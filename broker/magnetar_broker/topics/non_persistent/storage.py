@@ -44,8 +44,8 @@ class _NonPersistentTopic(Topic):
         self._node = node
 
     async def close(self, problem: BrokerError) -> None:
-        """As any topic. One that is unloaded while nobody uses it does not exist any more. Otherwise its clients
-        reconnect, perhaps where they must not create it."""
+        """Close the topic. If it is unloaded and unused, it is removed from the list of topics. A topic in use is still
+        listed, since its clients reconnect and may not be allowed to create it again."""
         vanishes = isinstance(problem, TopicUnloaded) and self.ended is None and not self.in_use
         await super().close(problem)
         if vanishes:
@@ -56,7 +56,7 @@ class _NonPersistentTopic(Topic):
 
 
 class NonPersistentTopicStorage:
-    """The `TopicStorage` of non-persistent topics, in one session of the metadata store."""
+    """The `TopicStorage` of non-persistent topics in one session of the metadata store."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class NonPersistentTopicStorage:
         self._broker_dispatch_limit = broker_dispatch_limit
 
     async def prefetch(self, name: TopicName) -> None:
-        """There is nothing to read ahead: opening needs one read."""
+        """Do nothing: opening needs a single read."""
 
     async def open(
         self,
@@ -102,7 +102,7 @@ class NonPersistentTopicStorage:
         own = Policies()
         if own_policies is not None:
             own = await own_policies
-            # They may be none because they can't be read: `PolicyRefresh` finds out.
+            # `own` is also empty if the policies can't be read: the next refresh finds out (policy_refresh.py).
             live.update(override_policies(policies, own))
             live.are_known = False
         settings, clock, randomness = live.current, self._clock, self._randomness

@@ -56,7 +56,7 @@ _EMPTY: Final = '""'
 _MAX_VALUES: Final = 150_000
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _STRINGS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
-_VERSION: Final = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1, "description": "-1: none"}
+_VERSION: Final = {"type": "integer", "minimum": -1, "maximum": 2**63 - 1, "description": "-1: none"}
 
 
 def format_definition(schema_type: int, definition: bytes) -> str:
@@ -212,7 +212,7 @@ def _parse_number(value: Any, where: str) -> int:
 
 
 class _Version(Part):
-    """The response's field `version`: -1 if it is absent."""
+    """The field `version` of a response. -1 stands for an absent one."""
 
     fields = frozenset(["version"])
 
@@ -228,7 +228,7 @@ class _Version(Part):
 
 
 class _Metadata(Part):
-    """Where the versions are stored: the last one apart, too. Without any there is no JSON value."""
+    """The positions of all versions, and again that of the last one. There is no JSON value without a version."""
 
     fields = frozenset(["versions"])
 
