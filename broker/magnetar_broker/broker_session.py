@@ -287,19 +287,22 @@ class BrokerSession:
                 _log.exception("A background task failed, and is restarted")
                 await self._clock.sleep(_RESTART_PAUSE_S)
 
-    async def _find_policies(self, name: TopicName, incarnation: str = "") -> Policies:
+    async def _find_policies(self, name: TopicName, incarnation: str = "", since: float | None = None) -> Policies:
         """Return the policies of a topic, its own and its namespace's, at most a few seconds old. `incarnation`: if it
-        is loaded. Raises `BrokerError`."""
-        policies = await self.catalog.get_policies(name.namespace_name)
+        is loaded. `since`: its namespace's are read afresh, its own after this time, if they can be read then. Raises
+        `BrokerError`."""
+        policies = (await self.catalog.get_namespace(name.namespace_name, fresh=since is not None)).node.policies
         if not self.catalog.has_topic_policies:
             return policies
-        own = await self.topic_policies.get(name, incarnation)
+        own = await self.topic_policies.get(name, incarnation, since)
         return override_policies(policies, own) if own.ListFields() else policies
 
-    async def _find_known_policies(self, name: TopicName, incarnation: str = "") -> Policies | None:
-        """Like `_find_policies`. None: its own can't be read, and were not read before."""
-        policies = await self._find_policies(name, incarnation)
-        is_known = not self.catalog.has_topic_policies or self.topic_policies.knows(name)
+    async def _find_known_policies(
+        self, name: TopicName, incarnation: str = "", *, since: float | None = None
+    ) -> Policies | None:
+        """Like `_find_policies`. None: its own can't be read, and were not read before, or not since then."""
+        policies = await self._find_policies(name, incarnation, since)
+        is_known = not self.catalog.has_topic_policies or self.topic_policies.knows(name, since)
         return policies if is_known else None
 
     async def find_schema_rules(self, name: TopicName) -> SchemaRules:

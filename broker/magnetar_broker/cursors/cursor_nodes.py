@@ -34,6 +34,7 @@ from magnetar_bookie.errors import LedgerNotClaimed
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.ledger.ledger_metadata_store import NewLedger
 from magnetar_broker import paths
+from magnetar_broker.cursors.subscription_limits import DEDUPLICATION_CURSOR
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.position import Position
 from magnetar_metadata import compare_and_set
@@ -104,7 +105,7 @@ class StoredNode:
 
 
 class CursorNodes:
-    __slots__ = ("_checks", "_client", "_clock", "_randomness", "_topic")
+    __slots__ = ("_checks", "_client", "_clock", "_randomness", "_topic", "has_deduplication")
 
     def __init__(self, topic: TopicName, client: LedgerClient, clock: Clock, randomness: Randomness) -> None:
         self._topic = topic
@@ -113,6 +114,8 @@ class CursorNodes:
         self._randomness = randomness
         # The checks of each transaction: the table's node's version, the topic's incarnation. Empty: not claimed.
         self._checks: tuple[Check, ...] = ()
+        # Whether there was a cursor of deduplication at the claim.
+        self.has_deduplication = False
 
     async def claim(
         self,
@@ -133,6 +136,7 @@ class CursorNodes:
                     Check(paths.cursors(self._topic), version),
                     Check(paths.incarnation(self._topic, incarnation), 0),
                 )
+                self.has_deduplication = (await self.read(DEDUPLICATION_CURSOR)).exists
                 return
             except TopicUnloaded:
                 if ownership_checks() == checks:

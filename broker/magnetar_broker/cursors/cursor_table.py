@@ -33,6 +33,7 @@ from magnetar_broker.cursors.cursor_nodes import CursorNodes, StoredNode, point_
 from magnetar_broker.cursors.cursor_opener import CursorOpener, UnopenedCursor, create_state, first_error
 from magnetar_broker.cursors.durable_cursor import DurableCursor
 from magnetar_broker.cursors.subscription_limits import (
+    DEDUPLICATION_CURSOR,
     check_properties,
     check_subscription_name,
     is_internal_cursor,
@@ -165,7 +166,9 @@ class CursorTable:
         return self._cursors.get(name)
 
     def has_internal(self, name: str) -> bool:
-        """Whether the internal cursor exists, open or not."""
+        """Whether the internal cursor exists, open or not. Before all are listed: whether it did at the claim."""
+        if not self._listed.is_set():
+            return name == DEDUPLICATION_CURSOR and self._context.nodes.has_deduplication
         return name in self._cursors or self._opener.find(name) is not None
 
     def durable_cursors(self) -> Sequence[Cursor]:

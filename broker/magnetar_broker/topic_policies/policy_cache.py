@@ -57,8 +57,8 @@ FetchEvents = Callable[[NamespaceName, FetchedEvents], Awaitable[FetchedEvents]]
 @dataclass(slots=True)
 class _Namespace:
     known: FetchedEvents = field(default_factory=FetchedEvents)
-    # Whether they were ever fetched.
-    is_known: bool = False
+    # When the fetch of `known` began, on the monotonic clock; None: nothing was fetched yet.
+    known_at: float | None = None
     # The incarnations of topics with events, as they were read last.
     incarnations: dict[str, str] = field(default_factory=dict)
     # The incarnation of a partition with events, and that of its topic, which was read later.
@@ -81,25 +81,28 @@ class TopicPolicyCache:
         # The namespace that was used last is at the end.
         self._namespaces: OrderedDict[NamespaceName, _Namespace] = OrderedDict()
 
-    async def get(self, name: TopicName, incarnation: str = "") -> Policies:
+    async def get(self, name: TopicName, incarnation: str = "", since: float | None = None) -> Policies:
         """Return the policies of a topic, of a partition those of its topic. They may be a few seconds old; none, if
         they can't be read now and were not read before. `incarnation`: that of the topic, or of the partition, if this
-        broker has it open. Raises nothing."""
+        broker has it open. `since`: they are fetched after this time, if they can be. Raises nothing."""
         topic = name.base
         if is_system_topic(topic):
             return Policies()
-        namespace = await self._find_namespace(topic.namespace_name)
+        namespace = await self._find_namespace(topic.namespace_name, since)
         event = namespace.known.by_topic.get(str(topic))
         if event is None or await self._find_event_incarnation(namespace, name, incarnation) != event.incarnation:
             return Policies()
         return event.policies
 
-    def knows(self, name: TopicName) -> bool:
-        """Return whether `get` has returned the policies of this topic, and not none because they can't be read."""
+    def knows(self, name: TopicName, since: float | None = None) -> bool:
+        """Return whether `get` has returned the policies of this topic, and not none because they can't be read.
+        `since`: whether it has those after this time."""
         if is_system_topic(name.base):
             return True
         namespace = self._namespaces.get(name.namespace_name)
-        return namespace is not None and namespace.is_known and str(name.base) not in namespace.unread
+        if namespace is None or namespace.known_at is None or str(name.base) in namespace.unread:
+            return False
+        return since is None or namespace.known_at >= since
 
     async def _find_event_incarnation(self, namespace: _Namespace, name: TopicName, incarnation: str) -> str | None:
         """Return the incarnation that an event for the topic must have to apply to it."""
@@ -136,7 +139,7 @@ class TopicPolicyCache:
                 _log.info("Whether topic %s was recreated can't be read now, its known policies apply: %s", name, error)
         return namespace.incarnations.get(name), is_fresh
 
-    async def _find_namespace(self, name: NamespaceName) -> _Namespace:
+    async def _find_namespace(self, name: NamespaceName, since: float | None = None) -> _Namespace:
         namespace = self._namespaces.get(name)
         if namespace is None:
             namespace = self._namespaces[name] = _Namespace()
@@ -144,21 +147,27 @@ class TopicPolicyCache:
                 _, dropped = self._namespaces.popitem(last=False)
                 _cancel(dropped)
         self._namespaces.move_to_end(name)
-        if namespace.fetched_at is not None and self._clock.monotonic() - namespace.fetched_at < self._max_age_s:
-            return namespace
-        if namespace.fetching is None:
-            namespace.begun_at = self._clock.monotonic()
-            namespace.fetching = asyncio.get_running_loop().create_task(self._refresh(name, namespace))
-        left_s = namespace.begun_at + MAX_WAIT_S - self._clock.monotonic()
-        if left_s > 0:
-            await asyncio.wait([namespace.fetching], timeout=left_s)
+        now = self._clock.monotonic()
+        if since is not None and namespace.fetching is not None and namespace.begun_at < since:
+            await self._wait_for_fetch(namespace)
+        fetched_at = namespace.fetched_at
+        if fetched_at is None or now - fetched_at >= self._max_age_s or (since is not None and fetched_at < since):
+            if namespace.fetching is None:
+                namespace.begun_at = self._clock.monotonic()
+                namespace.fetching = asyncio.get_running_loop().create_task(self._refresh(name, namespace))
+            await self._wait_for_fetch(namespace)
         return namespace
+
+    async def _wait_for_fetch(self, namespace: _Namespace) -> None:
+        left_s = namespace.begun_at + MAX_WAIT_S - self._clock.monotonic()
+        if left_s > 0 and namespace.fetching is not None:
+            await asyncio.wait([namespace.fetching], timeout=left_s)
 
     async def _refresh(self, name: NamespaceName, namespace: _Namespace) -> None:
         fetched_at = None
         try:
             known = namespace.known = await self._fetch(name, namespace.known)
-            namespace.is_known = True
+            namespace.known_at = namespace.begun_at
             namespace.incarnations = {key: one for key, one in namespace.incarnations.items() if key in known.by_topic}
             namespace.partitions = {
                 key: one for key, one in namespace.partitions.items() if str(key.base) in known.by_topic

@@ -108,6 +108,17 @@ class LedgerTopicStorage:
                 live.update(present)
             return settings
 
+        async def read_now() -> bool:
+            try:
+                present = await self._find_policies(name, incarnation, since=clock.monotonic())
+            except BrokerError:
+                return False
+            if present is not None:
+                live.update(present)
+            return present is not None
+
+        live.read_now = read_now
+
         async def read_striping() -> Striping:
             return (await read_settings()).striping
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from magnetar import MessageId
+from magnetar.admin import AsyncAdmin, TopicPolicies
+from magnetar_broker.admin.topic_policy_rpc import TopicPolicyRpc
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.topics import policy_refresh
+from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.topic_name import TopicName
+from tests.produce_client import entry
 from tests.running import until
-from tests.unit.broker.cluster_scene import kill, running_brokers
+from tests.unit.broker.cluster_scene import OneBroker, kill, running_brokers
+from tests.unit.broker.deduplication_scene import DUPLICATE, GrpcProducer
 
 _NAME = TopicName.parse("t")
 
@@ -65,3 +75,46 @@ async def test_messages_in_chunks_are_stored_once_when_a_broker_takes_over() -> 
         reader = await client.create_reader("t", MessageId.earliest)
         assert [(await reader.read_next()).data() for _ in contents] == contents
         assert not await reader.has_message_available()
+
+
+@pytest.mark.parametrize(("was_on", "is_readable"), [(True, True), (False, True), (True, False)])
+async def test_a_broker_with_older_policies_takes_over_as_the_owner_left_it(
+    was_on: bool, is_readable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DUP-1, TOP-4: a policy was changed, and only the former owner has read it; also if it can't be read then."""
+    monkeypatch.setattr(policy_refresh, "MIN_INTERVAL_S", 0.02)
+    async with running_brokers(1, metadata_cache_ttl_seconds=0.05) as scene:
+        admin, first = AsyncAdmin(scene.service_url, transport=scene.transport), scene["b1"]
+
+        async def open_producer(at: OneBroker) -> GrpcProducer:
+            opened: Any = SimpleNamespace(transport=scene.transport, address=at.address)
+            producer = GrpcProducer(opened)
+            await producer.open("p", "t")
+            return producer
+
+        async def fail(*arguments: Any) -> Any:
+            raise BrokerError(ErrorCode.METADATA_ERROR, "the owner of the policies can't be reached")
+
+        async def change_policy(is_on: bool) -> None:
+            await admin.topics.change_policies("t", TopicPolicies(deduplication=is_on))
+            topic = first.broker_session.topics.get_loaded(_NAME)
+            assert topic is not None
+            await until(lambda: topic.deduplication.status == ("Enabled" if is_on else "Disabled"), "it is followed")
+
+        producer = await open_producer(first)
+        await change_policy(not was_on)
+        second = scene.another(2, metadata_cache_ttl_seconds=3600)
+        await second.broker.start()
+        assert (await second.broker_session.topic_policies.get(_NAME)).deduplication is not was_on
+        await change_policy(was_on)
+        assert DUPLICATE not in await producer.send(entry(0), entry(1))
+        await producer.leave()
+        await first.broker.close()
+        scene.brokers.remove(first)
+        if not is_readable:
+            monkeypatch.setattr(TopicPolicyRpc, "fetch", fail)
+        producer = await open_producer(second)
+        results = await producer.send(entry(1), entry(0), entry(2), entry(2))
+        assert [one == DUPLICATE for one in results] == [was_on, was_on, False, was_on]
+        await producer.leave()
+        await admin.close()

@@ -57,7 +57,7 @@ class _Topics:
             lambda: cast(Any, list(self.topics.values())), self._find, CatalogSettings(), self.clock
         )
 
-    async def _find(self, name: TopicName, incarnation: str) -> Policies | None:
+    async def _find(self, name: TopicName, incarnation: str, /, *, since: float | None = None) -> Policies | None:
         self.finds.append(name.local_name)
         assert incarnation
         if name.namespace == self.slow:

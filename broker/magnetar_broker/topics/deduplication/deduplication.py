@@ -24,6 +24,15 @@ stored before are not known: a client that resends one of them has it stored aga
 cursor: when deduplication is switched on again, it begins with nothing. If the topic's own policies can't be read, and
 there is a cursor, deduplication stays on.
 
+**Moves.** The policies that a broker has cached may be older than those that the topic's previous owner followed. The
+cursor shows what that was: its node is read when the cursors are claimed, before a producer can be opened. If the
+policies say otherwise, they are read again first, as they are now (`_confirm_target`). If that is not possible,
+deduplication is on when the topic is opened, and changes later.
+
+    A follows the policy "on", creates the cursor, and stores 1 2; the receipt of 2 is lost
+    B has cached "off", and takes the topic over. It finds the cursor, and reads "on": it replays 1 2
+    the producer resends 2 to B, which finds the duplicate
+
 **Memory.** The ids of names that have no producer are limited in number and bytes. Those of names
 that have had none for some hours are forgotten: a message that is resent later is stored again.
 """
@@ -105,7 +114,9 @@ class Deduplication(Generic[S]):
         self.is_on = False
         self._is_recording = False
         # Producers may be opened: it is known whether there is something to replay, and that is done.
-        self._is_ready = not log.name.is_persistent or (live_settings.are_known and not self._is_wanted)
+        self._is_ready = not log.name.is_persistent or not (
+            self._is_wanted or cursors.has_internal(DEDUPLICATION_CURSOR)
+        )
         # What waits for that, and is notified of the reason if it takes long.
         self._waiters: dict[asyncio.Future[None], Callable[[str], object]] = {}
         # Why that takes long; empty: it does not.
@@ -184,8 +195,10 @@ class Deduplication(Generic[S]):
     async def _change(self) -> None:
         """Take one step. Raises `BrokerError`."""
         has_cursor = self._cursors.has_internal(DEDUPLICATION_CURSOR)
-        if not self._must_be_on:
+        if not await self._confirm_target(has_cursor=has_cursor):
             await self._switch_off()
+        elif has_cursor and self.is_on:
+            pass
         elif has_cursor and self._is_ready:
             # Producers have published without deduplication since: the snapshot is of no use.
             await self._switch_off()
@@ -194,6 +207,15 @@ class Deduplication(Generic[S]):
         else:
             await self._switch_on()
         self._set_ready()
+
+    async def _confirm_target(self, *, has_cursor: bool) -> bool:
+        """Return whether it must be on. Raises `BrokerError` if the present policies are needed and can't be read."""
+        is_as_before = self._must_be_on is has_cursor or (self._must_be_on and self._log.last <= self._log.before_first)
+        if is_as_before or await self._live_settings.read_now():
+            return self._must_be_on
+        if self._is_ready:
+            raise BrokerError(ErrorCode.METADATA_ERROR, "its present policies can't be read")
+        return True
 
     async def _switch_on(self) -> None:
         # Entries that are decided from now on are after the cursor's position.

@@ -65,6 +65,30 @@ async def test_policies_are_fetched_once_in_their_time() -> None:
     assert owner.fetches == [b"", b"1"]
 
 
+async def test_policies_of_a_certain_time_are_fetched_after_it() -> None:
+    """TOP-4: also behind a fetch that began before. The answer of one fetch is used for all who need it."""
+    owner = _Owner()
+    owner.gate = asyncio.Event()
+    earlier = asyncio.create_task(owner.ttl_of())
+    await asyncio.sleep(0)
+    owner.clock.advance(0.1)
+    since = owner.clock.monotonic()
+    later = [asyncio.create_task(owner.cache.get(_TOPIC, since=since)) for _ in range(3)]
+    await asyncio.sleep(0)
+    owner.gate.set()
+    assert await earlier == 1
+    assert not owner.cache.knows(_TOPIC, since)
+    owner.ttl = 2
+    assert [one.message_ttl_seconds for one in await asyncio.gather(*later)] == [2] * 3
+    assert owner.cache.knows(_TOPIC, since)
+    assert len(owner.fetches) == 2
+    owner.fails = BrokerError(ErrorCode.SERVICE_NOT_READY, "down")
+    owner.clock.advance(0.1)
+    since = owner.clock.monotonic()
+    assert (await owner.cache.get(_TOPIC, since=since)).message_ttl_seconds == 2
+    assert not owner.cache.knows(_TOPIC, since)
+
+
 async def test_another_incarnation_and_system_topics_have_none() -> None:
     """TOP-7"""
     owner = _Owner()
