@@ -126,7 +126,7 @@ def drain(receiver: Any, expected: set[bytes]) -> list[bytes]:
 def test_nothing_that_had_a_receipt_is_lost_or_reordered_by_a_server_that_ends(
     server: StockServer, process: StandaloneProcess
 ) -> None:
-    """WIRE-1, MSG-1, SUB-7, PRD-11: killed, or ended gracefully. Producers with and without a name of their own,
+    """WIRE-1, MSG-1, SUB-7, PRD-9, PRD-10: killed, or ended gracefully. Producers with and without a name of their own,
     consumers of each type and readers go on at their positions; new clients wait while nothing serves.
     """
     single, batched = topic("singles"), topic("batches")
@@ -266,7 +266,7 @@ def test_names_and_subscriptions_are_free_after_a_client_was_cut_off(server: Sto
 
 
 def test_timed_out_send_does_not_block_the_next_one(server: StockServer, process: StandaloneProcess) -> None:
-    """WIRE-1, PRD-7: a message whose send timed out is stored or not; unknown is not no."""
+    """WIRE-1, PRD-9: a message whose send timed out is stored or not; unknown is not no."""
     name = topic("too-long")
     with server.client() as client:
         producer = client.create_producer(name, send_timeout_millis=300)

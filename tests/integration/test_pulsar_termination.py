@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_open_and_new_producers_of_a_terminated_topic_are_refused(server: StockServer, client: pulsar.Client) -> None:
-    """TOP-2, WIRE-1: what is stored is still delivered."""
+    """WIRE-1: what is stored is still delivered."""
     name = topic("terminated")
     producer = client.create_producer(name, send_timeout_millis=LONG_MS)
     producer.send(b"stored")

@@ -324,7 +324,7 @@ async def test_a_damaged_snapshot_is_replaced_by_the_last_entries() -> None:
 async def test_producers_wait_for_the_replay_and_consumers_do_not(
     unreadable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DUP-2, TOP-2: their clients are notified of the reason if the log, or the snapshot, can't be read at present. The
+    """DUP-2: their clients are notified of the reason if the log, or the snapshot, can't be read at present. The
     topic counts as used."""
     async with running(PulsarProducer, broker_deduplication_entries_interval=2) as on:
         producer = await on.producer()

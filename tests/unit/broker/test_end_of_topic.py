@@ -8,7 +8,7 @@ from tests.unit.broker.broker_scene import running_broker
 
 
 async def test_the_broker_knows_soon_what_a_reader_has_read_last() -> None:
-    """TOP-2: its broker knows of the last message soon after it was read."""
+    """Its broker knows of the last message soon after it was read."""
     async with running_broker() as scene, scene.client() as client:
         producer = await client.create_producer("t")
         for number in range(3):

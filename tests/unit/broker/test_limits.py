@@ -166,7 +166,7 @@ async def _set_policies(scene: PulsarScene, **policies: Any) -> None:
 
 @pytest.mark.parametrize("listener", _LISTENERS)
 async def test_producers_of_a_topic_are_limited(listener: _Make) -> None:
-    """TOP-2: a lowered limit closes none."""
+    """A lowered limit closes none."""
 
     async with _running(listener, max_producers_per_topic=1) as (scene, clients):
         assert not await clients.produce()
@@ -183,7 +183,7 @@ async def test_producers_of_a_topic_are_limited(listener: _Make) -> None:
 
 @pytest.mark.parametrize("listener", _LISTENERS)
 async def test_consumers_of_a_topic_and_of_a_subscription_are_limited(listener: _Make) -> None:
-    """TOP-2: a topic's own policy replaces its namespace's, and that the brokers' setting."""
+    """TOP-4: a topic's own policy replaces its namespace's, and that the brokers' setting."""
 
     async with _running(listener, max_consumers_per_topic=1) as (scene, clients):
         assert not await clients.consume("s")
@@ -215,7 +215,7 @@ async def test_clients_that_come_at_the_same_time_do_not_exceed_the_limits(liste
 
 @pytest.mark.parametrize("listener", _LISTENERS)
 async def test_first_use_creates_no_topic_above_the_limit_of_the_namespace(listener: _Make) -> None:
-    """TOP-2: of clients that come at the same time, too."""
+    """Of clients that come at the same time, too."""
 
     async with _running(listener, max_topics_per_namespace=3) as (scene, clients):
         created = await asyncio.gather(*(clients.produce(f"new-{number}") for number in range(6)))
@@ -229,7 +229,7 @@ async def test_first_use_creates_no_topic_above_the_limit_of_the_namespace(liste
 
 @pytest.mark.parametrize("listener", _LISTENERS)
 async def test_subscriptions_of_a_topic_are_limited(listener: _Make) -> None:
-    """TOP-2: those that are not durable, too. Consumers of an existing one are never refused."""
+    """Those that are not durable, too. Consumers of an existing one are never refused."""
 
     async with _running(listener) as (scene, clients):
         assert not await clients.consume("s")
@@ -301,7 +301,7 @@ async def test_chunks_may_exceed_the_limit_of_a_topics_messages() -> None:
 
 
 async def test_clients_of_one_host_are_limited() -> None:
-    """TOP-2: each host has the limit for itself."""
+    """Each host has the limit for itself."""
 
     limits = {"max_same_address_producers_per_topic": 1, "max_same_address_consumers_per_topic": 1}
     async with _running(_Stock, **limits) as (scene, clients):

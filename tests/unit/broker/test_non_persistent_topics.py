@@ -164,7 +164,7 @@ async def test_what_a_consumer_has_no_permits_for_is_dropped_and_counted(listene
 
 @pytest.mark.parametrize("listener", _LISTENERS)
 async def test_subscription_types_choose_the_consumer(listener: str) -> None:
-    """(TOP-5) By the rules of persistent topics."""
+    """(TOP-5) By the rules of persistent topics. These are three of the four types: brokers refuse Key_Shared."""
     async with connected(listener) as client:
         await client.subscribe("a", "shared", "Shared")
         await client.subscribe("b", "shared", "Shared")

@@ -27,7 +27,7 @@ def _payloads(entries: list[LogEntry]) -> list[bytes]:
 
 
 async def test_a_terminated_log_is_closed_at_its_last_entry_and_takes_no_other() -> None:
-    """TOP-2: durably, and what was appended before is decided first. Trims and truncation go on."""
+    """Durably, and what was appended before is decided first. Trims and truncation go on."""
     async with running_log_scene() as scene:
         log = await scene.open()
         await scene.append(log, *numbered(4))
@@ -66,7 +66,7 @@ async def test_an_empty_log_can_be_terminated() -> None:
 
 
 async def test_entries_that_wait_for_a_ledger_are_refused_by_the_termination() -> None:
-    """TOP-2: the ledger that was being created is closed empty and deleted."""
+    """The ledger that was being created is closed empty and deleted."""
     async with running_log_scene() as scene:
         log = await scene.open()
         scene.outcomes.append(log, b"waits")
@@ -121,7 +121,7 @@ async def _terminate_with_fault(scene: Scene, at: int, fault: Fault) -> tuple[bo
 async def test_a_lost_metadata_answer_neither_loses_an_entry_nor_admits_one_after_the_end(
     at: int, fault: Fault
 ) -> None:
-    """TOP-2: the next owner finds the end where it was confirmed, behind all entries that were."""
+    """The next owner finds the end where it was confirmed, behind all entries that were."""
     async with running_log_scene() as scene:
         confirmed, stored = await _terminate_with_fault(scene, at, fault)
         again = await scene.open(await scene.another())
@@ -139,7 +139,7 @@ async def test_a_lost_metadata_answer_neither_loses_an_entry_nor_admits_one_afte
 
 
 async def test_a_termination_that_the_metadata_store_refuses_leaves_the_topic_as_it_was() -> None:
-    """TOP-2: what waited is stored in order, and another attempt ends the topic behind it."""
+    """What waited is stored in order, and another attempt ends the topic behind it."""
     async with running_log_scene() as scene:
         log = await scene.open()
         await scene.append(log, *numbered(2))
@@ -160,7 +160,7 @@ async def test_a_termination_that_the_metadata_store_refuses_leaves_the_topic_as
 
 @pytest.mark.parametrize("is_applied", [False, True])
 async def test_a_termination_with_an_unknown_outcome_is_left_to_the_next_owner(is_applied: bool) -> None:
-    """TOP-2: the broker reports neither that the topic is terminated nor that it is not; the next owner finds out."""
+    """The broker reports neither that the topic is terminated nor that it is not; the next owner finds out."""
     async with running_log_scene() as scene:
         log = await scene.open()
         await scene.append(log, *numbered(2))
@@ -217,7 +217,7 @@ class _FailingTermination:
 
 
 async def test_a_termination_does_not_wait_for_bookies_for_a_ledger() -> None:
-    """TOP-2: the topic is terminated though no ledger can be created."""
+    """The topic is terminated though no ledger can be created."""
     async with running_log_scene(bookies=1) as scene:
         log = await scene.open()
         scene.outcomes.append(log, b"waits")
@@ -228,7 +228,7 @@ async def test_a_termination_does_not_wait_for_bookies_for_a_ledger() -> None:
 
 
 async def test_a_termination_that_takes_long_reports_what_it_waits_for() -> None:
-    """TOP-2: its outcome is open, and it goes on."""
+    """Its outcome is open, and it goes on."""
     async with running_log_scene() as scene:
         log = await scene.open()
         await scene.append(log, *numbered(2))
@@ -247,7 +247,7 @@ async def test_a_termination_that_takes_long_reports_what_it_waits_for() -> None
 
 @pytest.mark.parametrize("at", range(2))
 async def test_a_broker_that_dies_while_it_terminates_leaves_one_end(at: int) -> None:
-    """TOP-2: at each of its requests another broker opens the topic: an entry that was confirmed is in it, and the two
+    """At each of its requests another broker opens the topic: an entry that was confirmed is in it, and the two
     agree on the end."""
     async with running_log_scene() as scene:
         log = await scene.open()

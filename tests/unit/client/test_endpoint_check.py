@@ -139,7 +139,6 @@ async def test_connect_error_states_the_probe_result_once() -> None:
 
 
 async def test_closing_does_not_wait_for_a_probe() -> None:
-    """PRD-9"""
     clock = ManualClock()
     async with connections(clock, operation_timeout_seconds=0.5) as (transport, made):
         transport.answering.clear()

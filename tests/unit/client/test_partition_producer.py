@@ -322,7 +322,7 @@ async def test_an_error_that_is_not_retryable_ends_the_producer(code: ErrorCode,
 
 
 async def test_a_message_that_was_sent_before_its_topic_was_terminated_may_be_stored() -> None:
-    """TOP-2: if its result was lost with the connection. One that was never sent is not stored."""
+    """If its result was lost with the connection. One that was never sent is not stored."""
     async with scene() as (broker, client):
         producer = await client.create_producer("t", batching_enabled=False)
         broker.receipting.clear()

@@ -40,7 +40,7 @@ def payloads(made: SyncScene, topic: str) -> list[bytes | None]:
 
 
 def test_send_returns_when_the_message_is_durable() -> None:
-    """PRD-1: `send` waits for the receipt and closes the open batch at once, long before its delay is over."""
+    """`send` waits for the receipt and closes the open batch at once, long before its delay is over."""
     with sync_scene() as made, made.client() as client:
         producer = client.create_producer("t", batching_max_publish_delay_ms=3_600_000)
         assert producer.topic() == "persistent://public/default/t"
@@ -56,20 +56,8 @@ def test_send_returns_when_the_message_is_durable() -> None:
         assert producer.last_sequence_id() == 2
 
 
-def test_the_broker_chooses_a_missing_name_and_names_are_unique() -> None:
-    """PRD-11: the broker chooses a name. A second producer of one name is refused until the first is closed."""
-    with sync_scene() as made, made.client() as client:
-        assert client.create_producer("t").producer_name() == "standalone-1"
-        mine = client.create_producer("t", producer_name="mine")
-        assert mine.producer_name() == "mine"
-        with pytest.raises(exceptions.ProducerBusy, match="mine"):
-            client.create_producer("t", producer_name="mine")
-        mine.close()
-        client.create_producer("t", producer_name="mine").close()
-
-
 def test_callbacks_get_each_message_s_id_on_a_thread_of_their_own() -> None:
-    """PRD-1: `send_async` returns at once. A callback that raises an error does not affect the others."""
+    """`send_async` returns at once. A callback that raises an error does not affect the others."""
     with sync_scene() as made, made.client() as client:
         producer = client.create_producer("t", max_pending_messages=5_000)
         callback = RecordingCallback()
@@ -91,7 +79,7 @@ def test_callbacks_get_each_message_s_id_on_a_thread_of_their_own() -> None:
 
 
 def test_batches_close_by_messages_by_bytes_and_by_time() -> None:
-    """PRD-4: 1,000 messages, 128 KiB or 10 ms by default, whichever comes first; a batch is one entry."""
+    """1,000 messages, 128 KiB or 10 ms by default, whichever comes first; a batch is one entry."""
     with sync_scene() as made, made.client() as client:
         producer = client.create_producer("t", max_pending_messages=10_000, batching_max_publish_delay_ms=60_000)
         for _ in range(2_000):
@@ -122,7 +110,7 @@ def test_without_batching_each_message_is_an_entry() -> None:
 
 
 def test_everything_that_a_message_can_have_is_stored() -> None:
-    """MSG-1, PRD-7: keys, properties, times, a null value, and sequence ids, the application's or consecutive ones."""
+    """MSG-1: keys, properties, times, a null value, and sequence ids, the application's or consecutive ones."""
     with sync_scene() as made, made.client() as client:
         producer = client.create_producer("t", initial_sequence_id=9, batching_max_publish_delay_ms=60_000)
         producer.send_async(b"plain")
@@ -151,31 +139,6 @@ def test_everything_that_a_message_can_have_is_stored() -> None:
         assert (metadata.sequence_id, metadata.highest_sequence_id) == (23, 24)
         ids = made.on_loop(lambda broker: broker.topic("t").messages()[-1].sequence_ids)
         assert list(ids or ()) == [23, 24], "each message has its own, for clients that read them one by one"
-
-
-def test_sequence_ids_continue_after_the_last_one_stored_under_the_name() -> None:
-    """PRD-7"""
-    with sync_scene() as made, made.client() as client:
-        with client.create_producer("t", producer_name="p") as producer:
-            producer.send(b"0")
-            producer.send(b"1")
-        again = client.create_producer("t", producer_name="p")
-        assert again.last_sequence_id() == 1
-        again.send(b"2")
-        assert again.last_sequence_id() == 2
-
-
-@pytest.mark.parametrize("compression", list(CompressionType))
-def test_compression(compression: CompressionType) -> None:
-    """PRD-3: recorded in the metadata, so that consumers need no setting."""
-    with sync_scene() as made, made.client() as client:
-        producer = client.create_producer("t", compression_type=compression)
-        producer.send_async(b"a" * 1_000)
-        producer.send(b"b" * 1_000)
-        (stored,) = made.on_loop(lambda broker: broker.topic("t").entries)
-        assert decode_entry(stored).metadata.compression == int(compression)
-        assert (len(stored) < 1_000) is (compression is not CompressionType.NONE)
-        assert payloads(made, "t") == [b"a" * 1_000, b"b" * 1_000]
 
 
 def test_a_message_that_is_too_large_is_refused_before_it_is_sent() -> None:

@@ -95,7 +95,7 @@ async def test_tenants_and_namespaces(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_a_namespaces_policies_hold_for_its_topics(protocol: str) -> None:
-    """TOP-2."""
+    """TOP-4."""
 
     async with running_over(protocol) as scene:
         admin = scene.admin

@@ -168,7 +168,7 @@ async def test_namespace_topic_count_is_limited() -> None:
 
 @pytest.mark.parametrize("first", ["plain", "partitioned", "grown"])
 async def test_topics_created_at_the_same_time_do_not_exceed_the_limit(first: str) -> None:
-    """TOP-2: each creator, at whichever broker, counts again if another one was faster."""
+    """Each creator, at whichever broker, counts again if another one was faster."""
     scene = CatalogScene(CatalogSettings(max_topics_per_namespace=2))
     await scene.start()
     other, events = scene.another(), TopicName.parse("acme/shop/events")

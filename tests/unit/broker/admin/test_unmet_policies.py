@@ -124,7 +124,7 @@ async def test_cursor_waiting_for_bookies_applies_a_changed_policy() -> None:
 
 
 async def test_send_timeout_error_explains_why_topic_waits() -> None:
-    """PRD-1: as the topic's statistics do, and only as long as it waits."""
+    """ADM-3: as the topic's statistics do, and only as long as it waits."""
 
     async with running_broker(
         metadata_cache_ttl_seconds=0.02, topic_housekeeping_interval_seconds=0.02, add_entry_timeout_seconds=30.0
@@ -156,7 +156,7 @@ async def test_send_timeout_error_explains_why_topic_waits() -> None:
 
 
 async def test_producer_creation_timeout_explains_why_topic_waits() -> None:
-    """PRD-1: it waits for what its predecessor of that name has sent."""
+    """ADM-3: it waits for what its predecessor of that name has sent."""
 
     async with running_broker(metadata_cache_ttl_seconds=0.02, topic_housekeeping_interval_seconds=0.02) as scene:
         await scene.admin.namespaces.set_policies(_NAMESPACE, _IMPOSSIBLE)

@@ -124,7 +124,7 @@ async def test_access_modes_of_producers_are_shown() -> None:
 
 
 async def test_chunks_are_counted() -> None:
-    """ADM-1"""
+    """ADM-1, PRD-8: `chunkedMessageRate`."""
     async with running_http(stats_update_frequency_in_secs=3600) as scene:
         await scene.broker.admin.topics.create("orders")
         client = scene.broker.client()

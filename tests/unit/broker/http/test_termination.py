@@ -21,7 +21,7 @@ _TOPIC = "persistent://public/default/orders"
 
 
 async def test_publishing_to_a_terminated_topic_is_refused_and_readers_reach_its_end() -> None:
-    """TOP-2, ADM-1: on gRPC. Pending and later sends fail, without a retry."""
+    """ADM-1: on gRPC. Pending and later sends fail, without a retry."""
     async with running_http() as scene:
         client = scene.broker.client()
         async with await client.subscribe(_TOPIC, "s") as consumer, await client.create_producer(_TOPIC) as producer:
@@ -73,7 +73,7 @@ async def test_publishing_to_a_terminated_topic_is_refused_and_readers_reach_its
 
 
 async def test_a_pending_send_fails_when_its_topic_is_terminated() -> None:
-    """TOP-2: it is stored, or fails with TopicTerminated."""
+    """It is stored, or fails with TopicTerminated."""
     async with running_broker() as scene:
         client = scene.client()
         producer = await client.create_producer(_TOPIC, batching_enabled=False)
@@ -89,7 +89,7 @@ async def test_a_pending_send_fails_when_its_topic_is_terminated() -> None:
 
 
 async def test_all_partitions_are_terminated_by_one_call() -> None:
-    """TOP-2, TOP-3"""
+    """ADM-1"""
     async with running_http() as scene:
         topics = scene.broker.admin.topics
         await topics.create_partitioned("orders", 2)
@@ -105,7 +105,7 @@ async def test_all_partitions_are_terminated_by_one_call() -> None:
 
 
 async def test_what_can_not_be_terminated() -> None:
-    """TOP-2, TOP-6"""
+    """TOP-6"""
     async with running_http() as scene:
         await scene.broker.admin.topics.create("plain")
         for path, status in (
@@ -122,7 +122,7 @@ async def test_what_can_not_be_terminated() -> None:
 
 
 async def test_clients_of_pulsars_protocol_meet_a_terminated_topic() -> None:
-    """TOP-2, WIRE-1: the producer is closed, and its reopening refused; consumers are notified of the end."""
+    """WIRE-1: the producer is closed, and its reopening refused; consumers are notified of the end."""
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
         opened = await client.open_producer()

@@ -377,7 +377,7 @@ async def test_paused_connection_of_non_reading_client_is_closed() -> None:
 
 
 async def test_connection_paused_by_slow_bookies_is_not_closed() -> None:
-    """PRD-11: a producer whose topic is slow is not taken for dead, and keeps its name."""
+    """A producer whose topic is slow is not taken for dead, and keeps its name."""
 
     async with running_pulsar_broker(
         max_pending_publish_bytes_per_connection=1000, connection_liveness_check_timeout_millis=50

@@ -40,7 +40,7 @@ class _SilentPeer:
 
 @pytest.mark.parametrize(("waiting_bytes", "taken"), [(100, 1), (100, 0), (0, 1)])
 async def test_client_is_alive_if_it_reads_waiting_bytes(waiting_bytes: int, taken: int) -> None:
-    """WIRE-1, SUB-1, PRD-11: if no bytes waited, taken ones may lie in a buffer of the system, and prove nothing."""
+    """WIRE-1, SUB-1: if no bytes waited, taken ones may lie in a buffer of the system, and prove nothing."""
     peer = _SilentPeer(waiting_bytes=waiting_bytes)
     keepalive = Keepalive(peer, PulsarListenerSettings(connection_liveness_check_timeout_millis=50))
     alive = asyncio.ensure_future(keepalive.check_alive())
@@ -63,7 +63,7 @@ async def test_client_that_reads_bytes_between_checks_stays_connected(takes: boo
 
 
 async def test_time_in_which_the_broker_stands_still_does_not_count() -> None:
-    """PRD-2, PRD-11, WIRE-1: the client has answered, and the broker has not read it yet."""
+    """WIRE-1: the client has answered, and the broker has not read it yet."""
     peer = _SilentPeer()
     settings = PulsarListenerSettings(connection_liveness_check_timeout_millis=20, keep_alive_interval_seconds=0.05)
     keepalive, loop = Keepalive(peer, settings), asyncio.get_running_loop()

@@ -188,6 +188,9 @@ async def test_a_silent_exclusive_producer_is_evicted_by_the_next() -> None:
         name = (await first.open_producer(producer_access_mode=_EXCLUSIVE)).producer_name
         assert (await second.open_producer(producer_access_mode=_EXCLUSIVE)).topic_epoch == 1
         assert first.is_disconnected
+        first.publish(1, 0, name=name)
+        await until(lambda: not first.tasks, "its message is dropped")
+        assert (await scene.admin.topics.stats("t")).received.messages == 0
         [again] = await _clients(scene, 1)
         code = await _refused(again, _EXCLUSIVE, producer_name=name, topic_epoch=0, epoch=1)
         assert code == ServerError.PRODUCER_FENCED
