@@ -96,12 +96,19 @@ class EachClient:
     def payloads(self, topic: str) -> list[bytes]:
         """Return what is stored, by message. Readers of both listeners must get the same."""
         stored = [bytes(payload or b"") for messages in self.batches(topic) for payload in messages.payloads]
+        assert self.read(topic, len(stored)) == stored
+        return stored
+
+    def read(self, topic: str, count: int) -> list[bytes]:
+        """Return the messages, of which there are `count`. Readers of both listeners must get the same."""
+        found: list[list[bytes]] = []
         for client in self.readers:
             reader = client.create_reader(topic, _earliest(client))
-            assert [reader.read_next(LONG_MS).data() for _ in stored] == stored
+            found.append([reader.read_next(LONG_MS).data() for _ in range(count)])
             assert not reader.has_message_available()
             reader.close()
-        return stored
+        assert found[0] == found[1]
+        return found[0]
 
     def hold_bookies(self) -> None:
         """Let the broker store nothing until `resume_bookies`."""

@@ -5,6 +5,7 @@ pulsar-client over Pulsar's protocol. What is stored is read over both.
 from __future__ import annotations
 
 import inspect
+import random
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -274,3 +275,22 @@ def test_names_of_topics(kind: str) -> None:
         for name in ("a/b", "memory://public/default/t", "persistent://public/t", "persistent://public//t"):
             with pytest.raises(made.errors.InvalidTopicName):
                 made.client.create_producer(name)
+
+
+@_of_each_client
+def test_a_large_message_is_sent_in_chunks(kind: str) -> None:
+    """PRD-8, CON-7: if that is switched on; each is an entry, and readers of both listeners get one message."""
+    content = random.Random(1).randbytes(12 << 20)
+    with each_client(kind) as made:
+        plain = made.client.create_producer("t")
+        with pytest.raises(made.errors.MessageTooBig):
+            plain.send(content)
+        producer = made.client.create_producer("t", chunking_enabled=True, batching_enabled=False)
+        producer.send(content)
+        producer.send(b"small")
+        found = [entry.metadata for entry in made.entries("t")]
+        assert [(one.chunk_id, one.num_chunks_from_msg) for one in found[:3]] == [(0, 3), (1, 3), (2, 3)]
+        assert {(one.uuid != "", one.total_chunk_msg_size) for one in found[:3]} == {(True, len(content))}
+        assert [one.num_chunks_from_msg for one in found[3:]] in ([0], [1])
+        assert len({one.uuid for one in found[:3]}) == 1
+        assert made.read("t", 2) == [content, b"small"]
