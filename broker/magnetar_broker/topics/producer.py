@@ -1,10 +1,15 @@
 """A producer of a topic: its entries are checked and appended, and their results reported to its client.
 
-Entries are appended in the order received, and reported as stored in that order. An entry that must not be stored is
-refused alone, and at once: also before earlier entries are stored. If the log can't accept an entry, the producer ends,
-because later entries must not be stored without it: its client reconnects, and resends entries that were not persisted.
-With deduplication an entry that is a duplicate is not appended: it waits in the queue for its result. And the producer
-ends at an entry that its client may resend after it was refused (deduplication/rules.py).
+Entries are appended in the order received, and their results are reported in that order, with two exceptions:
+
+- An entry that must not be stored, for example because it is too large, is refused alone, and at once: also before the
+  results of earlier entries.
+- If the log can't accept an entry, the producer ends, because later entries must not be stored without it. Its client
+  reconnects, and resends all entries that were not persisted.
+
+With deduplication, an entry that was stored before is not appended. Its result waits in the queue for its turn. If an
+entry is refused that the client may resend, the producer ends, too (deduplication/rules.py).
+
 A producer that has ended still counts its pending entries until the log has decided them. The next producer of the same
 name waits for that (`settled`), so the last sequence id that its client gets is right.
 
@@ -40,9 +45,15 @@ __all__ = ["Producer", "TopicPublishing"]
 
 _log = logging.getLogger(__name__)
 
-# Number, bytes as received, messages, last sequence id, when it was published, and its ids.
+# An entry that is not decided: its number, bytes as received, messages, last sequence id, time of `publish` on the
+# monotonic clock, and ids for deduplication. A plain tuple, as there is one for each entry.
 _Pending = tuple[int, int, int, int, float, EntryIds]
-# The messages of an entry that is a duplicate, and is not in the log.
+_SIZE: Final = 1
+_MESSAGES: Final = 2
+_SEQUENCE_ID: Final = 3
+_PUBLISHED_AT: Final = 4
+_IDS: Final = 5
+# Stands for the number of messages of an entry that is a duplicate, and is not in the log.
 _DUPLICATE: Final = -1
 # The position of a duplicate.
 _NO_POSITION: Final = Position(-1, -1)
@@ -195,12 +206,14 @@ class Producer:
                     break
             at += len(new)
             if allowance is not UNLIMITED:
-                publishing.throttle.record_published(sum([row[2] for row in rows]), sum([row[1] for row in rows]))
+                publishing.throttle.record_published(
+                    sum([row[_MESSAGES] for row in rows]), sum([row[_SIZE] for row in rows])
+                )
             if new and (appended := publishing.log.append(new, self._on_decided)) < len(new):
                 # The log reports the reason to `_on_decided`, after the entries before it. By then it may have capacity
                 # again, but later entries must not be stored without this one.
                 self.is_stopped = True
-                self._release(len(rows) - appended - 1, sum(row[1] for row in rows[appended + 1 :]))
+                self._release(len(rows) - appended - 1, sum(row[_SIZE] for row in rows[appended + 1 :]))
                 rows = rows[: appended + 1]
             pending.extend(rows)
             if refusal is not None:
@@ -277,11 +290,13 @@ class Producer:
             self._release(1, size)
             self.end(result)
             self._report_duplicates()
-            if not pending or pending[0][4] != published_at:
+            if not pending or pending[0][_PUBLISHED_AT] != published_at:
                 self._count()
         else:
             rows = [pending.popleft() for _ in result] if not self._duplicates else self._pop_stored(len(result))
-            self._publishing.record_stored(self._name, max([row[3] for row in rows]), [row[5] for row in rows])
+            self._publishing.record_stored(
+                self._name, max([row[_SEQUENCE_ID] for row in rows]), [row[_IDS] for row in rows]
+            )
             positions = iter(result)
             for number, size, messages, _, published_at, _ in rows:
                 if messages == _DUPLICATE:
@@ -301,7 +316,7 @@ class Producer:
                 else:
                     self._sink.stored(number, position)
             self._report_duplicates()
-            if not pending or pending[0][4] != self._counted_since:
+            if not pending or pending[0][_PUBLISHED_AT] != self._counted_since:
                 self._count()
         if not pending:
             self._report_settled()
@@ -312,7 +327,7 @@ class Producer:
         while count:
             row = self._pending.popleft()
             rows.append(row)
-            if row[2] == _DUPLICATE:
+            if row[_MESSAGES] == _DUPLICATE:
                 self._duplicates -= 1
             else:
                 count -= 1
@@ -321,7 +336,7 @@ class Producer:
     def _report_duplicates(self) -> None:
         """Report the duplicates whose turn it is."""
         pending = self._pending
-        while self._duplicates and pending[0][2] == _DUPLICATE:
+        while self._duplicates and pending[0][_MESSAGES] == _DUPLICATE:
             number, size, *_ = pending.popleft()
             self._duplicates -= 1
             self._report_duplicate(number, size)
@@ -363,7 +378,7 @@ class Producer:
         """Find duplicates from now on. `stored`: what is stored of its name."""
         self.received, self._splitter = stored.copy(), BatchSplitter()
         for row in self._pending:
-            record(self.received, row[5])
+            record(self.received, row[_IDS])
 
     def end_deduplication(self) -> None:
         self.received = None

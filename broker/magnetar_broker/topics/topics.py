@@ -78,9 +78,10 @@ class Topics:
         # The names in any of these states.
         self._by_hash = TopicsByHash()
         self._loading = TopicLoadQueue(settings, clock)
-        # Topics that are being opened wait for the policies that are in these.
+        # For topics of policy events: other topics that are being opened wait for them, and may have all slots of
+        # the other queue.
         self._loading_events = TopicLoadQueue(settings, clock)
-        # Topics that were opened for a visit, and not requested by anybody else since.
+        # Topics that were opened for a visit, and not requested by a client since.
         self._visited: set[TopicName] = set()
         # Why no topic is opened any more.
         self._closed: BrokerError | None = None
@@ -105,8 +106,8 @@ class Topics:
         return self._loaded.get(name)
 
     async def visit(self, name: TopicName) -> Topic | None:
-        """Open a topic for a visit, which `end_visit` ends. None: it was loaded already, or somebody else uses it.
-        Raises `BrokerError`."""
+        """Open a topic for a visit (topic_visits.py), which `end_visit` ends. None: it was loaded already, or a client has
+        requested it. Raises `BrokerError`."""
         if self.is_known(name):
             return None
         self._ownership.check_owned(name)
@@ -119,7 +120,7 @@ class Topics:
         return topic if name in self._visited else None
 
     async def end_visit(self, topic: Topic) -> bool:
-        """Unload the topic, and return True; or False, if anybody has requested it in the meantime."""
+        """Unload the topic, and return True. If a client has requested it in the meantime, return False."""
         name = topic.name
         if name not in self._visited or topic.in_use or self._loaded.get(name) is not topic:
             self._visited.discard(name)
