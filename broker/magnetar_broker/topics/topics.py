@@ -106,8 +106,8 @@ class Topics:
         return self._loaded.get(name)
 
     async def visit(self, name: TopicName) -> Topic | None:
-        """Open a topic for a visit (topic_visits.py), which `end_visit` ends. None: it was loaded already, or a client has
-        requested it. Raises `BrokerError`."""
+        """Open a topic for a visit (topic_visits.py), which `end_visit` ends. None: it was loaded already, or a client
+        has requested it. Raises `BrokerError`."""
         if self.is_known(name):
             return None
         self._ownership.check_owned(name)
