@@ -206,3 +206,8 @@ async def test_a_topic_that_is_created_again_refuses_epochs_of_the_former() -> N
         code = await _refused(client, _EXCLUSIVE, producer_name=name, topic_epoch=0, epoch=1)
         assert code == ServerError.PRODUCER_FENCED
         assert (await client.open_producer(producer_access_mode=_EXCLUSIVE)).topic_epoch == 0
+        client.cut()
+        [client] = await _clients(scene, 1)
+        # The number of another producer is not its own, though it is the same.
+        code = await _refused(client, _EXCLUSIVE, producer_name=name, topic_epoch=0, epoch=2)
+        assert code == ServerError.PRODUCER_FENCED
