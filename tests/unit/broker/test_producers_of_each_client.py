@@ -294,3 +294,38 @@ def test_a_large_message_is_sent_in_chunks(kind: str) -> None:
         assert [one.num_chunks_from_msg for one in found[3:]] in ([0], [1])
         assert len({one.uuid for one in found[:3]}) == 1
         assert made.read("t", 2) == [content, b"small"]
+
+
+@_of_each_client
+def test_topics_and_subscriptions_are_created_on_first_use(kind: str) -> None:
+    """TOP-2: with the number of partitions of the setting, and only if the settings allow it."""
+    with each_client(kind, allow_auto_topic_creation_type="partitioned", default_num_partitions=2) as made:
+        made.client.create_producer("t")
+        assert made.client.get_topic_partitions("t") == [f"persistent://public/default/t-partition-{n}" for n in (0, 1)]
+    off = {"allow_auto_topic_creation": False, "allow_auto_subscription_creation": False}
+    with each_client(kind, **off) as made:
+        with pytest.raises(made.errors.TopicNotFound):
+            made.client.create_producer("t")
+        made.run(lambda: made.scene.admin.topics.create("t"))
+        made.client.create_producer("t").send(b"x")
+        if made.is_ours:  # pulsar-client tries that again for 30 s
+            with pytest.raises(made.errors.SubscriptionNotFound):
+                made.client.subscribe("t", "s")
+        made.run(lambda: made.scene.admin.subscriptions.create("t", "s"))
+        made.client.subscribe("t", "s")
+
+
+@_of_each_client
+def test_an_exclusive_producer_has_all_partitions_or_none(kind: str) -> None:
+    """PRD-2: if it is refused at one, it is released at the others."""
+    with each_client(kind) as made:
+        made.run(lambda: made.scene.admin.topics.create_partitioned("p", 3))
+        exclusive = made.library.ProducerAccessMode.Exclusive
+        other = made.client.create_producer("p-partition-2")
+        with pytest.raises(made.errors.ProducerFenced):
+            made.client.create_producer("p", access_mode=exclusive)
+        other.close()
+        made.client.create_producer("p", access_mode=exclusive)
+        for name in ("p", "p-partition-0", "p-partition-2"):
+            with pytest.raises(made.errors.ProducerBusy):
+                made.client.create_producer(name)
