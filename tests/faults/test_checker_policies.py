@@ -90,6 +90,22 @@ def test_quota_never_evicts_the_last_messages(tmp_path: Path, quota_messages: in
     assert scene.findings(tmp_path) == found
 
 
+@pytest.mark.parametrize(("quota_messages", "found"), [(3, {}), (0, {"order": 1})])
+def test_first_copies_of_evicted_messages_are_unknown(
+    tmp_path: Path, quota_messages: int, found: dict[str, int]
+) -> None:
+    """Messages 0, 1 and 2 were resent, and stored twice. Nobody saw the first copy of 0, which was evicted."""
+    scene = AgeingScene(quota_messages=quota_messages)
+    for number in range(3):
+        scene.sends()
+        scene.receipt(number, ledger=2)
+    scene.got(1, 2)
+    scene.got(0, 1, 2, ledger=2)
+    scene.story.say("c", "acking", consumer="t.s#1", place="t", ids=[[2, number, -1] for number in range(3)])
+    scene.drained()
+    assert scene.findings(tmp_path) == found
+
+
 @pytest.mark.parametrize(("ttl_s", "found"), [(35, {}), (100, {"skipped": 1})])
 def test_consumer_skips_expired_messages_only(tmp_path: Path, ttl_s: int, found: dict[str, int]) -> None:
     scene = AgeingScene(ttl_s=ttl_s)

@@ -127,18 +127,21 @@ class Facts:
 
     def is_known(self, partition: Partition) -> bool:
         """Whether the partition's whole log is known: somebody scanned it, or a subscription created before the first
-        message got all of it and was drained, without an administrator's operation.
+        message got all of it and was drained, without an administrator's operation or a policy that takes messages
+        from subscriptions.
         """
         if any(scan.partition is partition for scan in self.complete_scans()):
             return True
         topic = self.topic_of(partition.name)
+        if topic is None or topic.ttl_s or topic.quota_messages:
+            return False
         return any(
             subscription.topic is topic
             and subscription.durable
             and all(not one.starts or subscription.at <= one.starts_at[0] for one in self._producers_to(topic))
             and not self.acts.touched(name, topic.name, 0.0, self.now)
             for name, subscription in self.subscriptions.items()
-            if topic is not None and name in self.drained
+            if name in self.drained
         )
 
     def _producers_to(self, topic: Topic) -> Iterator[Producer]:
