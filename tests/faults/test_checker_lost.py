@@ -46,8 +46,8 @@ class Scene:
         items = [["p", number, digest, None, ledger, number, -1, 0] for number in numbers]
         self.story.say("c", "got", consumer=f"{name}#1", since=self.story.now, place=partition, items=items)
 
-    def acking(self, *numbers: int, name: str = "t.s") -> None:
-        ids = [[1, number, -1] for number in numbers]
+    def acking(self, *numbers: int, name: str = "t.s", ledger: int = 1) -> None:
+        ids = [[ledger, number, -1] for number in numbers]
         self.story.say("c", "acking", consumer=f"{name}#1", place="t", ids=ids)
 
     def act(self, act: str, target: str, result: str = "done") -> None:

@@ -101,7 +101,7 @@ def test_first_copies_of_evicted_messages_are_unknown(
         scene.receipt(number, ledger=2)
     scene.got(1, 2)
     scene.got(0, 1, 2, ledger=2)
-    scene.story.say("c", "acking", consumer="t.s#1", place="t", ids=[[2, number, -1] for number in range(3)])
+    scene.acking(0, 1, 2, ledger=2)
     scene.drained()
     assert scene.findings(tmp_path) == found
 

@@ -127,7 +127,7 @@ class Facts:
 
     def is_known(self, partition: Partition) -> bool:
         """Whether the partition's whole log is known: somebody scanned it, or a subscription created before the first
-        message got all of it and was drained, without an administrator's operation or a policy that takes messages
+        message got all of it and was drained, without an administrator's operation or a policy that removes messages
         from subscriptions.
         """
         if any(scan.partition is partition for scan in self.complete_scans()):
