@@ -27,8 +27,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from magnetar._batch import Batch, StoredAt
 from magnetar._enums import CompressionType
-from magnetar._send_queue_rules import Batch, OutgoingEntry, StoredAt
+from magnetar._in_flight import OutgoingEntry
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.batch import encode_message_parts
 from magnetar_wire.chunks import ChunkEncoder

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Generic, Self
 
-from magnetar._acknowledgments import AckTarget
+from magnetar._ack_targets import AckTarget
 from magnetar._message import Message
 from magnetar._message_listener import ThreadListener
 from magnetar._multi_topic_consumer import MultiTopicConsumer

@@ -22,9 +22,9 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import Any, Final
 
+from magnetar._batch import Callback, Columns, Waiter, close_batch
 from magnetar._outgoing_message import OutgoingMessage
 from magnetar._send_queue import SendQueue
-from magnetar._send_queue_rules import Batch, Callback, Columns, Waiter
 from magnetar.exceptions import InvalidMessage
 
 __all__ = ["MAX_OPEN_BATCHES", "KeyedSendQueue"]
@@ -100,9 +100,6 @@ class KeyedSendQueue(SendQueue):
             self._close_key(key)
         elif self._are_too_many_open():
             self._close_keys(list(self._by_key))
-        if self._closed or self._urgent or not self._timer_set:
-            self._wake_loop()
-        self._set_capacity()
 
     def _are_too_many_open(self) -> bool:
         limits = self.limits
@@ -130,11 +127,9 @@ class KeyedSendQueue(SendQueue):
 
     def _close_key(self, key: bytes) -> None:
         open_batch = self._by_key[key]
-        callbacks = open_batch.messages[1::2]
         has_partition_key = open_batch.columns.keys is not None
-        batch = Batch(
-            open_batch.messages[::2],
-            callbacks if callbacks.count(None) < len(callbacks) else None,
+        batch = close_batch(
+            open_batch.messages,
             open_batch.columns,
             open_batch.waiters,
             open_batch.bytes,

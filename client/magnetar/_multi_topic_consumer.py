@@ -12,8 +12,9 @@ import re
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
-from magnetar._ack_targets import AckTargets
-from magnetar._acknowledgments import AckGroupingTracker, AckTarget
+from magnetar._ack_grouping import AckGroupingTracker
+from magnetar._ack_target_lookup import AckTargetLookup
+from magnetar._ack_targets import AckTarget
 from magnetar._chunk_assembly import ChunkBudget
 from magnetar._client_core import ClientCore
 from magnetar._consumer_options import ConsumerOptions, ReaderOptions, topic_names
@@ -116,7 +117,7 @@ class MultiTopicConsumer:
         self.names = self.topic_partitions.names
         # The same list for good: it grows with the topics.
         self.partitions: Sequence[PartitionConsumer] = self.topic_partitions.all
-        self.targets: Final = AckTargets(self.topic_partitions)
+        self.targets: Final = AckTargetLookup(self.topic_partitions)
         self._reports = HandedOutReports(self.clock, self.queue, self.partitions)
         self._growth = GrowthWatch(
             client.clock,

@@ -17,7 +17,8 @@ import heapq
 from collections.abc import Callable, Hashable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from magnetar._acknowledgments import AckTarget, CallSoon, LoopInbox
+from magnetar._ack_targets import AckTarget
+from magnetar._loop_inbox import CallSoon, LoopInbox
 from magnetar._message import DeliveredEntry, Message
 from magnetar.exceptions import InvalidConfiguration
 from magnetar_wire.clock import Clock, Timer

@@ -18,15 +18,16 @@ from functools import partial
 from typing import Final
 
 from magnetar import exceptions
+from magnetar._batch import Batch, StoredAt
 from magnetar._chunks_in_flight import Chunk, split_batch
 from magnetar._client_core import ClientCore
 from magnetar._errors import from_problem
+from magnetar._in_flight import InFlight, OutgoingEntry
 from magnetar._keyed_send_queue import KeyedSendQueue
 from magnetar._operations import CLOSE_TIMEOUT_S
 from magnetar._options import ProducerOptions
 from magnetar._reconnecting_producer import ReconnectingProducer
 from magnetar._send_queue import SendLimits, SendQueue
-from magnetar._send_queue_rules import Batch, InFlight, OutgoingEntry, StoredAt
 from magnetar._send_timeout import SendTimeout
 from magnetar.exceptions import AlreadyClosed, MagnetarException
 from magnetar_protos.broker_pb2 import EntryRefused, ProducerOpened, Receipt

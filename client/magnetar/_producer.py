@@ -16,11 +16,11 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Final, Generic, Self
 
+from magnetar._batch import Callback, Waiter
 from magnetar._event_loop import background
 from magnetar._outgoing_message import HEAD_BYTES, OutgoingMessage, make_message
 from magnetar._public_object import Unpicklable, repr_of
 from magnetar._send_queue import SendLimits, SendQueue
-from magnetar._send_queue_rules import Callback, Waiter
 from magnetar._topic_producer import TopicProducer
 from magnetar.exceptions import MagnetarException
 from magnetar.schema._schema import T

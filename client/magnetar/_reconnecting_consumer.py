@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from magnetar._acknowledgments import AckGroupingTracker
+from magnetar._ack_grouping import AckGroupingTracker
 from magnetar._broker_stream import check_open_size
 from magnetar._chunk_assembly import ChunkBudget
 from magnetar._client_core import ClientCore, client_version

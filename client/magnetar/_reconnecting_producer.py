@@ -41,10 +41,10 @@ from magnetar._broker_stream import check_open_size
 from magnetar._client_core import ClientCore, client_version
 from magnetar._enums import ProducerAccessMode
 from magnetar._errors import from_problem, from_transport, is_retryable
+from magnetar._in_flight import InFlight
 from magnetar._operations import Backoff
 from magnetar._options import ProducerOptions
 from magnetar._produce_stream import ProduceStream
-from magnetar._send_queue_rules import InFlight
 from magnetar._value_encoder import to_wire
 from magnetar.exceptions import AlreadyClosed, MagnetarException
 from magnetar_protos.broker_pb2 import EntryRefused, OpenProducer, Problem, ProducerOpened, Receipt

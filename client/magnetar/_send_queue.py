@@ -1,7 +1,7 @@
 """The send queue of one partition: where a message waits before it is sent.
 
     any thread   add ──► open batch ──full──► closed batches
-    loop                      └── due, or urgent ──┴── take_batches ──► in flight (`_send_queue_rules.py`)
+    loop                      └── due, or urgent ──┴── take_batches ──► in flight (`_in_flight.py`)
     loop, and the callback thread          release_answered, release_called ──► capacity for more
 
 **The fast path.** Most messages find an open batch that stays open, find capacity in the queue, and have nothing but a
@@ -35,8 +35,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from magnetar._batch import Batch, Callback, Columns, Waiter, close_batch
 from magnetar._outgoing_message import OutgoingMessage
-from magnetar._send_queue_rules import Batch, Callback, Columns, Waiter
 from magnetar.exceptions import MagnetarException, ProducerQueueIsFull
 from magnetar_wire.interruptible_wait import SIGNAL_CHECK_S
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
@@ -172,6 +172,9 @@ class SendQueue:
                 self._wait()
             try:
                 self._append(message, callback, waiter)
+                if self._closed or self._urgent or not self._timer_set:
+                    self._wake_loop()
+                self._set_capacity()
             except BaseException:
                 self._repair()
                 raise
@@ -281,9 +284,6 @@ class SendQueue:
             self._urgent = True
         if index + 1 >= self.limits.batch_messages or self._batch_bytes >= self.limits.batch_bytes:
             self._close_batch()
-        if self._closed or self._urgent or not self._timer_set:
-            self._wake_loop()
-        self._set_capacity()
 
     def _repair(self) -> None:
         """Restore order after an interrupted `_append`: the message is in the batch as a whole, or not at all."""
@@ -334,10 +334,8 @@ class SendQueue:
         return self._opened_at + self.limits.batch_delay_s if self.open_batch else None
 
     def _close_batch(self) -> None:
-        callbacks = self.open_batch[1::2]
-        batch = Batch(
-            self.open_batch[::2],
-            callbacks if callbacks.count(None) < len(callbacks) else None,
+        batch = close_batch(
+            self.open_batch,
             self._columns,
             self._waiters,
             self._batch_bytes,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from magnetar._send_queue_rules import InFlight
+from magnetar._in_flight import InFlight
 from magnetar_wire.clock import Clock, Timer
 
 __all__ = ["SendTimeout"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
+from magnetar._batch import Callback
 from magnetar._producer import Producer
-from magnetar._send_queue_rules import Callback
 from magnetar._topic_producer import TopicProducer
 from magnetar._value_encoder import encode_value
 from magnetar.schema._schema import Schema, T

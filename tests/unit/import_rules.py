@@ -41,12 +41,13 @@ NOT_IN_RULES: Final = frozenset({"asyncio", "grpc", "rocksdict", "kazoo", "time"
 # Modules that hold rules, each beside the code that uses it.
 RULES: Final = frozenset(
     {
+        "magnetar._batch",
         "magnetar._chunk_assembly",
         "magnetar._chunks_in_flight",
+        "magnetar._in_flight",
         "magnetar._outgoing_message",
         "magnetar._pending_acks",
         "magnetar._permits",
-        "magnetar._send_queue_rules",
         "magnetar._unacked_chunks",
         "magnetar_bookie.auto_recovery.auditor_rules",
         "magnetar_bookie.auto_recovery.ledger_repair_rules",

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from magnetar import CompressionType, MessageId, Result, aio, exceptions
+from magnetar._batch import Batch, StoredAt
 from magnetar._chunks_in_flight import Chunk, ChunkedMessage
-from magnetar._send_queue_rules import Batch, InFlight, StoredAt
+from magnetar._in_flight import InFlight
 from magnetar.schema import StringSchema
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_testing.clock import ManualClock

@@ -1,19 +1,7 @@
-"""The rules of the send queue, without I/O: how messages form a batch, and which batches are in flight.
+"""A closed batch: the messages of one entry, how they are encoded, and how their senders get the result. No I/O.
 
-**A batch** stores its messages as columns: a thousand messages are a handful of lists. A column that few messages need
+A batch stores its messages as columns: a thousand messages are a handful of lists. A column that few messages need
 exists only if one of them does.
-
-**In flight.** What a partition's producer holds until the broker has answered, and the rules of resending it:
-
-    closed batches ──► waiting ──sent, with a number──► sent ────────result────────► completed
-                          ▲                              │
-                          └── in order, in front ── the connection broke
-
-Numbers belong to one opening of the producer. They begin at 0 and have no gaps. An opening ends with its connection:
-then all that was sent goes back in front of the waiting batches, in order, and gets new numbers when it is resent. So
-no batch is ever sent before one that was handed over earlier. Of a message in chunks, those that are answered may be
-resent, too (`answered_before`). A number that is answered and not known (any more)
-belongs to a batch that has timed out, and is ignored.
 """
 
 from __future__ import annotations
@@ -21,12 +9,12 @@ from __future__ import annotations
 import logging
 from array import array
 from base64 import b64encode
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple, Protocol
 
 from magnetar._enums import CompressionType
+from magnetar._in_flight import OutgoingEntry
 from magnetar._outgoing_message import OutgoingMessage
 from magnetar.exceptions import MagnetarException, Result
 from magnetar_protos.entry_pb2 import MessageMetadata
@@ -34,7 +22,7 @@ from magnetar_wire.batch import encode_batch, encode_message
 from magnetar_wire.message_id import MessageId, ids_of_batch
 from magnetar_wire.messages import Messages
 
-__all__ = ["Batch", "Callback", "Columns", "InFlight", "OutgoingEntry", "StoredAt", "Waiter"]
+__all__ = ["Batch", "Callback", "Columns", "StoredAt", "Waiter", "close_batch"]
 
 log = logging.getLogger(__name__)
 
@@ -60,27 +48,6 @@ class StoredAt(NamedTuple):
     first_chunk: tuple[int, int] | None = None
     # Of a batch, the number of messages that were duplicates: the first ones. The others are a batch of their own.
     duplicates: int = 0
-
-
-class OutgoingEntry(Protocol):
-    """What is in flight: a batch, or a chunk of a message."""
-
-    # It was sent, and the broker's answer was lost, or did not come in time.
-    may_be_stored: bool
-
-    @property
-    def opened_at(self) -> float:
-        """On the monotonic clock. The send timeout begins here."""
-
-    @property
-    def serial(self) -> int:
-        """The number of its batch."""
-
-    def encode(self, shared: MessageMetadata, publish_time_ms: int, compression: CompressionType) -> bytes: ...
-
-    def answered_before(self, sent: Sequence[OutgoingEntry]) -> Sequence[OutgoingEntry]:
-        """Return what is answered, and to be resent before this, the first entry without an answer of those that were
-        sent."""
 
 
 class Columns:
@@ -273,6 +240,22 @@ class Batch:
         ]
 
 
+def close_batch(
+    messages: list[Any],
+    columns: Columns | None,
+    waiters: list[tuple[int, Waiter]],
+    size: int,
+    opened_at: float,
+    next_sequence_id: int,
+) -> Batch:
+    """Make a batch of what a send queue has collected. `messages`: of each, its payload and then its callback."""
+    callbacks = messages[1::2]
+    has_callback = callbacks.count(None) < len(callbacks)
+    return Batch(
+        messages[::2], callbacks if has_callback else None, columns, waiters, size, opened_at, next_sequence_id
+    )
+
+
 def _fill_sequence_ids(ids: list[int | None], next_id: int) -> list[int | None]:
     """Give each message for which the application has not set one the sequence id after the last."""
     filled: list[int | None] = []
@@ -295,98 +278,3 @@ def _with_keys(shared: MessageMetadata, messages: Messages) -> MessageMetadata:
     if messages.ordering_keys is not None and (ordering_key := messages.ordering_keys[0]) is not None:
         metadata.ordering_key = ordering_key
     return metadata
-
-
-class InFlight:
-    """The batches and chunks of one partition that the broker has not answered."""
-
-    __slots__ = ("_next_number", "_sent", "_waiting")
-
-    def __init__(self) -> None:
-        self._waiting: deque[OutgoingEntry] = deque()
-        # By number, oldest first.
-        self._sent: dict[int, OutgoingEntry] = {}
-        self._next_number = 0
-
-    def __len__(self) -> int:
-        return len(self._sent) + len(self._waiting)
-
-    @property
-    def next_number(self) -> int:
-        """The number of the next batch that is sent."""
-        return self._next_number
-
-    def append(self, batch: OutgoingEntry) -> None:
-        self._waiting.append(batch)
-
-    def first_waiting(self) -> OutgoingEntry | None:
-        return self._waiting[0] if self._waiting else None
-
-    def mark_first_sent(self) -> None:
-        """Note that the first waiting batch was sent under `next_number`."""
-        self._sent[self._next_number] = self._waiting.popleft()
-        self._next_number += 1
-
-    def drop_first(self) -> OutgoingEntry:
-        """Remove the first waiting batch, because it can't be encoded."""
-        return self._waiting.popleft()
-
-    def remove_received(self, first: int, count: int) -> Iterator[tuple[int, OutgoingEntry]]:
-        """Remove the batches that a `Receipt` names. Yield each with its offset from its first number."""
-        numbers: range | list[int] = range(first, first + count)
-        if count > len(self._sent):  # a broker may name more numbers than there are
-            numbers = [number for number in self._sent if first <= number < first + count]
-        for number in numbers:
-            batch = self._sent.pop(number, None)
-            if batch is not None:
-                yield number - first, batch
-
-    def remove_refused(self, number: int) -> OutgoingEntry | None:
-        return self._sent.pop(number, None)
-
-    def remove_others(self, is_removed: Callable[[OutgoingEntry], bool]) -> list[OutgoingEntry]:
-        """Remove the entries for which this is true, sent or not, because their message has failed."""
-        removed = [entry for entry in (*self._sent.values(), *self._waiting) if is_removed(entry)]
-        if removed:
-            self._sent = {number: entry for number, entry in self._sent.items() if not is_removed(entry)}
-            self._waiting = deque(entry for entry in self._waiting if not is_removed(entry))
-        return removed
-
-    def requeue_sent(self, *, may_be_stored: bool = True) -> None:
-        """Put sent batches back in front of the waiting ones, because the opening has ended."""
-        sent = list(self._sent.values())
-        if may_be_stored and sent:
-            for batch in sent:
-                batch.may_be_stored = True
-            sent[:0] = sent[0].answered_before(sent)
-        self._waiting.extendleft(reversed(sent))
-        self._sent.clear()
-        self._next_number = 0
-
-    def oldest(self) -> OutgoingEntry | None:
-        for batch in self._sent.values():
-            return batch
-        return self._waiting[0] if self._waiting else None
-
-    def has_up_to(self, serial: int) -> bool:
-        """Whether a batch with this number or a lower one has no result."""
-        oldest = self.oldest()
-        return oldest is not None and oldest.serial <= serial
-
-    def is_expired(self, now: float, timeout_s: float) -> bool:
-        """Whether the oldest batch was opened that long ago."""
-        oldest = self.oldest()
-        return oldest is not None and oldest.opened_at + timeout_s <= now
-
-    def remove_unanswered(self) -> list[OutgoingEntry]:
-        """Remove all batches, and return them in order. Whether the sent ones are stored is not known."""
-        for batch in self._sent.values():
-            batch.may_be_stored = True
-        return self.remove_all()
-
-    def remove_all(self) -> list[OutgoingEntry]:
-        """Remove all batches, and return them in order."""
-        everything = [*self._sent.values(), *self._waiting]
-        self._sent.clear()
-        self._waiting.clear()
-        return everything

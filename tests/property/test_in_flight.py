@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar._send_queue_rules import Batch, InFlight
+from magnetar._batch import Batch
+from magnetar._in_flight import InFlight
 
 _steps = st.lists(
     st.one_of(

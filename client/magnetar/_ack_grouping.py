@@ -9,35 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
+from magnetar._ack_targets import AckTarget
+from magnetar._loop_inbox import CallSoon, LoopInbox
 from magnetar._message import DeliveredEntry, DeliveryEpoch, Message
 from magnetar._pending_acks import AckReceipt, PendingAcks
 from magnetar_wire.clock import Clock, Timer
 
-__all__ = ["AckGroupingTracker", "AckTarget", "LoopInbox", "MessageIdTarget"]
-
-T = TypeVar("T")
-CallSoon = Callable[[Callable[[], object]], object]
-
-
-@dataclass(slots=True, frozen=True)
-class MessageIdTarget:
-    """A message that the application names by its id; with `cumulative` all messages up to and including it."""
-
-    # Its origin is the partition of the id.
-    epoch: DeliveryEpoch
-    ledger_id: int
-    entry_id: int
-    # -1: the whole entry.
-    batch_index: int
-    batch_size: int
-    cumulative: bool
-
-
-# What is acknowledged, also negatively.
-AckTarget = Message | MessageIdTarget
+__all__ = ["AckGroupingTracker"]
 
 
 class AckGroupingTracker:
@@ -136,48 +116,3 @@ class AckGroupingTracker:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-class LoopInbox(Generic[T]):
-    """A list to which any thread adds, and which the loop empties.
-
-    The loop is notified of the first item, and again when there are `size` items. Each other item costs an append.
-    """
-
-    def __init__(
-        self,
-        call_soon: CallSoon,
-        on_first: Callable[[], object],
-        on_full: Callable[[], object],
-        size: int,
-    ) -> None:
-        """Both are called on the loop. `on_first` must lead to a call of `drain`."""
-        self._call_soon = call_soon
-        self._on_first = on_first
-        self._on_full = on_full
-        self._size = size
-        self._items: list[T] = []
-        # The loop was notified, and has not drained the items since.
-        self._is_notified = False
-        self._is_notified_full = False
-
-    def add(self, item: T) -> None:
-        # In this order: `drain` resets the flags before it copies the items.
-        self._items.append(item)
-        try:
-            if not self._is_notified:
-                self._is_notified = True
-                self._call_soon(self._on_first)
-            if len(self._items) >= self._size and not self._is_notified_full:
-                self._is_notified_full = True
-                self._call_soon(self._on_full)
-        except BaseException:  # Ctrl-C: it is not known whether the loop was notified
-            self._is_notified = self._is_notified_full = False
-            raise
-
-    def drain(self) -> list[T]:
-        """Remove all items and return them. On the loop."""
-        self._is_notified = self._is_notified_full = False
-        items = self._items[:]
-        del self._items[: len(items)]
-        return items
