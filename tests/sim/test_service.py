@@ -30,7 +30,7 @@ _BRANCHES: Final = [
     # A producer that comes again before its former opening has ended: sent again, in order (CHK-33).
     Branch("TopicAccess._request", "self._end(replaced, text)"),
     # A message that is resent though it is stored, and ids that are only in the log (CHK-32).
-    Branch("topics.producer:Producer.publish", "is_duplicate = True"),
+    Branch("Producer._accept", "obstacle = decision"),
     Branch("deduplication.replay:_take_ids", "names.replay("),
     # An exclusive producer that comes back after its successor, and one whose turn has come (CHK-39).
     Branch("ProducerAccess._check_epoch", 'current = "there is none"'),

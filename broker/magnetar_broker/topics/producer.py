@@ -36,7 +36,7 @@ from magnetar_broker.topics.deduplication.rules import Decision, EntryIds, Progr
 from magnetar_broker.topics.entry_check import accept_entry, may_be_resent
 from magnetar_broker.topics.producer_sink import ProducerIdentity, ProducerSink
 from magnetar_broker.topics.publish_throttle import PublishThrottle
-from magnetar_broker.topics.token_bucket import UNLIMITED
+from magnetar_broker.topics.token_bucket import UNLIMITED, Allowance
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES, count_entry_memory
@@ -157,77 +157,89 @@ class Producer:
 
         Return how many: the others have to wait for the rates of publishing (publish_throttle.py).
         """
-        publishing, pending, received = self._publishing, self._pending, self.received
-        max_bytes, max_topic_bytes = publishing.settings.max_message_size, publishing.settings.max_topic_message_size
-        publishing.throttle.budget.add(count_entry_memory(entries))
-        now, takes_chunks = publishing.clock.monotonic(), publishing.log.name.is_persistent
-        allowance = publishing.throttle.get_allowance()
-        messages_left, bytes_left = allowance
-        at, end = 0, len(entries)
-        while at < end:  # once, unless an entry is refused, or is a duplicate
-            if self.is_stopped:
-                self._release(len(entries) - at, sum(map(len, entries[at:])))
-                return len(entries)
-            new: list[NewEntry] = []
-            rows: list[_Pending] = []
-            refusal: BrokerError | None = None
-            is_duplicate = False
-            for index in range(at, end):
-                entry = entries[index]
-                try:
-                    messages, batch_size, sequence_id, chunk, ids = accept_entry(
-                        entry, self._name, max_bytes, max_topic_bytes, takes_chunks=takes_chunks
-                    )
-                    if received is not None:
-                        if chunk is None and ids.lowest > received.sequence_id:
-                            received.sequence_id = ids.highest
-                        elif (decision := decide(received, ids)) is Decision.DUPLICATE:
-                            is_duplicate = True
-                            break
-                        else:
-                            if decision is Decision.PARTIAL:
-                                new_messages = self._splitter.take_new_messages(entry, received.sequence_id)
-                                entry, messages, duplicates = new_messages
-                                batch_size = messages
-                                self._partly_stored[first + index] = duplicates
-                            record(received, ids)
-                except BrokerError as error:
-                    refusal = error
-                    break
-                if chunk is not None:
-                    self.counters.chunks += 1
-                    publishing.counters.chunks += 1
-                new.append(NewEntry(entry, messages, batch_size, chunk))
-                rows.append((first + index, len(entries[index]), messages, sequence_id, now, ids))
-                messages_left -= messages
-                bytes_left -= len(entry)
-                if messages_left <= 0 or bytes_left <= 0:
-                    end = index + 1
-                    break
+        throttle = self._publishing.throttle
+        throttle.budget.add(count_entry_memory(entries))
+        now, allowance = self._publishing.clock.monotonic(), throttle.get_allowance()
+        left = allowance
+        at = 0
+        while at < len(entries) and not self.is_stopped:  # once, unless an entry is refused, or is a duplicate
+            new, rows, left, obstacle = self._accept(first, entries, at, left, now)
             at += len(new)
             if allowance is not UNLIMITED:
-                publishing.throttle.record_published(
-                    sum([row[_MESSAGES] for row in rows]), sum([row[_SIZE] for row in rows])
-                )
-            if new and (appended := publishing.log.append(new, self._on_decided)) < len(new):
-                # The log reports the reason to `_on_decided`, after the entries before it. By then it may have capacity
-                # again, but later entries must not be stored without this one.
-                self.is_stopped = True
-                self._release(len(rows) - appended - 1, sum(row[_SIZE] for row in rows[appended + 1 :]))
-                rows = rows[: appended + 1]
-            pending.extend(rows)
-            if refusal is not None:
-                self._refuse(first + at, entries[at], refusal)
-                at += 1
-            elif is_duplicate:
+                throttle.record_published(sum([row[_MESSAGES] for row in rows]), sum([row[_SIZE] for row in rows]))
+            self._append(new, rows)
+            if obstacle is None:
+                break
+            if isinstance(obstacle, BrokerError):
+                self._refuse(first + at, entries[at], obstacle)
+            else:
                 self._add_duplicate(first + at, len(entries[at]), now)
-                at += 1
-        if end < len(entries) and self.is_stopped:
-            self._release(len(entries) - end, sum(map(len, entries[end:])))
+            at += 1
+        if at == len(entries):
+            return at
+        if self.is_stopped:
+            self._release(len(entries) - at, sum(map(len, entries[at:])))
             return len(entries)
-        if end < len(entries):
-            publishing.throttle.budget.release(count_entry_memory(entries[end:]))
-        return end
+        throttle.budget.release(count_entry_memory(entries[at:]))
+        return at
+
+    def _accept(
+        self, first: int, entries: Sequence[bytes], at: int, left: Allowance, now: float
+    ) -> tuple[list[NewEntry], list[_Pending], Allowance, BrokerError | Decision | None]:
+        """Check entries from index `at` on, as many as can be appended together. `left`: what the rates still allow.
+
+        Return them, their rows, what is left, and the obstacle behind them: the error with which the next entry is
+        refused, or that it is a duplicate. None: there is no further entry, or the rates allow no more.
+        """
+        publishing, received = self._publishing, self.received
+        max_bytes, max_topic_bytes = publishing.settings.max_message_size, publishing.settings.max_topic_message_size
+        takes_chunks = publishing.log.name.is_persistent
+        messages_left, bytes_left = left
+        new: list[NewEntry] = []
+        rows: list[_Pending] = []
+        obstacle: BrokerError | Decision | None = None
+        for index in range(at, len(entries)):
+            entry = entries[index]
+            try:
+                messages, batch_size, sequence_id, chunk, ids = accept_entry(
+                    entry, self._name, max_bytes, max_topic_bytes, takes_chunks=takes_chunks
+                )
+                if received is not None:
+                    if chunk is None and ids.lowest > received.sequence_id:
+                        received.sequence_id = ids.highest
+                    elif (decision := decide(received, ids)) is Decision.DUPLICATE:
+                        obstacle = decision
+                        break
+                    else:
+                        if decision is Decision.PARTIAL:
+                            new_messages = self._splitter.take_new_messages(entry, received.sequence_id)
+                            entry, messages, duplicates = new_messages
+                            batch_size = messages
+                            self._partly_stored[first + index] = duplicates
+                        record(received, ids)
+            except BrokerError as error:
+                obstacle = error
+                break
+            if chunk is not None:
+                self.counters.chunks += 1
+                publishing.counters.chunks += 1
+            new.append(NewEntry(entry, messages, batch_size, chunk))
+            rows.append((first + index, len(entries[index]), messages, sequence_id, now, ids))
+            messages_left -= messages
+            bytes_left -= len(entry)
+            if messages_left <= 0 or bytes_left <= 0:
+                break
+        return new, rows, Allowance(messages_left, bytes_left), obstacle
+
+    def _append(self, new: list[NewEntry], rows: list[_Pending]) -> None:
+        """Append entries to the log. If it can't accept one, stop and drop those behind it."""
+        if new and (appended := self._publishing.log.append(new, self._on_decided)) < len(new):
+            # The log reports the reason to `_on_decided`, after the entries before it. By then it may have capacity
+            # again, but later entries must not be stored without this one.
+            self.is_stopped = True
+            self._release(len(rows) - appended - 1, sum(row[_SIZE] for row in rows[appended + 1 :]))
+            rows = rows[: appended + 1]
+        self._pending.extend(rows)
 
     def _add_duplicate(self, number: int, size: int, now: float) -> None:
         """Report a duplicate after the entries before it."""
