@@ -81,8 +81,10 @@ class GrpcListener:
         """End all calls and streams. Their clients get what was sent to them, and their statuses."""
         await self._handler.end()
         # gRPC asks the clients to disconnect. If this end closed first, and a client was still sending, the client's
-        # kernel would report a broken connection before the client has read everything.
+        # kernel would report a broken connection before the client has read everything. After the timeout gRPC breaks
+        # the connections: nothing else ends a call that waits until its client reads.
         await self._server.stop(_DISCONNECT_TIMEOUT_S)
+        await self._handler.wait_ended()
 
 
 class _Handler:
@@ -106,13 +108,16 @@ class _Handler:
         }
 
     async def end(self) -> None:
-        """Cancel the service, and wait until all statuses are sent."""
+        """Cancel the service, and wait a limited time until all statuses are sent."""
         self._is_ending = True
         for task in list(self._running):
             task.cancel()
         if self._serving:
             await asyncio.wait(list(self._serving), timeout=_LAST_MESSAGES_TIMEOUT_S)
-        for task in list(self._serving):  # its client reads nothing
+
+    async def wait_ended(self) -> None:
+        """Wait until all tasks have ended, when the server has stopped."""
+        for task in list(self._serving):
             task.cancel()
         while self._serving:
             await asyncio.wait(list(self._serving))

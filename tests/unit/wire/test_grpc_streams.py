@@ -15,6 +15,7 @@ from magnetar_wire.grpc_transport.grpc_library import grpc
 from magnetar_wire.grpc_transport.listener import GrpcListener
 from magnetar_wire.grpc_transport.outcomes import to_transport_error
 from magnetar_wire.grpc_transport.served_stream import ServedStream
+from magnetar_wire.grpc_transport.wire import SERVICE, STREAM, method_metadata
 from magnetar_wire.transport import Disconnected, Peer, Rejected, Stream, TransportError
 from tests.running import until, within
 
@@ -153,6 +154,33 @@ def test_a_stream_that_broke_while_it_was_written_to() -> None:
     error = to_transport_error(status, "produce", "b:1")
     assert isinstance(error, Disconnected)
     assert str(error) == "produce at b:1: the connection is lost"
+
+
+async def test_a_listener_closes_while_a_client_reads_no_more() -> None:
+    """Neither the last messages of the stream nor its status can be sent to that client."""
+    has_ended = asyncio.Event()
+
+    class Letters(Echo):
+        async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+            for _ in range(3):
+                await stream.send(bytes(100_000))
+            asyncio.get_running_loop().call_soon(has_ended.set)
+
+    transport = GrpcTransport()
+    listener = await transport.listen("127.0.0.1:0", Letters())
+    arguments = [("grpc.http2.bdp_probe", 0)]  # so that the client's end of the connection stores little
+    async with grpc.aio.insecure_channel(listener.address, options=arguments) as channel:
+        method: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(f"/{SERVICE}/{STREAM}")
+        call = method(metadata=method_metadata("s"))
+        await call.write(b"x")
+        await within(call.read(), "the first message")
+        await within(has_ended.wait(), "the service has ended")
+        closing = asyncio.create_task(listener.close())
+        done, _ = await asyncio.wait([closing], timeout=10)
+        call.cancel()
+        await closing
+        assert done, "the listener waits for its client"
+    await transport.close()
 
 
 async def test_a_client_that_sends_gets_the_last_messages_of_a_server_that_closes() -> None:
