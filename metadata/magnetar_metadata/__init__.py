@@ -5,6 +5,7 @@ interface
     errors.py             the errors
     compare_and_set.py    how a node is changed depending on its value
     envelope.py           the format of such a value, and whether a change was made if its answer is lost
+    undecodable_nodes.py  nodes whose values are damaged: ignored, or replaced
     location.py           a store's location in a configuration, and opening it
     settings.py           the settings of a process that uses a store
 parts that the stores share

@@ -10,10 +10,11 @@ entries and batches: the codec
     varints.py            varints, single and in columns
     limits.py             maximum sizes
     entry_memory.py       the memory of waiting entries, for all budgets
-names, ids and hashes
+names, ids, schemas and hashes
     topic_name.py         names of topics, namespaces and partitions
     path_component.py     names in paths and URLs
     message_id.py         positions of messages
+    schemas.py            versions of schemas, and the definition of KEY_VALUE
     hashing.py            partitions of keys, and Key_Shared
     bundles.py            ranges of topics' hashes
 frames and transports

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import tomllib
@@ -145,6 +146,24 @@ def test_generated_code_is_in_step_with_its_source(tmp_path: Path) -> None:
         assert same, f"{checked_in.name} is out of step with its source: run `python protos/generate.py`"
     stale = {path.name for path in (PROJECT / "protos/magnetar_protos").glob("*_pb2.py*")} - {p.name for p in written}
     assert not stale, f"no source makes these: {stale}"
+
+
+# A line of a package's docstring that begins with a file of the package: a list of its files, which may be a tree.
+_LISTED_FILE: Final = re.compile(r"^[ │├└─]*(\w+\.py)(?:$|,| {2,})", re.MULTILINE)
+
+
+def test_lists_of_files_in_docstrings_of_packages_are_complete() -> None:
+    incomplete = {}
+    for root in source_roots(PROJECT):
+        for init in sorted((PROJECT / root).rglob("__init__.py")):
+            docstring = ast.get_docstring(ast.parse(init.read_text())) or ""
+            files = {path.name for path in init.parent.glob("*.py")} - {"__init__.py"}
+            listed = _LISTED_FILE.findall(docstring)
+            missing = sorted(name for name in files if not re.search(rf"\b{re.escape(name)}", docstring))
+            stale = sorted(set(listed) - files)
+            if len(listed) >= 3 and (missing or stale):  # fewer are examples
+                incomplete[str(init.relative_to(PROJECT))] = (missing, stale)
+    assert incomplete == {}
 
 
 def test_documents_have_no_dead_links() -> None:

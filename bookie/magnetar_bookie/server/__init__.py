@@ -20,9 +20,11 @@ The bookie's own process:
 
     bookie_process.py          everything from start to end, with and without a metadata session
     cookie_validation.py       whether the disk may start under this bookie id
+      cookie_validation_rules.py  the rules of that
     registration.py            the node by which clients find the bookie
     garbage_collector.py       drops deleted ledgers
     scrubber.py                looks for damaged records
+      scrubber_rules.py           when a pass starts, and how fast it reads
     read_only_reasons.py       why the bookie accepts no new entries
     counters.py                what the metrics show
 

@@ -11,7 +11,7 @@ from magnetar_broker.managed_ledger.ledger_lifetime_rules import (
 )
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 
-__all__ = ["create_retention", "create_retention_policy", "create_roll_rule"]
+__all__ = ["create_retention_policy", "create_retention_without_subscription", "create_roll_rule"]
 
 _SECONDS_PER_MINUTE: Final = 60
 _BYTES_PER_MB: Final = 1_048_576
@@ -26,7 +26,7 @@ def create_roll_rule(settings: ManagedLedgerSettings) -> RollRule:
     )
 
 
-def create_retention(settings: ManagedLedgerSettings) -> RetentionWithoutSubscription:
+def create_retention_without_subscription(settings: ManagedLedgerSettings) -> RetentionWithoutSubscription:
     minutes = settings.default_retention_without_subscription_minutes
     size_mb = settings.default_retention_without_subscription_size_mb
     return RetentionWithoutSubscription(
@@ -36,8 +36,11 @@ def create_retention(settings: ManagedLedgerSettings) -> RetentionWithoutSubscri
 
 
 def create_retention_policy(settings: ManagedLedgerSettings) -> RetentionPolicy | None:
-    """Return the retention policy. None: there is none, or it retains nothing, and `create_retention` has the rule: a
-    policy that retains nothing sets that to nothing, too (catalog/policy_settings.py)."""
+    """Return the retention policy. None: there is none, or it retains nothing.
+
+    Then `create_retention_without_subscription` has the rule: a policy that retains nothing sets that to nothing, too
+    (catalog/policy_settings.py).
+    """
     minutes, size_mb = settings.default_retention_time_in_minutes, settings.default_retention_size_in_mb
     if minutes == size_mb == 0:
         return None

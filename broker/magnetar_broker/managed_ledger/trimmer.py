@@ -33,7 +33,10 @@ from magnetar_broker.managed_ledger.ledger_lifetime_rules import (
     deletable_by_policy,
     deletable_ledgers,
 )
-from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_retention, create_retention_policy
+from magnetar_broker.managed_ledger.ledger_lifetime_settings import (
+    create_retention_policy,
+    create_retention_without_subscription,
+)
 from magnetar_broker.managed_ledger.ledger_list import ListChange
 from magnetar_broker.managed_ledger.log_leases import LogLeases
 from magnetar_broker.managed_ledger.topic_node import TopicNode
@@ -114,7 +117,9 @@ class LogRetention:
             return deletable_ledgers(ledger_list, acknowledged, NO_RETENTION, now_ms)
         if (policy := create_retention_policy(self._settings)) is not None:
             return deletable_by_policy(ledger_list, acknowledged, policy, now_ms)
-        return deletable_ledgers(ledger_list, acknowledged, create_retention(self._settings), now_ms)
+        return deletable_ledgers(
+            ledger_list, acknowledged, create_retention_without_subscription(self._settings), now_ms
+        )
 
     def deletable_up_to(self, ledger_id: int) -> Iterator[int]:
         """Yield the closed ledgers up to this one that are not leased, needed or not, retained or not."""
@@ -138,7 +143,10 @@ class LogRetention:
         """
         if self._is_system_topic:
             return
-        if create_retention(self._settings) != NO_RETENTION or create_retention_policy(self._settings) is not None:
+        if (
+            create_retention_without_subscription(self._settings) != NO_RETENTION
+            or create_retention_policy(self._settings) is not None
+        ):
             self._node.ledger_list.mark_unsubscribed()
 
     async def save_mark(self) -> None:

@@ -18,4 +18,6 @@ accept its acknowledgements, is ensured by the fences of ledgers and by the vers
     load_rules.py            rules: which broker is the least loaded, and when a load report is due
     dead_owners.py           detects owner nodes of stale sessions and of dead brokers
     ownership_verifier.py    checks at intervals whether this broker still owns its bundles
+    advertised_addresses.py  the addresses at which clients and other brokers reach a broker
+    store_errors.py          the metadata store's errors, as a broker reports them
 """

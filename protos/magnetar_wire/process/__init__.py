@@ -1,5 +1,6 @@
 """Parts of a server's process: `magnetar bookie`, `magnetar broker` and `magnetar standalone` share them.
 
+settings.py                  the settings that all of these processes have
 start and end
     stop_signals.py          SIGTERM and SIGINT
     shutdown.py              the request to shut down, and steps with timeouts

@@ -15,7 +15,10 @@ from typing import Any, Final, TypeVar
 
 from magnetar_broker import paths
 from magnetar_broker.cursors.subscription_limits import is_internal_cursor
-from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_retention, create_retention_policy
+from magnetar_broker.managed_ledger.ledger_lifetime_settings import (
+    create_retention_policy,
+    create_retention_without_subscription,
+)
 from magnetar_protos import cursor_pb2
 from magnetar_protos import managed_ledger_pb2 as pb
 from magnetar_protos.schema_pb2 import SchemaNode
@@ -99,7 +102,7 @@ class ServiceWorld(World):
         self.schemas = SchemaVersions()
         policy = create_retention_policy(self.service.options)
         self.retained = Retained(
-            (policy or create_retention(self.service.options)).time_ms,
+            (policy or create_retention_without_subscription(self.service.options)).time_ms,
             self._wall_clock_ms,
             lambda ledger_id: self.checker.history.ledger(ledger_id).metadata,
             self.history.look,

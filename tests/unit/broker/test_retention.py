@@ -14,7 +14,10 @@ from magnetar_broker.managed_ledger.ledger_lifetime_rules import (
     deletable_by_policy,
     deletable_ledgers,
 )
-from magnetar_broker.managed_ledger.ledger_lifetime_settings import create_retention, create_retention_policy
+from magnetar_broker.managed_ledger.ledger_lifetime_settings import (
+    create_retention_policy,
+    create_retention_without_subscription,
+)
 from magnetar_broker.managed_ledger.ledger_list import LedgerList, ListChange, ListedLedger
 from magnetar_broker.position import Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
@@ -168,7 +171,9 @@ def test_the_mark_covers_the_open_ledger_grows_only_and_is_stored() -> None:
 
 def test_the_options_are_the_bounds() -> None:
     """RET-1: 7 days and no size by default; -1 is no bound, and nothing between -1 and 0 is one."""
-    assert create_retention(ManagedLedgerSettings()) == RetentionWithoutSubscription(604_800_000, None)
+    assert create_retention_without_subscription(ManagedLedgerSettings()) == RetentionWithoutSubscription(
+        604_800_000, None
+    )
     for minutes, size_mb, expected in (
         (-1, -1, _FOR_EVER),
         (0, -1, _AT_ONCE),
@@ -179,7 +184,7 @@ def test_the_options_are_the_bounds() -> None:
             default_retention_without_subscription_minutes=minutes,
             default_retention_without_subscription_size_mb=size_mb,
         )
-        assert create_retention(options) == expected
+        assert create_retention_without_subscription(options) == expected
     for name in ("minutes", "size_mb"):
         for value in (-0.5, -2, float("nan"), float("inf")):
             with pytest.raises(ValueError, match=f"default_retention_without_subscription_{name}"):
@@ -229,7 +234,7 @@ def test_a_policy_deletes_nothing_that_a_subscription_needs() -> None:
         (Retention(time_minutes=-1, size_mb=5), RetentionPolicy(None, 5 * 1_048_576)),
         (Retention(time_minutes=-1, size_mb=-1), RetentionPolicy(None, None)),
         (Retention(time_minutes=10, size_mb=1), RetentionPolicy(600_000, 1_048_576)),
-        # Nothing is retained, and `create_retention` has the rule.
+        # Nothing is retained, and `create_retention_without_subscription` has the rule.
         (Retention(), None),
     ],
 )
@@ -244,6 +249,6 @@ def test_a_policy_replaces_the_default_without_subscription(
             assert create_retention_policy(applied) == RetentionPolicy(7 * 60_000, 0)
         else:
             assert create_retention_policy(applied) == expected
-        assert create_retention(applied) == (
+        assert create_retention_without_subscription(applied) == (
             RetentionWithoutSubscription(604_800_000, None) if retention is None else NO_RETENTION
         )

@@ -11,8 +11,9 @@ chunk_owners.py          Shared: which consumer gets the later chunks of a messa
 entry_counts.py          a number for each of many entries: unacknowledged messages, or deliveries
 redelivery_counts.py     Exclusive, Failover: how often entries were delivered
 position_set.py          a set of entries, in order: what is redelivered
+dispatch_rates.py        the rates of dispatches: a dispatcher waits for its turn while one is reached
 
-All modules but dispatcher.py are rules without I/O. One of them calls back: `OutboxCapacity` registers the consumers
-that found no capacity, and calls them when there is some. A new subscription type is a file with its rule, and a line
-in the table.
+All modules but dispatcher.py and dispatch_rates.py are rules without I/O. One of them calls back: `OutboxCapacity`
+registers the consumers that found no capacity, and calls them when there is some. A new subscription type is a file
+with its rule, and a line in the table.
 """
