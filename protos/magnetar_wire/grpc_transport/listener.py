@@ -200,6 +200,10 @@ class _Handler:
                 raise asyncio.CancelledError from None  # as the library does, now or in a moment
             await self._flush(stream)  # messages before an error arrive before it
             raise
+        except asyncio.CancelledError:
+            if self._is_ending:
+                await self._flush(stream)
+            raise
         finally:
             await stream.close()
 

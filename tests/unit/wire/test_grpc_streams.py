@@ -156,6 +156,28 @@ def test_a_stream_that_broke_while_it_was_written_to() -> None:
     assert str(error) == "produce at b:1: the connection is lost"
 
 
+async def test_a_listener_that_closes_sends_the_messages_of_services_that_run() -> None:
+    has_sent = asyncio.Event()
+
+    class Endless(Echo):
+        async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+            for at in range(12):
+                await stream.send(b"%d" % at)
+            has_sent.set()
+            await asyncio.Event().wait()
+
+    transport = GrpcTransport()
+    async with listening(transport, Endless()) as listener:
+        connection = transport.connect(listener.address)
+        stream = connection.open_stream("s")
+        await within(has_sent.wait(), "the service has sent all messages")
+    assert [await stream.receive() for _ in range(12)] == [b"%d" % at for at in range(12)]
+    with pytest.raises(Disconnected, match="shutting down"):
+        await stream.receive()
+    await connection.close()
+    await transport.close()
+
+
 async def test_a_listener_closes_while_a_client_reads_no_more() -> None:
     """Neither the last messages of the stream nor its status can be sent to that client."""
     has_ended = asyncio.Event()
