@@ -11,7 +11,8 @@ fetch goes on, and its result is used next time. After a failed fetch the next o
 The policies of a deleted topic must not apply to a later one of its name, so the topic's incarnation is read each time,
 unless the topic is loaded, and so knows it. If that is not possible, the incarnation that was read last counts. A
 loaded partition knows its own, and policies have that of the partitioned topic. That is read once: a partitioned topic
-is deleted with all of its partitions, so as long as the partition is the same, so is the topic.
+is deleted with all of its partitions, so as long as the partition is the same, so is the topic. Until it is read, the
+policies of the partition are not known: the one that was read last may be that of an earlier topic.
 
 All non-persistent topics without partitions have the same incarnation, also while they are not loaded: their policies
 apply as soon as they are used again.
@@ -112,7 +113,9 @@ class TopicPolicyCache:
             found = incarnation
         elif not incarnation or of_partition != incarnation:
             read, is_fresh = await self._read_incarnation(namespace, name.base)
-            if incarnation and read is not None and is_fresh:
+            if incarnation and not is_fresh:  # it may be that of an earlier topic of this name
+                namespace.unread.add(topic)
+            elif incarnation and read is not None:
                 namespace.partitions[name] = incarnation, read
             return read
         namespace.incarnations[topic] = found

@@ -196,6 +196,21 @@ async def test_policies_are_not_known_before_it_is_known_whose_they_are() -> Non
     assert owner.cache.knows(_TOPIC)
 
 
+async def test_policies_are_not_known_while_a_partition_may_be_of_a_later_topic() -> None:
+    """TOP-4, TOP-7: it was created again, and the incarnation of the former one is that which was read last."""
+    owner, partition = _Owner(), _TOPIC.partition(1)
+    owner.incarnation = "former"
+    assert await owner.cache.get(partition, "partition of the former") == Policies()
+    assert owner.cache.knows(partition)
+    owner.incarnation, owner.metadata_fails = "i", BrokerError(ErrorCode.METADATA_ERROR, "no quorum")
+    since = owner.clock.monotonic()
+    assert await owner.cache.get(partition, "partition", since) == Policies()
+    assert not owner.cache.knows(partition, since)
+    owner.metadata_fails = None
+    assert (await owner.cache.get(partition, "partition", since)).message_ttl_seconds == 1
+    assert owner.cache.knows(partition, since)
+
+
 async def test_the_incarnation_of_a_loaded_topic_is_not_read() -> None:
     """TOP-4, TOP-7: its policies cost no read of the metadata store. Those of a loaded partition cost one, as the
     events have the incarnation of the partitioned topic."""
