@@ -38,6 +38,7 @@ from magnetar_broker.topics.policy_refresh import PolicyRefresh
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topic_schemas import SchemaAccess
+from magnetar_broker.topics.topic_services import TopicServices
 from magnetar_broker.topics.topic_storage import LedgerTopicStorage
 from magnetar_broker.topics.topic_visits import TopicVisits
 from magnetar_broker.topics.topics import Topics
@@ -112,16 +113,9 @@ class BrokerSession:
         self.schemas = SchemaRegistry(self.client, clock, randomness, settings, self._find_policies)
         self._dynamic = DynamicConfiguration(store, self.catalog.nodes, clock, dynamic_settings)
         self.schema_access = SchemaAccess(self.schemas, self.find_schema_rules, self.read_schema_rules)
-        storage = LedgerTopicStorage(
-            self.client,
-            self.cache,
-            clock,
-            randomness,
-            counters,
-            settings,
-            self._find_known_policies,
-            self.schema_access,
-        )
+        services = TopicServices(self.client, clock, randomness, counters, settings, self.schema_access)
+        storage = LedgerTopicStorage(services, self.cache, self._find_known_policies)
+        non_persistent = NonPersistentTopicStorage(services)
         self._load = LoadSampler(clock, counters, lambda: len(self.topics), identity.cpu_seconds)
         self.ownership = BundleOwnership(
             store,
@@ -145,16 +139,6 @@ class BrokerSession:
             settings.metadata_cache_ttl_seconds,
         )
         read_policies = self.topic_policies.get if self.catalog.has_topic_policies else None
-        non_persistent = NonPersistentTopicStorage(
-            self.client,
-            clock,
-            randomness,
-            counters,
-            settings,
-            self.schema_access,
-            storage.publish_limit,
-            storage.dispatch_limit,
-        )
         self.topics = Topics(
             storage, self.catalog, settings, clock, self.ownership, counters, read_policies, non_persistent
         )

@@ -6,6 +6,7 @@ topics.py                    the topics of this broker by name, and their states
 ├── topic_load_slots.py          which topics may be opened now
 ├── topic_opener.py              opens a topic, or creates it if that is allowed
 │   └── topic_storage.py             puts it together from its log, cursors and policies
+│       └── topic_services.py            what all topics of a session share
 ├── topic_deleter.py             closes a topic and deletes it
 │   └── topic_deletion.py            deletes what is stored of it, in steps
 ├── non_persistent/              topics whose messages are not stored

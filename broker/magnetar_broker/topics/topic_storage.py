@@ -16,10 +16,8 @@ from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 
-from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker.catalog.applied_policies import override_policies
-from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.cursors.cursor_nodes import CursorNodes
 from magnetar_broker.cursors.cursor_table import CursorTable
 from magnetar_broker.errors import BrokerError, TopicUnloaded
@@ -27,21 +25,17 @@ from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.prefetched_topic import PrefetchedTopic, prefetch_topic
 from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
-from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.settings.service import BrokerServiceSettings
-from magnetar_broker.topics.dispatch.dispatch_rates import TopicDispatchRates, create_broker_limit
+from magnetar_broker.topics.dispatch.dispatch_rates import TopicDispatchRates
 from magnetar_broker.topics.live_settings import FindPolicies, LiveSettings
-from magnetar_broker.topics.rate_limit import RateLimit
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topic_deletion import delete_topic, finish_deletion
-from magnetar_broker.topics.topic_schemas import SchemaAccess, TopicSchemas
+from magnetar_broker.topics.topic_services import TopicServices, make_unfinished_deletion_error
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
-from magnetar_wire.clock import Clock
-from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["LedgerTopicStorage"]
@@ -52,25 +46,16 @@ class LedgerTopicStorage:
 
     def __init__(
         self,
-        client: LedgerClient,
+        services: TopicServices,
         cache: EntryCache,
-        clock: Clock,
-        randomness: Randomness,
-        counters: BrokerCounters,
-        settings: BrokerServiceSettings,
         find_policies: FindPolicies,
-        schemas: SchemaAccess,
     ) -> None:
-        self._schemas = schemas
-        self._find_policies = find_policies
-        self._client = client
+        self._services = services
+        self._client = services.client
+        self._clock = services.clock
+        self._randomness = services.randomness
         self._cache = cache
-        self._clock = clock
-        self._randomness = randomness
-        self._counters = counters
-        self._settings = settings
-        self.publish_limit = RateLimit("the publish rate of the broker", lambda: settings.broker_publish_rate, clock)
-        self.dispatch_limit = create_broker_limit(settings, clock)
+        self._find_policies = find_policies
 
     async def prefetch(self, name: TopicName) -> PrefetchedTopic:
         return await prefetch_topic(self._client.ledgers.store, name)
@@ -88,7 +73,7 @@ class LedgerTopicStorage:
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
         client, clock, randomness = self._client, self._clock, self._randomness
-        live = LiveSettings(self._settings, policies, are_known=own_policies is None)
+        live = LiveSettings(self._services.settings, policies, are_known=own_policies is None)
         settings, own, incarnation = live.current, Policies(), ""
 
         async def find_settings() -> BrokerServiceSettings:
@@ -146,28 +131,17 @@ class LedgerTopicStorage:
             properties=properties,
             prefetched=prefetched,
             on_claimed=claim_cursors,
-            on_lost_entry=self._counters.count_lost_entry,
+            on_lost_entry=self._services.counters.count_lost_entry,
             find_settings=find_settings,
             read_striping=read_striping,
             are_policies_known=lambda: live.are_known,
         )
         cursors = CursorTable(log, client, settings, clock, randomness, nodes)
         log.retention.find_needed = cursors.find_internal_position
-        rates = TopicDispatchRates(settings, clock, self.dispatch_limit, lambda: topic.counters.received)
+        rates = TopicDispatchRates(settings, clock, self._services.dispatch_limit, lambda: topic.counters.received)
         live.on_changed.append(rates.follow_rate_change)
         subscriptions = Subscriptions(name, log, cursors, settings, clock, randomness, read_settings, rates)
-        topic = Topic(
-            name,
-            log,
-            cursors,
-            subscriptions,
-            live,
-            clock,
-            randomness,
-            self._counters,
-            TopicSchemas(name, self._schemas, SchemaRules.of(self._settings, policies, own)),
-            self.publish_limit,
-        )
+        topic = self._services.create_topic(Topic, name, log, cursors, subscriptions, live, policies, own)
         try:
             log_opened(topic)
             await cursors.open_all()
@@ -196,5 +170,4 @@ class LedgerTopicStorage:
         try:
             await delete_topic(name, self._client, self._clock, self._randomness, owner_epoch, incarnation)
         except MetadataError as error:
-            text = f"topic {name} may be deleted completely, partly or not at all: delete it again: {error}"
-            raise BrokerError(ErrorCode.METADATA_ERROR, text) from error
+            raise make_unfinished_deletion_error(name, error) from error

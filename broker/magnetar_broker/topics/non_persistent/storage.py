@@ -6,28 +6,21 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_broker.catalog.applied_policies import override_policies
-from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.schemas.schema_deletion import prepare_schema_deletion
-from magnetar_broker.schemas.schema_rules import SchemaRules
-from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topics.dispatch.dispatch_rates import TopicDispatchRates
 from magnetar_broker.topics.live_settings import LiveSettings
 from magnetar_broker.topics.non_persistent.cursors import NonPersistentCursors
 from magnetar_broker.topics.non_persistent.subscriptions import NonPersistentSubscriptions
 from magnetar_broker.topics.non_persistent.topic_log import NonPersistentLog
 from magnetar_broker.topics.non_persistent.topic_node import NonPersistentTopicNode
-from magnetar_broker.topics.rate_limit import RateLimit
 from magnetar_broker.topics.topic import Topic
-from magnetar_broker.topics.topic_schemas import SchemaAccess, TopicSchemas
+from magnetar_broker.topics.topic_services import TopicServices, make_unfinished_deletion_error
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
-from magnetar_wire.clock import Clock
-from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["NonPersistentTopicStorage"]
@@ -58,25 +51,11 @@ class _NonPersistentTopic(Topic):
 class NonPersistentTopicStorage:
     """The `TopicStorage` of non-persistent topics in one session of the metadata store."""
 
-    def __init__(
-        self,
-        client: LedgerClient,
-        clock: Clock,
-        randomness: Randomness,
-        counters: BrokerCounters,
-        settings: BrokerServiceSettings,
-        schemas: SchemaAccess,
-        broker_publish_limit: RateLimit,
-        broker_dispatch_limit: RateLimit,
-    ) -> None:
-        self._client = client
-        self._clock = clock
-        self._randomness = randomness
-        self._counters = counters
-        self._settings = settings
-        self._schemas = schemas
-        self._broker_publish_limit = broker_publish_limit
-        self._broker_dispatch_limit = broker_dispatch_limit
+    def __init__(self, services: TopicServices) -> None:
+        self._services = services
+        self._client = services.client
+        self._clock = services.clock
+        self._randomness = services.randomness
 
     async def prefetch(self, name: TopicName) -> None:
         """Do nothing: opening needs a single read."""
@@ -98,7 +77,7 @@ class NonPersistentTopicStorage:
             owner_epoch = await node.claim(create=create, along=along, properties=properties)
         except MetadataError as error:
             raise BrokerError(ErrorCode.METADATA_ERROR, f"topic {name} can't be opened now: {error}") from error
-        live = LiveSettings(self._settings, policies, are_known=own_policies is None)
+        live = LiveSettings(self._services.settings, policies, are_known=own_policies is None)
         own = Policies()
         if own_policies is not None:
             own = await own_policies
@@ -108,21 +87,10 @@ class NonPersistentTopicStorage:
         settings, clock, randomness = live.current, self._clock, self._randomness
         log = NonPersistentLog(name, owner_epoch, settings.managed_ledger_max_pending_bytes, clock)
         cursors = NonPersistentCursors(name, log, settings)
-        rates = TopicDispatchRates(settings, clock, self._broker_dispatch_limit, lambda: topic.counters.received)
+        rates = TopicDispatchRates(settings, clock, self._services.dispatch_limit, lambda: topic.counters.received)
         live.on_changed.append(rates.follow_rate_change)
         subscriptions = NonPersistentSubscriptions(name, log, cursors, settings, clock, randomness, rates=rates)
-        topic = _NonPersistentTopic(
-            name,
-            log,
-            cursors,
-            subscriptions,
-            live,
-            clock,
-            randomness,
-            self._counters,
-            TopicSchemas(name, self._schemas, SchemaRules.of(self._settings, policies, own)),
-            self._broker_publish_limit,
-        )
+        topic = self._services.create_topic(_NonPersistentTopic, name, log, cursors, subscriptions, live, policies, own)
         topic.record_node(node)
         log.on_appended = lambda: subscriptions.offer(log.offered_messages)
         log_opened(topic)
@@ -145,8 +113,7 @@ class NonPersistentTopicStorage:
         try:
             await self._find_node(name).delete(owner_epoch, delete_schema)
         except MetadataError as error:
-            text = f"topic {name} may be deleted completely, partly or not at all: delete it again: {error}"
-            raise BrokerError(ErrorCode.METADATA_ERROR, text) from error
+            raise make_unfinished_deletion_error(name, error) from error
 
     def _find_node(self, name: TopicName) -> NonPersistentTopicNode:
         return NonPersistentTopicNode(name, self._client.ledgers.store, self._randomness)
