@@ -745,7 +745,7 @@ class PartitionedStatsAnswer(_message.Message):
     def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., stats: _Optional[_Union[TopicStats, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[TopicStats, _Mapping]]] = ...) -> None: ...
 
 class TopicStats(_message.Message):
-    __slots__ = ("topic", "incarnation", "partitions", "received", "delivered", "refused_entries", "failed_entries", "storage_bytes", "stored_entries", "messages_ever", "pending_bytes", "waiting_for", "producers", "subscriptions", "owner_broker", "lost_entries", "lost", "last_publish_ms", "backlog_bytes", "chunks", "oldest_backlog_subscription", "oldest_backlog_ms", "oldest_backlog_age_s", "acknowledged_ranges", "not_in_effect", "owner_http_address", "backlog_quota_bytes", "backlog_quota_seconds", "evictions_by_size", "evictions_by_age", "publish_limited_times", "waiting_producers", "deduplication_status", "dropped_per_s")
+    __slots__ = ("topic", "incarnation", "partitions", "received", "delivered", "refused_entries", "failed_entries", "storage_bytes", "stored_entries", "messages_ever", "pending_bytes", "waiting_for", "producers", "subscriptions", "owner_broker", "lost_entries", "lost", "last_publish_ms", "backlog_bytes", "chunks", "oldest_backlog_subscription", "oldest_backlog_ms", "oldest_backlog_age_s", "acknowledged_ranges", "not_in_effect", "owner_http_address", "backlog_quota_bytes", "backlog_quota_seconds", "evictions_by_size", "evictions_by_age", "publish_limited_times", "waiting_producers", "deduplication_status", "topic_epoch", "dropped_per_s")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -779,6 +779,7 @@ class TopicStats(_message.Message):
     PUBLISH_LIMITED_TIMES_FIELD_NUMBER: _ClassVar[int]
     WAITING_PRODUCERS_FIELD_NUMBER: _ClassVar[int]
     DEDUPLICATION_STATUS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
     DROPPED_PER_S_FIELD_NUMBER: _ClassVar[int]
     topic: str
     incarnation: str
@@ -813,8 +814,9 @@ class TopicStats(_message.Message):
     publish_limited_times: int
     waiting_producers: int
     deduplication_status: str
+    topic_epoch: int
     dropped_per_s: float
-    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., partitions: _Optional[int] = ..., received: _Optional[_Union[Rates, _Mapping]] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., refused_entries: _Optional[int] = ..., failed_entries: _Optional[int] = ..., storage_bytes: _Optional[int] = ..., stored_entries: _Optional[int] = ..., messages_ever: _Optional[int] = ..., pending_bytes: _Optional[int] = ..., waiting_for: _Optional[str] = ..., producers: _Optional[_Iterable[_Union[ProducerStats, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionStats, _Mapping]]] = ..., owner_broker: _Optional[str] = ..., lost_entries: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[LostEntry, _Mapping]]] = ..., last_publish_ms: _Optional[int] = ..., backlog_bytes: _Optional[int] = ..., chunks: _Optional[int] = ..., oldest_backlog_subscription: _Optional[str] = ..., oldest_backlog_ms: _Optional[int] = ..., oldest_backlog_age_s: _Optional[int] = ..., acknowledged_ranges: _Optional[int] = ..., not_in_effect: _Optional[_Iterable[str]] = ..., owner_http_address: _Optional[str] = ..., backlog_quota_bytes: _Optional[int] = ..., backlog_quota_seconds: _Optional[int] = ..., evictions_by_size: _Optional[int] = ..., evictions_by_age: _Optional[int] = ..., publish_limited_times: _Optional[int] = ..., waiting_producers: _Optional[int] = ..., deduplication_status: _Optional[str] = ..., dropped_per_s: _Optional[float] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., partitions: _Optional[int] = ..., received: _Optional[_Union[Rates, _Mapping]] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., refused_entries: _Optional[int] = ..., failed_entries: _Optional[int] = ..., storage_bytes: _Optional[int] = ..., stored_entries: _Optional[int] = ..., messages_ever: _Optional[int] = ..., pending_bytes: _Optional[int] = ..., waiting_for: _Optional[str] = ..., producers: _Optional[_Iterable[_Union[ProducerStats, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionStats, _Mapping]]] = ..., owner_broker: _Optional[str] = ..., lost_entries: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[LostEntry, _Mapping]]] = ..., last_publish_ms: _Optional[int] = ..., backlog_bytes: _Optional[int] = ..., chunks: _Optional[int] = ..., oldest_backlog_subscription: _Optional[str] = ..., oldest_backlog_ms: _Optional[int] = ..., oldest_backlog_age_s: _Optional[int] = ..., acknowledged_ranges: _Optional[int] = ..., not_in_effect: _Optional[_Iterable[str]] = ..., owner_http_address: _Optional[str] = ..., backlog_quota_bytes: _Optional[int] = ..., backlog_quota_seconds: _Optional[int] = ..., evictions_by_size: _Optional[int] = ..., evictions_by_age: _Optional[int] = ..., publish_limited_times: _Optional[int] = ..., waiting_producers: _Optional[int] = ..., deduplication_status: _Optional[str] = ..., topic_epoch: _Optional[int] = ..., dropped_per_s: _Optional[float] = ...) -> None: ...
 
 class LostEntry(_message.Message):
     __slots__ = ("ledger_id", "entry_id", "reason")

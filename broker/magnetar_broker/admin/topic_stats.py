@@ -120,6 +120,7 @@ def describe_loaded(topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStat
         waiting_for=topic.waiting_for(),
         publish_limited_times=topic.publish_throttle.limited_times,
         deduplication_status=topic.deduplication.status,
+        topic_epoch=topic.producers.topic_epoch,
         lost_entries=topic.log.lost_entries.count,
         lost=[
             pb.LostEntry(ledger_id=position.ledger_id, entry_id=position.entry_id, reason=reason)

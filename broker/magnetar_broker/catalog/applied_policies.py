@@ -72,6 +72,7 @@ def default_policies(settings: BrokerServiceSettings) -> Policies:
         backlog_quota_size=quota,
         backlog_quota_age=quota,
         deduplication=settings.broker_deduplication_enabled,
+        deduplication_snapshot_entries=settings.broker_deduplication_entries_interval,
         compaction_threshold_bytes=0,
         delayed_delivery=DelayedDelivery(tick_time_ms=1000),
         inactive_topics=InactiveTopics(

@@ -355,6 +355,11 @@ class TopicStats:
     waiting_producers: int = 0
     # Enabled, Disabled, Recovering (producers wait until it is known what is stored), or Removing.
     deduplication_status: str = "Disabled"
+    # The topic epoch, by which brokers recognize producers that have lost the topic to an exclusive one. None: it never
+    # had an exclusive producer, or it is partitioned.
+    topic_epoch: int | None = None
+    # How often a producer waited because a publish rate was reached.
+    publish_limited_times: int = 0
     # A text for each policy that is stored for the topic or its namespace, and not yet in effect.
     not_in_effect: Sequence[str] = ()
     # Of a non-persistent topic: messages that its subscriptions have dropped, since no consumer could take them.
@@ -366,9 +371,6 @@ class TopicStats:
             if one.subscription == name:
                 return one
         raise KeyError(name)
-
-    # How often a producer waited because a publish rate was reached.
-    publish_limited_times: int = 0
 
 
 @dataclass(frozen=True, slots=True)

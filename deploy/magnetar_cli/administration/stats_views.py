@@ -54,10 +54,14 @@ def print_topic_stats(stats: TopicStats) -> None:
         facts.append(("producers that wait", f"{format_number(stats.waiting_producers)}, for their turn"))
     if stats.waiting_for:
         facts.append(("publishing waits", stats.waiting_for))
+    if stats.topic_epoch is not None:
+        facts.append(("topic epoch", str(stats.topic_epoch)))
     if stats.deduplication_status not in ("", "Disabled"):
         facts.append(("deduplication", stats.deduplication_status.lower()))
     if stats.publish_limited_times:
         facts.append(("publish rate reached", f"{format_number(stats.publish_limited_times)} times"))
+    if stats.evictions_by_size or stats.evictions_by_age:
+        facts.append(("evictions by quotas", f"{stats.evictions_by_size} by size, {stats.evictions_by_age} by age"))
     facts += [("policy", text) for text in stats.not_in_effect]
     if stats.lost_entries:
         facts.append(("lost", f"{format_number(stats.lost_entries)} entries that no bookie stores"))

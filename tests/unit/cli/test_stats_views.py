@@ -81,11 +81,21 @@ def test_stats_omit_loss_rows_for_a_topic_without_losses(capsys: pytest.CaptureF
 
 
 def test_policies_that_act_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    print_topic_stats(replace(TOPIC, deduplication_status="Enabled", publish_limited_times=3))
+    acting = replace(TOPIC, deduplication_status="Enabled", publish_limited_times=3, evictions_by_age=2)
+    print_topic_stats(acting)
     shown = rows(capsys.readouterr().out)
     assert (shown["deduplication"], shown["publish rate reached"]) == ("enabled", "3 times")
+    assert shown["evictions by quotas"] == "0 by size, 2 by age"
     print_topic_stats(TOPIC)
-    assert not {"deduplication", "publish rate reached"} & set(rows(capsys.readouterr().out))
+    assert not {"deduplication", "publish rate reached", "evictions by quotas"} & set(rows(capsys.readouterr().out))
+
+
+def test_the_topic_epoch_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """PRD-2"""
+    print_topic_stats(replace(TOPIC, topic_epoch=0))
+    assert rows(capsys.readouterr().out)["topic epoch"] == "0"
+    print_topic_stats(TOPIC)
+    assert "topic epoch" not in rows(capsys.readouterr().out)
 
 
 def test_a_non_persistent_topic_shows_what_it_drops(capsys: pytest.CaptureFixture[str]) -> None:

@@ -305,6 +305,7 @@ TOPIC_STATS: Final = Object(
         "pendingBytes": _Count("pending_bytes"),
         "waitingFor": "waiting_for",
         "deduplicationStatus": "deduplication_status",
+        "topicEpoch": "topic_epoch",
         "notInEffect": "not_in_effect",
         "lostEntries": _Count("lost_entries"),
         "lost": Field("lost", of=_LOST),

@@ -105,7 +105,7 @@ async def test_a_subscription_with_too_many_unacknowledged_messages_is_blocked()
 
 
 async def test_access_modes_of_producers_are_shown() -> None:
-    """ADM-1, PRD-2: with the number of those that wait; also of a partitioned topic."""
+    """ADM-1, PRD-2: with the number of those that wait, also of a partitioned topic, and the topic epoch."""
     async with running_http() as scene:
         await scene.broker.admin.topics.create_partitioned("orders", 2)
         client = scene.broker.client()
@@ -119,6 +119,9 @@ async def test_access_modes_of_producers_are_shown() -> None:
         assert stats["waitingPublishers"] == 1
         native = await scene.broker.admin.topics.stats("orders-partition-0")
         assert (native.producers[0].access_mode, native.waiting_producers) == ("ExclusiveWithFencing", 1)
+        assert native.topic_epoch == (await scene.get(f"{TOPIC}-partition-0/stats"))["topicEpoch"] == 0
+        await client.create_producer("shared")
+        assert (await scene.broker.admin.topics.stats("shared")).topic_epoch is None
         waiting.cancel()
         await client.close()
 

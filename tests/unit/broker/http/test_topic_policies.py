@@ -46,6 +46,7 @@ async def test_a_topics_policy_overrides_that_of_its_namespace() -> None:
         assert await topics.policies("orders") == TopicPolicies(max_producers_per_topic=3)
         everything = await topics.policies("orders", applied=True)
         assert (everything.max_producers_per_topic, everything.persistence) == (3, Persistence(2, 2, 2, 1.0))
+        assert everything.deduplication_snapshot_entries == 1_000
         assert (await scene.ask("DELETE", f"{_TOPIC}/maxProducers")).status == 204
         assert await scene.get(applied) == 7
         # As in Pulsar, no value removes this one, and the default of another is an empty list.
