@@ -6,9 +6,10 @@ if that is nothing, the sender waits (`wake`). What is received is parsed and ha
 by its channel (`dispatch`). Neither direction waits for a channel. What `gather` may hold is bounded by what each
 channel may have in flight.
 
-**When the connection breaks**, the stream breaks once, with all that was in flight. Each channel is notified
-(`disconnected`), and gets nothing from this stream any more. Its owner looks the topic up again, and attaches to a
-stream that works. Whether a message that was handed to the stream has been received is not known then.
+**When the connection breaks**, the stream breaks once, with all that was in flight. So it does when an opening times out
+and nothing else is received either. Each channel is notified (`disconnected`), and gets nothing from this stream any
+more. Its owner looks the topic up again, and attaches to a stream that works. Whether a message that was handed to the
+stream has been received is not known then.
 
 `disconnected` is never called from within `attach`, `detach` or `wake`.
 """
@@ -66,8 +67,8 @@ class BrokerStream(ABC, Generic[C]):
         self.channels: dict[int, C] = {}
         self.broken: TransportError | None = None
         self._stream = stream
-        # Whether the broker has sent anything. Then it is connected, and `finish` reaches it.
-        self._was_received = False
+        # The number of messages from the broker. Above 0 it is connected, and `finish` reaches it.
+        self.received_messages = 0
         self._is_finished = False
         # An id is never used twice on one stream: an answer to a channel that was detached must not reach another.
         self._last_id = 0
@@ -109,7 +110,7 @@ class BrokerStream(ABC, Generic[C]):
 
     async def finish(self) -> None:
         """Send nothing more, and have the broker end the stream. A stream that never reached it is cancelled."""
-        if not self._was_received:
+        if not self.received_messages:
             self.break_off(Disconnected(f"the stream to {self.address} was closed"))
         elif self.broken is None:
             self._is_finished = True
@@ -125,6 +126,15 @@ class BrokerStream(ABC, Generic[C]):
         channels, self.channels = self.channels, {}
         for channel in channels.values():
             channel.disconnected(error)
+
+    def break_if_silent(self, received_before: int) -> None:
+        """Break the stream if nothing was received on it since `received_messages` had this value.
+
+        Called when an opening was not answered in time. A stream may stall although its connection answers pings: then
+        no error ends it, and each further opening on it would wait in vain, too.
+        """
+        if self.received_messages == received_before:
+            self.break_off(Disconnected(f"the broker at {self.address} has sent nothing while an opening timed out"))
 
     @property
     def ended(self) -> bool:
@@ -162,7 +172,7 @@ class BrokerStream(ABC, Generic[C]):
         while (message := await self._stream.receive()) is not None:
             if self.broken is not None:
                 break
-            self._was_received = True
+            self.received_messages += 1
             try:
                 self.dispatch(message)
             except (DecodeError, WireError) as error:

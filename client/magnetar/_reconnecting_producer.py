@@ -214,6 +214,7 @@ class ReconnectingProducer(ABC):
             self._channel_id = self._stream.open(self, request)
         except TransportError as error:
             raise from_transport(error) from error
+        stream, received_before = self._stream, self._stream.received_messages
         try:
             await client.lookup.wait_opened(
                 answer,
@@ -223,6 +224,9 @@ class ReconnectingProducer(ABC):
                 lambda: self._waiting_reason,
                 is_queued=lambda: self._is_queued,
             )
+        except exceptions.Timeout:
+            stream.break_if_silent(received_before)
+            raise
         finally:
             if not self._open:
                 self._leave()

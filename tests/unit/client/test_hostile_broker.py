@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -140,6 +141,14 @@ async def test_more_partitions_than_a_topic_can_have_are_refused() -> None:
     await listener.close()
 
 
+async def create_producer(client: aio.Client) -> object:
+    return await client.create_producer("t")
+
+
+async def subscribe(client: aio.Client) -> object:
+    return await client.subscribe("t", "s")
+
+
 async def test_answers_that_are_no_protobuf() -> None:
     class Babbler(Liar):
         async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
@@ -150,6 +159,27 @@ async def test_answers_that_are_no_protobuf() -> None:
     async with aio.Client(URL, _transport=transport, operation_timeout_seconds=0.2) as client:
         with pytest.raises(exceptions.UnknownError, match="can't be decoded"):
             await client.create_producer("t")
+    await listener.close()
+
+
+@pytest.mark.parametrize("open_one", [create_producer, subscribe])
+async def test_a_stream_that_stalls_is_replaced(open_one: Callable[[aio.Client], Awaitable[object]]) -> None:
+    """The next attempt has a stream of its own, and does not wait in vain on the same one."""
+
+    class Stalled(Liar):
+        streams = 0
+
+        async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+            self.streams += 1
+            await asyncio.Event().wait()
+
+    broker, transport = Stalled(), InProcessTransport()
+    listener = await transport.listen(ADDRESS, broker)
+    async with aio.Client(URL, _transport=transport, operation_timeout_seconds=0.2) as client:
+        for attempt in range(1, 3):
+            with pytest.raises(exceptions.Timeout, match="has not opened a"):
+                await open_one(client)
+            assert broker.streams == attempt
     await listener.close()
 
 
