@@ -340,7 +340,7 @@ class Subscription:
             return None
         return find_last_acknowledged(self.cursor, self.log)
 
-    # Changes, which wait for storage. Those that no consumer requests are run by `Subscriptions`.
+    # Settings and pauses.
 
     def apply_settings(self) -> None:
         """Apply changed limits to the consumers that are connected."""
@@ -360,6 +360,8 @@ class Subscription:
             self.dispatcher.retry()  # reading may continue at another position
         self.report_end()
         self.release()
+
+    # Changes, which wait for storage. Those that no consumer requests are run by `AdministeredSubscriptions`.
 
     async def seek_for(self, consumer: Consumer, to: StartAt, moves: int | None) -> None:
         """Seek at a consumer's request, unless the subscription was moved since it had `moves`. Raises
@@ -410,7 +412,7 @@ class Subscription:
         return skipped
 
     async def expire_up_to(self, position: Position) -> int:
-        """As `skip_to`, for entries that expire."""
+        """Acknowledge all entries up to `position`, as `skip_to` does, and count them as expired."""
         expired = self._acknowledge_up_to(position)
         self._count_expired(expired)
         await self.cursor.wait_until_saved()
