@@ -14,10 +14,10 @@ from tests.faults.invented_histories import RIG, Story
 class Scene:
     """One producer sends messages to one topic, and one subscription gets them, at the times that the test sets."""
 
-    def __init__(self, partitions: int = 0) -> None:
+    def __init__(self, partitions: int = 0, **topic: bool) -> None:
         self.story = Story()
         self.sent = 0
-        self.say(0, RIG, "topic", topic="t", partitions=partitions, order="producer", deduplicated=False)
+        self.say(0, RIG, "topic", topic="t", partitions=partitions, order="producer", deduplicated=False, **topic)
         self.say(0, RIG, "subscription", subscription="t.s", topic="t", type="Exclusive", durable=True)
         self.say(0, "p", "producer", producer="p", topic="t")
         self.owned(0, 1)
@@ -73,6 +73,13 @@ def test_publish_wait_beyond_limit_is_reported(tmp_path: Path, seconds: float, f
     verdict = scene.verdict(tmp_path, 20)
     assert dict(verdict.counts) == found
     assert verdict.figures[RECEIPTS] == {"BEGIN": pytest.approx(seconds, abs=0.1)}
+
+
+def test_producers_may_wait_long_by_a_quota_that_holds_them(tmp_path: Path) -> None:
+    scene = Scene(holds_producers=True)
+    scene.sends(1)
+    scene.receipt(15, 0)
+    assert scene.verdict(tmp_path, 20).clean
 
 
 def test_waits_are_reported_but_not_judged_if_times_is_false(tmp_path: Path) -> None:

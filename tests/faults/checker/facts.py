@@ -433,5 +433,5 @@ class Facts:
 
 def _make_topic(fields: dict[str, Any]) -> Topic:
     policies = {name: fields.get(name, 0) for name in ("retention_s", "ttl_s", "quota_messages")}
-    exclusive = fields.get("exclusive", False)
-    return Topic(fields["topic"], fields["order"], fields["deduplicated"], [], exclusive, **policies)
+    flags = {name: fields.get(name, False) for name in ("exclusive", "holds_producers")}
+    return Topic(fields["topic"], fields["order"], fields["deduplicated"], [], **flags, **policies)

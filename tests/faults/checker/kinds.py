@@ -83,6 +83,7 @@ KINDS: Final[dict[str, dict[str, Check]]] = {
         "retention_s?": _whole,
         "ttl_s?": _whole,
         "quota_messages?": _whole,
+        "holds_producers?": _flag,
     },
     "subscription": {
         "subscription": _text,

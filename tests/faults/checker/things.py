@@ -80,6 +80,8 @@ class Topic:
     ttl_s: int = 0
     # The number of last messages that its backlog quota never evicts; 0: it has no quota that evicts.
     quota_messages: int = 0
+    # Its producers may have to wait for consumers, by its backlog quota.
+    holds_producers: bool = False
 
     @property
     def is_persistent(self) -> bool:

@@ -45,6 +45,8 @@ class Topic:
     policies: TopicPolicies = field(default_factory=TopicPolicies)
     # A subscription that lags this many messages behind may lose those before them, by the topic's backlog quota.
     quota_messages: int = 0
+    # Its producers wait by its backlog quota, until a slow consumer has acknowledged.
+    holds_producers: bool = False
     # It has a subscription that is not read before the end, so nothing is deleted.
     retains_all: bool = True
 
@@ -71,6 +73,7 @@ class Topic:
             "retention_s": self.retention_s,
             "ttl_s": self.policies.message_ttl_seconds or 0,
             "quota_messages": self.quota_messages,
+            "holds_producers": self.holds_producers,
         }
         return {
             "topic": self.name,

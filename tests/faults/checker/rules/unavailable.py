@@ -2,7 +2,8 @@
 
 A producer waits from when it announced a message until it has the receipt, abandons the message, ends or is killed. The
 message's partition is known by its receipt, or because the topic has only one. Otherwise any partition may be the one
-that it waits for in vain, so each of these messages is a wait of its own.
+that it waits for in vain, so each of these messages is a wait of its own. Where a backlog quota holds producers, how
+long they wait depends on consumers, and is not judged.
 
 A subscription waits for a message that has a receipt and that none of its consumers got. It waits while one consumer is
 open and has been connected for the partition once. Any delivery ends the wait: a consumer may have its reasons to get
@@ -72,6 +73,9 @@ class Unavailable(Rule):
         calms = self._disturbances.calm(facts.began or 0.0, facts.now)
         receipts: dict[str, float] = {}
         for partition, turns in sorted(self._receipts.items()):
+            topic = facts.topic_of(partition)
+            if topic is not None and topic.holds_producers:
+                continue
             for wait in waits(turns, calms, lambda at: -_NEVER):
                 self._report_wait(wait, receipts, f"{partition} gave no receipt")
         for topic, wait in self._waits_for_any_partition(calms):
