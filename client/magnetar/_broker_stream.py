@@ -6,10 +6,10 @@ if that is nothing, the sender waits (`wake`). What is received is parsed and ha
 by its channel (`dispatch`). Neither direction waits for a channel. What `gather` may hold is bounded by what each
 channel may have in flight.
 
-**When the connection breaks**, the stream breaks once, with all that was in flight. So it does when an opening times out
-and nothing else is received either. Each channel is notified (`disconnected`), and gets nothing from this stream any
-more. Its owner looks the topic up again, and attaches to a stream that works. Whether a message that was handed to the
-stream has been received is not known then.
+**When the connection breaks**, the stream breaks once, with all that was in flight. So it does when an opening times
+out and nothing else is received either. Each channel is notified (`disconnected`), and gets nothing from this stream
+any more. Its owner looks the topic up again, and attaches to a stream that works. Whether a message that was handed to
+the stream has been received is not known then.
 
 `disconnected` is never called from within `attach`, `detach` or `wake`.
 """
