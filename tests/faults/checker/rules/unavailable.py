@@ -73,8 +73,8 @@ class Unavailable(Rule):
         calms = self._disturbances.calm(facts.began or 0.0, facts.now)
         receipts: dict[str, float] = {}
         for partition, turns in sorted(self._receipts.items()):
-            topic = facts.topic_of(partition)
-            if topic is not None and topic.holds_producers:
+            of_topic = facts.topic_of(partition)
+            if of_topic is not None and of_topic.holds_producers:
                 continue
             for wait in waits(turns, calms, lambda at: -_NEVER):
                 self._report_wait(wait, receipts, f"{partition} gave no receipt")
