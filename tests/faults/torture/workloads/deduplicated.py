@@ -3,10 +3,15 @@
 On the topic without partitions some producers have a name that stays, and ids of their own with gaps: they are closed
 after each failure, opened again, and resend (resending.py). The others of both libraries are resent to by their
 libraries only, after reconnections; some send in chunks. One topic has partitions, and one has batches by key.
+
+The stock library's producers have an initial sequence id. Without one, a producer that reconnects before its first
+receipt numbers its next messages from the last id that the broker has stored, also if messages with these ids wait to
+be resent: then they are dropped as duplicates.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -24,7 +29,8 @@ TOPIC, PARTITIONED, BY_KEY = "deduplicated", "deduplicated-partitioned", "dedupl
 _SINGLE = {"batching_enabled": False}
 _BATCHED = {"batching_enabled": True}
 _KEY_BASED = {"batching_type": BatchingType.KeyBased}
-_STOCK_KEY_BASED = {**_BATCHED, "batching_type": pulsar.BatchingType.KeyBased}
+_NUMBERED = {"initial_sequence_id": 1}
+_STOCK_KEY_BASED = {**_BATCHED, "batching_type": pulsar.BatchingType.KeyBased, **_NUMBERED}
 _CHUNKED = {"batching_enabled": False, "chunking_enabled": True}
 _MB = 1024 * 1024
 
@@ -58,12 +64,14 @@ WORKLOAD = Workload(
         Worker(resending_publisher(TOPIC, "batched", _BURSTS)),
         Worker(resending_publisher(TOPIC, "single", Load(burst=4, pause_s=_PAUSE_S, options=_SINGLE))),
         Worker(resending_publisher(TOPIC, "stock-resending", _FEW, stock=True)),
-        Worker(stock_publisher(TOPIC, "stock-batched", Load(burst=20, pause_s=_PAUSE_S, options=_BATCHED))),
+        Worker(
+            stock_publisher(TOPIC, "stock-batched", Load(burst=20, pause_s=_PAUSE_S, options={**_BATCHED, **_NUMBERED}))
+        ),
         Worker(publisher(TOPIC, "asyncio", _BURSTS, asynchronous=True)),
         Worker(publisher(TOPIC, "chunked", _CHUNKS)),
-        Worker(stock_publisher(TOPIC, "stock-chunked", _CHUNKS)),
+        Worker(stock_publisher(TOPIC, "stock-chunked", replace(_CHUNKS, options={**_CHUNKED, **_NUMBERED}))),
         Worker(publisher(PARTITIONED, "batched", _BURSTS)),
-        Worker(stock_publisher(PARTITIONED, "stock-single", _FEW)),
+        Worker(stock_publisher(PARTITIONED, "stock-single", replace(_FEW, options=_NUMBERED))),
         Worker(publisher(BY_KEY, "sync", Load(options=_KEY_BASED, **_KEYED))),
         Worker(stock_publisher(BY_KEY, "stock", Load(options=_STOCK_KEY_BASED, **_KEYED))),
     ),
