@@ -4,8 +4,8 @@ interleave. Consumers that have a partition for themselves get them, and readers
 What is left of a message whose producer was killed is no message. Its chunks are acknowledged with later messages, or
 by the client when they have been incomplete for a while.
 
-The stock library's consumer drops a message of which a chunk is stored twice, as it is if its producer resends it after
-a lost connection. So it gets its chunks in `deduplicated`.
+The stock library's consumer gets none: it drops a message of which it has a chunk twice, as after a redelivery, or
+after its producer has resent it.
 """
 
 from __future__ import annotations

@@ -55,7 +55,8 @@ WORKLOAD = Workload(
             quota_messages=int(_EVICTED_BYTES * 0.8) // _LARGEST_ENTRY,
         ),
         Topic(HELD, retains_all=False, policies=_quota("producer_request_hold", _QUOTA_BYTES), holds_producers=True),
-        Topic(REFUSED, retains_all=False, policies=_quota("producer_exception", _QUOTA_BYTES)),
+        # They are refused for as long.
+        Topic(REFUSED, retains_all=False, policies=_quota("producer_exception", _QUOTA_BYTES), holds_producers=True),
         # It need not retain all: that would be read again as slowly at the end.
         Topic(
             LIMITED,
