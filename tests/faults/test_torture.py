@@ -51,7 +51,8 @@ def test_cluster_loses_nothing_under_faults(tmp_path: Path) -> None:
     assert report.ledgers
     if not report.not_done:  # with Spark, that is
         assert report.verdict is not None
-        assert report.verdict.figures["messages scanned"] >= report.verdict.figures["messages with a receipt"]
+        # Of topics that need not retain all, nothing is scanned.
+        assert report.verdict.figures["messages scanned"] > 2000
 
 
 @pytest.mark.timeout(600)
