@@ -21,10 +21,11 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
+from magnetar._broker_stream import BrokerStream
 from magnetar._connection_pool import ConnectionPool
 from magnetar._errors import is_retryable
 from magnetar._operations import Operations
-from magnetar.exceptions import InvalidArgument, MagnetarException, ServiceUnitNotReady, UnknownError
+from magnetar.exceptions import InvalidArgument, MagnetarException, ServiceUnitNotReady, Timeout, UnknownError
 from magnetar_protos.broker_pb2 import (
     LastMessageAnswer,
     LastMessageRequest,
@@ -117,20 +118,23 @@ class Lookup:
         self,
         answer: asyncio.Future[None],
         topic: str,
-        address: str,
+        stream: BrokerStream[Any],
         what: str,
         why: Callable[[], str] = str,
         is_queued: Callable[[], bool] = bool,
     ) -> None:
-        """Wait until the broker at `address` has opened `what` ("a producer") of the topic.
+        """Wait until the broker has answered on the stream that it has opened `what` ("a producer") of the topic.
 
         Raises the answer's error, Timeout after the operation's timeout, with `why` if that is known, and
         ServiceUnitNotReady if the topic has another owner in the meantime. There is no timeout while `is_queued`.
         """
-        watch = _OwnerWatch(self, answer, topic, address)
+        watch, received_before = _OwnerWatch(self, answer, topic, stream.address), stream.received_messages
         try:
-            text = f"{address} has not opened {what} of {topic}"
+            text = f"{stream.address} has not opened {what} of {topic}"
             await self._operations.wait_for(answer, text, why=why, is_queued=is_queued)
+        except Timeout:
+            stream.break_if_silent(received_before)
+            raise
         finally:
             watch.end()
 

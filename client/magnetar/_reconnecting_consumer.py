@@ -36,7 +36,7 @@ from magnetar._read_position import ReadPosition, Start
 from magnetar._receiver_queue import ReceiverQueue
 from magnetar._unacked_chunks import UnackedChunks
 from magnetar._value_encoder import to_wire
-from magnetar.exceptions import IncarnationChanged, MagnetarException, ServiceUnitNotReady, Timeout, TopicNotFound
+from magnetar.exceptions import IncarnationChanged, MagnetarException, ServiceUnitNotReady, TopicNotFound
 from magnetar_protos.broker_pb2 import (
     ConsumerOpened,
     Delivery,
@@ -160,16 +160,13 @@ class ReconnectingConsumer(ABC):
         except TransportError as error:
             raise from_transport(error) from error
         self._stream, self._open_answer = stream, answer
-        received_before = stream.received_messages
         try:
             self._outbound.opening = self._make_open_request()
             stream.mark_ready(self._consumer_id)
-            await self._client.lookup.wait_opened(answer, self.topic, address, "a consumer")
-        except BaseException as error:
+            await self._client.lookup.wait_opened(answer, self.topic, stream, "a consumer")
+        except BaseException:
             if not self.is_connected:
                 self._abandon()
-            if isinstance(error, Timeout):
-                stream.break_if_silent(received_before)
             raise
         finally:
             self._open_answer = None

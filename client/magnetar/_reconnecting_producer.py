@@ -214,19 +214,15 @@ class ReconnectingProducer(ABC):
             self._channel_id = self._stream.open(self, request)
         except TransportError as error:
             raise from_transport(error) from error
-        stream, received_before = self._stream, self._stream.received_messages
         try:
             await client.lookup.wait_opened(
                 answer,
                 self.topic,
-                address,
+                self._stream,
                 "a producer",
                 lambda: self._waiting_reason,
                 is_queued=lambda: self._is_queued,
             )
-        except exceptions.Timeout:
-            stream.break_if_silent(received_before)
-            raise
         finally:
             if not self._open:
                 self._leave()
