@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from magnetar_broker.errors import BrokerError
 from magnetar_protos.broker_pb2 import ErrorCode
 
-__all__ = ["LargeWork", "find_host"]
+__all__ = ["LargeWork"]
 
 T = TypeVar("T")
 
@@ -113,11 +113,6 @@ class LargeWork:
         if self._cancel_running is not None:
             self._cancel_running()
         self._thread.shutdown(wait=False)
-
-
-def find_host(address: str) -> str:
-    """Return the host of a client's address; the whole address if it has no port."""
-    return address.rpartition(":")[0].strip("[]") or address
 
 
 def _closed() -> BrokerError:

@@ -33,7 +33,6 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.name_locks import NameLocks
 from magnetar_broker.schemas import compatibility
 from magnetar_broker.schemas.definition_ledgers import DefinitionDeleted, DefinitionLedgers, definition_lost
-from magnetar_broker.schemas.large_work import find_host
 from magnetar_broker.schemas.schema_deletion import prepare_schema_deletion
 from magnetar_broker.schemas.schema_judge import CACHE_BYTES, ExaminedSchema, SchemaJudge
 from magnetar_broker.schemas.schema_node import (
@@ -51,6 +50,7 @@ from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies, SchemaCompatibility
 from magnetar_protos.schema_pb2 import Schema, SchemaNode, SchemaVersion, StoredSchema
 from magnetar_wire.clock import Clock
+from magnetar_wire.process.addresses import get_host
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 
@@ -184,7 +184,7 @@ class SchemaRegistry:
 
     async def find_version(self, topic: TopicName, schema: Schema, *, client: str = "") -> int | None:
         """Return the version that has this schema."""
-        examined = await self._judge.examine(schema, find_host(client))
+        examined = await self._judge.examine(schema, get_host(client))
         known = (await self._find(topic.base)).find_fingerprint(examined.fingerprint)
         return None if known is None else known.version
 
@@ -200,7 +200,7 @@ class SchemaRegistry:
         are read when it is decided.
         """
         topic = topic.base
-        examined = await self._judge.examine(schema, find_host(client))
+        examined = await self._judge.examine(schema, get_host(client))
         known = (await self._find(topic)).find_fingerprint(examined.fingerprint)
         if known is not None:
             return known.version
@@ -252,7 +252,7 @@ class SchemaRegistry:
     async def check_compatible(self, topic: TopicName, schema: Schema, rules: SchemaRules, *, client: str = "") -> None:
         """Raise INCOMPATIBLE_SCHEMA unless `register` would accept the schema."""
         topic = topic.base
-        examined = await self._judge.examine(schema, find_host(client))
+        examined = await self._judge.examine(schema, get_host(client))
 
         async def check(found: FoundSchema) -> None:
             if found.find_fingerprint(examined.fingerprint) is None:
@@ -266,7 +266,7 @@ class SchemaRegistry:
         Consumers with the schema of the last version, which most of them have, need no bookie, and are admitted though
         the policies can't be read now."""
         topic, strategy = topic.base, rules.compatibility
-        examined = await self._judge.examine(schema, find_host(client))
+        examined = await self._judge.examine(schema, get_host(client))
 
         async def check(found: FoundSchema) -> None:
             live = found.list_live()

@@ -24,5 +24,5 @@ def check_address(value: str) -> str:
 
 
 def get_host(address: str) -> str:
-    """Return the address without its port: 10.0.0.1:6650, [::1]:6650 or, as gRPC writes it, ipv4:10.0.0.1:6650."""
-    return address.rpartition(":")[0] or address
+    """Return the host of a client's address, such as 10.0.0.1:6650, [::1]:6650 or ::1:6650; without a port, all of it."""
+    return address.rpartition(":")[0].strip("[]") or address

@@ -11,10 +11,10 @@ from typing import Final
 
 from magnetar_broker.broker_session import BrokerSession
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.schemas.large_work import find_host
 from magnetar_broker.server.context import ServerContext
 from magnetar_broker.server.grpc.lookup import decode_request, parse_topic_name
 from magnetar_protos.broker_pb2 import ErrorCode, SchemaAnswer, SchemaRequest
+from magnetar_wire.process.addresses import get_host
 from magnetar_wire.transport import Peer
 
 __all__ = ["SchemaAnswers"]
@@ -50,7 +50,7 @@ class SchemaAnswers:
 
     def _count(self, peer: Peer, size_bytes: int) -> None:
         """Count an answer until its call has ended. Raises TOO_MANY_REQUESTS. A single one is always sent."""
-        host = find_host(peer.address)
+        host = get_host(peer.address)
         of_host = self._bytes_of.get(host, 0)
         for what, pending_bytes, maximum in (
             (f"the host {host!r:.100} has not read", of_host, self._max_bytes_per_host),

@@ -11,10 +11,11 @@ import pytest
 
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.schemas import definitions
-from magnetar_broker.schemas.large_work import LargeWork, find_host
+from magnetar_broker.schemas.large_work import LargeWork
 from magnetar_broker.schemas.work_budget import WorkBudget
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.schema_pb2 import Schema
+from magnetar_wire.process.addresses import get_host
 from tests.running import within
 from tests.unit.broker.admin.catalog_scene import code_of
 from tests.unit.broker.schemas.registry_scene import FULL, TOPIC, running_registry_scene, schema
@@ -140,7 +141,7 @@ def test_connections_of_a_host_are_one_client() -> None:
         ("in-process", "in-process"),
         ("", ""),
     ):
-        assert find_host(address) == host
+        assert get_host(address) == host
 
 
 async def test_clients_with_the_same_large_schema_wait_for_one_check(monkeypatch: pytest.MonkeyPatch) -> None:
