@@ -10,6 +10,9 @@ import pytest
 from tests.faults.checker import Verdict, judge
 from tests.faults.invented_histories import RIG, Story
 
+# The topic has no partitions.
+ON_TOPIC = {"place": "t"}
+
 
 class Scene:
     """One producer sends messages to one topic, and one subscription gets them, at the times that the test sets."""
@@ -35,17 +38,17 @@ class Scene:
         self.sent += 1
 
     def receipt(self, at: float, number: int) -> None:
-        self.say(at, "p", "receipt", producer="p", place="t", items=[[number, 1, number, -1]])
+        self.say(at, "p", "receipt", producer="p", **ON_TOPIC, items=[[number, 1, number, -1]])
 
     def opens(self, at: float, who: str = "A", *, connected: bool = True) -> None:
         self.say(at, who, "opening", consumer=f"t.s#{who}", subscription="t.s")
         self.say(at, who, "opened", consumer=f"t.s#{who}")
         if connected:
-            self.say(at, who, "connected", consumer=f"t.s#{who}", place="t", broker="b1:1", connection=1)
+            self.say(at, who, "connected", consumer=f"t.s#{who}", **ON_TOPIC, broker="b1:1", connection=1)
 
     def got(self, at: float, number: int, who: str = "A") -> None:
         items = [["p", number, "00000000", None, 1, number, -1, 0]]
-        self.say(at, who, "got", consumer=f"t.s#{who}", since=100.0, place="t", items=items)
+        self.say(at, who, "got", consumer=f"t.s#{who}", since=100.0, **ON_TOPIC, items=items)
 
     def fault(self, at: float, number: int = 1, kind: str = "KILL", target: str = "b1") -> None:
         self.say(at, RIG, "fault", fault=number, kind=kind, target=target)
@@ -75,11 +78,17 @@ def test_publish_wait_beyond_limit_is_reported(tmp_path: Path, seconds: float, f
     assert verdict.figures[RECEIPTS] == {"BEGIN": pytest.approx(seconds, abs=0.1)}
 
 
-def test_producers_may_wait_long_by_a_quota_that_holds_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("acknowledged_at", "found"), [(3, {"unavailable": 1}), (10, {})])
+def test_producers_that_a_quota_holds_wait_for_acknowledgements(
+    tmp_path: Path, acknowledged_at: float, found: dict[str, int]
+) -> None:
     scene = Scene(holds_producers=True)
+    scene.opens(0)
     scene.sends(1)
+    scene.say(acknowledged_at, "A", "acking_up_to", consumer="t.s#A", **ON_TOPIC, id=[1, 0, -1])
     scene.receipt(15, 0)
-    assert scene.verdict(tmp_path, 20).clean
+    scene.got(15, 0)
+    assert dict(scene.verdict(tmp_path, 20).counts) == found
 
 
 def test_waits_are_reported_but_not_judged_if_times_is_false(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 A producer waits from when it announced a message until it has the receipt, abandons the message, ends or is killed. The
 message's partition is known by its receipt, or because the topic has only one. Otherwise any partition may be the one
-that it waits for in vain, so each of these messages is a wait of its own. Where a backlog quota holds producers, how
-long they wait depends on consumers, and is not judged.
+that it waits for in vain, so each of these messages is a wait of its own. Where a backlog quota holds producers, they
+wait for consumers, too: time counts from the last acknowledgement.
 
 A subscription waits for a message that has a receipt and that none of its consumers got. It waits while one consumer is
 open and has been connected for the partition once. Any delivery ends the wait: a consumer may have its reasons to get
@@ -17,6 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from tests.faults.checker.disturbance import Calm, Disturbances
 from tests.faults.checker.history import Line
@@ -38,6 +39,8 @@ class Unavailable(Rule):
         self.on_session_over = self._disturbances.session_over
         self._receipts: dict[str, list[Turn]] = defaultdict(list)
         self._handed: dict[tuple[str, str], list[Turn]] = defaultdict(list)
+        # By partition of a topic that holds producers: when messages were acknowledged.
+        self._acknowledged: dict[str, list[float]] = defaultdict(list)
         # By subscription and partition: since when consumers are connected for it.
         self._connected: dict[tuple[str, str], dict[Consumer, float]] = defaultdict(dict)
 
@@ -53,6 +56,12 @@ class Unavailable(Rule):
             self._receipts[partition].append(Turn(line.at, producer.sent_at(min(numbers)), serves=False))
 
     on_refused = on_unknown
+
+    def on_acking(self, line: Line) -> None:
+        if self.facts.consumer(line).subscription.topic.holds_producers:
+            self._acknowledged[line.fields["place"]].append(line.at)
+
+    on_acking_up_to = on_acking
 
     def on_connected(self, line: Line) -> None:
         consumer = self.facts.consumer(line)
@@ -73,10 +82,7 @@ class Unavailable(Rule):
         calms = self._disturbances.calm(facts.began or 0.0, facts.now)
         receipts: dict[str, float] = {}
         for partition, turns in sorted(self._receipts.items()):
-            of_topic = facts.topic_of(partition)
-            if of_topic is not None and of_topic.holds_producers:
-                continue
-            for wait in waits(turns, calms, lambda at: -_NEVER):
+            for wait in waits(turns, calms, partial(_last_until, self._acknowledged[partition])):
                 self._report_wait(wait, receipts, f"{partition} gave no receipt")
         for topic, wait in self._waits_for_any_partition(calms):
             self._report_wait(wait, receipts, f"some partition of {topic} gave no receipt")
@@ -133,6 +139,12 @@ class Unavailable(Rule):
         if self.times and wait.seconds > self.limit_s:
             when = f"{wait.seconds:.1f} s, from {wait.begin:.3f} to {wait.end:.3f}"
             self.found(f"{what} for {when}, while nothing disturbed it; before that: {wait.after}")
+
+
+def _last_until(times: Sequence[float], at: float) -> float:
+    """Return the last of these times, in their order, that is not behind `at`."""
+    found = bisect_right(times, at)
+    return times[found - 1] if found else -_NEVER
 
 
 def _without_receipt(producer: Producer, now: float) -> Iterator[tuple[float, float]]:
