@@ -24,5 +24,5 @@ def check_address(value: str) -> str:
 
 
 def get_host(address: str) -> str:
-    """Return the host of a client's address, such as 10.0.0.1:6650, [::1]:6650 or ::1:6650; without a port, all of it."""
+    """Return the host of a client's address: 10.0.0.1:6650, [::1]:6650, ::1:6650. Without a port, all of it."""
     return address.rpartition(":")[0].strip("[]") or address
