@@ -205,7 +205,7 @@ class Topic:
     def _of(self, name: str) -> list[Producer]:
         return [one for one in self._former if one.producer_name == name]
 
-    def _record_stored(self, name: str, last_sequence_id: int, entries: Sequence[EntryIds]) -> None:
+    def _record_stored(self, name: str, last_sequence_id: int, entries: Sequence[EntryIds], _size_bytes: int) -> None:
         self.names.record_stored(name, last_sequence_id)
         for ids in entries:
             record(self.names.find_stored(name), ids)

@@ -71,8 +71,9 @@ class TopicPublishing:
     clock: Clock
     counters: TopicCounters
     broker_counters: BrokerCounters
-    # Records the last sequence id that was stored for a producer's name, and with deduplication the entries' ids.
-    record_stored: Callable[[str, int, Sequence[EntryIds]], object]
+    # Records the last sequence id that was stored for a producer's name, and with deduplication the entries' ids and
+    # their size in bytes.
+    record_stored: Callable[[str, int, Sequence[EntryIds], int], object]
 
 
 class Producer:
@@ -307,7 +308,10 @@ class Producer:
         else:
             rows = [pending.popleft() for _ in result] if not self._duplicates else self._pop_stored(len(result))
             self._publishing.record_stored(
-                self._name, max([row[_SEQUENCE_ID] for row in rows]), [row[_IDS] for row in rows]
+                self._name,
+                max([row[_SEQUENCE_ID] for row in rows]),
+                [row[_IDS] for row in rows],
+                sum([row[_SIZE] for row in rows]),
             )
             positions = iter(result)
             for number, size, messages, _, published_at, _ in rows:

@@ -18,7 +18,7 @@ from magnetar_broker.cursors.subscription_limits import DEDUPLICATION_CURSOR
 from magnetar_broker.errors import BrokerError, LostEntry
 from magnetar_broker.position import Position
 from magnetar_broker.settings.topics import TopicSettings
-from magnetar_broker.topics.deduplication import deduplication
+from magnetar_broker.topics.deduplication import deduplication, snapshot_schedule
 from magnetar_broker.topics.deduplication.replay import replay
 from magnetar_broker.topics.deduplication.snapshots import decode_stored_ids
 from magnetar_broker.topics.producer_names import ProducerNames
@@ -57,9 +57,10 @@ async def test_number_of_entries_to_replay_is_bounded_also_over_unloads(
     replays them once."""
     replays: list[int] = []
 
-    async def count_replays(*arguments: Any) -> int:
-        replays.append(await replay(*arguments))
-        return replays[-1]
+    async def count_replays(*arguments: Any) -> tuple[int, int]:
+        replayed = await replay(*arguments)
+        replays.append(replayed[0])
+        return replayed
 
     monkeypatch.setattr(deduplication, "replay", count_replays)
     async with running(wire, broker_deduplication_entries_interval=10) as on:
@@ -76,6 +77,23 @@ async def test_number_of_entries_to_replay_is_bounded_also_over_unloads(
         assert producer.last_sequence_id == 34
         assert len(replays) == 35
         assert max(replays) <= 10
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_size_of_entries_to_replay_is_bounded(wire: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DUP-2: a few large entries are enough for a snapshot, since they take long to read; the replayed ones count."""
+    monkeypatch.setattr(snapshot_schedule, "_MAX_REPLAYED_BYTES", 100_000)
+    async with running(wire) as on:
+        producer = await on.producer()
+        for number in range(6):
+            await producer.send(entry(number, bytes(40_000), "p"))
+            if number == 1:
+                await producer.leave()
+                await on.crash()
+                producer = await on.producer()
+        await until(lambda: count_replayed(on)() == 0, "the second snapshot is stored")
+        await producer.send(entry(6, bytes(40_000), "p"))
+        assert count_replayed(on)() == 1
 
 
 async def test_snapshots_have_all_connected_names_and_are_taken_after_as_many_entries() -> None:
@@ -114,7 +132,7 @@ async def test_replay_reads_all_that_is_readable_between_very_many_lost_entries(
         raise error
 
     log: Any = Log()
-    assert await replay(log, Position(1, -1), ProducerNames(), pause) == 1_250
+    assert (await replay(log, Position(1, -1), ProducerNames(), pause))[0] == 1_250
 
 
 async def test_snapshots_are_stored_when_their_time_has_come() -> None:

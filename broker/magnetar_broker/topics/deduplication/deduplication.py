@@ -15,8 +15,8 @@ since duplicates are not recognized before it ends; consumers don't. There is on
 first producer is opened (replay.py). If entries can't be read at present, it goes on for as long as the topic is
 served. If the snapshot itself is damaged on all bookies, the last entries of the log are replayed without it.
 
-**Snapshots** (snapshot_schedule.py) are taken after a number of entries, the replayed ones included, so the number of
-entries to replay is bounded also if a topic is often unloaded; after a time; and when the topic is closed. The next one
+**Snapshots** (snapshot_schedule.py) are taken after a number of entries or bytes, the replayed ones included, so what
+is to be replayed is bounded also if a topic is often unloaded; after a time; and when the topic is closed. The next one
 is not taken before the last one is stored.
 
 **Switching on.** Ids are known from the entries on that are decided after the policy is noticed. Entries that were
@@ -223,7 +223,7 @@ class Deduplication(Generic[S]):
         self._names.clear_stored()
         self._apply_limits()
         await self._cursors.create_internal(DEDUPLICATION_CURSOR, self._log.last)
-        self._begin(new_entries=0)
+        self._begin()
 
     async def _switch_off(self) -> None:
         self.is_on = self._is_recording = self._snapshots.is_active = False
@@ -232,11 +232,11 @@ class Deduplication(Generic[S]):
         self._names.clear_stored()
         await self._cursors.delete_internal(DEDUPLICATION_CURSOR)
 
-    def _begin(self, new_entries: int) -> None:
+    def _begin(self, replayed_entries: int = 0, replayed_bytes: int = 0) -> None:
         self.is_on = self._is_recording = True
         for name, producer in self._names.live.items():
             producer.begin_deduplication(self._names.find_stored(name))
-        self._snapshots.begin(new_entries)
+        self._snapshots.begin(replayed_entries, replayed_bytes)
 
     def _apply_limits(self) -> None:
         self._names.max_remembered = self._settings.broker_deduplication_max_number_of_producers
@@ -264,7 +264,7 @@ class Deduplication(Generic[S]):
         for ids in restored:
             self._names.restore_ids(ids)
         self._snapshots.last_names = len(restored)
-        self._begin(await replay(self._log, cursor.mark_delete, self._names, self._pause))
+        self._begin(*await replay(self._log, cursor.mark_delete, self._names, self._pause))
 
     def _get_cursor(self) -> DurableCursor:
         cursor = self._cursors.get_internal(DEDUPLICATION_CURSOR)
@@ -310,14 +310,14 @@ class Deduplication(Generic[S]):
 
     # Recording and snapshots.
 
-    def record_stored(self, name: str, last_sequence_id: int, entries: Sequence[EntryIds]) -> None:
-        """Record that entries of this name are persisted."""
+    def record_stored(self, name: str, last_sequence_id: int, entries: Sequence[EntryIds], size_bytes: int) -> None:
+        """Record that entries of this name, of this size together, are persisted."""
         self._names.record_stored(name, last_sequence_id)
         if self._is_recording:
             stored = self._names.find_stored(name)
             for ids in entries:
                 record(stored, ids)
-            self._snapshots.count_new(len(entries))
+            self._snapshots.count_new(len(entries), size_bytes)
 
     def take_snapshot(self) -> None:
         """Store a snapshot, if there is something new."""

@@ -46,12 +46,12 @@ async def replay(
     position: Position,
     names: ProducerNames[Any],
     pause: Callable[[BrokerError, float], Awaitable[float]],
-) -> int:
-    """Take the ids of the entries after the position. Return the number of entries.
+) -> tuple[int, int]:
+    """Take the ids of the entries after the position. Return the number of entries, and their size in bytes.
 
     `pause` waits after an error for some seconds, and returns how long to wait next. Raises `TopicUnloaded`.
     """
-    count, skipped, run = 0, 0, 0
+    count = size_bytes = skipped = run = 0
     pause_s = FIRST_PAUSE_S
     while position < log.last:
         try:
@@ -69,11 +69,12 @@ async def replay(
             break
         for entry in entries:
             _take_ids(entry, names)
+            size_bytes += len(entry.stored)
         count, position, run = count + len(entries), entries[-1].position, 0
         await asyncio.sleep(0)
     if skipped:
         _log.warning("%s: the ids of lost entries are unknown: %d were skipped", log.name, skipped)
-    return count
+    return count, size_bytes
 
 
 def _take_ids(entry: LogEntry, names: ProducerNames[Any]) -> None:
