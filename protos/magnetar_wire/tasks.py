@@ -19,9 +19,16 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-__all__ = ["OrderedTaskGroup"]
+__all__ = ["OrderedTaskGroup", "is_being_cancelled"]
 
 T = TypeVar("T")
+
+
+def is_being_cancelled() -> bool:
+    """Return whether the current task has been cancelled. If not, a CancelledError that it gets is that of something
+    else, on which it waits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class OrderedTaskGroup:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -64,6 +65,26 @@ async def test_entries_go_out_and_acks_are_answered() -> None:
         await eventually(lambda: 1 in client.ended)
         assert client.ended[1] is None
         assert scene.stats().consumers == []
+
+
+async def test_opening_is_answered_if_something_that_it_waits_for_is_cancelled(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Else the client would wait until its timeout."""
+    async with _running() as (_, server, client):
+
+        async def subscribe_cancelled(*_: object) -> None:
+            shared: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            shared.cancel()
+            await shared
+
+        server.topics["interrupted"] = SimpleNamespace(subscribe=subscribe_cancelled)  # type: ignore[assignment]
+        await client.send(open=[OpenConsumer(consumer_id=1, topic="interrupted", subscription="s")])
+        await eventually(lambda: 1 in client.ended)
+        assert (problem := client.ended[1]) is not None
+        assert problem.code == ErrorCode.SERVICE_NOT_READY
+        assert "was interrupted" in caplog.text
+        await client.open(2)
 
 
 async def test_deliveries_to_many_consumers_share_one_message() -> None:

@@ -51,6 +51,24 @@ async def test_entries_are_stored_in_order_and_receipts_are_ranges() -> None:
         assert server.storage.counters.publish_seconds.count == 100
 
 
+async def test_opening_is_answered_if_something_that_it_waits_for_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else the client would wait until its timeout, and so would each further producer of the topic."""
+    async with running_produce_server() as (server, connect):
+
+        async def find_cancelled(*_: Any, **__: Any) -> Any:
+            shared: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            shared.cancel()
+            return await shared
+
+        monkeypatch.setattr(server.topics, "find", find_cancelled)
+        client = connect()
+        await client.send(OpenProducer(producer_id=1, topic="t"))
+        assert await client.code(1) == ErrorCode.SERVICE_NOT_READY
+        assert "was interrupted" in caplog.text
+
+
 async def test_invalid_entry_is_refused_alone_with_both_sizes() -> None:
     """MSG-2: the broker refuses entries that are too large, and names both sizes; later ones are stored."""
     too_large = _forged(MAX_MESSAGE_BYTES + 1)

@@ -24,6 +24,7 @@ from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.grpc.consume_session import ConsumeSession
 from magnetar_broker.server.grpc.consumer_channel import ConsumerChannel
+from magnetar_broker.server.grpc.opening_errors import interrupted_opening
 from magnetar_broker.settings.delivery import ConsumeSettings
 from magnetar_broker.topics.consumer import Consumer, ConsumerSink
 from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget
@@ -41,6 +42,7 @@ from magnetar_protos.broker_pb2 import (
     Unsubscribe,
 )
 from magnetar_wire.errors import InvalidTopicName
+from magnetar_wire.tasks import is_being_cancelled
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import Code, Refusal, Stream, TransportError
 
@@ -287,6 +289,10 @@ class ConsumeStream:
             channel.ended(error.problem)
         except InvalidTopicName as error:
             channel.ended(Problem(code=ErrorCode.INVALID_TOPIC_NAME, text=str(error)))
+        except asyncio.CancelledError as error:
+            if is_being_cancelled():
+                raise
+            channel.ended(interrupted_opening(opening.topic, error).problem)
         except Exception:  # noqa: BLE001 (an error of one consumer must not affect the others)
             _log.exception("Opening a consumer of %s failed", opening.topic)
             channel.ended(_unknown_error())

@@ -18,6 +18,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.server.grpc.opening_errors import interrupted_opening
 from magnetar_broker.server.grpc.produce_session import ProduceSession
 from magnetar_broker.server.grpc.producer_channel import ProducerChannel
 from magnetar_broker.settings.topics import TopicSettings
@@ -28,7 +29,7 @@ from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProduceRequest
 from magnetar_wire.entry_memory import count_entry_memory
 from magnetar_wire.errors import InvalidTopicName, WireError
 from magnetar_wire.frame import DecodedRun, decode_frame
-from magnetar_wire.tasks import OrderedTaskGroup
+from magnetar_wire.tasks import OrderedTaskGroup, is_being_cancelled
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import MAX_TRANSPORT_BYTES, Code, Refusal, Stream, TransportError
 
@@ -175,6 +176,10 @@ class ProduceStream:
             channel.fail(BrokerError(ErrorCode.INVALID_TOPIC_NAME, str(error)))
         except BrokerError as error:
             channel.fail(error)
+        except asyncio.CancelledError as error:
+            if is_being_cancelled():
+                raise
+            channel.fail(interrupted_opening(opening.topic, error))
 
     def _close(self, channel: ProducerChannel) -> None:
         if not channel.is_closing:

@@ -281,6 +281,8 @@ class Deduplication(Generic[S]):
     async def wait_until_ready(self, report: Callable[[str], object]) -> None:
         """Return when producers may be opened. `report` is called if that takes long, with the reason, and with an
         empty text at the end. Raises `BrokerError`."""
+        if self._stopped is not None:
+            raise self._stopped.again()
         if self.waiting_for:
             report(self.waiting_for)
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
