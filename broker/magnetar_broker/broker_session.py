@@ -49,7 +49,7 @@ from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
-from magnetar_wire.transport import Transport
+from magnetar_wire.transport import Code, Refusal, Transport
 
 __all__ = ["BrokerIdentity", "BrokerSession", "ClientStream", "sample_topic"]
 
@@ -330,14 +330,25 @@ class BrokerSession:
             await asyncio.wait(tasks)
 
     async def serve_stream(self, stream: ClientStream) -> None:
-        """Serve a stream until it ends."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._streams[stream] = task
+        """Serve a stream until it ends. Raises `Refusal` if it is cancelled with the session.
+
+        The caller's task is not cancelled for that: a listener takes this for a client that has disconnected, and sends
+        no status, so that the client would wait for ever.
+        """
+        serving = asyncio.get_running_loop().create_task(stream.serve())
+        self._streams[stream] = serving
         try:
-            await stream.serve()
+            await asyncio.wait([serving])
         finally:
+            if not serving.done():
+                serving.cancel()
+                await asyncio.wait([serving])
             del self._streams[stream]
+            error = None if serving.cancelled() else serving.exception()
+        if serving.cancelled():
+            raise Refusal(Code.UNAVAILABLE, "the broker's metadata session has ended: look the topic up again")
+        if error is not None:
+            raise error
 
 
 def sample_topic(topic: Topic, now: float) -> None:
