@@ -62,7 +62,7 @@ def producer_on(log: Any, budget: PublishBudget, sink: FakeProducerSink) -> Prod
         SystemClock(),
         TopicCounters(),
         BrokerCounters(),
-        lambda name, sequence_id, ids: None,
+        lambda name, sequence_id, ids, size_bytes: None,
     )
     return Producer(ProducerIdentity(1, "p", b"", 0, {}, ""), publishing, sink)
 
