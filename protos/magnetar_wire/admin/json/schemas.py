@@ -56,7 +56,7 @@ _EMPTY: Final = '""'
 _MAX_VALUES: Final = 150_000
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _STRINGS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
-_VERSION: Final = {"type": "integer", "minimum": -1, "maximum": 2**63 - 1, "description": "-1: none"}
+_VERSION: Final = {"type": "integer", "description": "-1: none"}
 
 
 def format_definition(schema_type: int, definition: bytes) -> str:
@@ -251,7 +251,7 @@ class _Metadata(Part):
                 added.ledger_id = _parse_number(entry.get("ledgerId"), f"{where}.ledgerId")
 
     def schema(self, descriptor: Any) -> Schema:
-        number = {"type": "integer", "minimum": -1}
+        number = {"type": "integer", "description": "-1: none"}
         entry = {"type": "object", "properties": {"ledgerId": number, "entryId": number, "version": number}}
         return {
             "title": "SchemaMetadata",
