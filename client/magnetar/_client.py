@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Executor
 from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -32,15 +34,12 @@ from magnetar._enums import (
     ProducerAccessMode,
     RegexSubscriptionMode,
 )
+from magnetar._event_listener import ConsumerEventListener, check_event_listener, notify_event_listener
 from magnetar._event_loop import background
+from magnetar._listener_threads import ListenerThreads, MessageListenerExecutor, check_executor
 from magnetar._loggers import ConsoleLogger, FileLogger
 from magnetar._message import Message
-from magnetar._message_listener import (
-    ConsumerEventListener,
-    check_event_listener,
-    check_listener,
-    notify_event_listener,
-)
+from magnetar._message_listener import check_listener
 from magnetar._multi_topic_consumer import MultiTopicConsumer, open_consumer, open_reader
 from magnetar._negative_acks import RedeliveryBackoff
 from magnetar._options import KEEP_ALIVE_INTERVAL_S, check_options, client_options, producer_options, suggest_keywords
@@ -48,6 +47,7 @@ from magnetar._producer import Producer
 from magnetar._public_object import Unpicklable
 from magnetar._reader import Reader
 from magnetar._table_view import TableView
+from magnetar._thread_listener import finish_listeners
 from magnetar._topic_producer import TopicProducer, open_producer
 from magnetar._typed_producer import TypedProducer
 from magnetar._unsupported import (
@@ -111,6 +111,7 @@ class Client(Unpicklable):
         # Producers, consumers and readers, which have to be closed in the child after a fork.
         self._created: weakref.WeakSet[Any] = weakref.WeakSet()
         self._closed = False
+        self._listener_threads = ListenerThreads(options.message_listener_threads)
         # Created by the first call that needs it. Several threads may make that call.
         self._core: ClientCore | None = None
         self._core_lock = threading.Lock()
@@ -216,6 +217,7 @@ class Client(Unpicklable):
         decode_failure_action: DecodeFailureAction = DecodeFailureAction.RAISE,
         expire_time_of_incomplete_chunked_message_ms: int = 60_000,
         max_pending_chunked_bytes: int = 256 * 1024 * 1024,
+        message_listener_executor: Executor | MessageListenerExecutor | None = None,
         consumer_event_listener: ConsumerEventListener | None = None,
     ) -> Consumer[T]:
         """Create a consumer of a topic, or of each topic in a list. The subscription is created if it does not exist.
@@ -224,7 +226,10 @@ class Client(Unpicklable):
           decoded by Avro's rules of evolution. `decode_failure_action` decides what happens to those that can't be.
         - `consumer_type` decides how the subscription's consumers share its messages, `initial_position` where a new
           subscription begins.
-        - `message_listener` is called with the consumer and each message, on a thread of its own.
+        - `message_listener` is called with the consumer and each message, in order, always on the same one of the
+          client's `message_listener_threads`. With Key_Shared, keys are distributed among all of them.
+          `message_listener_executor` replaces these threads: a `concurrent.futures.Executor`, or an object with the
+          method `execute(message, run)`, which has `run` called in a thread and order of its choice.
         - `receiver_queue_size` and `receiver_queue_bytes` limit how many messages the client prefetches.
         - `negative_ack_redelivery_delay_ms` is the time between negative_acknowledge and the redelivery of the message;
           it is redelivered earlier if the connection breaks.
@@ -242,10 +247,11 @@ class Client(Unpicklable):
         options = consumer_options(locals())
         check_listener("message_listener", message_listener)
         check_event_listener(consumer_event_listener)
+        check_executor(message_listener_executor)
         core = self._get_core()
 
         def make_consumer(opened: MultiTopicConsumer) -> Consumer[T]:
-            consumer: Consumer[T] = Consumer(opened, background.run, message_listener)
+            consumer: Consumer[T] = Consumer(opened, background.run, message_listener, self._listener_threads)
             notify_event_listener(opened, consumer, consumer_event_listener, core.callbacks.call_later)
             return consumer
 
@@ -283,8 +289,8 @@ class Client(Unpicklable):
         options = check_options(ReaderOptions, locals())
         check_listener("reader_listener", reader_listener)
         core = self._get_core()
-        opening = open_reader(core, topic, start_message_id, options)
-        return self._create(core, opening, lambda opened: Reader(opened, background.run, reader_listener))
+        opening, threads = open_reader(core, topic, start_message_id, options), self._listener_threads
+        return self._create(core, opening, lambda opened: Reader(opened, background.run, reader_listener, threads))
 
     @suggest_keywords
     def create_table_view(
@@ -328,7 +334,7 @@ class Client(Unpicklable):
 
     def shutdown(self) -> None:
         """Close the client and all that it created at once. Pending messages fail."""
-        self._end(lambda core: core.shutdown(), None)
+        self._end(lambda core: core.shutdown(), None, waits=False)
 
     def get_service_info(self) -> ServiceInfo:
         """Not supported yet."""
@@ -385,11 +391,20 @@ class Client(Unpicklable):
                 background.call_soon(partial(core.discard, member))
             raise
 
-    def _end(self, end_core: Callable[[ClientCore], Coroutine[Any, Any, None]], timeout_s: float | None) -> None:
+    def _end(
+        self,
+        end_core: Callable[[ClientCore], Coroutine[Any, Any, None]],
+        timeout_s: float | None,
+        *,
+        waits: bool = True,
+    ) -> None:
+        """`waits`: for calls of listeners."""
         core, self._core, self._closed = self._core, None, True
         if core is None:
             return
         try:
+            if waits:
+                self._finish_listeners(core.operations.timeout_s if timeout_s is None else timeout_s)
             background.run(end_core(core), timeout_s)
         except BaseException:  # interrupted or timed out: end the members without waiting for them
             background.call_soon(core.end_members)
@@ -397,7 +412,12 @@ class Client(Unpicklable):
             raise
         finally:
             background.leave(self)
+            self._listener_threads.stop()
             core.callbacks.close(timeout_s)
+
+    def _finish_listeners(self, timeout_s: float) -> None:
+        created = [one for one in list(self._created) if isinstance(one, Consumer | Reader)]
+        finish_listeners([one._listener for one in created if one._listener is not None], time.monotonic, timeout_s)
 
     # Called by the event loop: see `Forkable`.
 
@@ -411,6 +431,7 @@ class Client(Unpicklable):
 
     def _forked(self) -> None:
         core, self._core, self._core_lock = self._core, None, threading.Lock()
+        self._listener_threads = ListenerThreads(self._options.message_listener_threads)
         if core is not None:
             core.closed = True
         error = AlreadyClosed("it was created before the process forked: create another one in the child")

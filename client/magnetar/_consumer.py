@@ -7,15 +7,17 @@ client's loop. Any number of threads may use one consumer.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self
 
 from magnetar._ack_targets import AckTarget
+from magnetar._listener_threads import ListenerThreads
 from magnetar._message import Message
-from magnetar._message_listener import ThreadListener
 from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar._public_object import Unpicklable, repr_of
 from magnetar._receiver import ThreadReceiver
+from magnetar._thread_listener import BaseThreadListener, finish_listeners, listen_on_threads
 from magnetar.exceptions import (
     AlreadyClosed,
     CumulativeAcknowledgementNotAllowedError,
@@ -25,7 +27,7 @@ from magnetar.exceptions import (
 from magnetar.schema._schema import T
 from magnetar_wire.message_id import MessageId
 
-__all__ = ["Acknowledgeable", "BaseConsumer", "Consumer", "Run", "get_single_id", "refuse_receive"]
+__all__ = ["Acknowledgeable", "BaseConsumer", "Consumer", "Run", "close_listener", "get_single_id", "refuse_receive"]
 
 # Runs a coroutine on the client's loop, and waits for it.
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -68,6 +70,17 @@ class BaseConsumer(Unpicklable):
         self._core.check_open()
         self._core.redeliver_all()
 
+    def pause(self) -> None:
+        """Request no more messages from the broker until `resume`. Those that were requested before, at most
+        `receiver_queue_size` of a topic or partition, are still received; then `receive` waits."""
+        self._core.check_open()
+        self._core.pause()
+
+    def resume(self) -> None:
+        """Request messages from the broker again."""
+        self._core.check_open()
+        self._core.resume()
+
     def __repr__(self) -> str:
         return repr_of(self, "topic", "subscription_name", "consumer_name", "is_connected")
 
@@ -105,16 +118,20 @@ class Consumer(BaseConsumer, Generic[T]):
     """
 
     def __init__(
-        self, core: MultiTopicConsumer, run: Run, listener: Callable[[Consumer[T], Message[T]], object] | None = None
+        self,
+        core: MultiTopicConsumer,
+        run: Run,
+        listener: Callable[[Consumer[T], Message[T]], object] | None,
+        threads: ListenerThreads,
     ) -> None:
         super().__init__(core)
         self._run = run
         self._receiver = ThreadReceiver(core)
         self._popping = core.queue.popping
-        self._listener: ThreadListener | None = None
+        self._listener: BaseThreadListener | None = None
         if listener is not None:
             self._popping = iter(refuse_receive, None)
-            self._listener = ThreadListener(self, listener, self._receiver, self.topic())
+            self._listener = listen_on_threads(self, core, listener, threads)
 
     def receive(self, timeout_millis: int | None = None) -> Message[T]:
         """Return the next message; wait until there is one. Raise Timeout if there is none within `timeout_millis`."""
@@ -180,29 +197,31 @@ class Consumer(BaseConsumer, Generic[T]):
         return ids
 
     def pause_message_listener(self) -> None:
-        """Stop calling the listener until `resume_message_listener`."""
+        """Stop calling the listener until `resume_message_listener`. A call that is running goes on. Messages are still
+        prefetched, until the receiver queue is full."""
         if self._listener is not None:
             self._listener.pause()
 
     def resume_message_listener(self) -> None:
-        """Call the listener again."""
+        """Call the listener again, with the messages that have arrived since `pause_message_listener`, too."""
         if self._listener is not None:
             self._listener.resume()
 
     def unsubscribe(self) -> None:
         """Delete the subscription, and close the consumer. It must be the only one of the subscription."""
         self._run(self._core.unsubscribe())
-        self._close_listener()
-
-    def close(self) -> None:
-        """Send all acknowledgements, and leave the subscription, which remains. Closing twice does nothing."""
-        self._close_listener()
-        if self._core.error is None:
-            self._run(self._core.close())
-
-    def _close_listener(self) -> None:
         if self._listener is not None:
             self._listener.close()
+
+    def close(self) -> None:
+        """Send all acknowledgements, and leave the subscription, which stays. Closing twice does nothing.
+
+        The listener is not called any more. A call that is running may end before, and acknowledge its message;
+        `close` waits for it, for `operation_timeout_seconds` at most. It does not wait if a listener calls it.
+        """
+        close_listener(self._listener, self._core)
+        if self._core.error is None:
+            self._run(self._core.close())
 
     def __iter__(self) -> Self:
         """Iterate over the messages, including those still to come, until the consumer is closed."""
@@ -221,6 +240,17 @@ class Consumer(BaseConsumer, Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def close_listener(listener: BaseThreadListener | None, core: MultiTopicConsumer) -> None:
+    """Begin no more calls of a listener, and wait for those that run. If this is interrupted, the consumer ends."""
+    if listener is None:
+        return
+    try:
+        finish_listeners([listener], core.clock.monotonic, core.operations.timeout_s)
+    except BaseException:
+        core.call_soon(partial(core.end, AlreadyClosed("the consumer is closed")))
+        raise
 
 
 def get_single_id(ids: list[MessageId]) -> MessageId:

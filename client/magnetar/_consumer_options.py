@@ -129,6 +129,8 @@ class ConsumerOptions(Configuration):
     expire_time_of_incomplete_chunked_message_ms: int = Field(default=60_000, ge=0)
     # The maximum size of the chunks of incomplete messages, in all topics and partitions.
     max_pending_chunked_bytes: int = Field(default=256 * 1024 * 1024, gt=0)
+    # The application's own threads for its listener. None: those of the client.
+    message_listener_executor: Any = None
 
     @field_validator("negative_ack_redelivery_backoff")
     @classmethod

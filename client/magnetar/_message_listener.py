@@ -1,8 +1,12 @@
-"""The application's listeners: `message_listener`, `reader_listener` and `consumer_event_listener`.
+"""The application's `message_listener` and `reader_listener`. An asyncio consumer calls them in tasks, a synchronous
+one on threads (`_thread_listener.py`), never on the thread that does the I/O.
 
-A message listener is called with one message at a time: by a synchronous consumer on a thread of its own, by an asyncio
-consumer in a task. It is never called on the thread that does the I/O of synchronous clients. If it raises, the error
-is logged, and the message is not acknowledged.
+A listener is called with one message at a time, in order. Only with Key_Shared, and `message_listener_threads` above 1,
+several calls run at a time: messages of one key are in order, and others wait in the *lanes* of the threads or tasks.
+If a listener raises, the error is logged, and the message is not acknowledged.
+
+**Closing** waits for the calls that run, so that they can still acknowledge, and begins no others; but not if a
+listener closes: two that close each other's consumer would wait for ever.
 
 A synchronous consumer refuses a coroutine function as its listener. A plain function that returns a coroutine (a lambda
 that calls one) is only noticed by its result: the coroutine is closed, and an error is logged once for each listener.
@@ -13,27 +17,30 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import threading
-from collections.abc import Callable
-from functools import partial
-from typing import Any, Protocol
+import zlib
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from magnetar._enums import ConsumerType
+from magnetar._listener_threads import in_listener
+from magnetar._message import Message
 from magnetar._multi_topic_consumer import MultiTopicConsumer
-from magnetar._receiver import TaskReceiver, ThreadReceiver
-from magnetar._reconnecting_consumer import ReconnectingConsumer
+from magnetar._receiver import TaskReceiver
 from magnetar.exceptions import InvalidConfiguration, MagnetarException
 
 __all__ = [
-    "ConsumerEventListener",
     "TaskListener",
-    "ThreadListener",
-    "check_event_listener",
     "check_listener",
-    "notify_event_listener",
+    "count_lanes",
+    "is_stale",
+    "max_in_lanes",
+    "ordering_hash",
+    "ordering_key",
 ]
 
 log = logging.getLogger("magnetar")
+
+_FAILED: Final = "the listener of %s failed: its message is not acknowledged"
 
 
 def check_listener(option: str, listener: object, *, awaited: bool = False) -> None:
@@ -49,77 +56,70 @@ def check_listener(option: str, listener: object, *, awaited: bool = False) -> N
         )
 
 
-class ThreadListener:
-    """Calls a message listener on a thread."""
+def count_lanes(core: MultiTopicConsumer, size: int) -> int:
+    """Return how many calls of the listener may run at a time, if the client has `size` threads for listeners."""
+    return size if core.options.consumer_type is ConsumerType.KeyShared else 1
 
-    def __init__(
-        self, consumer: Any, listener: Callable[[Any, Any], object], receiver: ThreadReceiver, topic: str
-    ) -> None:
-        self._consumer = consumer
-        self._listener = listener
-        self._receiver = receiver
-        self._topic = topic
-        self._not_paused = threading.Event()
-        self._not_paused.set()
-        self._closed = threading.Event()
-        self._has_refused_awaitable = False
-        threading.Thread(target=self._run, name=f"magnetar listener of {topic}", daemon=True).start()
 
-    def pause(self) -> None:
-        self._not_paused.clear()
+def max_in_lanes(core: MultiTopicConsumer) -> int:
+    """Return how many messages may wait in lanes: as many as in the receiver queue."""
+    return max(1, core.options.receiver_queue_size)
 
-    def resume(self) -> None:
-        self._not_paused.set()
 
-    def close(self) -> None:
-        """Begin no more calls. A call that is running ends by itself."""
-        self._closed.set()
-        self._not_paused.set()
+def ordering_hash(message: Message[Any]) -> int:
+    """Return a hash that is the same for all messages of a key. Those without a key count as one key."""
+    return zlib.crc32(ordering_key(message))
 
-    def _run(self) -> None:
-        while not self._closed.is_set():
-            self._not_paused.wait()
-            try:
-                message = self._receiver.receive(None)
-            except MagnetarException:  # the consumer has ended, which was logged or requested
-                return
-            self._not_paused.wait()
-            if self._closed.is_set():
-                return
-            try:
-                result = self._listener(self._consumer, message)
-                if inspect.isawaitable(result):
-                    self._refuse_awaitable(result)
-            except BaseException:
-                log.exception("the listener of %s failed: its message is not acknowledged", self._topic)
 
-    def _refuse_awaitable(self, result: object) -> None:
-        """Close a coroutine that the listener returned, without running it."""
-        if inspect.iscoroutine(result):
-            result.close()
-        if not self._has_refused_awaitable:
-            self._has_refused_awaitable = True
-            log.error(
-                "the listener of %s returned %r, which a synchronous client never awaits, so its messages are not "
-                "acknowledged: use a plain function, or magnetar.aio.Client",
-                self._topic,
-                result,
-            )
+def ordering_key(message: Message[Any]) -> bytes:
+    """Return the key by which Key_Shared orders messages: the ordering key, or else the partition key."""
+    entry, row = message._entry, message._row
+    column = entry.columns.ordering_keys
+    key = None if column is None else column[row]
+    return message.key_bytes() if key is None else key
+
+
+def is_stale(message: Message[Any], core: MultiTopicConsumer) -> bool:
+    """Whether the message will be redelivered, or its subscription was moved, since it was taken from the queue. A
+    listener is not called with it, since it can get the redelivered one at the same time."""
+    epoch = message._entry.epoch
+    return core.context.durable and epoch.origin.is_persistent and epoch is not epoch.origin.epoch
 
 
 class TaskListener:
-    """Calls a message listener, a function or a coroutine function, in a task."""
+    """Calls a message listener, a function or a coroutine function, in tasks."""
 
     def __init__(
-        self, consumer: Any, listener: Callable[[Any, Any], object], receiver: TaskReceiver, topic: str
+        self,
+        consumer: Any,
+        core: MultiTopicConsumer,
+        listener: Callable[[Any, Any], object],
+        receiver: TaskReceiver,
+        size: int = 1,
     ) -> None:
         self._consumer = consumer
+        self._core = core
         self._listener = listener
         self._receiver = receiver
-        self._topic = topic
         self._not_paused = asyncio.Event()
         self._not_paused.set()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"magnetar listener of {topic}")
+        self._is_closed = False
+        self._tasks: list[asyncio.Task[None]] = []
+        # The tasks in which the listener is called now.
+        self._calling: set[asyncio.Task[Any]] = set()
+        core.listener = self
+        lanes: list[asyncio.Queue[Message[Any]]] = [asyncio.Queue() for _ in range(count_lanes(core, size))]
+        if len(lanes) == 1:
+            self._start(self._call_with_all())
+        else:
+            capacity = asyncio.Semaphore(max_in_lanes(core))
+            self._start(self._distribute(lanes, capacity))
+            for lane in lanes:
+                self._start(self._call_with_lane(lane, capacity))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        name = f"magnetar listener of {self._consumer.topic()}"
+        self._tasks.append(asyncio.get_running_loop().create_task(work, name=name))
 
     def pause(self) -> None:
         self._not_paused.clear()
@@ -127,70 +127,68 @@ class TaskListener:
     def resume(self) -> None:
         self._not_paused.set()
 
-    def close(self) -> None:
-        """Cancel a call that is running, unless the listener itself closes the consumer."""
-        if self._task is not asyncio.current_task():
-            self._task.cancel()
+    async def finish(self, timeout_s: float) -> None:
+        """Begin no more calls, and return when none runs. Calls that run for longer than the timeout are cancelled, and
+        all are if this is cancelled. A listener that calls this waits for no call."""
+        self._is_closed = True
+        for task in self._tasks:
+            if task not in self._calling:
+                task.cancel()
+        if in_listener.get() or not self._calling:
+            return
+        calling = set(self._calling)
+        try:
+            await asyncio.wait(calling, timeout=timeout_s)
+        finally:
+            for task in calling:
+                if not task.done():
+                    log.warning("the listener of %s is cancelled: its consumer is closed", self._consumer.topic())
+                    task.cancel()
 
-    async def _run(self) -> None:
+    async def _call_with_all(self) -> None:
+        while not self._is_closed and (message := await self._receive()) is not None:
+            await self._call(message)
+
+    async def _distribute(self, lanes: list[asyncio.Queue[Message[Any]]], capacity: asyncio.Semaphore) -> None:
         while True:
-            await self._not_paused.wait()
-            try:
-                message = await self._receiver.receive(None)
-            except MagnetarException:  # as in ThreadListener
+            await capacity.acquire()
+            message = await self._receive()
+            if message is None:
                 return
-            await self._not_paused.wait()
-            try:
-                result = self._listener(self._consumer, message)
-                if inspect.isawaitable(result):
-                    await result
-            except Exception:
-                log.exception("the listener of %s failed: its message is not acknowledged", self._topic)
+            lanes[ordering_hash(message) % len(lanes)].put_nowait(message)
 
+    async def _call_with_lane(self, lane: asyncio.Queue[Message[Any]], capacity: asyncio.Semaphore) -> None:
+        while not self._is_closed:
+            message = await lane.get()
+            capacity.release()
+            await self._call(message)
 
-class ConsumerEventListener(Protocol):
-    """An application's `consumer_event_listener`.
+    async def _receive(self) -> Message[Any] | None:
+        """Return the next message; None: the consumer has ended, which was logged or requested."""
+        await self._not_paused.wait()
+        try:
+            return await self._receiver.receive(None)
+        except MagnetarException:
+            return None
 
-    It is notified which partitions of a Failover subscription are delivered to its consumer: of each partition when the
-    consumer is created, and then of each change, in order. The partition is -1 if the topic has none.
-    """
-
-    def became_active(self, consumer: Any, partition: int, /) -> object: ...
-
-    def became_inactive(self, consumer: Any, partition: int, /) -> object: ...
-
-
-def check_event_listener(listener: Any) -> None:
-    """Raises InvalidConfiguration."""
-    for name in ("became_active", "became_inactive"):
-        if listener is not None and not callable(getattr(listener, name, None)):
-            raise InvalidConfiguration(f"consumer_event_listener = {listener!r} has no method {name}")
-
-
-def notify_event_listener(
-    core: MultiTopicConsumer,
-    consumer: Any,
-    listener: Any,
-    call_later: Callable[[Callable[[], object]], object] | None = None,
-) -> None:
-    """Notify the listener from now on. `call_later` calls it on the callback thread; None: it is called here."""
-    if listener is None or core.options.consumer_type is not ConsumerType.Failover:
-        return
-
-    def notify(partition: ReconnectingConsumer) -> None:
-        call = partial(_call_event_listener, listener, consumer, partition.partition, partition.is_active)
-        call() if call_later is None else call_later(call)
-
-    def start() -> None:
-        core.context.on_active_changed = notify
-        for partition in core.partitions:
-            notify(partition)
-
-    core.call_soon(start)
-
-
-def _call_event_listener(listener: Any, consumer: Any, partition: int, is_active: bool) -> None:
-    try:
-        (listener.became_active if is_active else listener.became_inactive)(consumer, partition)
-    except Exception:
-        log.exception("the consumer_event_listener of %s failed", consumer.topic())
+    async def _call(self, message: Message[Any]) -> None:
+        await self._not_paused.wait()
+        if self._is_closed or is_stale(message, self._core):
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._calling.add(task)
+        in_listener.set(True)
+        try:
+            result = self._listener(self._consumer, message)
+            if inspect.isawaitable(result):
+                await result
+        except asyncio.CancelledError:
+            if task.cancelling():
+                raise
+            log.exception(_FAILED, self._consumer.topic())  # something was cancelled for which the listener waited
+        except Exception:
+            log.exception(_FAILED, self._consumer.topic())
+        finally:
+            self._calling.discard(task)
+            in_listener.set(False)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from magnetar._ack_grouping import AckGroupingTracker
 from magnetar._ack_target_lookup import AckTargetLookup
@@ -71,6 +71,13 @@ async def open_reader(
     return consumer
 
 
+class ListenerInTasks(Protocol):
+    """What calls the message listener of an asyncio consumer."""
+
+    async def finish(self, timeout_s: float) -> None:
+        """Begin no more calls, and wait for those that run."""
+
+
 class MultiTopicConsumer:
     """A `Member` of its client."""
 
@@ -126,6 +133,7 @@ class MultiTopicConsumer:
             self.topic_partitions.open_new,
         )
         self._tasks: dict[asyncio.Task[Any], None] = {}
+        self.listener: ListenerInTasks | None = None
 
     # Opening.
 
@@ -171,6 +179,19 @@ class MultiTopicConsumer:
             partition.grant_permits(eager=True)
         if self.queue.batches_waiting and all(partition.permits.outstanding <= 0 for partition in self.partitions):
             self.queue.set_full()
+
+    def pause(self) -> None:
+        """Grant no more permits, until `resume`. From any thread."""
+        self.context.is_paused = True
+
+    def resume(self) -> None:
+        """Grant the permits that are due. From any thread."""
+        self.context.is_paused = False
+        self.call_soon(self._grant_permits)
+
+    def _grant_permits(self) -> None:
+        for partition in self.partitions:
+            partition.grant_permits(eager=self.queue.waiting > 0)
 
     async def has_message_available(self) -> bool:
         """Whether a read will return, if no other thread or task reads."""
@@ -264,6 +285,12 @@ class MultiTopicConsumer:
 
     async def close(self) -> None:
         """Send all acknowledgements, and close the partitions at their brokers."""
+        if self.error is None and self.listener is not None:
+            try:
+                await self.listener.finish(self.operations.timeout_s)
+            except BaseException:
+                self.end(AlreadyClosed("the consumer is closed"))
+                raise
         if self.error is not None:
             return
         self.error = AlreadyClosed("the consumer is closed")

@@ -214,7 +214,7 @@ class PartitionConsumer(ReconnectingConsumer):
         """Grant what is due. `eager`: the application waits for more messages than there are."""
         if eager:
             self.permits.count_handed_out(self._queue.fetch_debt(self.partition_queue))
-        if not self.is_connected:
+        if not self.is_connected or self._context.is_paused:
             return
         if permits := self.permits.grant(waiting=self._queue.waiting > 0, eager=eager):
             self._outbound.permits += permits

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, Self
 
-from magnetar._consumer import Run, refuse_receive
+from magnetar._consumer import Run, close_listener, refuse_receive
+from magnetar._listener_threads import ListenerThreads
 from magnetar._message import Message
-from magnetar._message_listener import ThreadListener
 from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar._public_object import Unpicklable, repr_of
 from magnetar._receiver import ThreadReceiver
+from magnetar._thread_listener import BaseThreadListener, listen_on_threads
 from magnetar.exceptions import AlreadyClosed
 from magnetar.schema._schema import T
 from magnetar_wire.message_id import MessageId
@@ -50,16 +51,20 @@ class Reader(BaseReader, Generic[T]):
     """
 
     def __init__(
-        self, core: MultiTopicConsumer, run: Run, listener: Callable[[Reader[T], Message[T]], object] | None = None
+        self,
+        core: MultiTopicConsumer,
+        run: Run,
+        listener: Callable[[Reader[T], Message[T]], object] | None,
+        threads: ListenerThreads,
     ) -> None:
         super().__init__(core)
         self._run = run
         self._receiver = ThreadReceiver(core)
         self._popping = core.queue.popping
-        self._listener: ThreadListener | None = None
+        self._listener: BaseThreadListener | None = None
         if listener is not None:
             self._popping = iter(refuse_receive, None)
-            self._listener = ThreadListener(self, listener, self._receiver, self.topic())
+            self._listener = listen_on_threads(self, core, listener, threads)
 
     def read_next(self, timeout_millis: int | None = None) -> Message[T]:
         """Return the next message; wait until there is one. Raise Timeout if there is none within `timeout_millis`."""
@@ -81,9 +86,8 @@ class Reader(BaseReader, Generic[T]):
         self._run(self._core.seek(messageid))
 
     def close(self) -> None:
-        """Close the reader. Closing twice does nothing."""
-        if self._listener is not None:
-            self._listener.close()
+        """Close the reader. Closing twice does nothing. It waits for a call of its listener, as a consumer does."""
+        close_listener(self._listener, self._core)
         if self._core.error is None:
             self._run(self._core.close())
 

@@ -70,6 +70,8 @@ class ConsumerContext:
     acks: AckGroupingTracker
     nacks: NegativeAcksTracker
     chunk_budget: ChunkBudget
+    # No permits are granted.
+    is_paused: bool = False
     # Called when a partition can't be reopened.
     on_failed: Callable[[ReconnectingConsumer, MagnetarException], object]
     # Called when a partition of a Failover subscription begins or ceases to be delivered to this consumer.

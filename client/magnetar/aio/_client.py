@@ -11,6 +11,7 @@ import logging
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from types import TracebackType
 from typing import Any, Self
 
@@ -29,14 +30,11 @@ from magnetar._enums import (
     ProducerAccessMode,
     RegexSubscriptionMode,
 )
+from magnetar._event_listener import ConsumerEventListener, check_event_listener, notify_event_listener
+from magnetar._listener_threads import MessageListenerExecutor, check_executor
 from magnetar._loggers import ConsoleLogger, FileLogger
 from magnetar._message import Message
-from magnetar._message_listener import (
-    ConsumerEventListener,
-    check_event_listener,
-    check_listener,
-    notify_event_listener,
-)
+from magnetar._message_listener import check_listener
 from magnetar._multi_topic_consumer import open_consumer, open_reader
 from magnetar._negative_acks import RedeliveryBackoff
 from magnetar._options import KEEP_ALIVE_INTERVAL_S, check_options, client_options, producer_options, suggest_keywords
@@ -53,7 +51,7 @@ from magnetar.aio._consumer import Consumer
 from magnetar.aio._producer import Producer
 from magnetar.aio._reader import Reader
 from magnetar.aio._table_view import TableView
-from magnetar.exceptions import AlreadyClosed
+from magnetar.exceptions import AlreadyClosed, InvalidConfiguration
 from magnetar.schema._schema import Schema, T
 from magnetar_wire.clock import Clock
 from magnetar_wire.message_id import MessageId
@@ -202,6 +200,7 @@ class Client(Unpicklable):
         decode_failure_action: DecodeFailureAction = DecodeFailureAction.RAISE,
         expire_time_of_incomplete_chunked_message_ms: int = 60_000,
         max_pending_chunked_bytes: int = 256 * 1024 * 1024,
+        message_listener_executor: Executor | MessageListenerExecutor | None = None,
         consumer_event_listener: ConsumerEventListener | None = None,
     ) -> Consumer[T]:
         """Create a consumer of a topic, or of each topic in a list. The subscription is created if it does not exist.
@@ -210,8 +209,8 @@ class Client(Unpicklable):
           decoded by Avro's rules of evolution. `decode_failure_action` decides what happens to those that can't be.
         - `consumer_type` decides how the subscription's consumers share its messages, `initial_position` where a new
           subscription begins.
-        - `message_listener`, a function or a coroutine function, is called with the consumer and each message,
-          in a task of its own.
+        - `message_listener`, a function or a coroutine function, is called with the consumer and each message, in
+          order, in a task of its own. With Key_Shared, keys are distributed among `message_listener_threads` tasks.
         - `receiver_queue_size` and `receiver_queue_bytes` limit how many messages the client prefetches.
         - `negative_ack_redelivery_delay_ms` is the time between negative_acknowledge and the redelivery of the message;
           it is redelivered earlier if the connection breaks.
@@ -226,8 +225,14 @@ class Client(Unpicklable):
         options = consumer_options(locals())
         check_listener("message_listener", message_listener, awaited=True)
         check_event_listener(consumer_event_listener)
+        check_executor(message_listener_executor)
+        if message_listener_executor is not None:
+            raise InvalidConfiguration(
+                "message_listener_executor has threads, and an asyncio client calls listeners in tasks: leave it out, "
+                "or use magnetar.Client"
+            )
         core = await open_consumer(self._get_core(), topic, options)
-        consumer = Consumer(core, message_listener)
+        consumer = Consumer(core, message_listener, self._options.message_listener_threads)
         notify_event_listener(core, consumer, consumer_event_listener)
         return consumer
 

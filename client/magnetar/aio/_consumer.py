@@ -28,7 +28,10 @@ class Consumer(BaseConsumer, Generic[T]):
     """
 
     def __init__(
-        self, core: MultiTopicConsumer, listener: Callable[[Consumer[T], Message[T]], object] | None = None
+        self,
+        core: MultiTopicConsumer,
+        listener: Callable[[Consumer[T], Message[T]], object] | None,
+        message_listener_threads: int,
     ) -> None:
         super().__init__(core)
         self._receiver = TaskReceiver(core)
@@ -36,7 +39,7 @@ class Consumer(BaseConsumer, Generic[T]):
         self._listener: TaskListener | None = None
         if listener is not None:
             self._pop = refuse_receive
-            self._listener = TaskListener(self, listener, self._receiver, self.topic())
+            self._listener = TaskListener(self, core, listener, self._receiver, message_listener_threads)
 
     async def receive(self, timeout_millis: int | None = None) -> Message[T]:
         """Return the next message; wait until there is one. Raise Timeout if there is none within `timeout_millis`.
@@ -105,28 +108,27 @@ class Consumer(BaseConsumer, Generic[T]):
         return await self._core.last_message_ids()
 
     def pause_message_listener(self) -> None:
-        """Stop calling the listener until `resume_message_listener`."""
+        """Stop calling the listener until `resume_message_listener`. A call that is running goes on. Messages are still
+        prefetched, until the receiver queue is full."""
         if self._listener is not None:
             self._listener.pause()
 
     def resume_message_listener(self) -> None:
-        """Call the listener again."""
+        """Call the listener again, with the messages that have arrived since `pause_message_listener`, too."""
         if self._listener is not None:
             self._listener.resume()
 
     async def unsubscribe(self) -> None:
         """Delete the subscription, and close the consumer. It must be the only one of the subscription."""
         await self._core.unsubscribe()
-        self._close_listener()
 
     async def close(self) -> None:
-        """Send all acknowledgements, and leave the subscription, which remains. Closing twice does nothing."""
-        self._close_listener()
-        await self._core.close()
+        """Send all acknowledgements, and leave the subscription, which stays. Closing twice does nothing.
 
-    def _close_listener(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
+        The listener is not called any more. A call that is running may end before, and acknowledge its message;
+        `close` waits for it, for `operation_timeout_seconds` at most. It does not wait if a listener calls it.
+        """
+        await self._core.close()
 
     def __aiter__(self) -> Self:
         """Iterate over the messages, including those still to come, until the consumer is closed."""

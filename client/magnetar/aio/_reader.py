@@ -29,16 +29,13 @@ class Reader(BaseReader, Generic[T]):
     it waits, and continues behind them.
     """
 
-    def __init__(
-        self, core: MultiTopicConsumer, listener: Callable[[Reader[T], Message[T]], object] | None = None
-    ) -> None:
+    def __init__(self, core: MultiTopicConsumer, listener: Callable[[Reader[T], Message[T]], object] | None) -> None:
         super().__init__(core)
         self._receiver = TaskReceiver(core)
         self._pop: Callable[[], Message[T]] = core.queue.ready.popleft
-        self._listener: TaskListener | None = None
         if listener is not None:
             self._pop = refuse_receive
-            self._listener = TaskListener(self, listener, self._receiver, self.topic())
+            TaskListener(self, core, listener, self._receiver)
 
     async def read_next(self, timeout_millis: int | None = None) -> Message[T]:
         """Return the next message; wait until there is one. Raise Timeout if there is none within `timeout_millis`.
@@ -60,9 +57,7 @@ class Reader(BaseReader, Generic[T]):
         await self._core.seek(messageid)
 
     async def close(self) -> None:
-        """Close the reader. Closing twice does nothing."""
-        if self._listener is not None:
-            self._listener.close()
+        """Close the reader. Closing twice does nothing. It waits for a call of its listener, as a consumer does."""
         await self._core.close()
 
     def __aiter__(self) -> Self:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from magnetar import aio
 from magnetar._message import Message
+from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar.aio._consumer import Consumer
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.chunk_search import find_ends
@@ -45,7 +46,7 @@ from tests.unit.broker.fake_cursors import FakeCursorTable
 from tests.unit.broker.fake_log import FakeLog
 from tests.unit.client.lookup_broker import ADDRESS, LookupBroker
 
-__all__ = ["ADDRESS", "MemoryBroker", "MemoryTopic", "client_of", "payloads", "receive", "receive_all"]
+__all__ = ["ADDRESS", "MemoryBroker", "MemoryTopic", "client_of", "core_of", "payloads", "receive", "receive_all"]
 
 R = TypeVar("R")
 
@@ -210,6 +211,12 @@ async def client_of(
     await broker.stop()
 
 
+def core_of(consumer: Any) -> MultiTopicConsumer:
+    """Return the part of a consumer that both clients share."""
+    core: MultiTopicConsumer = consumer._core
+    return core
+
+
 async def receive(consumer: Consumer[Any], count: int) -> list[Message[Any]]:
     return [await consumer.receive(60_000) for _ in range(count)]
 
@@ -217,7 +224,8 @@ async def receive(consumer: Consumer[Any], count: int) -> list[Message[Any]]:
 async def receive_all(consumer: Consumer[Any]) -> list[Message[Any]]:
     """Receive all messages that are available."""
     messages = []
-    while consumer._core.queue or (await consumer._core.has_message_available()):
+    core = core_of(consumer)
+    while core.queue or (await core.has_message_available()):
         messages.append(await consumer.receive(60_000))
     return messages
 

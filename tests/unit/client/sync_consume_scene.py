@@ -50,9 +50,10 @@ class SyncConsumeScene:
 
 
 @contextmanager
-def sync_consume_scene() -> Iterator[SyncConsumeScene]:
+def sync_consume_scene(**options: Any) -> Iterator[SyncConsumeScene]:
+    """`options` are those of the client."""
     transport = InProcessTransport()
-    with magnetar.Client(f"magnetar://{ADDRESS}", _transport=transport) as client:
+    with magnetar.Client(f"magnetar://{ADDRESS}", _transport=transport, **options) as client:
         client._get_core()
         scene = SyncConsumeScene(client, transport)
         scene.run(scene.broker.start(transport))

