@@ -34,14 +34,23 @@ LARGE_BYTES: Final = max(20_000_000, int(10 * SCALE) * 20_000_000)
 _MANY: Final = 1_000_000_000
 
 
+# By name: a bench gets a standalone of its own.
+Benches = dict[str, Callable[[StandaloneProcess], Iterator[Result]]]
+
+
 def benches() -> Iterator[Result]:
-    wanted = [name for name in os.environ.get("MAGNETAR_BENCH_ONLY", "").split(",") if name] or list(BENCHES)
+    return run_benches(BENCHES)
+
+
+def run_benches(available: Benches) -> Iterator[Result]:
+    """Run the benches that `MAGNETAR_BENCH_ONLY` names, or all."""
+    wanted = [name for name in os.environ.get("MAGNETAR_BENCH_ONLY", "").split(",") if name] or list(available)
     for name in wanted:
         with (
             tempfile.TemporaryDirectory(dir=os.environ.get("MAGNETAR_BENCH_FOLDER")) as folder,
             StandaloneProcess(Path(folder) / "standalone") as server,
         ):
-            yield from BENCHES[name](server)
+            yield from available[name](server)
 
 
 def compare_arms(
@@ -207,8 +216,7 @@ def _bench_partitions(server: StandaloneProcess) -> Iterator[Result]:
         yield Result("model.partitions", seconds, "seconds", "one producer and one consumer opened", ceiling=10)
 
 
-# By name: a bench that another part of the project adds is a line here.
-BENCHES: Final[dict[str, Callable[[StandaloneProcess], Iterator[Result]]]] = {
+BENCHES: Final[Benches] = {
     "chunks": _bench_chunks,
     "policies": _bench_policies,
     "dedup": _bench_dedup,
