@@ -8,6 +8,7 @@ every `ack_grouping_time_ms`, as soon as there are `ack_grouping_max_size`, or a
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -84,7 +85,7 @@ class AckGroupingTracker:
         self, targets: Iterable[AckTarget]
     ) -> dict[PendingAcks, dict[tuple[int, int], DeliveryEpoch]]:
         """Return the changed partitions' acknowledgements, with the epochs of the targets."""
-        rows_by_entry: dict[DeliveredEntry, list[int]] = {}
+        rows_by_entry: defaultdict[DeliveredEntry, list[int]] = defaultdict(list)
         changed: dict[PendingAcks, dict[tuple[int, int], DeliveryEpoch]] = {}
 
         def pending_acks(epoch: DeliveryEpoch) -> PendingAcks:
@@ -93,13 +94,14 @@ class AckGroupingTracker:
             found: PendingAcks = acks
             return found
 
+        last: DeliveredEntry | None = None
+        rows: list[int] = []
         for target in targets:
             if isinstance(target, Message):
-                rows = rows_by_entry.get(target._entry)
-                if rows is None:
-                    rows_by_entry[target._entry] = [target._row]
-                else:
-                    rows.append(target._row)
+                if target._entry is not last:  # most messages follow one of the same entry
+                    last = target._entry
+                    rows = rows_by_entry[last]
+                rows.append(target._row)
             else:
                 acks = pending_acks(target.epoch)
                 add = acks.add_cumulative if target.cumulative else acks.add_message

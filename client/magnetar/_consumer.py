@@ -40,6 +40,9 @@ class BaseConsumer(Unpicklable):
 
     def __init__(self, core: MultiTopicConsumer) -> None:
         self._core = core
+        # Whether an acknowledgement is collected with others, if its call does not name a receipt.
+        self._groups_acks = not core.options.ack_receipt_enabled
+        self._add_ack = core.acks.add
 
     def topic(self) -> str:
         """Return the topic's full name; for several topics, their names separated by commas."""
@@ -103,6 +106,19 @@ class BaseConsumer(Unpicklable):
             )
         return [self._core.targets.find(what, cumulative=True)]
 
+    def _add_single_ack(self, what: object, receipt: bool | None) -> bool:
+        """Add the acknowledgement of a message of this consumer, without a receipt. False: it is none of these.
+
+        It is called for each message, so it repeats briefly what `_find_targets` checks.
+        """
+        core = self._core
+        if type(what) is Message and receipt is None and self._groups_acks and core.error is None:
+            origin = what._entry.epoch.origin
+            if core.topic_partitions.by_topic.get(origin.topic) is origin:
+                self._add_ack(what)
+                return True
+        return False
+
     def _acknowledge_soon(self, targets: list[AckTarget]) -> None:
         for target in targets:
             self._core.acks.add(target)
@@ -154,6 +170,8 @@ class Consumer(BaseConsumer, Generic[T]):
         It is sent with others after `ack_grouping_time_ms`. With `receipt`, or `ack_receipt_enabled`, it is sent at
         once, and this returns when the acknowledgement is durable.
         """
+        if self._add_single_ack(message, receipt):
+            return
         targets = self._find_targets(message)
         if self._wants_receipt(receipt):
             self._run(self._core.acknowledge(targets))

@@ -9,7 +9,9 @@ and a thousand objects with two slots.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any, Final, Generic, Protocol
 
 from magnetar._public_object import shorten
@@ -36,6 +38,7 @@ __all__ = [
 
 # How much of a payload `repr` shows.
 _SHOWN_BYTES: Final = 64
+_ONE: Final = ord("1")
 
 
 class Message(Generic[T]):
@@ -285,6 +288,18 @@ class DeliveredEntry:
             return -1
         indexes = self.columns.batch_indexes
         return row if indexes is None else indexes[row]
+
+    def make_bits(self, rows: Collection[int]) -> int:
+        """Return the messages of these rows of a batch: bit i is batch index i."""
+        indexes = self.columns.batch_indexes
+        if indexes is not None:
+            rows = [indexes[row] for row in rows]
+        if len(rows) < self.batch_size // 64:
+            return reduce(or_, (1 << index for index in rows), 0)
+        digits = bytearray(b"0") * self.batch_size  # of a binary number: quicker than a shift for each message
+        for index in rows:
+            digits[-1 - index] = _ONE
+        return int(digits, 2)
 
     def find_key(self, row: int) -> str | bytes | None:
         column = self.columns.keys

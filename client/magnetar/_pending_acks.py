@@ -17,7 +17,7 @@ to acknowledge it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -64,18 +64,14 @@ class PendingAcks:
 
     # Adding.
 
-    def add_rows(self, entry: DeliveredEntry, rows: Iterable[int]) -> None:
+    def add_rows(self, entry: DeliveredEntry, rows: Collection[int]) -> None:
         """Acknowledge these rows of an entry's columns."""
         group = self._get_group(entry.epoch)
         size = entry.batch_size
         if not size:
             self._add_whole(group, entry.ledger_id, entry.entry_id, entry.chunks)
             return
-        bits = bytearray((size + 7) // 8)
-        for row in rows:
-            index = entry.batch_index(row)
-            bits[index >> 3] |= 1 << (index & 7)
-        entry.acknowledged |= int.from_bytes(bits, "little")
+        entry.acknowledged |= entry.make_bits(rows)
         self._add_bits(group, (entry.ledger_id, entry.entry_id), entry.acknowledged, size)
 
     def add_message(

@@ -66,6 +66,8 @@ class Consumer(BaseConsumer, Generic[T]):
         It is sent with others after `ack_grouping_time_ms`. With `receipt`, or `ack_receipt_enabled`, it is sent at
         once, and this returns when the acknowledgement is durable.
         """
+        if self._add_single_ack(message, receipt):
+            return
         targets = self._find_targets(message)
         if self._wants_receipt(receipt):
             await self._core.acknowledge(targets)
