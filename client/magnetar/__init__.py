@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         ProducerAccessMode,
         RegexSubscriptionMode,
     )
+    from magnetar._letter_rules import ConsumerDeadLetterPolicy
     from magnetar._loggers import ConsoleLogger, FileLogger, LoggerLevel
     from magnetar._message import Message
     from magnetar._negative_acks import MultiplierRedeliveryBackoff
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
         AuthenticationTLS,
         AuthenticationToken,
         AutoClusterFailover,
-        ConsumerDeadLetterPolicy,
         ConsumerKeySharedPolicy,
         CryptoKeyReader,
         EncryptionContext,
@@ -127,7 +127,7 @@ _MODULES: Final = {
     "Consumer": "magnetar._consumer",
     "ConsumerBatchReceivePolicy": "magnetar._consumer_options",
     "ConsumerCryptoFailureAction": "magnetar._enums",
-    "ConsumerDeadLetterPolicy": "magnetar._unsupported",
+    "ConsumerDeadLetterPolicy": "magnetar._letter_rules",
     "ConsumerKeySharedPolicy": "magnetar._unsupported",
     "ConsumerType": "magnetar._enums",
     "CryptoKeyReader": "magnetar._unsupported",

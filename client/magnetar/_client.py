@@ -36,6 +36,7 @@ from magnetar._enums import (
 )
 from magnetar._event_listener import ConsumerEventListener, check_event_listener, notify_event_listener
 from magnetar._event_loop import background
+from magnetar._letter_rules import ConsumerDeadLetterPolicy
 from magnetar._listener_threads import ListenerThreads, MessageListenerExecutor, check_executor
 from magnetar._loggers import ConsoleLogger, FileLogger
 from magnetar._message import Message
@@ -52,7 +53,6 @@ from magnetar._topic_producer import TopicProducer, open_producer
 from magnetar._typed_producer import TypedProducer
 from magnetar._unsupported import (
     Authentication,
-    ConsumerDeadLetterPolicy,
     ConsumerKeySharedPolicy,
     CryptoKeyReader,
     ServiceInfo,

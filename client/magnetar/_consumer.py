@@ -6,7 +6,7 @@ client's loop. Any number of threads may use one consumer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self
@@ -90,6 +90,20 @@ class BaseConsumer(Unpicklable):
     def _negative_acknowledge(self, message: Message[Any] | MessageId) -> None:
         self._core.check_open()
         self._core.nacks.add(self._core.targets.find(message))
+
+    def _reconsume_later(
+        self, message: Message[Any], delay_ms: int, properties: Mapping[str, str] | None
+    ) -> Coroutine[Any, Any, None]:
+        self._core.check_open()
+        if not isinstance(message, Message):
+            raise TypeError(f"reconsume_later takes a message, whose copy is stored, not {type(message).__name__}")
+        if not isinstance(delay_ms, int) or isinstance(delay_ms, bool):
+            raise TypeError(f"delay_ms is a number of ms, not {delay_ms!r}")
+        letters = self._core.letters
+        if letters is None or letters.rules.retry_letter_topic is None:
+            raise InvalidConfiguration("reconsume_later needs a consumer that was created with enable_retry=True")
+        target = self._core.targets.find(message)
+        return letters.reconsume_later(message, target, delay_ms, properties, with_receipt=self._wants_receipt(None))
 
     def _find_targets(self, what: Acknowledgeable) -> list[AckTarget]:
         self._core.check_open()
@@ -196,6 +210,17 @@ class Consumer(BaseConsumer, Generic[T]):
         in order. Shared redelivers that message, and those of its batch that are not acknowledged.
         """
         self._negative_acknowledge(message)
+
+    def reconsume_later(
+        self, message: Message[Any], delay_ms: int = 0, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """Have a message that can't be processed now delivered again after `delay_ms`, and acknowledge it.
+
+        It is stored in the retry letter topic, with `properties` added to its own. This returns when it is durable
+        there. If it was retried too often, it goes to the dead letter topic. If it can't be stored, this raises the
+        error, and the message is redelivered. Needs `enable_retry`.
+        """
+        self._run(self._reconsume_later(message, delay_ms, properties))
 
     def seek(self, messageid: MessageId | int) -> None:
         """Move the subscription behind a message (to it, with `start_message_id_inclusive`), to `MessageId.earliest`

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from magnetar._enums import (
     ConsumerCryptoFailureAction,
@@ -20,6 +20,7 @@ from magnetar._enums import (
     InitialPosition,
     RegexSubscriptionMode,
 )
+from magnetar._letter_rules import ConsumerDeadLetterPolicy
 from magnetar._negative_acks import FixedDelay, RedeliveryBackoff
 from magnetar._options import NO_ENCRYPTION, ValueSchema, check_options, unsupported
 from magnetar.exceptions import InvalidConfiguration, InvalidTopicName, OperationNotSupported
@@ -101,13 +102,13 @@ class ConsumerOptions(Configuration):
     regex_subscription_mode: RegexSubscriptionMode = unsupported(
         RegexSubscriptionMode.PersistentOnly, "patterns of topics are not supported, so leave it out"
     )
-    dead_letter_policy: Any = unsupported(
-        instead="publish a message to a topic of your own when its redelivery_count() is too high, and acknowledge it"
-    )
+    # When a message goes to a dead letter topic instead of being redelivered.
+    dead_letter_policy: ConsumerDeadLetterPolicy | None = None
     crypto_failure_action: ConsumerCryptoFailureAction = unsupported(ConsumerCryptoFailureAction.FAIL, NO_ENCRYPTION)
     # The following options are the project's own, or those of Pulsar's other clients.
     is_pattern_topic: bool = unsupported(False, "give a list of topics")
-    enable_retry: bool = unsupported(False, "call negative_acknowledge, with negative_ack_redelivery_backoff")
+    # Allows `reconsume_later`, and subscribes to the retry letter topic.
+    enable_retry: bool = False
     # Consumers of priority 0 are served first.
     priority_level: int = Field(default=0, ge=0, lt=2**31)
     # The maximum size of the messages in the receiver queue, as expected from the average size of recent ones. If they
@@ -138,6 +139,15 @@ class ConsumerOptions(Configuration):
         if value is not None and not (callable(getattr(value, "next", None)) and hasattr(value, "min_delay_ms")):
             raise ValueError("use a MultiplierRedeliveryBackoff, or an object with the same `next` and `min_delay_ms`")
         return value
+
+    @model_validator(mode="after")
+    def _letters_of_single_messages(self) -> ConsumerOptions:
+        if self.delivers_in_order and (self.dead_letter_policy is not None or self.enable_retry):
+            raise ValueError(
+                "dead_letter_policy and enable_retry need single messages to be redelivered, which Exclusive and "
+                "Failover do not: use consumer_type = ConsumerType.Shared, or KeyShared"
+            )
+        return self
 
     @property
     def delivers_in_order(self) -> bool:

@@ -5,8 +5,8 @@ producer declared is read. The entry is decoded when there is capacity: while th
 take less than `max_bytes`, or there are none. Until then an entry waits in the size in which it was delivered, and the
 permits limit how many entries wait.
 
-**Messages that are not handed out** are those that are acknowledged, those before the start in its batch, and markers
-that servers write into the log.
+**Messages that are not handed out** are those that are acknowledged, those before the start in its batch, markers
+that servers write into the log, and those that were delivered too often (`_letter_stage.py`).
 
 **Chunks** of a large message are joined as soon as they are delivered (`_chunk_assembly.py`), and the message waits
 like an entry, with the position of its last chunk. A chunk takes a permit, which is free again at once, unless it is
@@ -34,6 +34,7 @@ from collections.abc import Container, Sequence
 from typing import Final, NamedTuple
 
 from magnetar._chunk_assembly import ChunkAssembler, Position
+from magnetar._letter_stage import LetterStage
 from magnetar._message import (
     DeliveredEntry,
     DeliveryEpoch,
@@ -92,8 +93,10 @@ class EntryDecoder:
         skips_undecodable: bool = False,
         assembler: ChunkAssembler | None = None,
         unacked_chunks: UnackedChunks | None = None,
+        letters: LetterStage | None = None,
     ) -> None:
-        """`versions`: None: values are payloads. `assembler`: None: chunks are not joined."""
+        """`versions`: None: values are payloads. `assembler`: None: chunks are not joined. `letters`: takes entries
+        that are not handed out, or later."""
         self._topic = topic
         self._queue = queue
         self._partition_queue = partition_queue
@@ -104,6 +107,7 @@ class EntryDecoder:
         self._versions = versions
         self._skips_undecodable = skips_undecodable
         self._assembler = assembler
+        self._letters = letters
         self._unacked_chunks = unacked_chunks or UnackedChunks()
         if assembler is not None:
             self._unacked_chunks.find_incomplete = assembler.find_positions
@@ -232,7 +236,7 @@ class EntryDecoder:
                     self.waits_for_schema = True
                     break
             entry = self._decode(self._pending.popleft(), decoder)
-            if entry is not None:
+            if entry is not None and (self._letters is None or not self._letters.take(entry)):
                 decoded.append(entry)
                 size += entry.size_bytes
         return decoded
@@ -243,6 +247,8 @@ class EntryDecoder:
         if self._assembler is not None:
             self._unacked_chunks.drop_incomplete()
             self._assembler.clear()
+        if self._letters is not None:
+            self._letters.clear()
         self.waits_for_schema = False
         self._position.forget_delivered()
 
@@ -260,6 +266,8 @@ class EntryDecoder:
             else:
                 retained.append(pending)
         self._pending = retained
+        if self._letters is not None:
+            self._letters.drop_entries(positions)
 
     def _decode(self, pending: _PendingEntry, decoder: PayloadDecoder | None) -> DeliveredEntry | None:
         """Return the decoded entry; None: it has no messages to hand out."""

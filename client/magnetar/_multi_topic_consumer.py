@@ -22,6 +22,8 @@ from magnetar._consumer_partitions import ConsumerPartitions
 from magnetar._enums import InitialPosition
 from magnetar._growth_watch import GrowthWatch
 from magnetar._handed_out_reports import HandedOutReports
+from magnetar._letter_rules import make_letter_rules
+from magnetar._letters import Letters
 from magnetar._negative_acks import NegativeAcksTracker
 from magnetar._options import parse_topic_name
 from magnetar._partition_consumer import PartitionConsumer
@@ -106,8 +108,12 @@ class MultiTopicConsumer:
             max_size=options.ack_grouping_max_size,
         )
         self.nacks = NegativeAcksTracker(options.backoff, self.clock, self.call_soon, self.acks.distribute)
+        consumer_name = options.consumer_name or client.randomness.token(5).hex()
+        # What the application has subscribed to. The topic of its retry letters is consumed as well.
+        self.names = list(names)
+        self.letters = self._make_letters(client, consumer_name)
         self.context = ConsumerContext(
-            name=options.consumer_name or client.randomness.token(5).hex(),
+            name=consumer_name,
             options=options,
             durable=durable,
             client=client,
@@ -115,13 +121,14 @@ class MultiTopicConsumer:
             acks=self.acks,
             nacks=self.nacks,
             chunk_budget=ChunkBudget(options.max_pending_chunked_bytes),
+            letters=self.letters,
             on_failed=self._fail,
             report_growth=lambda count: self._growth.report(count),
             on_delivered=None if durable else lambda: self._reports.start(),
         )
         self._client = client
-        self.topic_partitions = ConsumerPartitions(names, self.context, start, lambda: self.error is None)
-        self.names = self.topic_partitions.names
+        consumed = [*names, *self._retry_letter_topics()]
+        self.topic_partitions = ConsumerPartitions(consumed, self.context, start, lambda: self.error is None)
         # The same list for good: it grows with the topics.
         self.partitions: Sequence[PartitionConsumer] = self.topic_partitions.all
         self.targets: Final = AckTargetLookup(self.topic_partitions)
@@ -134,6 +141,21 @@ class MultiTopicConsumer:
         )
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self.listener: ListenerInTasks | None = None
+
+    def _make_letters(self, client: ClientCore, consumer_name: str) -> Letters | None:
+        options = self.options
+        rules = make_letter_rules(
+            options.subscription_name, options.dead_letter_policy, options.enable_retry, self.names
+        )
+        if rules is None:
+            return None
+        letters = Letters(rules, client, consumer_name, self.acks, self.nacks)
+        self.nacks.take_dead = letters.take_nacked
+        return letters
+
+    def _retry_letter_topics(self) -> list[TopicName]:
+        topic = None if self.letters is None else self.letters.rules.retry_letter_topic
+        return [] if topic is None or topic in self.names else [topic]
 
     # Opening.
 
@@ -294,8 +316,10 @@ class MultiTopicConsumer:
         if self.error is not None:
             return
         self.error = AlreadyClosed("the consumer is closed")
-        self.acks.distribute()
         try:
+            if self.letters is not None:
+                await self.letters.close()
+            self.acks.distribute()
             await self.topic_partitions.close()
         finally:
             self.end(self.error)
@@ -307,6 +331,8 @@ class MultiTopicConsumer:
         self._client.remove_member(self)
         self.nacks.close()
         self.acks.close()
+        if self.letters is not None:
+            self.letters.end(error)
         for task in list(self._tasks):
             task.cancel()
         for partition in self.partitions:
@@ -319,6 +345,8 @@ class MultiTopicConsumer:
             await asyncio.wait(list(self._tasks))
         for partition in self.partitions:
             await partition.wait_ended()
+        if self.letters is not None:
+            await self.letters.wait_ended()
 
     def _fail(self, partition: ReconnectingConsumer, error: MagnetarException) -> None:
         log.error("the consumer of %s has failed, and is closed: %s", partition.topic, error)

@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from magnetar._ack_targets import AckTarget
 from magnetar._loop_inbox import CallSoon, LoopInbox
-from magnetar._message import DeliveredEntry, Message
+from magnetar._message import Message
 from magnetar.exceptions import InvalidConfiguration
 from magnetar_wire.clock import Clock, Timer
 
@@ -87,6 +87,8 @@ class NegativeAcksTracker:
         self._timer: Timer | None = None
         self._timer_due_s = 0.0
         self._is_closed = False
+        # Called on the loop with a message that was negatively acknowledged. Returns True if it becomes a dead letter.
+        self.take_dead: Callable[[Message[Any]], bool] = lambda _: False
 
     def add(self, target: AckTarget) -> None:
         """Redeliver the message when its delay is over. From any thread."""
@@ -105,19 +107,31 @@ class NegativeAcksTracker:
         if self._is_closed:
             return
         for nacked_at_s, target in self._inbox.drain():
-            entry = target._entry if isinstance(target, Message) else target
-            partition = entry.epoch.origin
-            if entry.epoch is not partition.epoch or not partition.is_connected:  # it is redelivered anyway
-                continue
-            redelivery_count = 0
-            if isinstance(entry, DeliveredEntry):
-                if entry.nacked:
-                    continue
-                entry.nacked = True
-                redelivery_count = entry.redelivery_count
-            position = (entry.ledger_id, entry.entry_id)
-            self._scheduled.add_entry(partition, position, nacked_at_s + self._backoff.next(redelivery_count) / 1000)
+            self._add_target(target, nacked_at_s, may_be_dead=True)
         self._set_timer()
+
+    def redeliver_later(self, target: AckTarget) -> None:
+        """Redeliver a message that could not be stored as a letter, when its delay is over. On the loop."""
+        if not self._is_closed:
+            self._add_target(target, self._clock.monotonic(), may_be_dead=False)
+            self._set_timer()
+
+    def _add_target(self, target: AckTarget, nacked_at_s: float, *, may_be_dead: bool) -> None:
+        entry = target._entry if isinstance(target, Message) else target
+        partition = entry.epoch.origin
+        if entry.epoch is not partition.epoch or not partition.is_connected:  # it is redelivered anyway
+            return
+        redelivery_count = 0
+        if isinstance(target, Message):
+            delivered = target._entry
+            if may_be_dead and self.take_dead(target):
+                return
+            if delivered.nacked:
+                return
+            delivered.nacked = True
+            redelivery_count = delivered.redelivery_count
+        position = (entry.ledger_id, entry.entry_id)
+        self._scheduled.add_entry(partition, position, nacked_at_s + self._backoff.next(redelivery_count) / 1000)
 
     def _set_timer(self) -> None:
         due_s = self._scheduled.next_due_s()

@@ -22,6 +22,7 @@ from magnetar._chunk_expiry import ChunkExpiry
 from magnetar._consume_stream import RequestBuilder
 from magnetar._entry_decoder import EntryDecoder
 from magnetar._enums import DecodeFailureAction
+from magnetar._letter_stage import LetterStage
 from magnetar._message import DeliveryEpoch, Message
 from magnetar._operations import CLOSE_TIMEOUT_S
 from magnetar._permits import Permits
@@ -92,6 +93,10 @@ class PartitionConsumer(ReconnectingConsumer):
                 on_lost=self._on_message_lost,
             )
             self._chunk_expiry = ChunkExpiry(assembler, self._clock, self._may_get_chunks, self._decode_pending)
+        stage: LetterStage | None = None
+        if context.letters is not None:
+            queues = (self._queue, self.partition_queue)
+            stage = LetterStage(self.topic, context.letters, self._clock, self.permits, *queues, self._take_delivered)
         self._decoder: EntryDecoder = EntryDecoder(
             self.topic,
             self._queue,
@@ -104,6 +109,7 @@ class PartitionConsumer(ReconnectingConsumer):
             skips_undecodable=options.decode_failure_action is DecodeFailureAction.SKIP,
             assembler=assembler,
             unacked_chunks=self._unacked_chunks,
+            letters=stage,
         )
         # The target of a seek that is not answered.
         self._sought: Start | None = None

@@ -77,6 +77,10 @@ class Permits:
         """Count messages that were handed out, or dropped."""
         self.queued -= count
 
+    def count_queued(self, count: int) -> None:
+        """Count messages as queued again that were counted as handed out."""
+        self.queued += count
+
     def grant(self, *, waiting: bool = False, eager: bool = False) -> int:
         """Return how many permits to grant now, and count them.
 

@@ -29,6 +29,7 @@ from magnetar._consumer_options import ConsumerOptions
 from magnetar._consumer_requests import OutboundRequests, PendingRequests
 from magnetar._enums import ConsumerType
 from magnetar._errors import from_problem, from_transport, may_reopen_consumer
+from magnetar._letters import Letters
 from magnetar._negative_acks import NegativeAcksTracker
 from magnetar._operations import Backoff
 from magnetar._pending_acks import EpochTracker, PendingAcks
@@ -72,6 +73,8 @@ class ConsumerContext:
     chunk_budget: ChunkBudget
     # No permits are granted.
     is_paused: bool = False
+    # None: messages don't go to retry or dead letter topics.
+    letters: Letters | None
     # Called when a partition can't be reopened.
     on_failed: Callable[[ReconnectingConsumer, MagnetarException], object]
     # Called when a partition of a Failover subscription begins or ceases to be delivered to this consumer.
@@ -113,6 +116,11 @@ class ReconnectingConsumer(ABC):
         # The answer to the opening, and to the closing.
         self._open_answer: asyncio.Future[None] | None = None
         self._close_answer: asyncio.Future[None] | None = None
+
+    @property
+    def incarnation(self) -> str:
+        """The topic's incarnation, which messages are of that are delivered now."""
+        return self._incarnation
 
     @property
     def connection(self) -> tuple[ConsumeStream, int] | None:

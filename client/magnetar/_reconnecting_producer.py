@@ -91,6 +91,8 @@ class ReconnectingProducer(ABC):
         # The epoch of the first partition that is to be exceeded, if the one that was presented was refused.
         self.current_epoch: int | None = None
         self.producer_name = options.producer_name or ""
+        # The topic has this subscription before the first message is stored; empty: it need not have any.
+        self.initial_subscription = ""
         # Whether it was ever open.
         self.was_opened = False
         self._client = client
@@ -207,6 +209,7 @@ class ReconnectingProducer(ABC):
             schema=to_wire(self._options.value_schema),
             access_mode=cast(WireAccessMode, self._access_mode.value),
             topic_epoch=self.topic_epoch if self._is_exclusive else None,
+            initial_subscription=self.initial_subscription,
         )
         check_open_size(request, self.topic)
         try:

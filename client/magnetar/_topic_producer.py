@@ -74,8 +74,12 @@ async def _bind_schema(client: ClientCore, topic: TopicName, options: ProducerOp
 class TopicProducer:
     """A `Member` of its client."""
 
-    def __init__(self, client: ClientCore, topic: TopicName, options: ProducerOptions) -> None:
+    def __init__(
+        self, client: ClientCore, topic: TopicName, options: ProducerOptions, *, initial_subscription: str = ""
+    ) -> None:
+        """`initial_subscription`: a subscription that the topic has before the first message is stored."""
         self.topic = str(topic)
+        self._initial_subscription = initial_subscription
         self.options = options
         self.client = client
         # Replaced as a whole when the topic gets more partitions, because other threads read it.
@@ -266,7 +270,10 @@ class TopicProducer:
             options = options_of_other_partitions(options)
         names = [self._name.partition(index) if self._is_partitioned else self._name for index in range(first, count)]
         report = self._growth.report
-        return [PartitionProducer(self.client, name, options, limits, report, self._lose) for name in names]
+        made = [PartitionProducer(self.client, name, options, limits, report, self._lose) for name in names]
+        for partition in made:
+            partition.initial_subscription = self._initial_subscription
+        return made
 
     async def _open_new_partitions(self) -> int | None:
         try:

@@ -18,7 +18,6 @@ __all__ = [
     "AuthenticationTLS",
     "AuthenticationToken",
     "AutoClusterFailover",
-    "ConsumerDeadLetterPolicy",
     "ConsumerKeySharedPolicy",
     "CryptoKeyReader",
     "EncryptionContext",
@@ -77,12 +76,6 @@ class ServiceInfoProvider(ServiceInfo):
 
 class AutoClusterFailover(ServiceInfoProvider):
     """Not supported yet."""
-
-
-class ConsumerDeadLetterPolicy(Unsupported):
-    """Not supported yet."""
-
-    instead = "publish a message to a topic of your own when its redelivery_count() is too high, and acknowledge it"
 
 
 class ConsumerKeySharedPolicy(Unsupported):

@@ -199,7 +199,7 @@ class ProduceRequest(_message.Message):
     def __init__(self, open: _Optional[_Iterable[_Union[OpenProducer, _Mapping]]] = ..., frame: _Optional[_Union[_frame_pb2.Frame, _Mapping]] = ..., close: _Optional[_Iterable[_Union[CloseProducer, _Mapping]]] = ...) -> None: ...
 
 class OpenProducer(_message.Message):
-    __slots__ = ("producer_id", "topic", "producer_name", "instance", "connection_epoch", "incarnation", "properties", "client_version", "partial", "schema", "access_mode", "topic_epoch")
+    __slots__ = ("producer_id", "topic", "producer_name", "instance", "connection_epoch", "incarnation", "properties", "client_version", "partial", "schema", "access_mode", "topic_epoch", "initial_subscription")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -219,6 +219,7 @@ class OpenProducer(_message.Message):
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     ACCESS_MODE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    INITIAL_SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     topic: str
     producer_name: str
@@ -231,7 +232,8 @@ class OpenProducer(_message.Message):
     schema: _schema_pb2.Schema
     access_mode: ProducerAccessMode
     topic_epoch: int
-    def __init__(self, producer_id: _Optional[int] = ..., topic: _Optional[str] = ..., producer_name: _Optional[str] = ..., instance: _Optional[bytes] = ..., connection_epoch: _Optional[int] = ..., incarnation: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., client_version: _Optional[str] = ..., partial: bool = ..., schema: _Optional[_Union[_schema_pb2.Schema, _Mapping]] = ..., access_mode: _Optional[_Union[ProducerAccessMode, str]] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
+    initial_subscription: str
+    def __init__(self, producer_id: _Optional[int] = ..., topic: _Optional[str] = ..., producer_name: _Optional[str] = ..., instance: _Optional[bytes] = ..., connection_epoch: _Optional[int] = ..., incarnation: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., client_version: _Optional[str] = ..., partial: bool = ..., schema: _Optional[_Union[_schema_pb2.Schema, _Mapping]] = ..., access_mode: _Optional[_Union[ProducerAccessMode, str]] = ..., topic_epoch: _Optional[int] = ..., initial_subscription: _Optional[str] = ...) -> None: ...
 
 class CloseProducer(_message.Message):
     __slots__ = ("producer_id",)

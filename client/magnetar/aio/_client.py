@@ -31,6 +31,7 @@ from magnetar._enums import (
     RegexSubscriptionMode,
 )
 from magnetar._event_listener import ConsumerEventListener, check_event_listener, notify_event_listener
+from magnetar._letter_rules import ConsumerDeadLetterPolicy
 from magnetar._listener_threads import MessageListenerExecutor, check_executor
 from magnetar._loggers import ConsoleLogger, FileLogger
 from magnetar._message import Message
@@ -42,7 +43,6 @@ from magnetar._public_object import Unpicklable
 from magnetar._topic_producer import open_producer
 from magnetar._unsupported import (
     Authentication,
-    ConsumerDeadLetterPolicy,
     ConsumerKeySharedPolicy,
     CryptoKeyReader,
     ServiceInfo,

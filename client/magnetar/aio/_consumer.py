@@ -5,7 +5,7 @@ Methods and docstrings are those of magnetar._consumer, as tests/unit/client/tes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self
 
@@ -92,6 +92,17 @@ class Consumer(BaseConsumer, Generic[T]):
         in order. Shared redelivers that message, and those of its batch that are not acknowledged.
         """
         self._negative_acknowledge(message)
+
+    async def reconsume_later(
+        self, message: Message[Any], delay_ms: int = 0, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """Have a message that can't be processed now delivered again after `delay_ms`, and acknowledge it.
+
+        It is stored in the retry letter topic, with `properties` added to its own. This returns when it is durable
+        there. If it was retried too often, it goes to the dead letter topic. If it can't be stored, this raises the
+        error, and the message is redelivered. Needs `enable_retry`.
+        """
+        await self._reconsume_later(message, delay_ms, properties)
 
     async def seek(self, messageid: MessageId | int) -> None:
         """Move the subscription behind a message (to it, with `start_message_id_inclusive`), to `MessageId.earliest`

@@ -163,7 +163,6 @@ async def test_unsupported_and_invalid_options_are_refused() -> None:
         unsupported: dict[str, Any] = {
             "is_read_compacted": True,
             "unacked_messages_timeout_ms": 10_000,
-            "dead_letter_policy": object(),
             "key_shared_policy": object(),
             "crypto_key_reader": object(),
             "replicate_subscription_state_enabled": True,
@@ -177,6 +176,7 @@ async def test_unsupported_and_invalid_options_are_refused() -> None:
             {"receiver_queue_size": -1},
             {"no_such_option": 1},
             {"negative_ack_redelivery_backoff": 5},
+            {"dead_letter_policy": object(), "consumer_type": ConsumerType.Shared},
         ]
         for wrong in wrongs:
             with pytest.raises(InvalidConfiguration):

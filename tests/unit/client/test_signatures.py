@@ -172,7 +172,6 @@ def test_a_member_of_the_stock_client_s_enum_names_ours() -> None:
     [
         (client_options, {"authentication": object()}, "authentication = .*: leave it out, and run brokers on a tr"),
         (client_options, {"io_threads": 4}, "io_threads = 4 .*: one thread"),
-        (consumer_options, {"dead_letter_policy": object()}, "dead_letter_policy = .*: publish a message to a topic"),
         (consumer_options, {"consumer_type": ConsumerType.KeyShared}, "KeyShared .*: use Failover"),
     ],
 )

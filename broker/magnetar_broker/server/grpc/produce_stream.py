@@ -12,8 +12,8 @@ Their client does not know, and resends them on another stream, in a higher epoc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, Protocol
 
 from google.protobuf.message import DecodeError
 
@@ -25,7 +25,7 @@ from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.topic import Topic
-from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProduceRequest
+from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProduceRequest, StartAt
 from magnetar_wire.entry_memory import count_entry_memory
 from magnetar_wire.errors import InvalidTopicName, WireError
 from magnetar_wire.frame import DecodedRun, decode_frame
@@ -35,13 +35,16 @@ from magnetar_wire.transport import MAX_TRANSPORT_BYTES, Code, Refusal, Stream, 
 
 __all__ = ["FindTopic", "ProduceStream"]
 
-# Finds a topic of this broker by its name and its required incarnation (empty: any). The flag allows creating it.
-# Raises `BrokerError`.
-FindTopic = Callable[[TopicName, str, bool], Awaitable[Topic]]
-
 # Producers that are opened or closed in one turn of the event loop.
 _MAX_PER_TURN: Final = 100
 _STREAM_ENDED: Final = TopicUnloaded("its stream has ended")
+
+
+class FindTopic(Protocol):
+    """Finds a topic of this broker by its name and its required incarnation (empty: any)."""
+
+    async def __call__(self, name: TopicName, incarnation: str, create: bool, /, *, to_publish: bool) -> Topic:
+        """`create` allows creating it. `to_publish`: its subscriptions need not be open yet. Raises `BrokerError`."""
 
 
 class ProduceStream:
@@ -170,7 +173,10 @@ class ProduceStream:
             name = TopicName.parse(opening.topic)
             if is_system_topic(name):
                 raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a system topic: only servers publish to it")
-            topic = await self._find_topic(name, opening.incarnation, True)
+            initial = "" if opening.incarnation else opening.initial_subscription
+            topic = await self._find_topic(name, opening.incarnation, True, to_publish=not initial)
+            if initial:
+                await topic.subscriptions.make_on_first_use(initial, StartAt(earliest=True))
             await channel.open(opening, topic, self._address, self._settings.max_message_size)
         except InvalidTopicName as error:
             channel.fail(BrokerError(ErrorCode.INVALID_TOPIC_NAME, str(error)))

@@ -77,7 +77,7 @@ class BrokerService:
     async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
         session, settings = self._session(), self._server.settings
         if method == "produce":
-            find_topic = partial(self._find_topic, session, to_publish=True)
+            find_topic = partial(self._find_topic, session)
             await session.serve_stream(ProduceStream(stream, find_topic, session.budget, settings, peer.address))
         elif method == "consume":
             await session.serve_stream(
