@@ -83,6 +83,8 @@ class _Consumer:
     writer: str
     # By partition, what it has in its hands, in the order in which it came.
     held: dict[str, dict[Id, Message]] = field(default_factory=lambda: defaultdict(dict))
+    # By partition, what it nacked: with Key_Shared it is redelivered to it alone, since it keeps the keys.
+    nacked: dict[str, dict[Id, Message]] = field(default_factory=lambda: defaultdict(dict))
     # By partition, up to where it was read for this consumer: of types that have one reader.
     read: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     connection: int = 1
@@ -279,7 +281,11 @@ class Invented:
             return
         held = {one_id for other in one.open for one_id in other.held[partition]}
         keys_of_others = {
-            message[3] for other in one.open if other is not consumer for message in other.held[partition].values()
+            message[3]
+            for other in one.open
+            if other is not consumer
+            for one_id, message in [*other.held[partition].items(), *other.nacked[partition].items()]
+            if one_id not in done
         }
         free = [(one_id, message) for one_id, message in log if one_id not in done | held]
         if one.type == "Shared":
@@ -331,9 +337,9 @@ class Invented:
             if held:
                 one_id = self._chance.choice(list(held))
                 self.story.say(consumer.writer, "nacked", consumer=consumer.name, place=partition, ids=[list(one_id)])
-                consumer.held[partition] = {
-                    other: message for other, message in held.items() if other[:2] != one_id[:2]
-                }
+                of_entry = {other: message for other, message in held.items() if other[:2] == one_id[:2]}
+                consumer.held[partition] = {other: held[other] for other in held.keys() - of_entry.keys()}
+                consumer.nacked[partition] |= of_entry
 
     def _reconnect(self, one: _Subscription, consumer: _Consumer) -> None:
         """The broker has forgotten what it had no receipt for, perhaps."""
@@ -341,6 +347,7 @@ class Invented:
             one.perhaps.clear()
         consumer.connection += 1
         consumer.held.clear()
+        consumer.nacked.clear()
         if one.type != "Reader":
             consumer.read.clear()
         self._connected(one, consumer)

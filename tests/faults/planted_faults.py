@@ -4,6 +4,7 @@ other. Each is named for the rule that must find it; `Inapplicable` if the histo
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -170,6 +171,28 @@ def handed_over_the_wrong_way_round(invented: Invented, chance: random.Random) -
             firsts.setdefault((line["consumer"], line["place"]), line)
     line = _choose(chance, [line for line in firsts.values() if len(line["items"]) > 1])
     line["items"][0], line["items"][1] = line["items"][1], line["items"][0]
+
+
+def keys_handed_over_the_wrong_way_round(invented: Invented, chance: random.Random) -> None:
+    """Two messages with one key came to a Key_Shared consumer in another order than the log's, both for the first time,
+    and nobody had acknowledged them.
+    """
+    known: set[tuple[str, str, tuple[int, ...]]] = set()  # by subscription, delivered or acknowledged before
+    found = []
+    for line in invented.story.lines:
+        subscription, partition = line.get("consumer", "").partition("#")[0], line.get("place", "")
+        if not subscription.endswith(".Key_Shared"):
+            continue
+        if line["what"] == "got":
+            ids = [(subscription, partition, tuple(item[4:7])) for item in line["items"]]
+            for at, (one, other) in enumerate(itertools.pairwise(line["items"])):
+                if one[3] == other[3] and not {ids[at], ids[at + 1]} & known:
+                    found.append((line, at))
+            known.update(ids)
+        elif line["what"] == "acking":
+            known.update((subscription, partition, tuple(one)) for one in line["ids"])
+    line, at = _choose(chance, found)
+    line["items"][at], line["items"][at + 1] = line["items"][at + 1], line["items"][at]
 
 
 def another_digest(invented: Invented, chance: random.Random) -> None:
@@ -364,6 +387,7 @@ PLANTS: Final[list[tuple[str, Callable[[Invented, random.Random], None]]]] = [
     ("order", two_messages_stored_the_wrong_way_round),
     ("order", stored_the_wrong_way_round_and_not_scanned),
     ("delivered_order", handed_over_the_wrong_way_round),
+    ("key_order", keys_handed_over_the_wrong_way_round),
     ("corrupted", another_digest),
     ("corrupted", another_key),
     ("corrupted", another_message_at_the_same_id),

@@ -198,7 +198,7 @@ def test_non_durable_subscription_may_redeliver_acknowledged_messages(tmp_path: 
         ("Exclusive", {"delivered_order": 1}),
         ("Failover", {"delivered_order": 1}),
         ("Reader", {"delivered_order": 1}),
-        ("Key_Shared", {"delivered_order": 1}),
+        ("Key_Shared", {"key_order": 1}),
         ("Shared", {}),
     ],
 )

@@ -1,4 +1,5 @@
-"""A consumer gets messages for the first time in the log's order; with Key_Shared, per key. Shared has no order.
+"""A consumer gets messages for the first time in the log's order. Shared has no order, and Key_Shared one by key, which
+key_order.py checks.
 
 Only the first delivery to a consumer is checked, since an unacknowledged message may be redelivered at any time. A
 message whose acknowledgement had begun may come late, too: its acknowledgement was lost without a receipt. Each jump
@@ -13,9 +14,6 @@ from tests.faults.checker.marks import Marks
 from tests.faults.checker.rule import Rule
 from tests.faults.checker.things import Consumer
 
-# Instead of a key, where all messages are in one order.
-_ALL = -1
-
 
 class _Deliveries:
     """The deliveries of one partition to one consumer."""
@@ -24,8 +22,8 @@ class _Deliveries:
 
     def __init__(self) -> None:
         self.seen = Marks()
-        # By key, the highest id.
-        self.last: dict[int, int] = {}
+        # The highest id.
+        self.last = -1
 
 
 class DeliveredOrder(Rule):
@@ -38,23 +36,21 @@ class DeliveredOrder(Rule):
 
     def on_got(self, line: Line) -> None:
         facts, consumer = self.facts, self.facts.consumer(line)
-        if consumer.subscription.type == "Shared":
+        if consumer.subscription.type in ("Shared", "Key_Shared"):
             return
         deliveries = self._deliveries.setdefault(consumer, {}).setdefault(line.fields["place"], _Deliveries())
-        keyed = consumer.subscription.type == "Key_Shared"
-        last, add = deliveries.last, deliveries.seen.add
+        add = deliveries.seen.add
         for item, packed, slot in zip(line.fields["items"], line.ids, line.slots, strict=True):
             if not add(slot):
                 continue
-            key = facts.key(item[3]) if keyed else _ALL
-            before = last.get(key, -1)
+            before = deliveries.last
             if packed < before:
                 if facts.is_announced(consumer.subscription, facts.partition(line.fields["place"]), packed, slot):
                     continue
                 behind = f"{item[0]} {item[1]} at {id_text(packed)}, first after {id_text(before)}"
                 text = f"{consumer.name} was handed {behind} in {line.fields['place']} at {line.at:.3f}"
                 self._jumps.append((consumer.subscription.name, line.at, text))
-            last[key] = packed
+            deliveries.last = packed
 
     def on_closed(self, line: Line) -> None:
         self._deliveries.pop(self.facts.consumer(line), None)

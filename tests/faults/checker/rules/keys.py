@@ -1,10 +1,11 @@
 """Two consumers of a Key_Shared subscription never hold messages with the same key. No key counts as a key, too.
 
-A consumer **holds** a delivered message until somebody begins to acknowledge it, or the consumer to nack it. A delivery
-of the same key to another consumer is a violation only if the broker still had both consumers. A consumer may believe
-in its connection long after the broker closed it, get messages that it fetched before, and hold messages that others
-got. So both must prove that they were connected: each has a receipt for an acknowledgement that it began after both had
-the key, and is seen with the same connection as before. And the partition had one owner, in one session, all that time.
+A consumer **holds** a delivered message until somebody begins to acknowledge it; a nacked one, too, since it is
+redelivered to its holder. A delivery of the same key to another consumer is a violation only if the broker still had
+both consumers. A consumer may believe in its connection long after the broker closed it, get messages that it fetched
+before, and hold messages that others got. So both must prove that they were connected: each has a receipt for an
+acknowledgement that it began after both had the key, and is seen with the same connection as before. And the partition
+had one owner, in one session, all that time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from tests.faults.checker.history import Line
-from tests.faults.checker.ids import whole_entry
 from tests.faults.checker.rule import Rule
 from tests.faults.checker.things import Consumer, Partition
 
@@ -170,16 +170,6 @@ class Keys(Rule):
         for suspicion in side.suspicions:
             if begun > suspicion.second_at:
                 suspicion.seen.setdefault(side.consumer, 0)
-
-    def on_nacked(self, line: Line) -> None:
-        """A nack of one message redelivers its whole batch."""
-        shared, side = self._side(line)
-        if shared is None or side is None:
-            return
-        ids = self.facts.partition(line.fields["place"]).ids
-        entries = {whole_entry(packed) for packed in line.ids}
-        for slot in [one for one in side.held if whole_entry(ids[one]) in entries]:
-            shared.drop(side, slot)
 
     def on_closing(self, line: Line) -> None:
         self._ended([self.facts.consumer(line)])
