@@ -17,9 +17,12 @@ from magnetar_protos.broker_pb2 import (
     SubscriptionType,
 )
 from magnetar_protos.cursor_pb2 import CursorNode
+from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_protos.frame_pb2 import Frame, Run
 from magnetar_protos.managed_ledger_pb2 import LIVE, ListedLedger, ManagedLedgerNode, TopicState
+from magnetar_wire.batch import encode_message
 from magnetar_wire.message_id import MessageId
+from magnetar_wire.messages import Messages
 from tests.sim.invariants.history import Violation
 from tests.sim.loop import new_loop
 from tests.sim.service.history import ConsumerSeen, Found, MessageHistory, ProducerSeen
@@ -28,10 +31,18 @@ __all__ = ["MESSAGES", "TOPIC", "Scene", "at"]
 
 TOPIC = "persistent://public/default/t"
 MESSAGES = [f"t|p|{number}|".encode() for number in range(4)]
+# Of the entries that hold them.
+KEYS = ("k", "k", "other", "k")
 
 
 def at(entry_id: int, ledger_id: int = 7) -> MessageId:
     return MessageId(ledger_id=ledger_id, entry_id=entry_id)
+
+
+def stored_entry(key: str | None) -> bytes:
+    return encode_message(
+        Messages([b""], keys=[key]), MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
+    )
 
 
 class Scene:
@@ -124,7 +135,8 @@ class Scene:
     def delivers(self, *entries: int, broker: int = 0, stream: int = 1, epoch: int = 1) -> None:
         runs = [Run(channel=1, first=0, count=1) for _ in entries]
         deliveries = [Delivery(ledger_id=7, first_entry_id=entry_id, epoch=epoch) for entry_id in entries]
-        self.sends_answer(broker, stream, frame=Frame(runs=runs), deliveries=deliveries)
+        stored = [stored_entry(KEYS[entry_id]) for entry_id in entries]
+        self.sends_answer(broker, stream, frame=Frame(runs=runs, entries=stored), deliveries=deliveries)
 
     def asks_receipt(self, entry_id: int, broker: int = 0, stream: int = 1, epoch: int = 1, request: int = 1) -> None:
         run = EntryRange(ledger_id=7, first_entry_id=entry_id, last_entry_id=entry_id)

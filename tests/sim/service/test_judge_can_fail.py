@@ -12,6 +12,7 @@ import pytest
 from magnetar.exceptions import IncarnationChanged, MessageTooBig, StaleEpoch, Timeout
 from magnetar_protos.broker_pb2 import (
     FAILOVER,
+    KEY_SHARED,
     SHARED,
     ActiveChanged,
     ConsumerOpened,
@@ -274,6 +275,71 @@ def two_have_one_entry(scene: Scene) -> None:
     scene.delivers(0)
 
 
+# ── Key_Shared: entries 0, 1 and 3 have one key ──
+
+
+def two_consumers(scene: Scene) -> None:
+    scene.opens(kind=KEY_SHARED)
+    scene.opens(stream=2, name="l", kind=KEY_SHARED)
+
+
+def a_key_at_two_consumers(scene: Scene) -> None:
+    two_consumers(scene)
+    scene.delivers(0)
+    scene.delivers(2, stream=2)
+    assert not scene.violations
+    scene.delivers(1, stream=2)
+
+
+def a_nacked_message_frees_its_key(scene: Scene) -> None:
+    two_consumers(scene)
+    scene.delivers(0)
+    scene.asks(redeliver=[Redeliver(consumer_id=1, epoch=1)])
+    scene.delivers(0, stream=2)
+
+
+def a_key_is_free_before_its_last_message_is_acknowledged(scene: Scene) -> None:
+    two_consumers(scene)
+    scene.delivers(0, 1)
+    scene.asks_receipt(0)
+    scene.delivers(3, stream=2)
+
+
+def a_message_of_a_consumer_that_left_is_overtaken(scene: Scene) -> None:
+    two_consumers(scene)
+    scene.delivers(0)
+    scene.history.wire.ended(1)
+    scene.delivers(1, stream=2)
+
+
+def a_new_message_of_a_key_is_overtaken(scene: Scene) -> None:
+    two_consumers(scene)
+    scene.delivers(1)
+    scene.delivers(0)
+
+
+def test_a_key_goes_on_to_the_next_consumer_when_it_is_free() -> None:
+    """SUB-6, CHK-35, CHK-53: acknowledged by any consumer, left behind by one, or void since a seek. Each broker's
+    deliveries are judged alone.
+    """
+    scene = Scene()
+    two_consumers(scene)
+    scene.delivers(0, 1)
+    scene.asks_receipt(0)
+    scene.asks_receipt(1, stream=2)
+    scene.delivers(3, stream=2)
+    scene.history.wire.ended(2)
+    scene.delivers(3)
+    scene.owned(1)
+    scene.opens(1, stream=3, name="m", kind=KEY_SHARED)
+    scene.delivers(0, 1, broker=1, stream=3)
+    scene.opens(1, stream=4, name="n", kind=KEY_SHARED)
+    scene.moves(MessageId.earliest)
+    scene.sends_answer(1, 3, epochs=[EpochBegan(consumer_id=1, epoch=2, acknowledged_from=2)])
+    scene.delivers(0, broker=1, stream=4, epoch=3)
+    assert not scene.violations
+
+
 def handed_out_from_an_old_epoch(scene: Scene) -> None:
     scene.opens()
     scene.delivers(0, 1)
@@ -331,6 +397,11 @@ WRONG: list[tuple[str, Callable[[Scene], None]]] = [
     ("SUB-3", a_receipt_for_one_that_is_not_served),
     ("SUB-3", deliveries_go_back_within_an_epoch),
     ("SUB-4", two_have_one_entry),
+    ("35", a_key_at_two_consumers),
+    ("53", a_nacked_message_frees_its_key),
+    ("53", a_key_is_free_before_its_last_message_is_acknowledged),
+    ("SUB-6", a_message_of_a_consumer_that_left_is_overtaken),
+    ("SUB-6", a_new_message_of_a_key_is_overtaken),
     ("52", handed_out_from_an_old_epoch),
     ("40", served_without_a_session),
     ("OWN-1", two_owners_of_one_hash),

@@ -8,6 +8,7 @@
   Failover consumer that was notified that it is inactive (SUB-3). Within an epoch deliveries go forward (SUB-3). The
   client hands out only what was delivered in the present epoch (52).
 - **Shared** (SUB-4): one broker delivers an entry to no consumer while another one has it.
+- **Key_Shared** (35, 53): `held_keys.py`.
 
 A client's ids are taken from `ConsumerSeen.name`, which it opens its consumers with. Positions are ledger and entry;
 messages of a batch are bits.
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from magnetar_protos.broker_pb2 import (
     FAILOVER,
+    KEY_SHARED,
     SHARED,
     Acknowledge,
     ConsumeAnswer,
@@ -29,6 +31,7 @@ from magnetar_protos.broker_pb2 import (
 )
 from tests.sim.invariants.history import Violation
 from tests.sim.process import Process
+from tests.sim.service.held_keys import HeldKeys, KeyedEntry, keyed_entry
 from tests.sim.service.published import Position
 from tests.sim.service.subscription_acks import Entry, SubscriptionAcks, WireAck
 from tests.sim.service.topic_incarnations import TopicIncarnations, short
@@ -37,6 +40,9 @@ if TYPE_CHECKING:
     from tests.sim.service.history import ConsumerSeen
 
 __all__ = ["Wire"]
+
+
+_Serving = tuple[tuple[str, str], Process, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -63,6 +69,11 @@ class _Opening:
     @property
     def subscription(self) -> tuple[str, str]:
         return self.topic, self.request.subscription
+
+    @property
+    def serving(self) -> _Serving:
+        """One broker's time as the topic's owner, as far as the subscription is concerned."""
+        return self.subscription, self.server, self.claimed
 
     def __str__(self) -> str:
         return f"{self.request.consumer_name} at {self.server.name}"
@@ -117,6 +128,7 @@ class Wire:
         self._openings: dict[tuple[int, int], _Opening] = {}
         self._of_subscription: dict[tuple[str, str], list[_Opening]] = {}
         self._acks: dict[tuple[str, str], SubscriptionAcks] = {}
+        self._keys: dict[_Serving, HeldKeys] = {}
         # When the owner has opened a consumer first since it owns the topic.
         self._served: dict[tuple[str, str], tuple[Process, int]] = {}
         # By consumer name and topic; and by stream and consumer id.
@@ -157,8 +169,14 @@ class Wire:
 
     def _leaves(self, key: tuple[int, int]) -> None:
         opening = self._openings.pop(key, None)
-        if opening is not None:
-            self._of_subscription[opening.subscription].remove(opening)
+        if opening is None:
+            return
+        of_subscription = self._of_subscription[opening.subscription]
+        of_subscription.remove(opening)
+        if (keys := self._keys.get(opening.serving)) is not None:
+            keys.leave(opening)
+            if not any(other.serving == opening.serving for other in of_subscription):
+                del self._keys[opening.serving]
 
     # ── what comes to a broker ──
 
@@ -197,6 +215,8 @@ class Wire:
         ack = acks.came(request, tick)
         if opening.request.durable and request.request_id:
             opening.pending_receipts[request.request_id] = ack, self._too_late(opening, request, ack, tick)
+        if (keys := self._keys.get(opening.serving)) is not None:
+            keys.acknowledge(ack)
         for other in self._of_subscription[opening.subscription] if opening.request.type == SHARED else ():
             for entry in ack.whole:
                 other.has.pop(entry, None)
@@ -232,12 +252,19 @@ class Wire:
             if (opening := self._openings.get((stream, epoch.consumer_id))) is not None:
                 opening.acknowledged_from = max(opening.acknowledged_from, epoch.acknowledged_from)
                 opening.has.clear()
+                moved = epoch.acknowledged_from == epoch.epoch
+                if moved and (keys := self._keys.get(opening.serving)) is not None:
+                    keys.forget(opening)
         for active in answer.active:
             if (opening := self._openings.get((stream, active.consumer_id))) is not None:
                 opening.active = active.active
+        stored = iter(answer.frame.entries)
         for consumer_id, epoch_number, entries, bits in _runs(answer):
-            if (opening := self._openings.get((stream, consumer_id))) is not None:
-                for entry in entries:
+            opening = self._openings.get((stream, consumer_id))
+            for entry, one in zip(entries, stored, strict=False):
+                if opening is not None and opening.request.type == KEY_SHARED:
+                    self._delivers_key(opening, keyed_entry(entry, one), bits, tick)
+                elif opening is not None:
                     self._delivers(opening, epoch_number, entry, bits)
         for done in answer.done:
             opening = self._openings.get((stream, done.consumer_id))
@@ -273,6 +300,16 @@ class Wire:
         if opening.last[0] == epoch and entry <= opening.last[1]:
             raise Violation("SUB-3", f"{opening} is delivered {entry} behind {opening.last[1]}, in one epoch, {epoch}")
         opening.last = epoch, entry
+
+    def _delivers_key(self, opening: _Opening, entry: KeyedEntry, bits: int, tick: int) -> None:
+        if opening.request.durable:
+            self._look("34, CON-3")
+            self._not_done(opening, entry.position, bits)
+        keys = self._keys.get(opening.serving)
+        if keys is None or not self._is_unchanged(*opening.subscription, keys.since):
+            keys = self._keys[opening.serving] = HeldKeys(tick, self._look)
+        if self._is_unchanged(*opening.subscription, tick):
+            keys.deliver(entry, bits, opening)
 
     def _not_done(self, opening: _Opening, entry: Entry, bits: int) -> None:
         incarnation = self._incarnations.now(opening.topic)
