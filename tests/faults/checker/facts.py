@@ -398,7 +398,7 @@ class Facts:
 
     def _acknowledging(self, line: Line, *more: list[int]) -> Acknowledged:
         """Return the subscription's acknowledgements in the line's partition, and resolve the line's ids."""
-        subscription, partition = self.consumer(line).subscription, self.partition(line.fields["place"])
+        subscription, partition = self.consumer(line).subscription, self.partition(line.partition_name)
         for one in line.fields.get("ids", more):
             slot = self._slot(line, partition, *one)
             line.slots.append(slot)

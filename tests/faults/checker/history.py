@@ -43,6 +43,10 @@ class Line:
         self.slots: list[int] = []
         self.new: list[bool] = []
 
+    @property
+    def partition_name(self) -> str:
+        return str(self.fields["place"])
+
     def broken(self, why: str) -> BrokenHistory:
         return BrokenHistory(f"{self.file}, line {self.number}: {self.what!r} {why}")
 

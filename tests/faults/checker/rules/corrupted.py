@@ -22,12 +22,12 @@ class Corrupted(Rule):
 
     def on_unreadable(self, line: Line) -> None:
         who = line.fields.get("consumer") or line.fields.get("reader")
-        partition, one = line.fields["place"], line.fields["id"]
+        partition, one = line.partition_name, line.fields["id"]
         self.found(f"{one} in {partition} was unreadable to {who}: {line.fields['why'][:200]}")
 
     def _look(self, line: Line, who: str) -> None:
         facts = self.facts
-        partition = facts.partition(line.fields["place"])
+        partition = facts.partition(line.partition_name)
         content, producers, keys = partition.content, facts.producers, facts.keys
         for item, one, slot in zip(line.fields["items"], line.messages, line.slots, strict=True):
             if content[slot] != one and NOBODYS not in (content[slot], one):

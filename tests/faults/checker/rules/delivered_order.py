@@ -38,14 +38,14 @@ class DeliveredOrder(Rule):
         facts, consumer = self.facts, self.facts.consumer(line)
         if consumer.subscription.type in ("Shared", "Key_Shared"):
             return
-        deliveries = self._deliveries.setdefault(consumer, {}).setdefault(line.fields["place"], _Deliveries())
+        deliveries = self._deliveries.setdefault(consumer, {}).setdefault(line.partition_name, _Deliveries())
         add = deliveries.seen.add
         for item, packed, slot in zip(line.fields["items"], line.ids, line.slots, strict=True):
             if not add(slot):
                 continue
             before = deliveries.last
             if packed < before:
-                if facts.is_announced(consumer.subscription, facts.partition(line.fields["place"]), packed, slot):
+                if facts.is_announced(consumer.subscription, facts.partition(line.partition_name), packed, slot):
                     continue
                 behind = f"{item[0]} {item[1]} at {id_text(packed)}, first after {id_text(before)}"
                 text = f"{consumer.name} was handed {behind} in {line.fields['place']} at {line.at:.3f}"

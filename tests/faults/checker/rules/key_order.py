@@ -51,7 +51,7 @@ class KeyOrder(Rule):
         subscription = consumer.subscription
         if subscription.type != "Key_Shared" or not subscription.topic.is_persistent:
             return
-        by_consumer = self._deliveries.setdefault((subscription.name, line.fields["place"]), {})
+        by_consumer = self._deliveries.setdefault((subscription.name, line.partition_name), {})
         deliveries = by_consumer.setdefault(consumer, _Deliveries())
         for slot in line.slots:
             if slot not in deliveries.slots:

@@ -119,7 +119,7 @@ class Keys(Rule):
         if shared is None or side is None or side.connection is None or side.seen_at > line.fields["since"]:
             return
         facts, subscription = self.facts, side.consumer.subscription
-        partition = facts.partition(line.fields["place"])
+        partition = facts.partition(line.partition_name)
         for item, packed, slot in zip(line.fields["items"], line.ids, line.slots, strict=True):
             if facts.is_announced(subscription, partition, packed, slot):
                 continue
@@ -190,7 +190,7 @@ class Keys(Rule):
         consumer = self.facts.consumer(line)
         if consumer.subscription.type != "Key_Shared" or consumer.ended_at is not None:
             return None, None
-        shared = self._shared[consumer.subscription.name, line.fields["place"]]
+        shared = self._shared[consumer.subscription.name, line.partition_name]
         return shared, shared.sides.setdefault(consumer, _Side(consumer))
 
     def end(self) -> None:

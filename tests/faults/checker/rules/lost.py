@@ -46,7 +46,7 @@ class Lost(Rule):
 
     def on_scanned(self, line: Line) -> None:
         facts = self.facts
-        scan = facts.scans[line.fields["reader"], line.fields["place"]]
+        scan = facts.scans[line.fields["reader"], line.partition_name]
         topic = facts.topic_of(scan.partition.name)
         if topic is None:
             return

@@ -13,7 +13,7 @@ class NeverSent(Rule):
     def on_got(self, line: Line) -> None:
         self._look(line, line.fields["consumer"])
         consumer = self.facts.consumer(line)
-        if line.ids and self.facts.topic_of(line.fields["place"]) not in (None, consumer.subscription.topic):
+        if line.ids and self.facts.topic_of(line.partition_name) not in (None, consumer.subscription.topic):
             self.found(
                 f"{consumer.name} was handed messages of {line.fields['place']}, which is no partition of its topic"
             )
@@ -24,7 +24,7 @@ class NeverSent(Rule):
     def _look(self, line: Line, who: str) -> None:
         if NOBODYS not in line.messages:
             return
-        partition = self.facts.partition(line.fields["place"])
+        partition = self.facts.partition(line.partition_name)
         for item, one, slot in zip(line.fields["items"], line.messages, line.slots, strict=True):
             if one == NOBODYS:
                 where = self.facts.where(partition, slot)

@@ -71,7 +71,7 @@ class OneActive(Rule):
         for span in side.spans:
             span.seen += 1
             if span.seen == _SEEN:
-                self._sure[span.consumer.subscription.name, line.fields["place"]].append(span)
+                self._sure[span.consumer.subscription.name, line.partition_name].append(span)
         side.spans = [span for span in side.spans if span.seen < _SEEN]
 
     def on_got(self, line: Line) -> None:
@@ -119,7 +119,7 @@ class OneActive(Rule):
         consumer = self.facts.consumer(line)
         if consumer.subscription.type not in ("Exclusive", "Failover"):
             return None
-        return self._sides.setdefault(consumer, {}).setdefault(line.fields["place"], _Side())
+        return self._sides.setdefault(consumer, {}).setdefault(line.partition_name, _Side())
 
     def end(self) -> None:
         for (name, partition), spans in sorted(self._sure.items()):

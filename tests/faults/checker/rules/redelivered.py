@@ -45,7 +45,7 @@ class Redelivered(Rule):
 
     def on_got(self, line: Line) -> None:
         facts, consumer = self.facts, self.facts.consumer(line)
-        partition = facts.partition(line.fields["place"])
+        partition = facts.partition(line.partition_name)
         found = consumer.subscription.acknowledged.get(partition.index)
         if found is None or not consumer.subscription.durable:
             return
@@ -63,7 +63,7 @@ class Redelivered(Rule):
                 self._again.append((consumer.subscription.name, receipt_at, line.at, text))
 
     def _link(self, line: Line) -> _Link:
-        name = (line.fields["consumer"], line.fields["place"])
+        name = (line.fields["consumer"], line.partition_name)
         link = self._links.get(name)
         if link is None:
             link = self._links[name] = _Link(self.facts.consumer(line).opening_at)

@@ -14,7 +14,7 @@ class Scan(Rule):
         self._last: dict[tuple[str, str], int] = {}
 
     def on_scan(self, line: Line) -> None:
-        reader, partition = line.fields["reader"], line.fields["place"]
+        reader, partition = line.fields["reader"], line.partition_name
         last = self._last.get((reader, partition), -1)
         for packed in line.ids:
             if packed <= last:

@@ -62,7 +62,7 @@ class Skipped(Rule):
     def on_got(self, line: Line) -> None:
         consumer = self.facts.consumer(line)
         if consumer.subscription.type in ("Exclusive", "Failover") and consumer.subscription.topic.is_persistent:
-            by_consumer = self._deliveries.setdefault((consumer.subscription.name, line.fields["place"]), {})
+            by_consumer = self._deliveries.setdefault((consumer.subscription.name, line.partition_name), {})
             deliveries = by_consumer.setdefault(consumer, _Deliveries(consumer))
             deliveries.slots.extend(line.slots)
             deliveries.at.extend([line.at] * len(line.slots))

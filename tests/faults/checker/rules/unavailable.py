@@ -48,7 +48,7 @@ class Unavailable(Rule):
         producer = self.facts.producers[line.fields["producer"]]
         numbers = [item[0] for item in line.fields["items"]]
         if numbers:
-            self._receipts[line.fields["place"]].append(Turn(line.at, producer.sent_at(min(numbers))))
+            self._receipts[line.partition_name].append(Turn(line.at, producer.sent_at(min(numbers))))
 
     def on_unknown(self, line: Line) -> None:
         producer, numbers = self.facts.producers[line.fields["producer"]], line.fields["numbers"]
@@ -59,14 +59,14 @@ class Unavailable(Rule):
 
     def on_acking(self, line: Line) -> None:
         if self.facts.consumer(line).subscription.topic.holds_producers:
-            self._acknowledged[line.fields["place"]].append(line.at)
+            self._acknowledged[line.partition_name].append(line.at)
 
     on_acking_up_to = on_acking
 
     def on_connected(self, line: Line) -> None:
         consumer = self.facts.consumer(line)
         if consumer.opened_at is not None and line.fields["broker"]:
-            self._connected[consumer.subscription.name, line.fields["place"]].setdefault(consumer, line.at)
+            self._connected[consumer.subscription.name, line.partition_name].setdefault(consumer, line.at)
 
     def on_got(self, line: Line) -> None:
         subscription = self.facts.consumer(line).subscription
@@ -74,7 +74,7 @@ class Unavailable(Rule):
         for one, new in zip(line.messages, line.new, strict=True):
             if new and (receipt_at := producers[one >> 32].receipts_at[number_of(one)]):
                 since = min(since, receipt_at)
-        self._handed[subscription.name, line.fields["place"]].append(Turn(line.at, since))
+        self._handed[subscription.name, line.partition_name].append(Turn(line.at, since))
 
     def end(self) -> None:
         facts = self.facts
