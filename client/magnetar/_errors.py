@@ -35,6 +35,7 @@ _CLASSES: Final[dict[int, type[MagnetarException]]] = {
     ErrorCode.INTERNAL_ERROR: exceptions.BrokerFailed,
     ErrorCode.CONFLICT: exceptions.NotAllowedError,
     ErrorCode.INCOMPATIBLE_SCHEMA: exceptions.IncompatibleSchema,
+    ErrorCode.CONSUMER_ASSIGN_ERROR: exceptions.ConsumerAssignError,
     ErrorCode.BACKLOG_QUOTA_HOLD: exceptions.ProducerBlockedQuotaExceededError,
     ErrorCode.BACKLOG_QUOTA_EXCEEDED: exceptions.ProducerBlockedQuotaExceededException,
 }
@@ -53,6 +54,7 @@ _RETRYABLE: Final = (
 # Not retryable in general, but a consumer that was open once is reopened after them.
 _REOPEN: Final = (
     exceptions.ConsumerBusy,
+    exceptions.ConsumerAssignError,
     exceptions.IncarnationChanged,
     exceptions.TopicNotFound,
     exceptions.Timeout,

@@ -370,7 +370,7 @@ class IncompatibleSchema(MagnetarException):
 
 
 class ConsumerAssignError(MagnetarException):
-    """A consumer without an assignment of messages; not raised by this client."""
+    """The slots that a consumer of a Key_Shared subscription requests belong to another one."""
 
     result = Result.ConsumerAssignError
 

@@ -38,6 +38,7 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     INCOMPATIBLE_SCHEMA: _ClassVar[ErrorCode]
     BACKLOG_QUOTA_HOLD: _ClassVar[ErrorCode]
     BACKLOG_QUOTA_EXCEEDED: _ClassVar[ErrorCode]
+    CONSUMER_ASSIGN_ERROR: _ClassVar[ErrorCode]
 
 class ProducerAccessMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -52,6 +53,11 @@ class SubscriptionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SHARED: _ClassVar[SubscriptionType]
     FAILOVER: _ClassVar[SubscriptionType]
     KEY_SHARED: _ClassVar[SubscriptionType]
+
+class KeySharedMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    AUTO_SPLIT: _ClassVar[KeySharedMode]
+    STICKY: _ClassVar[KeySharedMode]
 ERROR_CODE_UNSPECIFIED: ErrorCode
 UNKNOWN_ERROR: ErrorCode
 METADATA_ERROR: ErrorCode
@@ -79,6 +85,7 @@ CONFLICT: ErrorCode
 INCOMPATIBLE_SCHEMA: ErrorCode
 BACKLOG_QUOTA_HOLD: ErrorCode
 BACKLOG_QUOTA_EXCEEDED: ErrorCode
+CONSUMER_ASSIGN_ERROR: ErrorCode
 ACCESS_SHARED: ProducerAccessMode
 ACCESS_EXCLUSIVE: ProducerAccessMode
 ACCESS_WAIT_FOR_EXCLUSIVE: ProducerAccessMode
@@ -87,6 +94,8 @@ EXCLUSIVE: SubscriptionType
 SHARED: SubscriptionType
 FAILOVER: SubscriptionType
 KEY_SHARED: SubscriptionType
+AUTO_SPLIT: KeySharedMode
+STICKY: KeySharedMode
 
 class Problem(_message.Message):
     __slots__ = ("code", "text", "about")
@@ -337,6 +346,24 @@ class ProducerFlow(_message.Message):
     waiting_for: str
     def __init__(self, producer_id: _Optional[int] = ..., paused: bool = ..., waiting_for: _Optional[str] = ...) -> None: ...
 
+class SlotRange(_message.Message):
+    __slots__ = ("first", "last")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    last: int
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
+
+class KeySharedOptions(_message.Message):
+    __slots__ = ("mode", "ranges", "allow_out_of_order_delivery")
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_OUT_OF_ORDER_DELIVERY_FIELD_NUMBER: _ClassVar[int]
+    mode: KeySharedMode
+    ranges: _containers.RepeatedCompositeFieldContainer[SlotRange]
+    allow_out_of_order_delivery: bool
+    def __init__(self, mode: _Optional[_Union[KeySharedMode, str]] = ..., ranges: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., allow_out_of_order_delivery: bool = ...) -> None: ...
+
 class ConsumeRequest(_message.Message):
     __slots__ = ("open", "acknowledge", "redeliver", "seek", "flow", "unsubscribe", "close")
     OPEN_FIELD_NUMBER: _ClassVar[int]
@@ -356,7 +383,7 @@ class ConsumeRequest(_message.Message):
     def __init__(self, open: _Optional[_Iterable[_Union[OpenConsumer, _Mapping]]] = ..., acknowledge: _Optional[_Iterable[_Union[Acknowledge, _Mapping]]] = ..., redeliver: _Optional[_Iterable[_Union[Redeliver, _Mapping]]] = ..., seek: _Optional[_Iterable[_Union[Seek, _Mapping]]] = ..., flow: _Optional[_Iterable[_Union[Flow, _Mapping]]] = ..., unsubscribe: _Optional[_Iterable[_Union[Unsubscribe, _Mapping]]] = ..., close: _Optional[_Iterable[_Union[CloseConsumer, _Mapping]]] = ...) -> None: ...
 
 class OpenConsumer(_message.Message):
-    __slots__ = ("consumer_id", "topic", "subscription", "type", "consumer_name", "priority_level", "durable", "start", "broker_metadata", "incarnation", "properties", "subscription_properties", "read_compacted", "client_version", "schema")
+    __slots__ = ("consumer_id", "topic", "subscription", "type", "consumer_name", "priority_level", "durable", "start", "broker_metadata", "incarnation", "properties", "subscription_properties", "read_compacted", "client_version", "schema", "key_shared")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -386,6 +413,7 @@ class OpenConsumer(_message.Message):
     READ_COMPACTED_FIELD_NUMBER: _ClassVar[int]
     CLIENT_VERSION_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    KEY_SHARED_FIELD_NUMBER: _ClassVar[int]
     consumer_id: int
     topic: str
     subscription: str
@@ -401,7 +429,8 @@ class OpenConsumer(_message.Message):
     read_compacted: bool
     client_version: str
     schema: _schema_pb2.Schema
-    def __init__(self, consumer_id: _Optional[int] = ..., topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., consumer_name: _Optional[str] = ..., priority_level: _Optional[int] = ..., durable: bool = ..., start: _Optional[_Union[StartAt, _Mapping]] = ..., broker_metadata: bool = ..., incarnation: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., subscription_properties: _Optional[_Mapping[str, str]] = ..., read_compacted: bool = ..., client_version: _Optional[str] = ..., schema: _Optional[_Union[_schema_pb2.Schema, _Mapping]] = ...) -> None: ...
+    key_shared: KeySharedOptions
+    def __init__(self, consumer_id: _Optional[int] = ..., topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., consumer_name: _Optional[str] = ..., priority_level: _Optional[int] = ..., durable: bool = ..., start: _Optional[_Union[StartAt, _Mapping]] = ..., broker_metadata: bool = ..., incarnation: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., subscription_properties: _Optional[_Mapping[str, str]] = ..., read_compacted: bool = ..., client_version: _Optional[str] = ..., schema: _Optional[_Union[_schema_pb2.Schema, _Mapping]] = ..., key_shared: _Optional[_Union[KeySharedOptions, _Mapping]] = ...) -> None: ...
 
 class StartAt(_message.Message):
     __slots__ = ("earliest", "latest", "message_id", "time_ms")

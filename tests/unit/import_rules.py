@@ -122,6 +122,7 @@ RULES: Final = frozenset(
         "magnetar_broker.topics.dispatch.dispatch_rule",
         "magnetar_broker.topics.dispatch.entry_counts",
         "magnetar_broker.topics.dispatch.exclusive_and_failover",
+        "magnetar_broker.topics.dispatch.key_shared_policy",
         "magnetar_broker.topics.dispatch.position_set",
         "magnetar_broker.topics.dispatch.redelivery_counts",
         "magnetar_broker.topics.dispatch.shared",

@@ -18,6 +18,7 @@ from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, OutboxCapacity
+from magnetar_broker.topics.dispatch.key_shared_policy import read_key_shared_options
 from magnetar_broker.topics.dispatch.subscription_types import DISPATCH_RULES
 from magnetar_broker.topics.topic_schemas import takes_any_schema
 from magnetar_protos.broker_pb2 import (
@@ -108,6 +109,8 @@ class Consumer(BaseConsumer):
         self, subscription: Subscription, name: str, sink: ConsumerSink, opened: OpenConsumer, now_ms: int
     ) -> None:
         super().__init__(name, opened.priority_level, sink.outbox_capacity)
+        if opened.type == SubscriptionType.KEY_SHARED:
+            self.key_shared = read_key_shared_options(opened.key_shared)
         self.subscription = subscription
         self.sink = sink
         self.counters = DeliveryCounters()
@@ -256,6 +259,7 @@ def check_open_request(opened: OpenConsumer) -> None:
     """Refuse a request that no subscription can fulfil. Raises `BrokerError`."""
     check_subscription_name(opened.subscription)
     if opened.type == SubscriptionType.KEY_SHARED:
+        read_key_shared_options(opened.key_shared)
         raise BrokerError(ErrorCode.UNSUPPORTED, "Key_Shared is not supported yet: use Shared or Failover")
     if opened.type not in DISPATCH_RULES:
         *others, last = (SubscriptionType.Name(one).capitalize() for one in DISPATCH_RULES)

@@ -43,6 +43,7 @@ _SERVER_ERRORS: Final[dict[int, ServerError]] = {
     ErrorCode.UNSUPPORTED: ServerError.NOT_ALLOWED_ERROR,
     ErrorCode.CONFLICT: ServerError.NOT_ALLOWED_ERROR,
     ErrorCode.INCOMPATIBLE_SCHEMA: ServerError.INCOMPATIBLE_SCHEMA,
+    ErrorCode.CONSUMER_ASSIGN_ERROR: ServerError.CONSUMER_ASSIGN_ERROR,
     # A producer that was open before retries after both. After the second one its pending messages fail.
     ErrorCode.BACKLOG_QUOTA_HOLD: ServerError.PRODUCER_BLOCKED_QUOTA_EXCEEDED_ERROR,
     ErrorCode.BACKLOG_QUOTA_EXCEEDED: ServerError.PRODUCER_BLOCKED_QUOTA_EXCEEDED_EXCEPTION,

@@ -9,8 +9,8 @@ from magnetar_broker.position import Position
 from magnetar_broker.server.pulsar.message_ids import start_at, to_position
 from magnetar_broker.server.pulsar.schemas import from_pulsar
 from magnetar_broker.topics.dispatch.subscription_types import DISPATCH_RULES
-from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, StartAt, SubscriptionType
-from magnetar_protos.pulsar_pb2 import CommandSubscribe
+from magnetar_protos.broker_pb2 import ErrorCode, KeySharedOptions, OpenConsumer, SlotRange, StartAt, SubscriptionType
+from magnetar_protos.pulsar_pb2 import CommandSubscribe, KeySharedMeta
 
 __all__ = ["SINGLE_ACTIVE", "make_open_consumer"]
 
@@ -32,7 +32,7 @@ def make_open_consumer(request: CommandSubscribe, now_ms: int) -> OpenConsumer:
     if subscription_type is None:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT,
-            f"subscription type {request.sub_type} is not supported: use Exclusive, Shared or Failover",
+            f"subscription type {request.sub_type} is not supported: use Exclusive, Shared, Failover or Key_Shared",
         )
     if request.read_compacted and subscription_type not in SINGLE_ACTIVE:
         raise BrokerError(
@@ -53,6 +53,21 @@ def make_open_consumer(request: CommandSubscribe, now_ms: int) -> OpenConsumer:
         # Topics are never compacted, so a client that requests it gets all messages.
         read_compacted=False,
         schema=from_pulsar(request.schema if request.HasField("schema") else None),
+        key_shared=_key_shared(request.key_shared_meta) if subscription_type == SubscriptionType.KEY_SHARED else None,
+    )
+
+
+def _key_shared(meta: KeySharedMeta) -> KeySharedOptions:
+    """Translate how a consumer wants to share the slots. The numbers are signed in Pulsar's protocol."""
+    numbers = [meta.key_shared_mode, *(number for one in meta.hash_ranges for number in (one.start, one.end))]
+    if min(numbers) < 0:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT, f"Key_Shared has no mode or slot {min(numbers)}: use 0 or a larger number"
+        )
+    return KeySharedOptions(
+        mode=meta.key_shared_mode,  # type: ignore[arg-type]  # an unknown one is refused later
+        ranges=[SlotRange(first=one.start, last=one.end) for one in meta.hash_ranges],
+        allow_out_of_order_delivery=meta.allow_out_of_order_delivery,
     )
 
 

@@ -10,6 +10,7 @@ base_consumer.py         a consumer as the rules see it
 chunk_owners.py          Shared: which consumer gets the later chunks of a message
 entry_counts.py          a number for each of many entries: unacknowledged messages, or deliveries
 redelivery_counts.py     Exclusive, Failover: how often entries were delivered
+key_shared_policy.py     how a consumer wants to share a Key_Shared subscription
 position_set.py          a set of entries, in order: what is redelivered
 dispatch_rates.py        the rates of dispatches: a dispatcher waits for its turn while one is reached
 

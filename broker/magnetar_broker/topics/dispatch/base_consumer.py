@@ -11,12 +11,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, DeliveryCapacity, OutboxCapacity
+from magnetar_broker.topics.dispatch.key_shared_policy import KeySharedPolicy
 
 __all__ = ["BaseConsumer"]
 
 
 class BaseConsumer(ABC):
-    __slots__ = ("acknowledged_from", "capacity", "epoch", "is_in_line", "name", "number", "priority_level")
+    __slots__ = (
+        "acknowledged_from",
+        "capacity",
+        "epoch",
+        "is_in_line",
+        "key_shared",
+        "name",
+        "number",
+        "priority_level",
+    )
 
     def __init__(self, name: str, priority_level: int, outbox_capacity: OutboxCapacity) -> None:
         self.name = name
@@ -30,6 +40,8 @@ class BaseConsumer(ABC):
         self.acknowledged_from = 0
         # Whether it is in its line of a Shared subscription.
         self.is_in_line = False
+        # How it wants to share a Key_Shared subscription.
+        self.key_shared = KeySharedPolicy()
 
     @abstractmethod
     def deliver(self, entries: Sequence[Deliverable]) -> None:

@@ -9,7 +9,8 @@ import pytest
 from magnetar.admin import MessagePosition
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.pulsar.subscribe_request import make_open_consumer
-from magnetar_protos.broker_pb2 import StartAt, SubscriptionType
+from magnetar_broker.topics.dispatch.key_shared_policy import KeySharedPolicy, read_key_shared_options
+from magnetar_protos.broker_pb2 import ErrorCode, StartAt, SubscriptionType
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
     CommandRedeliverUnacknowledgedMessages,
@@ -45,6 +46,40 @@ def test_only_the_protocols_own_subscription_types_are_admitted() -> None:
     for number in (-1, *range(4, 100)):
         with pytest.raises(BrokerError, match=f"type {number} is not supported"):
             opened(number)
+
+
+@pytest.mark.parametrize(
+    ("mode", "ranges", "expected"),
+    [
+        (0, [], KeySharedPolicy()),
+        (0, [(5, 2)], KeySharedPolicy()),
+        (1, [(7, 9), (0, 5), (6, 6)], KeySharedPolicy(is_sticky=True, ranges=((0, 5), (6, 6), (7, 9)))),
+        (1, [(0, 65_535)], KeySharedPolicy(is_sticky=True, ranges=((0, 65_535),))),
+        (1, [], "at least one range"),
+        (1, [(5, 4)], "5 … 4 is not valid"),
+        (1, [(0, 65_536)], "0 … 65536 is not valid"),
+        (1, [(0, 7), (7, 9)], "0 … 7 and 7 … 9 of one consumer overlap"),
+        (1, [(-1, 7)], "no mode or slot -1"),
+        (1, [(0, -7)], "no mode or slot -7"),
+        (-2, [], "no mode or slot -2"),
+        (2, [], "the mode 2 of a Key_Shared"),
+    ],
+)
+def test_the_key_shared_policy_of_a_request_is_checked(
+    mode: int, ranges: list[tuple[int, int]], expected: KeySharedPolicy | str
+) -> None:
+    """(SUB-5, SUB-12) Ranges of slots are for the mode STICKY; other ranges are ignored, as in Pulsar."""
+    command = CommandSubscribe(topic="t", subscription="s", sub_type=3, consumer_id=1, request_id=1)
+    meta = command.key_shared_meta
+    meta.key_shared_mode = mode
+    for start, end in ranges:
+        meta.hash_ranges.add(start=start, end=end)
+    if isinstance(expected, str):
+        with pytest.raises(BrokerError, match=expected) as refused:
+            read_key_shared_options(make_open_consumer(command, 0).key_shared)
+        assert refused.value.code == ErrorCode.INVALID_ARGUMENT
+    else:
+        assert read_key_shared_options(make_open_consumer(command, 0).key_shared) == expected
 
 
 @pytest.mark.parametrize("durable", [True, False])
