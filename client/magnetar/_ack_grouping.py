@@ -35,9 +35,7 @@ class AckGroupingTracker:
         self._clock = clock
         self._send_partitions = send_partitions
         self._grouping_time_ms = grouping_time_ms
-        self._inbox: LoopInbox[AckTarget] = LoopInbox(
-            call_soon, self.send_soon, self.send_now, max_size if grouping_time_ms else 1
-        )
+        self._inbox: LoopInbox[AckTarget] = LoopInbox(call_soon, self.send_soon, self.send_now, max_size)
         # Adds a target, from any thread. It is called for each message, so it is the inbox's own method.
         self.add = self._inbox.add
         self._timer: Timer | None = None

@@ -12,11 +12,14 @@ from magnetar.admin import AsyncAdmin
 from magnetar_bookie.settings.ledger_client import LedgerClientSettings
 from magnetar_broker.broker import Broker
 from magnetar_broker.broker_session import BrokerSession
+from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.service import BrokerServiceSettings
+from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.metadata import MemoryServer, MemoryStore
 from magnetar_wire.clock import SystemClock
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.randomness import SystemRandomness
+from magnetar_wire.topic_name import TopicName
 from tests.registered_bookies import register_bookie
 from tests.unit.bookie.honest_bookie import HonestBookie
 
@@ -74,6 +77,14 @@ class BrokerScene:
 
     def client(self, **options: Any) -> aio.Client:
         return aio.Client(URL, _transport=self.transport, **options)
+
+    async def take_topic(self, name: TopicName) -> None:
+        """Open the storage of a topic of this broker as another broker does, and close it."""
+        session = self.broker_session
+        storage = session.topics._opener.get_storage(name)
+        policies = await session.catalog.check_topic(name)
+        rival = await storage.open(name, create=False, along=(), policies=policies)
+        await rival.close(BrokerError(ErrorCode.SERVICE_NOT_READY, "it was only a test"))
 
     async def start(self) -> None:
         registry = self.metadata.connect()

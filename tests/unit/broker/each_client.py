@@ -8,7 +8,7 @@ client does with the broker, and what is stored of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -48,7 +48,7 @@ class EachClient:
         """Call it on the broker's loop, and return its result."""
         return _run(call)
 
-    def until(self, condition: Callable[[], bool], what: str) -> None:
+    def until(self, condition: Callable[[], bool | Awaitable[bool]], what: str) -> None:
         background.run(until(condition, what))
 
     def start_sends(

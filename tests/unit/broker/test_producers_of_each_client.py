@@ -217,8 +217,8 @@ def test_pending_sends_time_out(kind: str) -> None:
 
 @_of_each_client
 def test_pending_messages_are_sent_again_in_order(kind: str) -> None:
-    """PRD-9, PRD-10: under a higher epoch, when the topic is unloaded under the producer. The order is judged by first
-    occurrences."""
+    """PRD-9, PRD-10, CHK-33: under a higher epoch, when the topic is unloaded under the producer. The order is judged
+    by first occurrences."""
     with each_client(kind) as made:
         producer = made.client.create_producer("t", batching_enabled=False)
         sent: list[Future[Any]] = []

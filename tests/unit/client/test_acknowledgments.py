@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from magnetar import ConsumerType, InitialPosition
+from magnetar._ack_grouping import AckGroupingTracker
+from magnetar._ack_targets import MessageIdTarget
+from magnetar._consumer_options import ConsumerOptions
+from magnetar._message import DeliveryEpoch
+from magnetar._pending_acks import PendingAcks
 from magnetar.exceptions import CumulativeAcknowledgementNotAllowedError
+from magnetar_testing.clock import ManualClock
 from tests.running import until
 from tests.unit.client.consume_scene import client_of, receive
 
@@ -52,6 +60,41 @@ async def test_closing_the_consumer_sends_its_acknowledgements() -> None:
         consumer = await client.subscribe("t", "s")
         [again] = await receive(consumer, 1)
         assert again.data() == second.data() == b"b"
+
+
+async def test_acknowledgements_are_sent_after_the_grouping_time_or_number() -> None:
+    """CON-3: every 100 ms or 1,000 acknowledgements by default; with 0 each is sent at once."""
+    options = ConsumerOptions(subscription_name="s")
+    clock, sent = ManualClock(), list[float]()
+    waiting: list[Callable[[], object]] = []
+
+    def tracker(grouping_time_ms: float) -> AckGroupingTracker:
+        return AckGroupingTracker(
+            waiting.append,
+            clock,
+            lambda: sent.append(clock.monotonic()),
+            grouping_time_ms=grouping_time_ms,
+            max_size=options.ack_grouping_max_size,
+        )
+
+    def acknowledge(acks: AckGroupingTracker, count: int) -> None:
+        origin: Any = SimpleNamespace(acks=PendingAcks())
+        for number in range(count):
+            acks.add(MessageIdTarget(DeliveryEpoch(origin, 1, 1), 1, number, -1, 0, False))
+        while waiting:
+            waiting.pop(0)()
+
+    acks, start = tracker(options.ack_grouping_time_ms), clock.monotonic()
+    acknowledge(acks, 999)
+    clock.advance(0.099)
+    assert not sent
+    clock.advance(0.001)
+    assert sent == [pytest.approx(start + 0.1)]
+    acknowledge(acks, 1_000)
+    assert len(sent) == 2
+    at_once = tracker(0)
+    acknowledge(at_once, 1)
+    assert len(sent) == 3
 
 
 async def test_the_highest_cumulative_acknowledgement_is_sent() -> None:

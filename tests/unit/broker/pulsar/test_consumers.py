@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from magnetar_protos.entry_pb2 import MessageIdData
@@ -14,6 +16,7 @@ from magnetar_protos.pulsar_pb2 import (
     CommandUnsubscribe,
 )
 from tests.produce_client import entry
+from tests.running import until
 from tests.unit.broker.pulsar.pulsar_client import Delivered, PulsarClient, sent
 from tests.unit.broker.pulsar.pulsar_scene import running_pulsar_broker
 
@@ -83,6 +86,52 @@ async def test_a_consumer_that_leaves_at_once_has_acknowledged_parts_of_batches(
         await client.subscribe(2, sub_type=SHARED)
         again = await client.wait_delivered(2, consumer_id=2)
         assert [one.open_messages for one in again] == [(0b1001,), (0b0001,)]
+
+
+async def test_receipts_of_acknowledgements_are_sent_when_durable() -> None:
+    """ACK-1, CON-3: then no crash of the broker loses them, nor the messages of a batch."""
+
+    async with running_pulsar_broker() as scene:
+        client = await scene.pulsar_client()
+        await published(client, 1, 1, 1, 1, 4)
+        await client.subscribe(sub_type=SHARED)
+        delivered = await client.wait_delivered(5)
+        for bookie in scene.bookies:
+            bookie.hold()
+        adds = len(scene.bookies[0].calls)
+        ids = [id_of(delivered[1]), id_of(delivered[3]), id_of(delivered[4], 0b0101)]
+        acknowledging = asyncio.create_task(client.acknowledge(1, ids))
+        await until(lambda: any(method == "add" for method, _ in scene.bookies[0].calls[adds:]), "it is being stored")
+        assert not client.answers_of(BaseCommand.ACK_RESPONSE)
+        for bookie in scene.bookies:
+            bookie.resume()
+        assert not (await acknowledging).HasField("error")
+        before = scene.broker.session
+        assert scene.store is not None
+        scene.metadata.expire(scene.store)  # as after a crash, nothing more is saved
+        await client.wait_for_answers(BaseCommand.CLOSE_CONSUMER)
+        await until(lambda: scene.broker.session not in (None, before), "the broker has another session")
+        await client.subscribe(2, sub_type=SHARED)
+        again = await client.wait_delivered(3, consumer_id=2)
+        left = [(one.entry_id, one.open_messages) for one in again]
+        assert left == [(delivered[0].entry_id, ()), (delivered[2].entry_id, ()), (delivered[4].entry_id, (0b0101,))]
+
+
+@pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
+async def test_late_acks_from_before_a_redelivery_count(kind: int) -> None:
+    """WIRE-1, CHK-52: what was processed would be processed again; the commands of this protocol have no epoch."""
+
+    async with running_pulsar_broker() as scene:
+        client = await scene.pulsar_client()
+        await published(client, *[1] * 4)
+        await client.subscribe(sub_type=kind)
+        delivered = await client.wait_delivered(4)
+        late = CommandAck(consumer_id=1, ack_type=CommandAck.INDIVIDUAL, message_id=[id_of(delivered[2])])
+        client.send(REDELIVER, BaseCommand(type=BaseCommand.ACK, ack=late))
+        await client.close_consumer()
+        await client.subscribe(2, sub_type=kind)
+        again = await client.wait_delivered(3, consumer_id=2)
+        assert [one.entry_id for one in again] == [delivered[at].entry_id for at in (0, 1, 3)]
 
 
 async def test_cumulative_ack_before_first_entry_covers_earlier_ledgers() -> None:

@@ -19,8 +19,8 @@ _EARLIEST = MessageIdData(ledgerId=2**64 - 1, entryId=2**64 - 1)
 async def test_ack_during_a_seek_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """SUB-9, WIRE-1: libraries gather acknowledgements for a moment, and send them when they have asked for the seek
-    already."""
+    """SUB-9, CHK-52, WIRE-1: libraries collect acknowledgements for a moment, and send them when they have already
+    requested the seek. A late cumulative one would undo it."""
     moving, move = asyncio.Event(), asyncio.Event()
     move_to = DurableCursor.move_to
 
