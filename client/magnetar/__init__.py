@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         ProducerAccessMode,
         RegexSubscriptionMode,
     )
+    from magnetar._interceptor import ConsumerInterceptor, ProducerInterceptor, ProducerMessage
     from magnetar._letter_rules import ConsumerDeadLetterPolicy
     from magnetar._loggers import ConsoleLogger, FileLogger, LoggerLevel
     from magnetar._message import Message
@@ -79,6 +80,7 @@ __all__ = [
     "ConsumerBatchReceivePolicy",
     "ConsumerCryptoFailureAction",
     "ConsumerDeadLetterPolicy",
+    "ConsumerInterceptor",
     "ConsumerKeySharedPolicy",
     "ConsumerType",
     "CryptoKeyReader",
@@ -97,6 +99,8 @@ __all__ = [
     "PartitionsRoutingMode",
     "Producer",
     "ProducerAccessMode",
+    "ProducerInterceptor",
+    "ProducerMessage",
     "PulsarException",
     "Reader",
     "RegexSubscriptionMode",
@@ -128,6 +132,7 @@ _MODULES: Final = {
     "ConsumerBatchReceivePolicy": "magnetar._consumer_options",
     "ConsumerCryptoFailureAction": "magnetar._enums",
     "ConsumerDeadLetterPolicy": "magnetar._letter_rules",
+    "ConsumerInterceptor": "magnetar._interceptor",
     "ConsumerKeySharedPolicy": "magnetar._unsupported",
     "ConsumerType": "magnetar._enums",
     "CryptoKeyReader": "magnetar._unsupported",
@@ -145,6 +150,8 @@ _MODULES: Final = {
     "PartitionsRoutingMode": "magnetar._enums",
     "Producer": "magnetar._producer",
     "ProducerAccessMode": "magnetar._enums",
+    "ProducerInterceptor": "magnetar._interceptor",
+    "ProducerMessage": "magnetar._interceptor",
     "Reader": "magnetar._reader",
     "RegexSubscriptionMode": "magnetar._enums",
     "ServiceInfo": "magnetar._unsupported",

@@ -54,6 +54,8 @@ class AckTargetLookup:
             if not isinstance(epoch, DeliveryEpoch) or epoch.origin is not partition:
                 epoch = partition.epoch
             return MessageIdTarget(epoch, what.ledger_id(), what.entry_id(), index, size, cumulative)
+        if callable(message_id := getattr(what, "message_id", None)):  # an interceptor has replaced the message
+            return self.find(message_id(), cumulative=cumulative)
         raise TypeError(f"a Message or MessageId can be acknowledged, not {type(what).__name__}")
 
     def find_partition(self, message_id: MessageId) -> PartitionConsumer:

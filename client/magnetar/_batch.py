@@ -22,11 +22,30 @@ from magnetar_wire.batch import encode_batch, encode_message
 from magnetar_wire.message_id import MessageId, ids_of_batch
 from magnetar_wire.messages import Messages
 
-__all__ = ["Batch", "Callback", "Columns", "StoredAt", "Waiter", "close_batch"]
+__all__ = ["Batch", "Callback", "Columns", "OutcomeCallback", "StoredAt", "Waiter", "close_batch"]
 
 log = logging.getLogger(__name__)
 
 Callback = Callable[[Result, MessageId | None], object]
+
+
+class OutcomeCallback:
+    """A callback that passes the message's id, or its error, to `notify`, and then calls the application's callback."""
+
+    __slots__ = ("_callback", "_notify", "error")
+
+    def __init__(
+        self, notify: Callable[[MessageId | None, MagnetarException | None], object], callback: Callback | None
+    ) -> None:
+        self._notify = notify
+        self._callback = callback
+        # Set before the call, if the message has failed.
+        self.error: MagnetarException | None = None
+
+    def __call__(self, result: Result, message_id: MessageId | None) -> None:
+        self._notify(message_id, self.error)
+        if self._callback is not None:
+            self._callback(result, message_id)
 
 
 class Waiter(Protocol):
@@ -214,6 +233,9 @@ class Batch:
         message_ids: Iterable[MessageId | None] = repeat(None)
         if isinstance(outcome, MagnetarException):
             result = outcome.result
+            for callback in self.callbacks or ():
+                if isinstance(callback, OutcomeCallback):
+                    callback.error = outcome
         else:
             message_ids = self._message_ids(outcome, range(self.count))
         for callback, message_id in zip(self.callbacks or (), message_ids, strict=False):

@@ -36,6 +36,9 @@ from magnetar._enums import (
 )
 from magnetar._event_listener import ConsumerEventListener, check_event_listener, notify_event_listener
 from magnetar._event_loop import background
+from magnetar._intercepted_consumer import InterceptedConsumer
+from magnetar._intercepted_producer import InterceptedProducer
+from magnetar._interceptor import ConsumerInterceptor, ProducerInterceptor, check_interceptors
 from magnetar._letter_rules import ConsumerDeadLetterPolicy
 from magnetar._listener_threads import ListenerThreads, MessageListenerExecutor, check_executor
 from magnetar._loggers import ConsoleLogger, FileLogger
@@ -145,6 +148,7 @@ class Client(Unpicklable):
         hashing_scheme: HashingScheme = HashingScheme.JavaStringHash,
         max_pending_bytes: int = 64 * 1024 * 1024,
         auto_update_partitions_interval_seconds: float = 60,
+        interceptors: Sequence[ProducerInterceptor] | None = None,
     ) -> Producer[T]:
         """Create a producer of a topic. The topic is created if the broker's configuration allows it.
 
@@ -163,12 +167,16 @@ class Client(Unpicklable):
         - With `chunking_enabled`, which needs `batching_enabled=False`, a message that is too large for one entry is
           sent in chunks.
         - `message_routing_mode`, `message_router` and `hashing_scheme` decide which partition a message goes to.
+        - `interceptors` are instances of `ProducerInterceptor`, which see each message, in this order.
         - An option that is not supported yet raises OperationNotSupported, which names the alternative.
         """
         options = producer_options(locals())
+        check_interceptors(interceptors, ProducerInterceptor)
         core = self._get_core()
 
         def make_producer(opened: TopicProducer) -> Producer[T]:
+            if interceptors:
+                return InterceptedProducer(opened, interceptors, core.callbacks.call_later)
             value_schema: Schema[T] | None = opened.options.value_schema
             return Producer(opened) if value_schema is None else TypedProducer(opened, value_schema)
 
@@ -218,6 +226,7 @@ class Client(Unpicklable):
         expire_time_of_incomplete_chunked_message_ms: int = 60_000,
         max_pending_chunked_bytes: int = 256 * 1024 * 1024,
         message_listener_executor: Executor | MessageListenerExecutor | None = None,
+        interceptors: Sequence[ConsumerInterceptor] | None = None,
         consumer_event_listener: ConsumerEventListener | None = None,
     ) -> Consumer[T]:
         """Create a consumer of a topic, or of each topic in a list. The subscription is created if it does not exist.
@@ -242,16 +251,23 @@ class Client(Unpicklable):
         - `consumer_event_listener` has the methods `became_active` and `became_inactive(consumer, partition)`. They are
           called on the callback thread when the consumer becomes, or stops being, the consumer of a Failover
           subscription that gets the messages of a partition.
+        - `interceptors` are instances of `ConsumerInterceptor`, which see each message, in this order.
         - An option that is not supported yet raises OperationNotSupported, which names the alternative.
         """
         options = consumer_options(locals())
         check_listener("message_listener", message_listener)
         check_event_listener(consumer_event_listener)
         check_executor(message_listener_executor)
+        check_interceptors(interceptors, ConsumerInterceptor)
         core = self._get_core()
 
         def make_consumer(opened: MultiTopicConsumer) -> Consumer[T]:
-            consumer: Consumer[T] = Consumer(opened, background.run, message_listener, self._listener_threads)
+            shared = (opened, background.run, message_listener, self._listener_threads)
+            consumer: Consumer[T] = (
+                InterceptedConsumer(*shared, interceptors, core.callbacks.call_later)
+                if interceptors
+                else Consumer(*shared)
+            )
             notify_event_listener(opened, consumer, consumer_event_listener, core.callbacks.call_later)
             return consumer
 

@@ -27,7 +27,16 @@ from magnetar.exceptions import (
 from magnetar.schema._schema import T
 from magnetar_wire.message_id import MessageId
 
-__all__ = ["Acknowledgeable", "BaseConsumer", "Consumer", "Run", "close_listener", "get_single_id", "refuse_receive"]
+__all__ = [
+    "Acknowledgeable",
+    "BaseConsumer",
+    "Consumer",
+    "Run",
+    "close_listener",
+    "get_single_id",
+    "pop_nothing",
+    "refuse_receive",
+]
 
 # Runs a coroutine on the client's loop, and waits for it.
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -157,7 +166,8 @@ class Consumer(BaseConsumer, Generic[T]):
         super().__init__(core)
         self._run = run
         self._receiver = ThreadReceiver(core)
-        self._popping = core.queue.popping
+        # With interceptors, each message passes the receiver.
+        self._popping = core.queue.popping if core.interceptors is None else iter(pop_nothing, None)
         self._listener: BaseThreadListener | None = None
         if listener is not None:
             self._popping = iter(refuse_receive, None)
@@ -300,6 +310,10 @@ def get_single_id(ids: list[MessageId]) -> MessageId:
     if len(ids) != 1:
         raise OperationNotSupported(f"this consumer reads {len(ids)} topics or partitions: use get_last_message_ids")
     return ids[0]
+
+
+def pop_nothing() -> Any:
+    raise IndexError
 
 
 def refuse_receive(*_: Any) -> Any:

@@ -132,6 +132,7 @@ class ConsumerOptions(Configuration):
     max_pending_chunked_bytes: int = Field(default=256 * 1024 * 1024, gt=0)
     # The application's own threads for its listener. None: those of the client.
     message_listener_executor: Any = None
+    interceptors: Any = None
 
     @field_validator("negative_ack_redelivery_backoff")
     @classmethod

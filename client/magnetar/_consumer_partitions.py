@@ -166,6 +166,8 @@ class ConsumerPartitions:
         for result in results:
             if result is not None:
                 raise result
+        if self._context.on_partitions_changed is not None:
+            self._context.on_partitions_changed(str(name), now)
 
     async def _remove_partitions(self, partitions: Sequence[PartitionConsumer]) -> None:
         """Remove partitions that were not opened."""

@@ -228,6 +228,7 @@ class DeliveredEntry:
     __slots__ = (
         "_decoded",
         "acknowledged",
+        "arrivals",
         "batch_size",
         "broker",
         "chunks",
@@ -279,6 +280,8 @@ class DeliveredEntry:
         self.acknowledged = 0
         # One of the messages was acknowledged negatively, so the entry will be redelivered.
         self.nacked = False
+        # `arrivals`: the messages that have passed the interceptors' `on_arrival`, by row. Set when the first has.
+        self.arrivals: dict[int, Any]
         # The rows of the columns that are still to be handed out, in order.
         self.remaining: Sequence[int] = range(len(columns))
 

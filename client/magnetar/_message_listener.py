@@ -101,6 +101,7 @@ class TaskListener:
         self._core = core
         self._listener = listener
         self._receiver = receiver
+        self._intercept = None if core.interceptors is None else core.interceptors.before_consume
         self._not_paused = asyncio.Event()
         self._not_paused.set()
         self._is_closed = False
@@ -167,7 +168,7 @@ class TaskListener:
         """Return the next message; None: the consumer has ended, which was logged or requested."""
         await self._not_paused.wait()
         try:
-            return await self._receiver.receive(None)
+            return await self._receiver.take_message(None)
         except MagnetarException:
             return None
 
@@ -180,6 +181,8 @@ class TaskListener:
         self._calling.add(task)
         in_listener.set(True)
         try:
+            if self._intercept is not None:
+                message = self._intercept(message)
             result = self._listener(self._consumer, message)
             if inspect.isawaitable(result):
                 await result

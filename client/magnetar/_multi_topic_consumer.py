@@ -24,6 +24,7 @@ from magnetar._growth_watch import GrowthWatch
 from magnetar._handed_out_reports import HandedOutReports
 from magnetar._letter_rules import make_letter_rules
 from magnetar._letters import Letters
+from magnetar._message import Message
 from magnetar._negative_acks import NegativeAcksTracker
 from magnetar._options import parse_topic_name
 from magnetar._partition_consumer import PartitionConsumer
@@ -71,6 +72,16 @@ async def open_reader(
     consumer = MultiTopicConsumer(client, [name], consumer_options, start_at, durable=False)
     await consumer.open()
     return consumer
+
+
+class Interceptors(Protocol):
+    """What calls the interceptors of a consumer."""
+
+    def before_consume(self, message: Message[Any]) -> Message[Any]:
+        """Return the message as the application receives it."""
+
+    def end(self) -> None:
+        """The consumer has ended."""
 
 
 class ListenerInTasks(Protocol):
@@ -141,6 +152,7 @@ class MultiTopicConsumer:
         )
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self.listener: ListenerInTasks | None = None
+        self.interceptors: Interceptors | None = None
 
     def _make_letters(self, client: ClientCore, consumer_name: str) -> Letters | None:
         options = self.options
@@ -338,6 +350,8 @@ class MultiTopicConsumer:
         for partition in self.partitions:
             partition.end(error)
         self.queue.fail(error)
+        if self.interceptors is not None:
+            self.interceptors.end()
 
     async def wait_ended(self) -> None:
         """Return when the tasks of an ended consumer have ended."""

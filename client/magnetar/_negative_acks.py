@@ -14,7 +14,7 @@ once. Nacks of messages that were delivered before are dropped.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from magnetar._ack_targets import AckTarget
@@ -84,6 +84,8 @@ class NegativeAcksTracker:
         self._before_redelivery = before_redelivery
         self._inbox: LoopInbox[tuple[float, AckTarget]] = LoopInbox(call_soon, self._schedule, self._schedule, 2**31)
         self._scheduled: NackSchedule[Any] = NackSchedule(backoff.min_delay_ms / 1000)
+        # Called with a partition, and the positions of entries whose redelivery was requested.
+        self.on_sent: Callable[[Any, Iterable[tuple[int, int]]], object] | None = None
         self._timer: Timer | None = None
         self._timer_due_s = 0.0
         self._is_closed = False
@@ -151,6 +153,8 @@ class NegativeAcksTracker:
             self._before_redelivery()
         for partition, positions in due.items():
             partition.redeliver(positions)
+            if self.on_sent is not None:
+                self.on_sent(partition, positions)
         self._set_timer()
 
 

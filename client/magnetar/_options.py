@@ -147,6 +147,7 @@ class ProducerOptions(Configuration):
     max_pending_bytes: int = Field(default=64 * 1024 * 1024, gt=0)
     # How often the client checks whether the topic has more partitions. 0: never.
     auto_update_partitions_interval_seconds: float = Field(default=60.0, ge=0)
+    interceptors: Any = None
 
     @model_validator(mode="after")
     def _router_with_its_mode(self) -> ProducerOptions:

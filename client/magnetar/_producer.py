@@ -27,7 +27,7 @@ from magnetar.schema._schema import T
 from magnetar_wire.interruptible_wait import acquire_lock
 from magnetar_wire.message_id import MessageId
 
-__all__ = ["Producer"]
+__all__ = ["Producer", "SendResult"]
 
 
 class Producer(Unpicklable, Generic[T]):
@@ -80,7 +80,7 @@ class Producer(Unpicklable, Generic[T]):
         which the message failed. `Timeout` means that there was no result in time. Then the message may have been
         stored or not, unless the error's text excludes that.
         """
-        result = _SendResult()
+        result = SendResult()
         self._send(
             make_message(
                 content,
@@ -194,7 +194,7 @@ class Producer(Unpicklable, Generic[T]):
         self._core.forked(error)
 
 
-class _SendResult:
+class SendResult:
     """The result of one `send`, for which its thread waits."""
 
     __slots__ = ("_lock", "outcome")

@@ -42,6 +42,8 @@ class _Receiver:
         self._consumer = consumer
         self._queue = consumer.queue
         self._limits = _BatchLimits(consumer.options.batch_receive_policy, consumer.options.receiver_queue_size)
+        # The application's interceptors, of which nothing else of the receivers knows.
+        self._intercept = None if consumer.interceptors is None else consumer.interceptors.before_consume
         # Without a queue, a message is requested when the application waits for it.
         self._has_no_queue = consumer.options.receiver_queue_size == 0
 
@@ -86,7 +88,7 @@ class ThreadReceiver(_Receiver):
                     self._check_open()
                     message = self._queue.take_message_locked()
                 if message is not None:
-                    return message
+                    return message if self._intercept is None else self._intercept(message)
                 if timeout_s is not None and left is not None and left <= 0:
                     raise self._timeout(timeout_s)
                 self._wait(left, lambda: bool(self._queue), request_more=self._has_no_queue)
@@ -99,7 +101,7 @@ class ThreadReceiver(_Receiver):
         batch: list[Message[Any]] = []
         try:
             self._take_batch(batch)
-            return batch
+            return batch if self._intercept is None else list(map(self._intercept, batch))
         except BaseException:
             if batch:
                 self._queue.put_back(batch)
@@ -187,6 +189,11 @@ class TaskReceiver(_Receiver):
         self._queue.wake = self._wake
 
     async def receive(self, timeout_millis: float | None) -> Message[Any]:
+        message = await self.take_message(timeout_millis)
+        return message if self._intercept is None else self._intercept_all([message])[0]
+
+    async def take_message(self, timeout_millis: float | None) -> Message[Any]:
+        """Receive a message that no interceptor has seen."""
         timeout_s = _to_seconds(timeout_millis)
         deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
         while True:
@@ -211,10 +218,18 @@ class TaskReceiver(_Receiver):
                 with self._queue.lock:
                     is_taken = self._take_complete_batch(batch, is_late=left is not None and left <= 0)
                 if is_taken:
-                    return batch
+                    return batch if self._intercept is None else self._intercept_all(batch)
                 await self._wait(left, request_more=True)
         finally:
             self._queue.batches_waiting -= 1
+
+    def _intercept_all(self, messages: list[Message[Any]]) -> list[Message[Any]]:
+        assert self._intercept is not None
+        try:
+            return list(map(self._intercept, messages))
+        except BaseException:  # Ctrl-C
+            self._queue.put_back(messages)
+            raise
 
     async def _wait(self, seconds: float | None, *, request_more: bool) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -94,6 +94,8 @@ class ReceiverQueue:
         self.is_full = False
         # Called with the lock held when this many messages, or an error, were added. Wakes those who wait.
         self.wake: Callable[[int], object] = lambda _: None
+        # Called on the loop with entries before they are added.
+        self.on_added: Callable[[Sequence[DeliveredEntry]], object] | None = None
         # Called on the loop when a receiver waits for more messages than there are.
         self.request_more: Callable[[], object] = lambda: None
         # The partitions that have entries, in the order of their turns.
@@ -113,6 +115,8 @@ class ReceiverQueue:
 
     def add_entries(self, partition: PartitionQueue, entries: Sequence[DeliveredEntry]) -> None:
         """Add entries, each of which has at least one message to hand out."""
+        if self.on_added is not None:
+            self.on_added(entries)
         with self.lock:
             if self.error is not None or partition.is_closed or not entries:
                 return

@@ -79,6 +79,8 @@ class ConsumerContext:
     on_failed: Callable[[ReconnectingConsumer, MagnetarException], object]
     # Called when a partition of a Failover subscription begins or ceases to be delivered to this consumer.
     on_active_changed: Callable[[ReconnectingConsumer], object] | None = None
+    # Called with a topic and its number of partitions, when new ones were opened.
+    on_partitions_changed: Callable[[str, int], object] | None = None
     # Called with the number of partitions if a topic has more; with 0 if that may be so.
     report_growth: Callable[[int], object] = lambda _: None
     # Called when messages were delivered.

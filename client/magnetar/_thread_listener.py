@@ -75,6 +75,7 @@ class BaseThreadListener(ABC):
         self._consumer = consumer
         self._core = core
         self._listener = listener
+        self._intercept = None if core.interceptors is None else core.interceptors.before_consume
         self._queue = core.queue
         self._thread = threads.assign()
         self._is_paused = self._is_closed = False
@@ -159,6 +160,8 @@ class BaseThreadListener(ABC):
         """Call the listener. The call is counted already."""
         mark = in_listener.set(True)
         try:
+            if self._intercept is not None:
+                message = self._intercept(message)
             result = self._listener(self._consumer, message)
             if inspect.isawaitable(result):
                 self._refuse_awaitable(result)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
+from collections.abc import Callable
 
 from magnetar._client_core import ClientCore
 from magnetar._enums import BatchingType, ProducerAccessMode
@@ -99,6 +100,9 @@ class TopicProducer:
         # An exclusive producer: what opens its other partitions, and the error by which it has lost one.
         self._opening_others: asyncio.Task[list[PartitionProducer]] | None = None
         self._lost: MagnetarException | None = None
+        # For the interceptors. Called on the loop.
+        self.on_partitions_changed: Callable[[int], object] | None = None
+        self.on_ended: Callable[[], object] | None = None
 
     @property
     def producer_name(self) -> str:
@@ -230,6 +234,9 @@ class TopicProducer:
         self._stop_growth_watch()
         for partition in self.partitions:
             partition.end(error)
+        on_ended, self.on_ended = self.on_ended, None
+        if on_ended is not None:
+            on_ended()
 
     def forked(self, error: MagnetarException) -> None:
         """Close the producer in a child, without using anything of the parent's."""
@@ -285,6 +292,8 @@ class TopicProducer:
                 elif not self.options.lazy_start_partitioned_producers:
                     await _open_all(new)
                 self.partitions = self.partitions + new
+                if self.on_partitions_changed is not None:
+                    self.on_partitions_changed(count)
         except MagnetarException as error:
             log.warning("new partitions of %s could not be opened yet: %s", self.topic, error)
             return None

@@ -31,6 +31,7 @@ from magnetar._enums import (
     RegexSubscriptionMode,
 )
 from magnetar._event_listener import ConsumerEventListener, check_event_listener, notify_event_listener
+from magnetar._interceptor import ConsumerInterceptor, ProducerInterceptor, check_interceptors
 from magnetar._letter_rules import ConsumerDeadLetterPolicy
 from magnetar._listener_threads import MessageListenerExecutor, check_executor
 from magnetar._loggers import ConsoleLogger, FileLogger
@@ -48,6 +49,8 @@ from magnetar._unsupported import (
     ServiceInfo,
 )
 from magnetar.aio._consumer import Consumer
+from magnetar.aio._intercepted_consumer import InterceptedConsumer
+from magnetar.aio._intercepted_producer import InterceptedProducer
 from magnetar.aio._producer import Producer
 from magnetar.aio._reader import Reader
 from magnetar.aio._table_view import TableView
@@ -136,6 +139,7 @@ class Client(Unpicklable):
         hashing_scheme: HashingScheme = HashingScheme.JavaStringHash,
         max_pending_bytes: int = 64 * 1024 * 1024,
         auto_update_partitions_interval_seconds: float = 60,
+        interceptors: Sequence[ProducerInterceptor] | None = None,
     ) -> Producer[T]:
         """Create a producer of a topic. The topic is created if the broker's configuration allows it.
 
@@ -152,10 +156,13 @@ class Client(Unpicklable):
         - Messages are batched, up to `batching_max_messages`, `batching_max_allowed_size_in_bytes` or
           `batching_max_publish_delay_ms`, whichever comes first; after half of the send timeout at the latest.
         - `message_routing_mode`, `message_router` and `hashing_scheme` decide which partition a message goes to.
+        - `interceptors` are instances of `ProducerInterceptor`, which see each message, in this order.
         - An option that is not supported yet raises OperationNotSupported, which names the alternative.
         """
         options = producer_options(locals())
-        return Producer(await open_producer(self._get_core(), topic, options))
+        check_interceptors(interceptors, ProducerInterceptor)
+        opened = await open_producer(self._get_core(), topic, options)
+        return InterceptedProducer(opened, interceptors) if interceptors else Producer(opened)
 
     @suggest_keywords
     async def subscribe(
@@ -201,6 +208,7 @@ class Client(Unpicklable):
         expire_time_of_incomplete_chunked_message_ms: int = 60_000,
         max_pending_chunked_bytes: int = 256 * 1024 * 1024,
         message_listener_executor: Executor | MessageListenerExecutor | None = None,
+        interceptors: Sequence[ConsumerInterceptor] | None = None,
         consumer_event_listener: ConsumerEventListener | None = None,
     ) -> Consumer[T]:
         """Create a consumer of a topic, or of each topic in a list. The subscription is created if it does not exist.
@@ -220,19 +228,22 @@ class Client(Unpicklable):
         - `consumer_event_listener` has the methods `became_active` and `became_inactive(consumer, partition)`. They are
           called when the consumer becomes, or stops being, the consumer of a Failover subscription that gets the
           messages of a partition.
+        - `interceptors` are instances of `ConsumerInterceptor`, which see each message, in this order.
         - An option that is not supported yet raises OperationNotSupported, which names the alternative.
         """
         options = consumer_options(locals())
         check_listener("message_listener", message_listener, awaited=True)
         check_event_listener(consumer_event_listener)
         check_executor(message_listener_executor)
+        check_interceptors(interceptors, ConsumerInterceptor)
         if message_listener_executor is not None:
             raise InvalidConfiguration(
                 "message_listener_executor has threads, and an asyncio client calls listeners in tasks: leave it out, "
                 "or use magnetar.Client"
             )
         core = await open_consumer(self._get_core(), topic, options)
-        consumer = Consumer(core, message_listener, self._options.message_listener_threads)
+        shared = (core, message_listener, self._options.message_listener_threads)
+        consumer: Consumer[T] = InterceptedConsumer(*shared, interceptors) if interceptors else Consumer(*shared)
         notify_event_listener(core, consumer, consumer_event_listener)
         return consumer
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self
 
-from magnetar._consumer import Acknowledgeable, BaseConsumer, get_single_id, refuse_receive
+from magnetar._consumer import Acknowledgeable, BaseConsumer, get_single_id, pop_nothing, refuse_receive
 from magnetar._message import Message
 from magnetar._message_listener import TaskListener
 from magnetar._multi_topic_consumer import MultiTopicConsumer
@@ -35,7 +35,8 @@ class Consumer(BaseConsumer, Generic[T]):
     ) -> None:
         super().__init__(core)
         self._receiver = TaskReceiver(core)
-        self._pop: Callable[[], Message[T]] = core.queue.ready.popleft
+        # With interceptors, each message passes the receiver.
+        self._pop: Callable[[], Message[T]] = core.queue.ready.popleft if core.interceptors is None else pop_nothing
         self._listener: TaskListener | None = None
         if listener is not None:
             self._pop = refuse_receive

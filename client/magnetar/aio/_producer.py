@@ -95,6 +95,9 @@ class Producer(Unpicklable, Generic[T]):
             deliver_at,
             deliver_after,
         )
+        return await self._send(message)
+
+    async def _send(self, message: OutgoingMessage) -> MessageId:
         partition = self._core.route(message)
         result: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
         if partition.was_opened:
