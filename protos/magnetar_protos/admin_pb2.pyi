@@ -860,7 +860,7 @@ class ProducerStats(_message.Message):
     def __init__(self, producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., address: _Optional[str] = ..., connected_since_ms: _Optional[int] = ..., received: _Optional[_Union[Rates, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ..., client_version: _Optional[str] = ..., partial: bool = ..., chunks_per_s: _Optional[float] = ..., access_mode: _Optional[str] = ...) -> None: ...
 
 class SubscriptionStats(_message.Message):
-    __slots__ = ("subscription", "type", "durable", "backlog_entries", "backlog_messages", "unacknowledged_messages", "to_be_redelivered", "blocked_by", "active_consumer", "delivered", "redelivered_messages", "acknowledged_entries", "expired_entries", "mark_delete", "consumers", "properties", "damaged", "backlog_bytes", "backlog_since_ms", "blocked_on_unacknowledged", "last_flow_ms", "last_delivered_ms", "last_acknowledged_ms", "last_advanced_ms", "last_expired_ms", "redelivered_per_s", "acknowledged_per_s", "expired_per_s", "acknowledged_ranges", "chunks_per_s", "throttled_messages_by_subscription", "throttled_bytes_by_subscription", "throttled_messages_by_topic", "throttled_bytes_by_topic", "throttled_messages_by_broker", "throttled_bytes_by_broker", "dropped_messages", "dropped_per_s")
+    __slots__ = ("subscription", "type", "durable", "backlog_entries", "backlog_messages", "unacknowledged_messages", "to_be_redelivered", "blocked_by", "active_consumer", "delivered", "redelivered_messages", "acknowledged_entries", "expired_entries", "mark_delete", "consumers", "properties", "damaged", "backlog_bytes", "backlog_since_ms", "blocked_on_unacknowledged", "last_flow_ms", "last_delivered_ms", "last_acknowledged_ms", "last_advanced_ms", "last_expired_ms", "redelivered_per_s", "acknowledged_per_s", "expired_per_s", "acknowledged_ranges", "chunks_per_s", "throttled_messages_by_subscription", "throttled_bytes_by_subscription", "throttled_messages_by_topic", "throttled_bytes_by_topic", "throttled_messages_by_broker", "throttled_bytes_by_broker", "dropped_messages", "dropped_per_s", "reasons")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -906,6 +906,7 @@ class SubscriptionStats(_message.Message):
     THROTTLED_BYTES_BY_BROKER_FIELD_NUMBER: _ClassVar[int]
     DROPPED_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     DROPPED_PER_S_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
     subscription: str
     type: str
     durable: bool
@@ -944,10 +945,34 @@ class SubscriptionStats(_message.Message):
     throttled_bytes_by_broker: int
     dropped_messages: int
     dropped_per_s: float
-    def __init__(self, subscription: _Optional[str] = ..., type: _Optional[str] = ..., durable: bool = ..., backlog_entries: _Optional[int] = ..., backlog_messages: _Optional[int] = ..., unacknowledged_messages: _Optional[int] = ..., to_be_redelivered: _Optional[int] = ..., blocked_by: _Optional[str] = ..., active_consumer: _Optional[str] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., redelivered_messages: _Optional[int] = ..., acknowledged_entries: _Optional[int] = ..., expired_entries: _Optional[int] = ..., mark_delete: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., consumers: _Optional[_Iterable[_Union[ConsumerStats, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., damaged: bool = ..., backlog_bytes: _Optional[int] = ..., backlog_since_ms: _Optional[int] = ..., blocked_on_unacknowledged: bool = ..., last_flow_ms: _Optional[int] = ..., last_delivered_ms: _Optional[int] = ..., last_acknowledged_ms: _Optional[int] = ..., last_advanced_ms: _Optional[int] = ..., last_expired_ms: _Optional[int] = ..., redelivered_per_s: _Optional[float] = ..., acknowledged_per_s: _Optional[float] = ..., expired_per_s: _Optional[float] = ..., acknowledged_ranges: _Optional[int] = ..., chunks_per_s: _Optional[float] = ..., throttled_messages_by_subscription: _Optional[int] = ..., throttled_bytes_by_subscription: _Optional[int] = ..., throttled_messages_by_topic: _Optional[int] = ..., throttled_bytes_by_topic: _Optional[int] = ..., throttled_messages_by_broker: _Optional[int] = ..., throttled_bytes_by_broker: _Optional[int] = ..., dropped_messages: _Optional[int] = ..., dropped_per_s: _Optional[float] = ...) -> None: ...
+    reasons: _containers.RepeatedCompositeFieldContainer[DeliveryReason]
+    def __init__(self, subscription: _Optional[str] = ..., type: _Optional[str] = ..., durable: bool = ..., backlog_entries: _Optional[int] = ..., backlog_messages: _Optional[int] = ..., unacknowledged_messages: _Optional[int] = ..., to_be_redelivered: _Optional[int] = ..., blocked_by: _Optional[str] = ..., active_consumer: _Optional[str] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., redelivered_messages: _Optional[int] = ..., acknowledged_entries: _Optional[int] = ..., expired_entries: _Optional[int] = ..., mark_delete: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., consumers: _Optional[_Iterable[_Union[ConsumerStats, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., damaged: bool = ..., backlog_bytes: _Optional[int] = ..., backlog_since_ms: _Optional[int] = ..., blocked_on_unacknowledged: bool = ..., last_flow_ms: _Optional[int] = ..., last_delivered_ms: _Optional[int] = ..., last_acknowledged_ms: _Optional[int] = ..., last_advanced_ms: _Optional[int] = ..., last_expired_ms: _Optional[int] = ..., redelivered_per_s: _Optional[float] = ..., acknowledged_per_s: _Optional[float] = ..., expired_per_s: _Optional[float] = ..., acknowledged_ranges: _Optional[int] = ..., chunks_per_s: _Optional[float] = ..., throttled_messages_by_subscription: _Optional[int] = ..., throttled_bytes_by_subscription: _Optional[int] = ..., throttled_messages_by_topic: _Optional[int] = ..., throttled_bytes_by_topic: _Optional[int] = ..., throttled_messages_by_broker: _Optional[int] = ..., throttled_bytes_by_broker: _Optional[int] = ..., dropped_messages: _Optional[int] = ..., dropped_per_s: _Optional[float] = ..., reasons: _Optional[_Iterable[_Union[DeliveryReason, _Mapping]]] = ...) -> None: ...
+
+class DeliveryReason(_message.Message):
+    __slots__ = ("code", "text", "action", "facts", "normal", "partitions")
+    class FactsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    FACTS_FIELD_NUMBER: _ClassVar[int]
+    NORMAL_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    text: str
+    action: str
+    facts: _containers.ScalarMap[str, str]
+    normal: bool
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, code: _Optional[str] = ..., text: _Optional[str] = ..., action: _Optional[str] = ..., facts: _Optional[_Mapping[str, str]] = ..., normal: bool = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ConsumerStats(_message.Message):
-    __slots__ = ("consumer_name", "consumer_id", "address", "connected_since_ms", "priority_level", "permits", "unacknowledged_messages", "blocked_by", "delivered", "redelivered_messages", "acknowledged_entries", "properties", "client_version", "blocked_on_unacknowledged", "last_flow_ms", "last_delivered_ms", "last_acknowledged_ms", "redelivered_per_s", "acknowledged_per_s", "chunks_per_s")
+    __slots__ = ("consumer_name", "consumer_id", "address", "connected_since_ms", "priority_level", "permits", "unacknowledged_messages", "blocked_by", "delivered", "redelivered_messages", "acknowledged_entries", "properties", "client_version", "blocked_on_unacknowledged", "last_flow_ms", "last_delivered_ms", "last_acknowledged_ms", "redelivered_per_s", "acknowledged_per_s", "chunks_per_s", "reason")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -975,6 +1000,7 @@ class ConsumerStats(_message.Message):
     REDELIVERED_PER_S_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_PER_S_FIELD_NUMBER: _ClassVar[int]
     CHUNKS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     consumer_id: int
     address: str
@@ -995,7 +1021,8 @@ class ConsumerStats(_message.Message):
     redelivered_per_s: float
     acknowledged_per_s: float
     chunks_per_s: float
-    def __init__(self, consumer_name: _Optional[str] = ..., consumer_id: _Optional[int] = ..., address: _Optional[str] = ..., connected_since_ms: _Optional[int] = ..., priority_level: _Optional[int] = ..., permits: _Optional[int] = ..., unacknowledged_messages: _Optional[int] = ..., blocked_by: _Optional[str] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., redelivered_messages: _Optional[int] = ..., acknowledged_entries: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., client_version: _Optional[str] = ..., blocked_on_unacknowledged: bool = ..., last_flow_ms: _Optional[int] = ..., last_delivered_ms: _Optional[int] = ..., last_acknowledged_ms: _Optional[int] = ..., redelivered_per_s: _Optional[float] = ..., acknowledged_per_s: _Optional[float] = ..., chunks_per_s: _Optional[float] = ...) -> None: ...
+    reason: DeliveryReason
+    def __init__(self, consumer_name: _Optional[str] = ..., consumer_id: _Optional[int] = ..., address: _Optional[str] = ..., connected_since_ms: _Optional[int] = ..., priority_level: _Optional[int] = ..., permits: _Optional[int] = ..., unacknowledged_messages: _Optional[int] = ..., blocked_by: _Optional[str] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., redelivered_messages: _Optional[int] = ..., acknowledged_entries: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., client_version: _Optional[str] = ..., blocked_on_unacknowledged: bool = ..., last_flow_ms: _Optional[int] = ..., last_delivered_ms: _Optional[int] = ..., last_acknowledged_ms: _Optional[int] = ..., redelivered_per_s: _Optional[float] = ..., acknowledged_per_s: _Optional[float] = ..., chunks_per_s: _Optional[float] = ..., reason: _Optional[_Union[DeliveryReason, _Mapping]] = ...) -> None: ...
 
 class InternalStatsAnswer(_message.Message):
     __slots__ = ("problem", "stats")

@@ -17,6 +17,7 @@ names, ids, schemas and hashes
     schemas.py            versions of schemas, and the definition of KEY_VALUE
     hashing.py            partitions of keys, and Key_Shared
     bundles.py            ranges of topics' hashes
+    delivery_reasons.py   why a subscription delivers nothing
 frames and transports
     frame.py              many entries in one message of a stream
     protobuf_fields.py    fields of bytes, encoded without copies

@@ -126,6 +126,7 @@ RULES: Final = frozenset(
         "magnetar_broker.topics.dispatch.position_set",
         "magnetar_broker.topics.dispatch.redelivery_counts",
         "magnetar_broker.topics.dispatch.shared",
+        "magnetar_broker.topics.dispatch.shortages",
         "magnetar_broker.topics.dispatch.subscription_types",
         "magnetar_broker.topics.entry_check",
         "magnetar_broker.topics.producer_access_rules",

@@ -83,7 +83,7 @@ class BrokerStatsCalls:
         owner = self._describe_broker()
         for number, topic in enumerate(self._topics.loaded(), 1):
             if topic.ended is None:
-                stats = describe_loaded(topic, pb.TopicStatsRequest())
+                stats = describe_loaded(topic, pb.TopicStatsRequest(), explained=False)
                 set_owner(stats, owner)
                 namespace, topic_hash = topic.name.namespace_name, bundle_hash(topic.name)
                 bundle = next((str(one) for one in owned.get(namespace, ()) if topic_hash in one), _NO_BUNDLE)

@@ -57,6 +57,8 @@ def merge_consumers(parts: Sequence[pb.SubscriptionStats], most: int) -> list[pb
             total.connected_since_ms = min(total.connected_since_ms, one.connected_since_ms)
             total.blocked_on_unacknowledged |= one.blocked_on_unacknowledged
             total.blocked_by = total.blocked_by or one.blocked_by
+            if one.HasField("reason") and not total.HasField("reason"):
+                total.reason.CopyFrom(one.reason)
     return list(merged.values())
 
 

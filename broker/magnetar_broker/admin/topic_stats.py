@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final
 
 from magnetar_broker.admin.partition_clients import add_rates, merge_consumers, merge_producers
+from magnetar_broker.admin.reasons import describe_reason, merge_reasons
 from magnetar_broker.counters import DeliveryCounters, Traffic
 from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.errors import BrokerError
@@ -27,6 +28,7 @@ from magnetar_wire.topic_name import TopicName
 __all__ = [
     "describe_loaded",
     "describe_log",
+    "describe_subscription",
     "describe_topic",
     "drop_clients",
     "merge_partitions",
@@ -102,9 +104,9 @@ async def describe_topic(topic: Topic, request: pb.TopicStatsRequest, now_ms: in
     return stats
 
 
-def describe_loaded(topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStats:
+def describe_loaded(topic: Topic, request: pb.TopicStatsRequest, *, explained: bool = True) -> pb.TopicStats:
     """Describe the topic by what is in memory. How many messages a backlog has is not known: its number of entries is
-    the least. Nor is the age of the oldest message."""
+    the least. Nor is the age of the oldest message. `explained`: with the reasons why subscriptions deliver nothing."""
     log = topic.log.stats()
     stats = pb.TopicStats(
         topic=str(topic.name),
@@ -149,7 +151,7 @@ def describe_loaded(topic: Topic, request: pb.TopicStatsRequest) -> pb.TopicStat
             continue
         consumers = () if request.exclude_consumers else one.consumers[:left]
         left -= len(consumers) or 1
-        shown = _subscription(one, consumers)
+        shown = describe_subscription(one, consumers, explained=explained)
         shown.backlog_bytes = size
         if one.durable and one.backlog_entries and not one.unopened:
             shown.backlog_messages = one.backlog_entries
@@ -204,6 +206,7 @@ def _sum(name: TopicName, parts: Sequence[pb.TopicStats]) -> pb.TopicStats:
     total.received.SetInParent()
     total.delivered.SetInParent()
     subscriptions: dict[str, pb.SubscriptionStats] = {}
+    reasons: dict[str, list[tuple[int, Sequence[pb.DeliveryReason]]]] = {}
     for part in parts:
         add_rates(total.received, part.received)
         add_rates(total.delivered, part.delivered)
@@ -222,6 +225,9 @@ def _sum(name: TopicName, parts: Sequence[pb.TopicStats]) -> pb.TopicStats:
         for one in part.subscriptions:
             known = subscriptions.setdefault(one.subscription, pb.SubscriptionStats(subscription=one.subscription))
             _add_subscription(known, one, part.topic)
+            reasons.setdefault(one.subscription, []).append((TopicName.parse(part.topic).partition_index, one.reasons))
+    for subscription, of_parts in reasons.items():
+        subscriptions[subscription].reasons.extend(merge_reasons(of_parts))
     total.subscriptions.extend(subscriptions.values())
     return total
 
@@ -351,7 +357,10 @@ def _producer(producer: Producer) -> pb.ProducerStats:
     )
 
 
-def _subscription(one: SubscriptionStats, consumers: Sequence[ConsumerStats]) -> pb.SubscriptionStats:
+def describe_subscription(
+    one: SubscriptionStats, consumers: Sequence[ConsumerStats], *, explained: bool = True
+) -> pb.SubscriptionStats:
+    """Describe a subscription with these of its consumers. `explained`: with the reasons why it gets nothing."""
     active = [consumer.name for consumer in one.consumers if consumer.active] if one.type in _SINGLE_ACTIVE else []
     counters = one.counters
     return pb.SubscriptionStats(
@@ -362,6 +371,7 @@ def _subscription(one: SubscriptionStats, consumers: Sequence[ConsumerStats]) ->
         unacknowledged_messages=one.unacked_messages,
         to_be_redelivered=one.redelivery_entries,
         blocked_by=one.blocked_by,
+        reasons=[describe_reason(reason) for reason in one.reasons] if explained else (),
         active_consumer=active[0] if active else "",
         delivered=_rates(counters.delivered),
         redelivered_messages=counters.redelivered_messages,
@@ -369,7 +379,7 @@ def _subscription(one: SubscriptionStats, consumers: Sequence[ConsumerStats]) ->
         expired_entries=counters.expired_entries,
         mark_delete=_position(one.mark_delete),
         damaged=one.damaged,
-        consumers=[_consumer(consumer) for consumer in consumers],
+        consumers=[_consumer(consumer, explained=explained) for consumer in consumers],
         properties=one.properties,
         blocked_on_unacknowledged=one.has_max_unacked,
         last_flow_ms=counters.last_flow_ms,
@@ -386,7 +396,7 @@ def _subscription(one: SubscriptionStats, consumers: Sequence[ConsumerStats]) ->
     )
 
 
-def _consumer(consumer: ConsumerStats) -> pb.ConsumerStats:
+def _consumer(consumer: ConsumerStats, *, explained: bool) -> pb.ConsumerStats:
     return pb.ConsumerStats(
         consumer_name=consumer.name,
         address=consumer.address,
@@ -394,7 +404,8 @@ def _consumer(consumer: ConsumerStats) -> pb.ConsumerStats:
         priority_level=consumer.priority_level,
         permits=consumer.permits,
         unacknowledged_messages=consumer.unacked_messages,
-        blocked_by=consumer.blocked_by,
+        blocked_by="" if consumer.reason is None else consumer.reason.text,
+        reason=None if consumer.reason is None or not explained else describe_reason(consumer.reason),
         delivered=_rates(consumer.counters.delivered),
         redelivered_messages=consumer.counters.redelivered_messages,
         acknowledged_entries=consumer.counters.acknowledged_entries,

@@ -155,7 +155,7 @@ class TopicMetrics:
             delivered = one.counters.delivered
             consumers += len(one.consumers)
             backlog += one.backlog_entries
-            totals.blocked += bool(one.blocked_by)
+            totals.blocked += one.is_blocked
             totals.damaged += one.damaged
             if own:
                 if any(one.counters.throttled.messages) or any(one.counters.throttled.bytes):
@@ -165,7 +165,7 @@ class TopicMetrics:
                     one.unacked_messages,
                     one.redelivery_entries,
                     len(one.consumers),
-                    bool(one.blocked_by),
+                    one.is_blocked,
                     one.damaged,
                     delivered.messages_per_s,
                     delivered.bytes_per_s,

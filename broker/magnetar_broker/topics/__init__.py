@@ -35,6 +35,7 @@ topic.py                     one topic
     ├── subscription_administration.py  created, moved and deleted by name
     ├── subscription_changes.py      seek, reset, deletion: one at a time
     ├── subscription_stats.py        their statistics
+    │   └── subscription_reasons.py      why they deliver nothing
     └── progress_subscription.py     the subscription of a reader of the log
 subscription.py              one subscription
 ├── consumer.py                  a consumer, and the interface to its client

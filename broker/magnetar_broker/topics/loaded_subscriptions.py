@@ -164,7 +164,9 @@ class LoadedSubscriptions:
         for cursor in self._cursors.durable_cursors():
             loaded = self._loaded.get((cursor.name, True))
             counters = self.deliveries.known_of(cursor.name)
-            found.append(cursor_stats(cursor, counters) if loaded is None else subscription_stats(loaded, self._log))
+            found.append(
+                cursor_stats(cursor, self._log, counters) if loaded is None else subscription_stats(loaded, self._log)
+            )
         found += [
             unopened_stats(one, self._log, self.deliveries.known_of(one.name))
             for one in self._cursors.unopened_cursors()

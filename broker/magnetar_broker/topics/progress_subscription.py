@@ -29,7 +29,7 @@ from magnetar_broker.topics.client_positions import find_start
 from magnetar_broker.topics.subscription import Subscription
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt
 
-__all__ = ["NO_OWNER", "ProgressOwner", "advance", "check_consumable", "check_settable"]
+__all__ = ["NO_OWNER", "ProgressOwner", "advance", "check_consumable", "check_settable", "describe_owner"]
 
 _OWNER: Final = "magnetar.progress-owner"
 _OWNER_NAME: Final = "magnetar.progress-owner-name"
@@ -72,6 +72,13 @@ def check_consumable(name: str, properties: Mapping[str, str]) -> None:
         "have consumers, which would acknowledge messages that it has not read: subscribe with another "
         "name",
     )
+
+
+def describe_owner(properties: Mapping[str, str]) -> str:
+    """Return the reader that a progress subscription belongs to; empty: it is for consumers."""
+    if _OWNER not in properties:
+        return ""
+    return properties.get(_OWNER_NAME) or properties[_OWNER] or "which has not named itself yet"
 
 
 def check_settable(name: str, properties: Mapping[str, str], new: Mapping[str, str]) -> None:

@@ -81,6 +81,12 @@ class RateLimit:
         others = "others wait for it, too" if len(self._waiting) > 1 else "turns are given at intervals"
         return self.describe_reached() or f"{self.name} was at its maximum a moment ago, and {others}"
 
+    def find_next_ms(self) -> int:
+        """Return when the rate allows more, in ms since 1970."""
+        now = self.clock.monotonic()
+        left_s = self._buckets.seconds_until_allowed(now) if self._buckets.is_limited else 0.0
+        return self.clock.time_ms() + int(1000 * left_s)
+
     def _describe_maximum(self, maximum: float, unit: str) -> str:
         period = self._buckets.rate.period_seconds
         return f"{self.name} is at its maximum of {maximum:,.0f} {unit} " + (

@@ -11,7 +11,7 @@ refused as stale, and can't undo it. The epoch is reported to consumers when the
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from magnetar_broker.counters import DeliveryCounters
 from magnetar_broker.cursors.cursor import Cursor
@@ -29,7 +29,7 @@ from magnetar_broker.topics.dispatch.dispatcher import Dispatcher
 from magnetar_broker.topics.dispatch.exclusive_and_failover import LastActiveConsumer
 from magnetar_broker.topics.dispatch.subscription_types import DISPATCH_RULES
 from magnetar_broker.topics.expected_reconnections import ExpectedReconnections
-from magnetar_broker.topics.subscription_changes import SubscriptionChanges, SubscriptionKey
+from magnetar_broker.topics.subscription_changes import DELETION, SubscriptionChanges, SubscriptionKey
 from magnetar_broker.topics.topic_tasks import TopicTasks
 from magnetar_protos.broker_pb2 import (
     Acknowledge,
@@ -49,6 +49,8 @@ _TAKE_OVER_BITS: Final = 32
 
 
 class Subscription:
+    # Whether messages wait for consumers.
+    stores_messages: ClassVar[bool] = True
     __slots__ = (
         "_changes",
         "_clock",
@@ -143,6 +145,11 @@ class Subscription:
     @property
     def rule(self) -> DispatchRule | None:
         return None if self.dispatcher is None else self.dispatcher.rule
+
+    @property
+    def current_change(self) -> str:
+        """The name of the change that waits or runs; empty: none does."""
+        return self._changes.find_current(self.key)
 
     def has(self, consumer: Consumer) -> bool:
         return consumer in self._consumers
@@ -366,7 +373,9 @@ class Subscription:
     async def seek_for(self, consumer: Consumer, to: StartAt, moves: int | None) -> None:
         """Seek at a consumer's request, unless the subscription was moved since it had `moves`. Raises
         `BrokerError`."""
-        await self._changes.run_change(self.key, lambda: self.seek(to, lambda: self._check_may_seek(consumer, moves)))
+        await self._changes.run_change(
+            self.key, "a seek", lambda: self.seek(to, lambda: self._check_may_seek(consumer, moves))
+        )
 
     async def seek(self, to: StartAt, check: Callable[[], None] = lambda: None) -> None:
         """Move the cursor, in a new epoch, if `check` does not raise. The caller runs it as a change."""
@@ -440,7 +449,7 @@ class Subscription:
     async def unsubscribe_for(self, consumer: Consumer, *, force: bool) -> None:
         """Delete the subscription at a consumer's request. `force`: also if it has other consumers. Raises
         `BrokerError`."""
-        await self._changes.run_change(self.key, lambda: self._unsubscribe(consumer, force))
+        await self._changes.run_change(self.key, DELETION, lambda: self._unsubscribe(consumer, force))
 
     async def _unsubscribe(self, consumer: Consumer, force: bool) -> None:
         self._check_connected(consumer)

@@ -21,6 +21,7 @@ from magnetar_broker.topics.client_positions import find_start
 from magnetar_broker.topics.loaded_subscriptions import LoadedSubscriptions
 from magnetar_broker.topics.progress_subscription import NO_OWNER, ProgressOwner, advance, check_settable
 from magnetar_broker.topics.subscription import Subscription
+from magnetar_broker.topics.subscription_changes import DELETION
 from magnetar_broker.topics.subscription_stats import Backlog
 from magnetar_protos.broker_pb2 import ErrorCode, StartAt, StartMessageId
 
@@ -45,7 +46,7 @@ class AdministeredSubscriptions(LoadedSubscriptions):
         check_subscription_name(name)
         self._check_open()
         await self._changes.run_change(
-            (name, True), lambda: self._create(name, start, dict(properties or {}), may_exist)
+            (name, True), "its creation", lambda: self._create(name, start, dict(properties or {}), may_exist)
         )
 
     async def make_on_first_use(self, name: str, start: StartAt) -> None:
@@ -82,7 +83,7 @@ class AdministeredSubscriptions(LoadedSubscriptions):
     async def delete(self, name: str, *, force: bool = False) -> None:
         """Delete the subscription, with `force` also if it has consumers. Its cursor may be damaged or not open."""
         await self._change(
-            name, lambda subscription: self._delete(subscription, force), lambda: self._delete_named(name)
+            name, DELETION, lambda subscription: self._delete(subscription, force), lambda: self._delete_named(name)
         )
 
     async def _delete(self, subscription: Subscription, force: bool) -> None:
@@ -105,12 +106,12 @@ class AdministeredSubscriptions(LoadedSubscriptions):
             await self._delete(subscription, force=False)
             return True
 
-        return await self._change(name, delete)
+        return await self._change(name, DELETION, delete)
 
     async def reset(self, name: str, to: StartAt) -> None:
         """Move the subscription and its consumers, as a seek does. If its cursor is damaged, or can't be opened now,
         the cursor is replaced, and its other acknowledgements are lost."""
-        await self._change(name, lambda subscription: subscription.seek(to), lambda: self._replace(name, to))
+        await self._change(name, "a reset", lambda subscription: subscription.seek(to), lambda: self._replace(name, to))
 
     async def _replace(self, name: str, to: StartAt) -> None:
         position = await find_start(self._log, to)
@@ -128,7 +129,7 @@ class AdministeredSubscriptions(LoadedSubscriptions):
         """Acknowledge the next entries, each of which may be a batch. Returns their number."""
         if entries < 0:
             raise BrokerError(ErrorCode.INVALID_ARGUMENT, f"{entries} entries can't be skipped: use 0 or more")
-        return await self._change(name, lambda subscription: self._skip(subscription, entries))
+        return await self._change(name, "a skip", lambda subscription: self._skip(subscription, entries))
 
     async def _skip(self, subscription: Subscription, entries: int) -> int:
         return await subscription.skip_to(await self._nth_open(subscription.cursor, entries))
@@ -147,7 +148,7 @@ class AdministeredSubscriptions(LoadedSubscriptions):
 
     async def skip_all(self, name: str) -> int:
         """Acknowledge all entries that the log has now; also known as clear_backlog."""
-        return await self._change(name, lambda subscription: subscription.skip_to(self._log.last))
+        return await self._change(name, "a skip", lambda subscription: subscription.skip_to(self._log.last))
 
     async def expire(self, name: str, older_than_s: float) -> int:
         """Acknowledge the entries that a broker received before that time."""
@@ -156,7 +157,7 @@ class AdministeredSubscriptions(LoadedSubscriptions):
                 ErrorCode.INVALID_ARGUMENT, f"messages can't be older than {older_than_s} s: use 0 or more"
             )
         before_ms = max(0, int(self._clock.time_ms() - older_than_s * 1000))
-        return await self._change(name, lambda subscription: self._expire(subscription, before_ms))
+        return await self._change(name, "an expiry", lambda subscription: self._expire(subscription, before_ms))
 
     async def _expire(self, subscription: Subscription, before_ms: int) -> int:
         first_left = await self._log.find_first_at_time(before_ms)
@@ -175,7 +176,7 @@ class AdministeredSubscriptions(LoadedSubscriptions):
 
     async def expire_before(self, name: str, first_left: StartMessageId) -> int:
         """Acknowledge everything before a message that the log has, or the next one. Returns the number of entries."""
-        return await self._change(name, lambda subscription: self._expire_before(subscription, first_left))
+        return await self._change(name, "an expiry", lambda subscription: self._expire_before(subscription, first_left))
 
     async def _expire_before(self, subscription: Subscription, first_left: StartMessageId) -> int:
         if (named := Position(first_left.ledger_id, first_left.entry_id)) > self._log.last:
@@ -195,7 +196,7 @@ class AdministeredSubscriptions(LoadedSubscriptions):
             end = find_end()
             return 0 if end is None else await subscription.skip_to(end)
 
-        return await self._change(name, evict)
+        return await self._change(name, "an eviction", evict)
 
     def get_properties(self, name: str) -> Mapping[str, str]:
         """Return the properties of a durable subscription."""
@@ -209,7 +210,7 @@ class AdministeredSubscriptions(LoadedSubscriptions):
             check_settable(name, subscription.cursor.properties, properties)
             await self._cursors.set_properties(name, properties)
 
-        await self._change(name, change)
+        await self._change(name, "a change of its properties", change)
 
     async def advance(
         self, name: str, to: StartAt, *, only_make: bool = False, owner: ProgressOwner = NO_OWNER
@@ -222,7 +223,9 @@ class AdministeredSubscriptions(LoadedSubscriptions):
         check_subscription_name(name)
         owner.check()
         self._check_open()
-        return await self._changes.run_change((name, True), lambda: self._advance(name, to, only_make, owner))
+        return await self._changes.run_change(
+            (name, True), "progress of its reader", lambda: self._advance(name, to, only_make, owner)
+        )
 
     async def _advance(self, name: str, to: StartAt, only_make: bool, owner: ProgressOwner) -> Position:
         await self._cursors.wait_until_open(name)
@@ -254,11 +257,12 @@ class AdministeredSubscriptions(LoadedSubscriptions):
     async def _change(
         self,
         name: str,
+        what: str,
         change: Callable[[Subscription], Coroutine[Any, Any, T]],
         unopened: Callable[[], Coroutine[Any, Any, T]] | None = None,
     ) -> T:
-        """Change the durable subscription that has the name when the change begins. `unopened` is called instead if its
-        cursor can't be opened; without it the change is refused."""
+        """Change the durable subscription that has the name when the change begins; `what` names the change. `unopened`
+        is called instead if its cursor can't be opened; without it the change is refused."""
         self._check_open()
 
         async def begin() -> T:
@@ -272,4 +276,4 @@ class AdministeredSubscriptions(LoadedSubscriptions):
                 return await unopened()
             return await change(self._loaded_or_load(name))
 
-        return await self._changes.run_change((name, True), begin)
+        return await self._changes.run_change((name, True), what, begin)

@@ -23,13 +23,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from magnetar_broker.topics.topic_tasks import TopicTasks
 
-__all__ = ["SubscriptionChanges", "SubscriptionKey"]
+__all__ = ["DELETION", "SubscriptionChanges", "SubscriptionKey"]
 
 T = TypeVar("T")
+
+# The name of a deletion.
+DELETION: Final = "its deletion"
 
 # The name, and whether the subscription is durable: a reader may have the name of a durable one.
 SubscriptionKey: TypeAlias = tuple[str, bool]
@@ -49,20 +52,25 @@ class SubscriptionChanges:
         self._find_loaded = find_loaded
         # The unfinished changes of each key that has any, oldest first: a dict is an ordered set. Each waits for the
         # one before it, but when the topic closes all are cancelled, and later ones may end first.
-        self._queues: dict[SubscriptionKey, dict[asyncio.Task[Any], None]] = {}
+        # The values are their names.
+        self._queues: dict[SubscriptionKey, dict[asyncio.Task[Any], str]] = {}
 
     def is_changing(self, key: SubscriptionKey) -> bool:
         """Whether a change of the subscription waits or runs."""
         return key in self._queues
 
-    async def run_change(self, key: SubscriptionKey, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def find_current(self, key: SubscriptionKey) -> str:
+        """Return the name of the subscription's oldest unfinished change; empty: there is none."""
+        return next(iter(self._queues.get(key, {}).values()), "")
+
+    async def run_change(self, key: SubscriptionKey, name: str, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Queue the change at once, run it when all earlier changes of the subscription have ended, and return its
-        result."""
+        result. `name`: such as "a seek"."""
         before = self._find_last(key)
         if before is None and (loaded := self._find_loaded(key)) is not None:
             loaded.pause()
         task = self._tasks.spawn(_run_after(before, change))
-        self._queues.setdefault(key, {})[task] = None
+        self._queues.setdefault(key, {})[task] = name
         task.add_done_callback(lambda task: self._end_change(key, task))
         return await self._tasks.wait_whole(task)
 

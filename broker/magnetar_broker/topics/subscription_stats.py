@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,7 +13,14 @@ from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.position import Position
 from magnetar_broker.topics.consumer import Consumer
 from magnetar_broker.topics.subscription import Subscription
+from magnetar_broker.topics.subscription_reasons import (
+    find_consumer_reasons,
+    find_cursor_reasons,
+    find_reasons,
+    find_unopened_reasons,
+)
 from magnetar_protos.broker_pb2 import SubscriptionType
+from magnetar_wire.delivery_reasons import DELIVERING, DeliveryReason
 
 __all__ = ["Backlog", "ConsumerStats", "SubscriptionStats", "cursor_stats", "subscription_stats", "unopened_stats"]
 
@@ -32,8 +39,8 @@ class ConsumerStats:
     epoch: int
     properties: Mapping[str, str]
     counters: DeliveryCounters
-    # Why it gets nothing now; empty: there is nothing for it.
-    blocked_by: str
+    # Why it gets nothing now. None: there is nothing for it, or it gets entries.
+    reason: DeliveryReason | None
     # The name and version of the client's library; empty: unknown.
     client_version: str
     # Shared: it gets nothing until it acknowledges messages.
@@ -55,8 +62,8 @@ class SubscriptionStats:
     unacked_messages: int
     # Entries that wait for redelivery.
     redelivery_entries: int
-    # Why nothing is delivered though there is a backlog; empty: entries are delivered, or there is no backlog.
-    blocked_by: str
+    # Why nothing is delivered, or no more: the answer first, which may be that entries are delivered.
+    reasons: Sequence[DeliveryReason]
     properties: Mapping[str, str]
     counters: DeliveryCounters
     # Runs of acknowledged entries after the mark-delete position.
@@ -69,6 +76,15 @@ class SubscriptionStats:
     # Its cursor can't be opened, since it is damaged: an administrator has to reset or delete it.
     damaged: bool = False
 
+    @property
+    def blocked_by(self) -> str:
+        """Why nothing is delivered though there is a backlog; empty: entries are delivered, or there is no backlog."""
+        return self.reasons[0].text if self.is_blocked else ""
+
+    @property
+    def is_blocked(self) -> bool:
+        return (self.backlog_entries > 0 or self.unopened) and self.reasons[0].kind is not DELIVERING
+
 
 class Backlog(NamedTuple):
     messages: int
@@ -76,7 +92,7 @@ class Backlog(NamedTuple):
     since_ms: int
 
 
-def cursor_stats(cursor: Cursor, counters: DeliveryCounters) -> SubscriptionStats:
+def cursor_stats(cursor: Cursor, log: Log, counters: DeliveryCounters) -> SubscriptionStats:
     """Statistics of a subscription without consumers."""
     backlog = cursor.count_unacknowledged()
     return SubscriptionStats(
@@ -88,7 +104,7 @@ def cursor_stats(cursor: Cursor, counters: DeliveryCounters) -> SubscriptionStat
         backlog_entries=backlog,
         unacked_messages=0,
         redelivery_entries=0,
-        blocked_by="no consumer is connected" if backlog else "",
+        reasons=find_cursor_reasons(cursor, counters, log, backlog),
         properties=cursor.properties,
         counters=counters,
         acknowledged_ranges=cursor.count_ranges(),
@@ -105,7 +121,7 @@ def unopened_stats(unopened: UnopenedCursor, log: Log, counters: DeliveryCounter
         backlog_entries=log.entries_between(unopened.mark_delete, log.last),
         unacked_messages=0,
         redelivery_entries=0,
-        blocked_by=unopened.reason,
+        reasons=find_unopened_reasons(unopened),
         properties=unopened.properties,
         counters=counters,
         unopened=True,
@@ -116,6 +132,7 @@ def unopened_stats(unopened: UnopenedCursor, log: Log, counters: DeliveryCounter
 def subscription_stats(subscription: Subscription, log: Log) -> SubscriptionStats:
     cursor, rule = subscription.cursor, subscription.rule
     backlog = cursor.count_unacknowledged()
+    by_consumer = find_consumer_reasons(subscription, backlog)
     return SubscriptionStats(
         name=subscription.name,
         durable=subscription.durable,
@@ -125,35 +142,16 @@ def subscription_stats(subscription: Subscription, log: Log) -> SubscriptionStat
         backlog_entries=backlog,
         unacked_messages=0 if rule is None else rule.unacked_messages,
         redelivery_entries=0 if rule is None else rule.redelivery_entries,
-        blocked_by=_blocked_by(subscription, log) if backlog else "",
+        reasons=find_reasons(subscription, log, backlog),
         properties=cursor.properties,
         counters=subscription.counters,
         acknowledged_ranges=cursor.count_ranges(),
         has_max_unacked=rule is not None and rule.has_max_unacked,
-        consumers=[_consumer_stats(consumer) for consumer in subscription.consumers],
+        consumers=[_consumer_stats(consumer, by_consumer.get(consumer)) for consumer in subscription.consumers],
     )
 
 
-def _blocked_by(subscription: Subscription, log: Log) -> str:
-    dispatcher = subscription.dispatcher
-    if dispatcher is None:
-        return "no consumer is connected"
-    if dispatcher.is_paused:
-        return "the subscription is being moved, skipped or deleted"
-    if dispatcher.read_error:
-        return f"reading failed, and is retried: {dispatcher.read_error}"
-    if shortage := dispatcher.rule.find_shortage():
-        return shortage
-    if reason := dispatcher.rates.describe_wait():
-        return reason
-    if dispatcher.is_reading:
-        return "entries are being read"
-    if not dispatcher.rule.redelivery_entries and dispatcher.rule.read_position > log.last:
-        return "all entries were delivered, and some are not acknowledged"
-    return ""
-
-
-def _consumer_stats(consumer: Consumer) -> ConsumerStats:
+def _consumer_stats(consumer: Consumer, reason: DeliveryReason | None) -> ConsumerStats:
     return ConsumerStats(
         name=consumer.name,
         address=consumer.sink.address,
@@ -165,7 +163,7 @@ def _consumer_stats(consumer: Consumer) -> ConsumerStats:
         epoch=consumer.epoch,
         properties=consumer.properties,
         counters=consumer.counters,
-        blocked_by=consumer.capacity.find_shortage() if consumer.active else "another consumer is active",
+        reason=reason,
         client_version=consumer.client_version,
         has_max_unacked=consumer.capacity.has_max_unacked,
     )

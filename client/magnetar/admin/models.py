@@ -31,6 +31,7 @@ __all__ = [
     "Cluster",
     "ConsumerStats",
     "CursorStats",
+    "DeliveryReason",
     "Health",
     "InternalStats",
     "LeaseStats",
@@ -210,6 +211,22 @@ class ProducerStats:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryReason:
+    """Why a subscription or a consumer gets nothing, or no more. delivery_reasons.md lists all codes."""
+
+    code: str
+    # What holds deliveries back now, and what to do.
+    text: str
+    action: str
+    # The numbers and names in the text; those that end in `_ms` are times in ms since 1970.
+    facts: Mapping[str, str] = field(default_factory=dict)
+    # Nothing is wrong: the subscription works as it should.
+    normal: bool = False
+    # Of a partitioned topic: the partitions that have this reason.
+    partitions: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerStats:
     consumer_name: str
     consumer_id: int
@@ -237,6 +254,8 @@ class ConsumerStats:
     acknowledged_per_s: float = 0.0
     # Chunks of large messages.
     chunks_per_s: float = 0.0
+    # Why it gets nothing, or no more. None: nothing holds it back, or it is unknown.
+    reason: DeliveryReason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +317,9 @@ class SubscriptionStats:
     # Of a non-persistent topic: messages that no consumer could take.
     dropped_messages: int = 0
     dropped_per_s: float = 0.0
+    # Why nothing is delivered, or no more: the answer first. Empty: unknown, as in the statistics of all topics of a
+    # broker.
+    reasons: Sequence[DeliveryReason] = ()
 
 
 @dataclass(frozen=True, slots=True)

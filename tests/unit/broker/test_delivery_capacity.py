@@ -13,6 +13,7 @@ from magnetar_broker.topics.dispatch.delivery_capacity import (
     UnackedMessages,
 )
 from magnetar_protos.broker_pb2 import SubscriptionType
+from magnetar_wire import delivery_reasons
 from tests.unit.broker.recording_sink import FakeOutboxCapacity
 from tests.unit.broker.subscription_scene import Scene, ack, settle
 
@@ -36,7 +37,7 @@ def test_permits_end_a_delivery_with_the_entry_that_uses_the_last_one() -> None:
     assert capacity.take(_entries(5, messages=4)) == 3
     assert capacity.permits == -2
     assert not capacity.measure()
-    assert capacity.find_shortage() == "it has granted no permits: its receiver queue is full"
+    assert capacity.find_shortage("it") == delivery_reasons.NO_PERMITS(who="it")
     capacity.grant(2)
     assert not capacity.measure()
     capacity.grant(1)
@@ -81,7 +82,7 @@ def test_stopped_consumer_gets_nothing_and_is_not_called() -> None:
     assert calls == []
     assert not capacity.may_get_more
     assert not capacity.measure()
-    assert capacity.find_shortage() == "it is being closed"
+    assert capacity.find_shortage("it") == delivery_reasons.CLOSING(who="it")
 
 
 def test_offered_capacity_goes_to_waiting_consumers_in_turn() -> None:
@@ -119,7 +120,7 @@ def test_unacknowledged_messages_of_one_consumer_end_its_delivery() -> None:
     assert capacity.has_max_unacked
     assert not capacity.measure()
     assert not capacity.may_get_more
-    assert "max_unacked_messages_per_consumer is 10" in capacity.find_shortage()
+    assert capacity.find_shortage("it") == delivery_reasons.MAX_UNACKED_CONSUMER(who="it", messages=13, limit=10)
     assert capacity.release_range(1, 2, 9) == [2, 3]
     assert (capacity.unacked_messages, of_all.total) == (5, 5)
     capacity.set_unacked(Position(1, 1), 0)

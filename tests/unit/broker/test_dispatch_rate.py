@@ -40,8 +40,8 @@ async def test_dispatch_waits_for_the_rate_of_the_topic(listener: str) -> None:
             await scene.consume(name)
         await _until_delivered(scene, lambda counts: sum(counts) == 10, "s", "other")
         stats = await scene.broker.admin.topics.stats("t")
-        reasons = {one.blocked_by for one in stats.subscriptions}
-        assert "the dispatch rate of the topic is at its maximum of 10 messages a second" in reasons
+        reasons = {one.reasons[0].code: one.blocked_by for one in stats.subscriptions}
+        assert "at its maximum of 10 messages a second" in reasons["dispatch_rate_of_topic"]
         await scene.advance(5.0)
         await _until_delivered(scene, lambda counts: 58 <= sum(counts) <= 60 and min(counts) >= 20, "s", "other")
         await scene.advance(6.2)

@@ -264,7 +264,7 @@ async def test_a_topic_that_closes_resumes_a_subscription_when_its_last_change_h
             unwinding.set()
             await unwound.wait()
 
-    callers = [asyncio.create_task(changes.run_change(key, change)) for _ in range(queued)]
+    callers = [asyncio.create_task(changes.run_change(key, "a change", change)) for _ in range(queued)]
     await settle()
     closing = asyncio.create_task(tasks.cancel())
     await unwinding.wait()

@@ -637,7 +637,9 @@ async def test_unacked_limit_blocks_one_consumer_and_leaving_redelivers() -> Non
     two, gets_two = await scene.subscribe(kind=SHARED, permits=0)
     entries = scene.add(6)
     assert gets_one.take() == entries[:3]
-    assert "max_unacked_messages_per_consumer" in scene.stats().consumers[0].blocked_by
+    reason = scene.stats().consumers[0].reason
+    assert reason is not None
+    assert "max_unacked_messages_per_consumer" in reason.text
     # It waits, and others go on.
     two.flow(two.epoch, 2)
     await settle()

@@ -6,6 +6,7 @@ dispatch_rule.py         what a rule is
 ├── exclusive_and_failover.py    one active consumer gets all entries in order
 └── shared.py                    consumers get entries in turn
 delivery_capacity.py     the bounds on what one consumer gets: permits, unacknowledged messages, the outbox
+shortages.py             what holds several consumers back, as one reason
 base_consumer.py         a consumer as the rules see it
 chunk_owners.py          Shared: which consumer gets the later chunks of a message
 entry_counts.py          a number for each of many entries: unacknowledged messages, or deliveries

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, DeliveryCapacity, OutboxCapacity
 from magnetar_broker.topics.dispatch.key_shared_policy import KeySharedPolicy
+from magnetar_wire.delivery_reasons import DeliveryReason
 
 __all__ = ["BaseConsumer"]
 
@@ -50,6 +51,10 @@ class BaseConsumer(ABC):
     @abstractmethod
     def on_outbox_capacity(self) -> None:
         """Deliver more entries: the outbox has capacity again."""
+
+    def find_shortage(self) -> DeliveryReason | None:
+        """Return which bound of its own holds deliveries to the consumer back. None: it may get entries."""
+        return self.capacity.find_shortage(f"consumer {self.name}")
 
     def begin_epoch(self, epoch: int, *, acknowledgements_end: bool) -> None:
         self.epoch = epoch

@@ -61,6 +61,11 @@ class ChunkOwners:
         """Return whether chunks are deferred for this owner: its later ones come after them."""
         return owner in self._deferred
 
+    @property
+    def deferred_owners(self) -> list[BaseConsumer]:
+        """The consumers for which chunks are deferred."""
+        return list(self._deferred)
+
     def take_deferred(self) -> Iterator[Position]:
         """Remove the deferred chunks of owners that have capacity now."""
         if self._deferred:

@@ -25,6 +25,8 @@ from typing import Final
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
+from magnetar_wire import delivery_reasons
+from magnetar_wire.delivery_reasons import DeliveryReason
 
 __all__ = [
     "UNLIMITED",
@@ -145,20 +147,17 @@ class DeliveryCapacity:
         """Reserve memory in the outbox for entries that are being read; below 0: return it."""
         self._outbox_capacity.reserve(size_bytes)
 
-    def find_shortage(self) -> str:
-        """Return why the consumer gets nothing now, for statistics. Empty: it may get entries."""
-        if self.is_stopped:
-            return "it is being closed"
+    def find_shortage(self, who: str) -> DeliveryReason | None:
+        """Return why the consumer, which is named `who`, gets nothing now. None: it may get entries."""
+        if self.is_stopped or self._outbox_capacity.is_closed:
+            return delivery_reasons.CLOSING(who=who)
         if self.permits <= 0:
-            return "it has granted no permits: its receiver queue is full"
+            return delivery_reasons.NO_PERMITS(who=who)
         if self._unacked_of_all is not None and self.has_max_unacked:
-            return (
-                f"it has {self._unacked.total} unacknowledged messages, and max_unacked_messages_per_consumer is "
-                f"{self._unacked_of_all.max_per_consumer}"
+            return delivery_reasons.MAX_UNACKED_CONSUMER(
+                who=who, messages=self._unacked.total, limit=self._unacked_of_all.max_per_consumer
             )
-        if self._outbox_capacity.is_closed:
-            return "its connection is being closed"
-        return "" if self._outbox_capacity.free_bytes() > 0 else "its connection can't keep up"
+        return self._outbox_capacity.find_shortage(who)
 
     # Unacknowledged entries of a Shared subscription.
 
@@ -244,15 +243,15 @@ class OutboxBudget:
     the limit here, each keeps a small capacity: enough to go on, so that no stream waits for another.
     """
 
-    __slots__ = ("_max_bytes", "queued_bytes")
+    __slots__ = ("max_bytes", "queued_bytes")
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self.queued_bytes = 0
 
     def free_bytes_of_stream(self, max_bytes: int, queued_bytes: int) -> int:
         """Return how much more a stream may queue that has queued `queued_bytes` of its own limit `max_bytes`."""
-        if self.queued_bytes >= self._max_bytes:
+        if self.queued_bytes >= self.max_bytes:
             max_bytes = min(max_bytes, _MIN_OUTBOX_BYTES)
         return max_bytes - queued_bytes
 
@@ -277,6 +276,15 @@ class OutboxCapacity:
     def free_bytes(self) -> int:
         """Return how many more bytes may be queued; 0 or less: none."""
         return 0 if self.is_closed else self._budget.free_bytes_of_stream(self._max_bytes, self.queued_bytes)
+
+    def find_shortage(self, who: str) -> DeliveryReason | None:
+        """Return why nothing more may be queued for the consumer. None: something may."""
+        if self.free_bytes() > 0:
+            return None
+        if self.queued_bytes < self._max_bytes:
+            budget = self._budget
+            return delivery_reasons.BROKER_MEMORY(who=who, bytes=budget.queued_bytes, limit=budget.max_bytes)
+        return delivery_reasons.SLOW_CONNECTION(who=who, bytes=self.queued_bytes)
 
     def add(self, size_bytes: int) -> None:
         """Count what was queued; below 0: what was sent."""

@@ -24,12 +24,20 @@ from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable
 from magnetar_broker.topics.dispatch.dispatch_rule import DispatchRead
 from magnetar_broker.topics.rate_limit import RateLimit
 from magnetar_broker.topics.token_bucket import UNLIMITED, Allowance, add_published
+from magnetar_wire import delivery_reasons
 from magnetar_wire.clock import Clock
+from magnetar_wire.delivery_reasons import DeliveryReason
 
 __all__ = ["CAUGHT_UP_ENTRIES", "SubscriptionDispatchRates", "TopicDispatchRates", "create_broker_limit"]
 
 # As Pulsar's managedLedgerCursorBackloggedThreshold.
 CAUGHT_UP_ENTRIES: Final = 1_000
+# In the order of the limits of `SubscriptionDispatchRates`.
+_REASONS: Final = (
+    delivery_reasons.DISPATCH_RATE_OF_SUBSCRIPTION,
+    delivery_reasons.DISPATCH_RATE_OF_TOPIC,
+    delivery_reasons.DISPATCH_RATE_OF_BROKER,
+)
 
 
 def create_broker_limit(settings: SubscriptionSettings, clock: Clock) -> RateLimit:
@@ -117,9 +125,12 @@ class SubscriptionDispatchRates:
     def is_waiting(self) -> bool:
         return self._waits_for is not None
 
-    def describe_wait(self) -> str:
-        """Return which rate dispatches wait for; empty: they wait for none."""
-        return "" if self._waits_for is None else self._waits_for.describe_wait()
+    def find_wait(self) -> DeliveryReason | None:
+        """Return which rate dispatches wait for. None: they wait for none."""
+        limit = self._waits_for
+        if limit is None:
+            return None
+        return _REASONS[self._limits.index(limit)](rate=limit.describe_wait(), until_ms=limit.find_next_ms())
 
     def may_read(self, read: DispatchRead, log: Log, read_position: Position, retry: Callable[[], object]) -> bool:
         """Return whether to read now, and shrink the read to what the rates allow. If not, `retry` is called later."""

@@ -29,6 +29,7 @@ from magnetar_broker.position import Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, ReadSize
+from magnetar_wire.delivery_reasons import DeliveryReason
 
 __all__ = ["Assignment", "ConsumerUpdates", "DispatchLimits", "DispatchRead", "DispatchRule", "create_dispatch_limits"]
 
@@ -219,9 +220,20 @@ class DispatchRule(ABC):
         """Shared: whether no consumer gets more until messages are acknowledged."""
         return False
 
+    # Why nothing is delivered.
+
     @abstractmethod
-    def find_shortage(self) -> str:
-        """Return why no consumer gets entries. Empty: one may get some."""
+    def find_shortage(self) -> DeliveryReason | None:
+        """Return why no consumer gets entries. None: one may get some."""
+
+    def find_waiting(self) -> Sequence[DeliveryReason]:
+        """Return why some entries wait, though consumers may get others."""
+        return ()
+
+    def find_consumer_shortages(self) -> dict[BaseConsumer, DeliveryReason]:
+        """Return why single consumers get nothing. Those that are missing may get entries."""
+        found = ((consumer, consumer.find_shortage()) for consumer in self.consumers)
+        return {consumer: reason for consumer, reason in found if reason is not None}
 
     def _next_epoch(self) -> int:
         self._epoch += 1

@@ -26,7 +26,9 @@ from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable
 from magnetar_broker.topics.dispatch.dispatch_rates import SubscriptionDispatchRates
 from magnetar_broker.topics.dispatch.dispatch_rule import DispatchRead, DispatchRule
 from magnetar_broker.topics.topic_tasks import TopicTasks
+from magnetar_wire import delivery_reasons
 from magnetar_wire.clock import Clock, Timer
+from magnetar_wire.delivery_reasons import DeliveryReason
 
 __all__ = ["Dispatcher"]
 
@@ -43,9 +45,11 @@ class Dispatcher:
         "_failures",
         "_is_running",
         "_is_stopped",
+        "_is_unloaded",
         "_log",
         "_must_run_again",
         "_read",
+        "_reading_since_ms",
         "_tasks",
         "_timer",
         "is_paused",
@@ -77,6 +81,7 @@ class Dispatcher:
         self.is_paused = False
         # What a task reads. None: no task reads, or its entries will be dropped.
         self._read: DispatchRead | None = None
+        self._reading_since_ms = 0
         # Lost entries.
         self.skipped_entries = 0
         self._is_running = False
@@ -85,12 +90,28 @@ class Dispatcher:
         self._is_stopped = False
         # The error of the last read, the number of failed reads in a row, and the timer of the next attempt.
         self.read_error = ""
+        self._is_unloaded = False
         self._failures = 0
         self._timer: Timer | None = None
 
     @property
     def is_reading(self) -> bool:
         return self._read is not None
+
+    def find_obstacle(self) -> DeliveryReason | None:
+        """Return why nothing is dispatched now, though there may be entries. None: nothing holds them back."""
+        if self.read_error:
+            position = self.rule.read_position
+            if self._is_unloaded:
+                return delivery_reasons.TOPIC_CLOSING(error=self.read_error)
+            return delivery_reasons.READ_FAILED(
+                times=self._failures, position=str(position), ledger=position.ledger_id, error=self.read_error
+            )
+        if (shortage := self.rule.find_shortage()) is not None:
+            return shortage
+        if (wait := self.rates.find_wait()) is not None:
+            return wait
+        return delivery_reasons.READING(since_ms=self._reading_since_ms) if self.is_reading else None
 
     def rewind(self) -> None:
         """Drop the entries that are being read."""
@@ -130,7 +151,7 @@ class Dispatcher:
                 try:
                     entries = log.read_nowait(read.start, read.max_entries, read.max_bytes)
                 except TopicUnloaded as error:
-                    self.read_error = str(error)
+                    self.read_error, self._is_unloaded = str(error), True
                     return  # the topic is about to be closed
                 if entries is None:
                     self._start_read(read)
@@ -177,6 +198,7 @@ class Dispatcher:
 
     def _start_read(self, read: DispatchRead) -> None:
         self._read = read
+        self._reading_since_ms = self._clock.time_ms()
         self._must_run_again = False
         read.measured = None
         if read.only_for is not None:
@@ -245,6 +267,7 @@ class Dispatcher:
         self.rule.put_back(read.positions)
         self.read_error = str(error) or type(error).__name__
         if isinstance(error, TopicUnloaded):
+            self._is_unloaded = True
             return  # the topic is about to be closed
         pause_s = min(_MAX_PAUSE_S, _PAUSE_S * 2 ** min(self._failures, 10))
         self._failures += 1

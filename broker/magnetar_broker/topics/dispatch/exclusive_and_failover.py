@@ -24,6 +24,8 @@ from magnetar_broker.topics.dispatch.dispatch_rule import (
     DispatchRule,
 )
 from magnetar_broker.topics.dispatch.redelivery_counts import RedeliveryCounts
+from magnetar_wire import delivery_reasons
+from magnetar_wire.delivery_reasons import DeliveryReason
 
 __all__ = ["ExclusiveRule", "FailoverRule", "LastActiveConsumer", "choose_active"]
 
@@ -140,15 +142,24 @@ class FailoverRule(DispatchRule):
             self._delivered_up_to = max(self._delivered_up_to, end)
             yield active, taken
 
-    def find_shortage(self) -> str:
+    def find_shortage(self) -> DeliveryReason | None:
+        return delivery_reasons.NO_CONSUMER() if self._active is None else self._active.find_shortage()
+
+    def find_consumer_shortages(self) -> dict[BaseConsumer, DeliveryReason]:
+        found = super().find_consumer_shortages()
         active = self._active
         if active is None:
-            return "no consumer is connected"
-        if active.capacity.is_stopped:
-            return f"consumer {active.name} is being closed"
-        if active.capacity.permits <= 0:
-            return f"consumer {active.name} has granted no permits: its receiver queue is full"
-        return f"the connection to consumer {active.name} can't keep up" if active.capacity.find_shortage() else ""
+            return found
+        return found | {one: self._explain_choice(active, one) for one in self.consumers if one is not active}
+
+    def _explain_choice(self, active: BaseConsumer, other: BaseConsumer) -> DeliveryReason:
+        if active.priority_level != other.priority_level:
+            cause = f"its priority level is {active.priority_level}, and this one's is {other.priority_level}"
+        elif self.partition >= 0:
+            cause = "consumers of the same priority share the partitions in the order of their names"
+        else:
+            cause = "it subscribed first"
+        return delivery_reasons.NOT_ACTIVE(active=active.name, cause=cause)
 
 
 class ExclusiveRule(FailoverRule):

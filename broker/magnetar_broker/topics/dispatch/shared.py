@@ -32,6 +32,9 @@ from magnetar_broker.topics.dispatch.dispatch_rule import (
 )
 from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
 from magnetar_broker.topics.dispatch.position_set import PositionSet
+from magnetar_broker.topics.dispatch.shortages import add_priorities, merge_shortages
+from magnetar_wire import delivery_reasons
+from magnetar_wire.delivery_reasons import DeliveryReason, describe_consumers
 
 __all__ = ["SharedRule"]
 
@@ -244,25 +247,24 @@ class SharedRule(DispatchRule):
     def has_max_unacked(self) -> bool:
         return self._unacked.free_messages <= 0
 
-    def find_shortage(self) -> str:
+    def find_shortage(self) -> DeliveryReason | None:
         if not self.consumers:
-            return "no consumer is connected"
+            return delivery_reasons.NO_CONSUMER()
         if self._unacked.free_messages <= 0:
-            return (
-                f"{self._unacked.total} messages are delivered and not acknowledged, and "
-                f"max_unacked_messages_per_subscription is {self._unacked.max_per_subscription}"
+            return delivery_reasons.MAX_UNACKED_SUBSCRIPTION(
+                messages=self._unacked.total, limit=self._unacked.max_per_subscription
             )
-        if any(not consumer.capacity.find_shortage() for consumer in self.consumers):
-            return ""
-        staying = [consumer.capacity for consumer in self.consumers if not consumer.capacity.is_stopped]
-        if not staying:
-            return "all consumers are being closed"
-        granted = [capacity for capacity in staying if capacity.permits > 0]
-        if not granted:
-            return "no consumer has granted permits: their receiver queues are full"
-        if all(capacity.has_max_unacked for capacity in granted):
-            return (
-                f"each of {len(granted)} consumers with permits has not acknowledged "
-                f"max_unacked_messages_per_consumer = {self._unacked.max_per_consumer} messages or more"
-            )
-        return "the connections to the consumers with permits can't keep up"
+        return merge_shortages(self.consumers)
+
+    def find_waiting(self) -> Sequence[DeliveryReason]:
+        found = []
+        if owners := self._chunks.deferred_owners:
+            names = [one.name for one in owners]
+            who = describe_consumers(names, len(self.consumers))
+            found.append(delivery_reasons.CHUNKS_WAIT(chunks=len(self._chunks), who=who))
+        if self._redelivery:
+            found.append(delivery_reasons.REDELIVERY_WAITS(entries=len(self._redelivery)))
+        return found
+
+    def find_consumer_shortages(self) -> dict[BaseConsumer, DeliveryReason]:
+        return add_priorities(self.consumers, super().find_consumer_shortages())

@@ -23,6 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class NonPersistentSubscription(Subscription):
+    stores_messages = False
     __slots__ = ()
 
     def offer(self, messages: int) -> None:

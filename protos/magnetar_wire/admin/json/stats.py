@@ -180,6 +180,17 @@ _NO_KEY_SHARED: Final = {
     "drainingHashesUnackedMessages": 0,
 }
 
+_REASON: Final = Object(
+    {
+        "code": "code",
+        "text": "text",
+        "action": "action",
+        "facts": "facts",
+        "normal": "normal",
+        "partitions": "partitions",
+    },
+)
+
 _CONSUMER: Final = Object(
     {
         **_rates("delivered", "Out"),
@@ -205,6 +216,7 @@ _CONSUMER: Final = Object(
         "metadata": "properties",
         "priorityLevel": _Count("priority_level"),
         "blockedBy": "blocked_by",
+        "reason": Field("reason", of=_REASON),
         "redeliveredMessages": _Count("redelivered_messages"),
         "acknowledgedEntries": _Count("acknowledged_entries"),
     },
@@ -242,6 +254,7 @@ _SUBSCRIPTION: Final = Object(
         "subscriptionProperties": "properties",
         "backlogMessages": _Count("backlog_messages"),
         "blockedBy": "blocked_by",
+        "reasons": Field("reasons", of=_REASON),
         "damaged": "damaged",
         "redeliveredMessages": _Count("redelivered_messages"),
         "acknowledgedEntries": _Count("acknowledged_entries"),

@@ -1,0 +1,41 @@
+"""Reasons why subscriptions deliver nothing, in the responses of admin calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from magnetar_protos import admin_pb2 as pb
+from magnetar_wire.delivery_reasons import REASONS, DeliveryReason
+
+__all__ = ["describe_reason", "merge_reasons"]
+
+
+def describe_reason(reason: DeliveryReason) -> pb.DeliveryReason:
+    return pb.DeliveryReason(
+        code=reason.code,
+        text=reason.text,
+        action=reason.action,
+        facts={name: str(value) for name, value in reason.facts.items()},
+        normal=reason.kind.is_normal,
+    )
+
+
+def merge_reasons(parts: Iterable[tuple[int, Sequence[pb.DeliveryReason]]]) -> list[pb.DeliveryReason]:
+    """Return the reasons of a partitioned topic, from the numbers and the reasons of its partitions: each once, with
+    the text of the first partition that has it. What needs something to be done comes first."""
+    merged: dict[str, pb.DeliveryReason] = {}
+    for partition, reasons in parts:
+        for reason in reasons:
+            one = merged.get(reason.code)
+            if one is None:
+                one = merged[reason.code] = pb.DeliveryReason()
+                one.CopyFrom(reason)
+            one.partitions.append(partition)
+    return sorted(merged.values(), key=_rank)
+
+
+def _rank(reason: pb.DeliveryReason) -> int:
+    kind = REASONS.get(reason.code)  # another version of the broker may know more
+    if kind is not None and kind.is_note:
+        return 2
+    return 1 if reason.normal else 0
