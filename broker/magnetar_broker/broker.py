@@ -206,7 +206,7 @@ class Broker:
             await self._end_session(session)
         for pulsar_listener in self.pulsar_listeners:
             await pulsar_listener.close()
-        await self.pulsar_context.topic_watches.close()
+        await self.server.topic_watches.close()
         for listener in self._listeners:
             await listener.close()
         if session is not None:

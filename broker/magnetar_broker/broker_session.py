@@ -78,7 +78,7 @@ class BrokerIdentity:
 
 
 class ClientStream(Protocol):
-    """A `produce` or `consume` stream of a client."""
+    """A stream of a client."""
 
     async def serve(self) -> None: ...
 

@@ -4,6 +4,7 @@
     /tenants/<tenant>                                     TenantNode
     /namespaces/<tenant>/<namespace>                      NamespaceNode
     /namespace-incarnations/<hex>                         empty: the namespace still has this incarnation
+    /partitioned/<tenant>/<namespace>/<domain>            changes when a topic below it grows or is deleted
     /partitioned/<tenant>/<namespace>/<domain>/<topic>    PartitionedTopicNode
     /topics/<tenant>/<namespace>/<domain>/<topic>         ManagedLedgerNode: the topic's incarnation and ledgers
     /topics/…/<topic>/incarnation-<uuid>                  empty: the topic still has this incarnation
@@ -30,7 +31,7 @@ from typing import Final
 
 from magnetar_wire.bundles import BundleRange
 from magnetar_wire.path_component import encode_path_component
-from magnetar_wire.topic_name import NamespaceName, TopicName
+from magnetar_wire.topic_name import NamespaceName, TopicDomain, TopicName
 
 __all__ = ["BROKERS", "LEASED_LEDGERS", "NAMESPACES", "NAMESPACE_LEASES", "OWNERS", "PARTITIONED", "TENANTS", "TOPICS"]
 
@@ -64,12 +65,17 @@ def namespace_incarnation(incarnation: bytes) -> str:
     return f"{NAMESPACE_INCARNATIONS}/{incarnation.hex()}"
 
 
+def folder(root: str, name: NamespaceName, domain: TopicDomain) -> str:
+    """The parent of a namespace's nodes below `TOPICS` or `PARTITIONED`."""
+    return f"{root}/{name}/{domain}"
+
+
 def partitioned(topic: TopicName) -> str:
-    return f"{PARTITIONED}/{topic.namespace_name}/{topic.domain}/{topic.encoded_local_name}"
+    return f"{folder(PARTITIONED, topic.namespace_name, topic.domain)}/{topic.encoded_local_name}"
 
 
 def topic(name: TopicName) -> str:
-    return f"{TOPICS}/{name.namespace_name}/{name.domain}/{name.encoded_local_name}"
+    return f"{folder(TOPICS, name.namespace_name, name.domain)}/{name.encoded_local_name}"
 
 
 def incarnation(name: TopicName, uuid: str) -> str:

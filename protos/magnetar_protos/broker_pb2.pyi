@@ -40,6 +40,12 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     BACKLOG_QUOTA_EXCEEDED: _ClassVar[ErrorCode]
     CONSUMER_ASSIGN_ERROR: _ClassVar[ErrorCode]
 
+class TopicsMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TOPICS_PERSISTENT: _ClassVar[TopicsMode]
+    TOPICS_NON_PERSISTENT: _ClassVar[TopicsMode]
+    TOPICS_ALL: _ClassVar[TopicsMode]
+
 class ProducerAccessMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     ACCESS_SHARED: _ClassVar[ProducerAccessMode]
@@ -86,6 +92,9 @@ INCOMPATIBLE_SCHEMA: ErrorCode
 BACKLOG_QUOTA_HOLD: ErrorCode
 BACKLOG_QUOTA_EXCEEDED: ErrorCode
 CONSUMER_ASSIGN_ERROR: ErrorCode
+TOPICS_PERSISTENT: TopicsMode
+TOPICS_NON_PERSISTENT: TopicsMode
+TOPICS_ALL: TopicsMode
 ACCESS_SHARED: ProducerAccessMode
 ACCESS_EXCLUSIVE: ProducerAccessMode
 ACCESS_WAIT_FOR_EXCLUSIVE: ProducerAccessMode
@@ -196,6 +205,54 @@ class SchemaAnswer(_message.Message):
     schema: _schema_pb2.Schema
     schema_version: bytes
     def __init__(self, problem: _Optional[_Union[Problem, _Mapping]] = ..., schema: _Optional[_Union[_schema_pb2.Schema, _Mapping]] = ..., schema_version: _Optional[bytes] = ...) -> None: ...
+
+class WatchTopicsRequest(_message.Message):
+    __slots__ = ("watch", "close")
+    WATCH_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_FIELD_NUMBER: _ClassVar[int]
+    watch: _containers.RepeatedCompositeFieldContainer[WatchTopics]
+    close: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, watch: _Optional[_Iterable[_Union[WatchTopics, _Mapping]]] = ..., close: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class WatchTopics(_message.Message):
+    __slots__ = ("watch_id", "namespace", "pattern", "mode", "hash", "once")
+    WATCH_ID_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    ONCE_FIELD_NUMBER: _ClassVar[int]
+    watch_id: int
+    namespace: str
+    pattern: str
+    mode: TopicsMode
+    hash: str
+    once: bool
+    def __init__(self, watch_id: _Optional[int] = ..., namespace: _Optional[str] = ..., pattern: _Optional[str] = ..., mode: _Optional[_Union[TopicsMode, str]] = ..., hash: _Optional[str] = ..., once: bool = ...) -> None: ...
+
+class WatchTopicsAnswer(_message.Message):
+    __slots__ = ("updates",)
+    UPDATES_FIELD_NUMBER: _ClassVar[int]
+    updates: _containers.RepeatedCompositeFieldContainer[TopicsUpdate]
+    def __init__(self, updates: _Optional[_Iterable[_Union[TopicsUpdate, _Mapping]]] = ...) -> None: ...
+
+class TopicsUpdate(_message.Message):
+    __slots__ = ("watch_id", "problem", "is_list", "deleted", "added", "hash", "time_ms")
+    WATCH_ID_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    IS_LIST_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    ADDED_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    watch_id: int
+    problem: Problem
+    is_list: bool
+    deleted: _containers.RepeatedScalarFieldContainer[str]
+    added: _containers.RepeatedScalarFieldContainer[str]
+    hash: str
+    time_ms: int
+    def __init__(self, watch_id: _Optional[int] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., is_list: bool = ..., deleted: _Optional[_Iterable[str]] = ..., added: _Optional[_Iterable[str]] = ..., hash: _Optional[str] = ..., time_ms: _Optional[int] = ...) -> None: ...
 
 class ProduceRequest(_message.Message):
     __slots__ = ("open", "frame", "close")
@@ -383,7 +440,7 @@ class ConsumeRequest(_message.Message):
     def __init__(self, open: _Optional[_Iterable[_Union[OpenConsumer, _Mapping]]] = ..., acknowledge: _Optional[_Iterable[_Union[Acknowledge, _Mapping]]] = ..., redeliver: _Optional[_Iterable[_Union[Redeliver, _Mapping]]] = ..., seek: _Optional[_Iterable[_Union[Seek, _Mapping]]] = ..., flow: _Optional[_Iterable[_Union[Flow, _Mapping]]] = ..., unsubscribe: _Optional[_Iterable[_Union[Unsubscribe, _Mapping]]] = ..., close: _Optional[_Iterable[_Union[CloseConsumer, _Mapping]]] = ...) -> None: ...
 
 class OpenConsumer(_message.Message):
-    __slots__ = ("consumer_id", "topic", "subscription", "type", "consumer_name", "priority_level", "durable", "start", "broker_metadata", "incarnation", "properties", "subscription_properties", "read_compacted", "client_version", "schema", "key_shared")
+    __slots__ = ("consumer_id", "topic", "subscription", "type", "consumer_name", "priority_level", "durable", "start", "broker_metadata", "incarnation", "properties", "subscription_properties", "read_compacted", "client_version", "schema", "key_shared", "must_exist")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -414,6 +471,7 @@ class OpenConsumer(_message.Message):
     CLIENT_VERSION_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     KEY_SHARED_FIELD_NUMBER: _ClassVar[int]
+    MUST_EXIST_FIELD_NUMBER: _ClassVar[int]
     consumer_id: int
     topic: str
     subscription: str
@@ -430,7 +488,8 @@ class OpenConsumer(_message.Message):
     client_version: str
     schema: _schema_pb2.Schema
     key_shared: KeySharedOptions
-    def __init__(self, consumer_id: _Optional[int] = ..., topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., consumer_name: _Optional[str] = ..., priority_level: _Optional[int] = ..., durable: bool = ..., start: _Optional[_Union[StartAt, _Mapping]] = ..., broker_metadata: bool = ..., incarnation: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., subscription_properties: _Optional[_Mapping[str, str]] = ..., read_compacted: bool = ..., client_version: _Optional[str] = ..., schema: _Optional[_Union[_schema_pb2.Schema, _Mapping]] = ..., key_shared: _Optional[_Union[KeySharedOptions, _Mapping]] = ...) -> None: ...
+    must_exist: bool
+    def __init__(self, consumer_id: _Optional[int] = ..., topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., consumer_name: _Optional[str] = ..., priority_level: _Optional[int] = ..., durable: bool = ..., start: _Optional[_Union[StartAt, _Mapping]] = ..., broker_metadata: bool = ..., incarnation: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., subscription_properties: _Optional[_Mapping[str, str]] = ..., read_compacted: bool = ..., client_version: _Optional[str] = ..., schema: _Optional[_Union[_schema_pb2.Schema, _Mapping]] = ..., key_shared: _Optional[_Union[KeySharedOptions, _Mapping]] = ..., must_exist: bool = ...) -> None: ...
 
 class StartAt(_message.Message):
     __slots__ = ("earliest", "latest", "message_id", "time_ms")

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_broker.server.pulsar.topic_list_rules import Listing, TopicPattern, UnusablePattern, differences
+from magnetar_broker.server.topic_list_rules import Listing, TopicPattern, UnusablePattern, differences
 from magnetar_wire.topic_name import MAX_PARTITION_INDEX, TopicName
 from tests.examples import examples
 

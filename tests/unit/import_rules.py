@@ -107,7 +107,7 @@ RULES: Final = frozenset(
         "magnetar_broker.server.pulsar.incomplete_frames",
         "magnetar_broker.server.pulsar.message_ids",
         "magnetar_broker.server.pulsar.replies",
-        "magnetar_broker.server.pulsar.topic_list_rules",
+        "magnetar_broker.server.topic_list_rules",
         "magnetar_broker.system_topics",
         "magnetar_broker.topic_policies.policy_events",
         "magnetar_broker.topic_properties",

@@ -377,7 +377,7 @@ class Catalog:
     ) -> list[str]:
         names = []
         shown = include_system or namespace != SYSTEM_NAMESPACE
-        for encoded in await self._nodes.list_children(f"{root}/{namespace}/{domain}"):
+        for encoded in await self._nodes.list_children(paths.folder(root, namespace, domain)):
             if _UNENCODED.fullmatch(encoded):  # nearly all do, and there may be very many names
                 if shown and (include_system or not is_system_name(encoded)):
                     names.append(f"{domain}://{namespace}/{encoded}")

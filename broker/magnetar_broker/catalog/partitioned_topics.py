@@ -7,7 +7,12 @@ read.
 
 **Growing** is announced (`growing_to`). Then the new partitions get the subscriptions of the first one, and then
 clients see them: so a subscription whose consumers are away misses none of their messages. topic_router.py explains how
-changes of subscriptions at the same time reach all partitions. **Deleting** marks the node, then deletes the
+changes of subscriptions at the same time reach all partitions.
+
+**Watches** of a namespace's topics see the names in a folder, and no numbers of partitions. So a growth also writes the
+folder itself, as does a deletion, since the same name may return with another number.
+
+**Deleting** marks the node, then deletes the
 partitions and the ledgers of the topic's schema, then the node with that of the schema. If it is interrupted at any
 step, the same call again finishes it.
 """
@@ -25,7 +30,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.administration import CatalogSettings
 from magnetar_broker.topic_properties import check_properties
 from magnetar_metadata.errors import Refused
-from magnetar_metadata.store import Change
+from magnetar_metadata.store import ANY, Change, Put
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Deletion, NamespaceNode, PartitionedTopicNode
 from magnetar_wire.topic_name import TopicName
@@ -142,7 +147,7 @@ class PartitionedTopics:
         await self._limit.run(name, max(0, partitions - max(node.partitions, node.growing_to)), grow)
         assert announcement is not None
         await prepare([name.partition(index) for index in range(announcement.partitions, partitions)])
-        await self._nodes.change(PartitionedTopicNode, path, complete)
+        await self._nodes.change(PartitionedTopicNode, path, complete, [_notify_watches(name)])
 
     async def delete(
         self,
@@ -224,6 +229,7 @@ class PartitionedTopics:
         def deleted(node: PartitionedTopicNode | None) -> PartitionedTopicNode | None:
             return node if node is not None and node.incarnation != incarnation else None
 
+        along = [*along, _notify_watches(name)]
         await self._nodes.change(PartitionedTopicNode, paths.partitioned(name), deleted, along)
 
     async def _refuse_plain_topic(self, name: TopicName) -> None:
@@ -246,6 +252,11 @@ class PartitionedTopics:
                 f"{partitions:,} partitions: a partitioned topic has 1 to {maximum:,} "
                 "(max_num_partitions_per_partitioned_topic)",
             )
+
+
+def _notify_watches(name: TopicName) -> Change:
+    """Return the change by which watches of the folder's names notice that a number of partitions has changed."""
+    return Put(paths.folder(paths.PARTITIONED, name.namespace_name, name.domain), b"", ANY)
 
 
 def no_partitioned_topic(name: TopicName) -> BrokerError:

@@ -8,6 +8,7 @@ from magnetar_broker.broker_session import BrokerSession
 from magnetar_broker.concurrency_limit import ConcurrencyLimit
 from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.server.topic_watches import TopicWatches
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -35,6 +36,8 @@ class ServerContext:
         # both protocols. Each may wait for the metadata store, or for a bundle that changes its owner, until its
         # timeout.
         self.lookup_limit = ConcurrencyLimit(lambda: settings.max_concurrent_lookup_request, _refuse_lookup)
+
+        self.topic_watches = TopicWatches(self.get_session, clock, settings.topic_list_watch_interval_seconds)
 
     def get_session(self) -> BrokerSession:
         """Return the broker's session. Raises `TopicUnloaded` if it has none: clients then look up again."""

@@ -25,12 +25,12 @@ _MANY_CLIENTS: Final = "a broker has more clients than a bookie"
 
 
 class BrokerGrpcSettings(GrpcSettings):
-    """How a broker's gRPC differs from a bookie's: each of its many clients has a connection with two streams."""
+    """How a broker's gRPC differs from a bookie's: each of its many clients has a connection with three streams."""
 
     grpc_max_connections: int = change_default(GrpcSettings, "grpc_max_connections", 4_096, because=_MANY_CLIENTS)
     grpc_max_long_streams: int = change_default(GrpcSettings, "grpc_max_long_streams", 4_096, because=_MANY_CLIENTS)
     grpc_max_long_streams_per_connection: int = change_default(
-        GrpcSettings, "grpc_max_long_streams_per_connection", 16, because="a client has two streams on a connection"
+        GrpcSettings, "grpc_max_long_streams_per_connection", 16, because="a client has three streams on a connection"
     )
 
 
@@ -135,15 +135,15 @@ class PulsarListenerSettings(Configuration):
     )
     max_topic_watchers_per_connection: int = setting(
         100,
-        "Maximum number of topic list watches of one connection of Pulsar's protocol. Each watches the topics of one "
-        "namespace.",
+        "Maximum number of topic list watches of one connection of Pulsar's protocol, or of one native client at the "
+        "broker. Each watches the topics of one namespace.",
         subject=Subject.PULSAR,
         unit="watches",
         ge=1,
     )
     subscription_pattern_max_length: int = setting(
         1_000,
-        "Maximum length, in characters, of a topic pattern from a client of Pulsar's protocol. Pulsar's default: 50.",
+        "Maximum length, in characters, of a topic pattern from a client. Pulsar's default: 50.",
         subject=Subject.PULSAR,
         unit="characters",
         ge=1,

@@ -283,7 +283,8 @@ class ConsumeStream:
 
     async def _open_channel(self, channel: ConsumerChannel, opening: OpenConsumer) -> None:
         try:
-            topic = await self._find_topic(TopicName.parse(opening.topic), opening.incarnation, True)
+            name = TopicName.parse(opening.topic)
+            topic = await self._find_topic(name, opening.incarnation, name.is_partition or not opening.must_exist)
             await topic.subscribe(opening, channel)
         except BrokerError as error:
             channel.ended(error.problem)

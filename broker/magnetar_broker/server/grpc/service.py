@@ -7,6 +7,7 @@
     call   admin.<name>, here.<name>            magnetar_broker/admin/admin_service.py; `here` from other brokers
     stream produce                              produce_stream.py
     stream consume                              consume_stream.py
+    stream watch_topics                         topic_watch_stream.py
 
 While the broker has no session with its metadata store, or is closing, it refuses all calls and streams but `instance`
 as UNAVAILABLE: nothing was done, and the client retries, at this broker or another.
@@ -31,6 +32,7 @@ from magnetar_broker.server.grpc.lookup import (
 )
 from magnetar_broker.server.grpc.produce_stream import ProduceStream
 from magnetar_broker.server.grpc.schema_answers import SchemaAnswers
+from magnetar_broker.server.grpc.topic_watch_stream import TopicWatchStream
 from magnetar_broker.session_end import is_trusted
 from magnetar_broker.topics.topic import Topic
 from magnetar_wire.topic_name import TopicName
@@ -90,6 +92,8 @@ class BrokerService:
                     counters=self._server.counters,
                 )
             )
+        elif method == "watch_topics":
+            await session.serve_stream(TopicWatchStream(stream, self._server))
         else:
             raise Refusal(Code.UNIMPLEMENTED, f"a broker has no stream {method!r:.100}")
 

@@ -9,15 +9,12 @@ from typing import Final
 from magnetar_broker.broker_session import BrokerSession
 from magnetar_broker.server.context import ServerContext
 from magnetar_broker.server.pulsar.incomplete_frames import IncompleteFrames
-from magnetar_broker.server.pulsar.topic_watches import TopicWatches
 from magnetar_broker.settings.service import BrokerServiceSettings
 
 __all__ = ["ListenerContext"]
 
 # Connections that read entries at a time to learn the sizes of batches.
 _BATCH_SIZE_READERS: Final = 16
-# Lists of a namespace's topics that are made at a time: each may be long.
-_CONCURRENT_TOPIC_LISTS: Final = 4
 # Maximum size of one read. A larger one would make other connections wait for too long.
 _READ_BYTES: Final = 262_144
 
@@ -35,8 +32,6 @@ class ListenerContext:
         self.connections_by_ip: Counter[str] = Counter()
         self.incomplete_frames = IncompleteFrames(server.settings.max_unfinished_frames_bytes)
         self.batch_size_readers = asyncio.Semaphore(_BATCH_SIZE_READERS)
-        self.topic_list_makers = asyncio.Semaphore(_CONCURRENT_TOPIC_LISTS)
-        self.topic_watches = TopicWatches(server)
 
     @property
     def settings(self) -> BrokerServiceSettings:

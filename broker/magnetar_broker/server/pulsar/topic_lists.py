@@ -7,15 +7,14 @@ refused, and the client polls instead.
 
 from __future__ import annotations
 
-from functools import partial
+from contextlib import suppress
 from typing import Final
 
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.server.pulsar.replies import frame, success_frame
+from magnetar_broker.server.pulsar.outbound import OutboundFrames
+from magnetar_broker.server.pulsar.replies import frame, success_frame, topic_update_frame
 from magnetar_broker.server.pulsar.session import ClientSession
-from magnetar_broker.server.pulsar.topic_list_rules import Listing, TopicPattern, UnusablePattern
-from magnetar_broker.server.pulsar.topic_names import count_partitions, list_topic_names
-from magnetar_broker.server.pulsar.topic_watches import TopicWatcher
+from magnetar_broker.server.topic_list_rules import Difference, ListChange, Listing, TopicPattern, UnusablePattern
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
@@ -23,17 +22,37 @@ from magnetar_protos.pulsar_pb2 import (
     CommandGetTopicsOfNamespaceResponse,
     CommandWatchTopicList,
     CommandWatchTopicListSuccess,
+    CommandWatchTopicUpdate,
 )
 from magnetar_wire.topic_name import NamespaceName, TopicDomain
 
 __all__ = ["TopicLists"]
 
-# Bytes of answers that a client has not read, above which it gets no further list.
+# Bytes of answers that a client has not read, above which it gets no further list, and no updates.
 _MAX_WAITING_BYTES: Final = 1_048_576
 _DOMAINS: Final = {
-    CommandGetTopicsOfNamespace.PERSISTENT: f"{TopicDomain.PERSISTENT}://",
-    CommandGetTopicsOfNamespace.NON_PERSISTENT: f"{TopicDomain.NON_PERSISTENT}://",
+    CommandGetTopicsOfNamespace.PERSISTENT: TopicDomain.PERSISTENT,
+    CommandGetTopicsOfNamespace.NON_PERSISTENT: TopicDomain.NON_PERSISTENT,
 }
+_ALL: Final = ".*"
+
+
+class PulsarTopicWatcher:
+    """Is a `TopicWatcher`. `watcher_id` is the client's."""
+
+    def __init__(self, outbound: OutboundFrames, watcher_id: int) -> None:
+        self._outbound = outbound
+        self._watcher_id = watcher_id
+        self.sent: Listing | None = None
+
+    @property
+    def has_capacity(self) -> bool:
+        return self._outbound.waiting_bytes <= _MAX_WAITING_BYTES
+
+    def send(self, change: ListChange) -> None:
+        for update in change.encode(_encode_update):
+            self._outbound.write(topic_update_frame(self._watcher_id, update))
+        self.sent = change.listing
 
 
 class TopicLists:
@@ -44,7 +63,7 @@ class TopicLists:
     def __init__(self, session: ClientSession) -> None:
         self._session = session
         # By the client's id.
-        self._watchers: dict[int, TopicWatcher] = {}
+        self._watchers: dict[int, PulsarTopicWatcher] = {}
 
     def close(self) -> None:
         """End all watches of a connection that is closed."""
@@ -60,27 +79,20 @@ class TopicLists:
 
     async def _answer_topics(self, request: CommandGetTopicsOfNamespace) -> None:
         """Raises `BrokerError`."""
-        context = self._session.context
+        server = self._session.context.server
         namespace = NamespaceName.parse(request.namespace)
-        pattern = self._make_pattern(request)
-        catalog = context.broker_session().catalog
-        domain = _DOMAINS.get(request.mode, "")
+        pattern, is_filtered = self._make_pattern(request)
+        with server.lookup_limit.hold():
+            listing = await server.topic_watches.list_once(namespace, pattern)
+        self._send_topics(request, listing, filtered=is_filtered)
 
-        def matches(name: str) -> bool:
-            return name.startswith(domain) and (pattern is None or pattern.matches(name))
-
-        with context.server.lookup_limit.hold():
-            async with context.topic_list_makers:
-                names = await list_topic_names(catalog, namespace, partial(count_partitions, catalog), matches)
-                self._send_topics(request, Listing.of(names), filtered=pattern is not None)
-
-    def _make_pattern(self, request: CommandGetTopicsOfNamespace) -> TopicPattern | None:
-        if not request.HasField("topics_pattern"):
-            return None
-        try:
-            return TopicPattern(request.topics_pattern, self._session.context.settings.subscription_pattern_max_length)
-        except UnusablePattern:
-            return None
+    def _make_pattern(self, request: CommandGetTopicsOfNamespace) -> tuple[TopicPattern, bool]:
+        """Return a pattern, and whether it is the client's; otherwise it matches all names."""
+        maximum, domain = self._session.context.settings.subscription_pattern_max_length, _DOMAINS.get(request.mode)
+        if request.HasField("topics_pattern"):
+            with suppress(UnusablePattern):
+                return TopicPattern(request.topics_pattern, maximum, domain), True
+        return TopicPattern(_ALL, len(_ALL), domain), False
 
     def _send_topics(self, request: CommandGetTopicsOfNamespace, listing: Listing, *, filtered: bool) -> None:
         """Raises `BrokerError`."""
@@ -111,15 +123,17 @@ class TopicLists:
         context = self._session.context
         namespace = NamespaceName.parse(request.namespace)
         try:
-            pattern = TopicPattern(request.topics_pattern, context.settings.subscription_pattern_max_length)
+            pattern = TopicPattern(
+                request.topics_pattern, context.settings.subscription_pattern_max_length, TopicDomain.PERSISTENT
+            )
         except UnusablePattern as error:
             raise BrokerError(ErrorCode.NOT_ALLOWED, str(error)) from None
         self._end_watch(request.watcher_id)  # the client had stopped waiting for the first answer
         self._check_watchers()
-        watcher = self._watchers[request.watcher_id] = TopicWatcher(self._session.outbound, request.watcher_id)
+        watcher = self._watchers[request.watcher_id] = PulsarTopicWatcher(self._session.outbound, request.watcher_id)
         try:
             with context.server.lookup_limit.hold():
-                listing = await context.topic_watches.watch(namespace, pattern, watcher)
+                listing = await context.server.topic_watches.watch(namespace, pattern, watcher)
             self._send_watch(request, watcher, listing)
         except BaseException:
             if self._watchers.get(request.watcher_id) is watcher:
@@ -135,7 +149,7 @@ class TopicLists:
                 "the list instead",
             )
 
-    def _send_watch(self, request: CommandWatchTopicList, watcher: TopicWatcher, listing: Listing) -> None:
+    def _send_watch(self, request: CommandWatchTopicList, watcher: PulsarTopicWatcher, listing: Listing) -> None:
         """Raises `BrokerError`."""
         if self._watchers.get(request.watcher_id) is not watcher:
             raise BrokerError(ErrorCode.NOT_ALLOWED, f"watch {request.watcher_id} was closed before it began")
@@ -161,7 +175,7 @@ class TopicLists:
     def _end_watch(self, watcher_id: int) -> None:
         watcher = self._watchers.pop(watcher_id, None)
         if watcher is not None:
-            self._session.context.topic_watches.leave(watcher)
+            self._session.context.server.topic_watches.leave(watcher)
 
     def _check_can_send(self, listing: Listing) -> None:
         """Raise `BrokerError` if the list is too large for a frame, or the client has not read earlier answers."""
@@ -178,3 +192,10 @@ class TopicLists:
                 ErrorCode.TOO_MANY_REQUESTS,
                 f"the client has not read {waiting_bytes:,} bytes of answers: read them first",
             )
+
+
+def _encode_update(change: Difference, topics_hash: str) -> bytes:
+    """Encode WATCH_TOPIC_UPDATE without a watcher's id."""
+    return CommandWatchTopicUpdate(
+        new_topics=change.new, deleted_topics=change.deleted, topics_hash=topics_hash
+    ).SerializePartialToString()

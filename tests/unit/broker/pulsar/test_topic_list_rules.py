@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar_broker.server.pulsar.topic_list_rules import Listing, TopicPattern, UnusablePattern, differences
+from magnetar_broker.server.topic_list_rules import Listing, TopicPattern, UnusablePattern, differences
 
 _NS = "persistent://public/default/"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from magnetar_broker.server.pulsar.topic_list_rules import Listing
+from magnetar_broker.server.topic_list_rules import Listing
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,

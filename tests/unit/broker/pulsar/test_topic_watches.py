@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from magnetar_broker.server.pulsar import topic_watches
+from magnetar_broker.server import topic_list_rules, topic_watches
+from magnetar_broker.server.pulsar import topic_lists
 from magnetar_broker.server.pulsar.replies import frame, topic_update_frame
-from magnetar_broker.server.pulsar.topic_list_rules import Listing
-from magnetar_broker.server.pulsar.topic_watches import TopicWatcher
+from magnetar_broker.server.pulsar.topic_lists import PulsarTopicWatcher
+from magnetar_broker.server.topic_list_rules import Listing
 from magnetar_metadata.store import ABSENT, ANY
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
@@ -122,7 +123,7 @@ async def test_a_hash_that_is_right_spares_the_list() -> None:
         assert list((await _watch(client, 3, topics_hash="00000000")).topic) == [_NS + "a1"]
 
 
-async def test_watchers_of_a_namespace_share_two_metadata_watches() -> None:
+async def test_watchers_of_a_namespace_share_the_metadata_watches() -> None:
     """For any number of topics. None is left when the last watcher is closed."""
 
     async with running_pulsar_broker(**_SOON) as scene:
@@ -138,7 +139,7 @@ async def test_watchers_of_a_namespace_share_two_metadata_watches() -> None:
         for client in clients:
             await _watch(client, 1)
             await _watch(client, 2, topics_pattern=".*")
-        assert watches() == 2
+        assert watches() == 4
         close = CommandWatchTopicListClose(request_id=clients[0].request_id(), watcher_id=1)
         answer = await clients[0].ask(BaseCommand.WATCH_TOPIC_LIST_CLOSE, watch_topic_list_close=close)
         assert answer.type == BaseCommand.SUCCESS
@@ -152,8 +153,8 @@ async def test_watchers_of_a_namespace_share_two_metadata_watches() -> None:
         for client in clients:
             client.cut()
         await until(lambda: not watches(), "nobody watches any more")
-        assert not scene.context.topic_watches._followers
-        assert not scene.context.topic_watches._watchers
+        assert not scene.context.server.topic_watches._followers
+        assert not scene.context.server.topic_watches._watchers
 
 
 async def test_watcher_is_notified_of_changes_during_session_loss() -> None:
@@ -172,13 +173,11 @@ async def test_watcher_is_notified_of_changes_during_session_loss() -> None:
         assert not client.is_disconnected
 
 
-async def test_watcher_is_notified_of_added_unused_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no topic has a subscription no folder is changed by that: it is looked at now and then."""
+async def test_watcher_is_notified_of_added_unused_partitions() -> None:
+    """Where no topic has a subscription, no partition is stored by that, and so is none after a deletion."""
 
     async def nothing(partitions: object) -> None:
         """There are no subscriptions to be made."""
-
-    monkeypatch.setattr(topic_watches, "_REFRESH_S", 0.05)
 
     async with running_pulsar_broker(**_SOON) as scene:
         client = await scene.pulsar_client()
@@ -187,6 +186,9 @@ async def test_watcher_is_notified_of_added_unused_partitions(monkeypatch: pytes
         await known.wait("a-partition-0")
         await scene.broker_session.catalog.partitioned.grow(TopicName.parse("a"), 3, nothing)
         await known.wait(*(f"a-partition-{index}" for index in range(3)))
+        await scene.admin.topics.delete_partitioned("a")
+        await scene.admin.topics.create_partitioned("a", 2)
+        await known.wait("a-partition-0", "a-partition-1")
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -238,7 +240,7 @@ async def test_watch_fails_during_store_outage_and_resumes_after_it() -> None:
 
 async def test_slow_watcher_receives_coalesced_updates_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """It costs nothing in the meantime, and delays no other client."""
-    monkeypatch.setattr(topic_watches, "_MAX_WAITING_BYTES", 100)
+    monkeypatch.setattr(topic_lists, "_MAX_WAITING_BYTES", 100)
 
     async with running_pulsar_broker(**_SOON) as scene:
         slow, quick = await scene.pulsar_client(), await scene.pulsar_client()
@@ -261,18 +263,18 @@ async def test_list_difference_is_computed_once_for_all_watchers(
     found: list[int] = []
     turns = 0
     turns_of_updates: list[int] = []
-    updates, send = topic_watches._updates, TopicWatcher.send
+    differences, send = topic_list_rules.differences, PulsarTopicWatcher.send
 
-    def counted(known: Listing, listing: Listing) -> list[bytes]:
-        found.append(len(listing.names))
-        return updates(known, listing)
+    def counted(before: Any, after: Any, max_bytes: int) -> Any:
+        found.append(len(after))
+        return differences(before, after, max_bytes)
 
-    def noted(watcher: TopicWatcher, *update: Any) -> None:
+    def noted(watcher: PulsarTopicWatcher, *update: Any) -> None:
         turns_of_updates.append(turns)
         send(watcher, *update)
 
-    monkeypatch.setattr(topic_watches, "_updates", counted)
-    monkeypatch.setattr(TopicWatcher, "send", noted)
+    monkeypatch.setattr(topic_list_rules, "differences", counted)
+    monkeypatch.setattr(PulsarTopicWatcher, "send", noted)
 
     async with running_pulsar_broker(**_SOON) as scene:
 
@@ -345,16 +347,16 @@ async def test_a_watch_that_is_closed_before_it_began_is_answered() -> None:
         assert scene.store is not None
         scene.metadata.cut_silently(scene.store)
         asking = asyncio.create_task(_ask_to_watch(client))
-        await until(lambda: bool(scene.context.topic_watches._watchers), "it waits for the list")
+        await until(lambda: bool(scene.context.server.topic_watches._watchers), "it waits for the list")
         close = CommandWatchTopicListClose(request_id=client.request_id(), watcher_id=1)
         answer = await client.ask(BaseCommand.WATCH_TOPIC_LIST_CLOSE, watch_topic_list_close=close)
         assert answer.type == BaseCommand.SUCCESS
         assert (await asking).error.error == ServerError.NOT_ALLOWED_ERROR
         leaver = await scene.pulsar_client()
         leaving = asyncio.create_task(_ask_to_watch(leaver))
-        await until(lambda: bool(scene.context.topic_watches._watchers), "it waits for the list")
+        await until(lambda: bool(scene.context.server.topic_watches._watchers), "it waits for the list")
         leaver.cut()
-        await until(lambda: not scene.context.topic_watches._watchers, "it waits no more")
+        await until(lambda: not scene.context.server.topic_watches._watchers, "it waits no more")
         leaving.cancel()
         scene.metadata.heal(scene.store)
         await asyncio.wait([leaving])

@@ -1,9 +1,10 @@
 """Watches of a namespace's topics: clients are notified when topics are created and deleted.
 
-**One follower per namespace** serves all its clients and patterns. It has two watches of the metadata store, on the
-folders of the namespace's topics and of its partitioned topics. A watch reports only that it is time to look
+**One follower per namespace** serves all clients of both listeners, with all their patterns. It watches the folders of
+the namespace's topics and of its partitioned topics in the metadata store. A watch reports only that it is time to look
 (store.py). Then all names are listed and compared with the known ones. Many changes within an interval cause one look.
-The follower also looks at regular times, because a topic's partitions can grow without a change of these folders.
+The partitions of a topic are counted once, and recounted when the folder itself has changed: a growth, and a deletion,
+writes into it (`PartitionedTopics`).
 
 **One list per pattern** is shared by its watchers. A watcher remembers the list that it was sent last. A client that
 does not read is skipped, and later gets all changes since its list at once.
@@ -15,22 +16,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Final
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
 
 from magnetar_broker import paths
 from magnetar_broker.broker_session import BrokerSession
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.server.context import ServerContext
-from magnetar_broker.server.pulsar.outbound import OutboundFrames
-from magnetar_broker.server.pulsar.replies import INTERNAL_ERROR, topic_update_frame
-from magnetar_broker.server.pulsar.topic_list_rules import Listing, TopicPattern, differences
-from magnetar_broker.server.pulsar.topic_names import count_partitions, filter_names, list_topic_names
+from magnetar_broker.server.topic_list_rules import ListChange, Listing, TopicPattern
+from magnetar_broker.server.topic_names import count_partitions, filter_names, list_topic_names
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import Watch
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_protos.pulsar_pb2 import CommandWatchTopicUpdate
+from magnetar_wire.clock import Clock
 from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.topic_name import NamespaceName, TopicDomain
 
@@ -40,44 +40,45 @@ _log = logging.getLogger(__name__)
 # Different patterns of all clients, and names in their lists.
 _MAX_PATTERNS: Final = 1_000
 _MAX_LISTED_NAMES: Final = 10_000_000
-# Size of the names in one update.
-_UPDATE_BYTES: Final = 262_144
-# Bytes that a client has not read, above which it is skipped.
-_MAX_WAITING_BYTES: Final = 1_048_576
-# Time between two looks without a change, and between two counts of a topic's partitions.
-_REFRESH_S: Final = 60.0
-_DOMAIN: Final = TopicDomain.PERSISTENT
+# Lists that are made at a time for clients that don't watch: each may be long.
+_CONCURRENT_LISTS: Final = 4
+_INTERNAL_ERROR: Final = "internal error of the broker: see its log"
 
 
-class TopicWatcher:
-    """A watch of one client. `watcher_id` is the client's."""
+class TopicWatcher(Protocol):
+    """A watch of one client."""
 
-    def __init__(self, outbound: OutboundFrames, watcher_id: int) -> None:
-        self._outbound = outbound
-        self._watcher_id = watcher_id
-        # The last list that the client was sent; None: its request is not answered yet.
-        self.sent: Listing | None = None
+    # The last list that the client was sent; None: its request is not answered yet.
+    sent: Listing | None
 
     @property
     def has_capacity(self) -> bool:
-        return self._outbound.waiting_bytes <= _MAX_WAITING_BYTES
+        """Whether the client reads what it is sent."""
 
-    def send(self, updates: Sequence[bytes], listing: Listing) -> None:
-        """Send the updates that lead to `listing`."""
-        for update in updates:
-            self._outbound.write(topic_update_frame(self._watcher_id, update))
-        self.sent = listing
+    def send(self, change: ListChange) -> None:
+        """Send a change of the list `sent`, and set `sent` to the list after it."""
 
 
 class TopicWatches:
-    """The watches of all connections."""
+    """The watches of all clients, and lists for clients that don't watch."""
 
-    def __init__(self, server: ServerContext) -> None:
-        self._server = server
+    def __init__(self, get_session: Callable[[], BrokerSession], clock: Clock, interval_s: float) -> None:
+        """Several changes within the interval cause one look."""
+        self._get_session = get_session
+        self._clock = clock
+        self._interval_s = interval_s
+        self._list_makers = asyncio.Semaphore(_CONCURRENT_LISTS)
         self._followers: dict[NamespaceName, _Follower] = {}
         self._watchers: dict[TopicWatcher, tuple[_Follower, _Watched]] = {}
         # Cancelled tasks of followers without watchers, until they have ended.
         self._ending: set[asyncio.Task[None]] = set()
+
+    async def list_once(self, namespace: NamespaceName, pattern: TopicPattern) -> Listing:
+        """Return the current list. Raises `BrokerError`."""
+        catalog = self._get_session().catalog
+        async with self._list_makers:
+            count = partial(count_partitions, catalog)
+            return Listing.of(await list_topic_names(catalog, namespace, count, pattern.matches))
 
     async def watch(self, namespace: NamespaceName, pattern: TopicPattern, watcher: TopicWatcher) -> Listing:
         """Add a watcher and return the current list. Updates begin once the caller has set the watcher's `sent`.
@@ -85,10 +86,10 @@ class TopicWatches:
         Raises `BrokerError`, and then the watcher is not added.
         """
         follower = self._followers.get(namespace)
-        if follower is None or pattern.text not in follower.watched:
+        if follower is None or pattern.key not in follower.watched:
             self._check_patterns()
         if follower is None:
-            follower = _Follower(namespace, self._server)
+            follower = _Follower(namespace, self._get_session, self._clock, self._interval_s)
             self._followers[namespace] = follower
         watched = follower.add(pattern, watcher)
         self._watchers[watcher] = follower, watched
@@ -107,7 +108,7 @@ class TopicWatches:
         follower, watched = self._watchers.pop(watcher)
         follower.remove(watched, watcher)
         if not follower.watched:
-            del self._followers[follower.namespace]
+            self._followers.pop(follower.namespace, None)
             follower.task.cancel()
             self._ending.add(follower.task)
             follower.task.add_done_callback(self._ending.discard)
@@ -155,9 +156,10 @@ class _Watched:
         Changes are found once for all watchers with the same last list. Other tasks get their turns between watchers.
         """
         listing, has_sent_all = self.listing, True
-        assert listing is not None
+        if listing is None:
+            return True
         # By the identity of the last list. The list is stored too, so that its identity is not reused.
-        updates: dict[int, tuple[Listing, list[bytes]]] = {}
+        changes: dict[int, tuple[Listing, ListChange]] = {}
         for watcher in list(self.watchers):
             sent = watcher.sent
             if sent is None or sent is listing or watcher not in self.watchers:
@@ -165,9 +167,9 @@ class _Watched:
             if not watcher.has_capacity:
                 has_sent_all = False
                 continue
-            if id(sent) not in updates:
-                updates[id(sent)] = sent, _updates(sent, listing)
-            watcher.send(updates[id(sent)][1], listing)
+            if id(sent) not in changes:
+                changes[id(sent)] = sent, ListChange(sent, listing)
+            watcher.send(changes[id(sent)][1])
             await asyncio.sleep(0)
         return has_sent_all
 
@@ -182,23 +184,27 @@ class _Watched:
 class _Follower:
     """Follows the topics of one namespace."""
 
-    def __init__(self, namespace: NamespaceName, server: ServerContext) -> None:
+    def __init__(
+        self, namespace: NamespaceName, get_session: Callable[[], BrokerSession], clock: Clock, interval_s: float
+    ) -> None:
         self.namespace = namespace
-        self._server = server
-        self._clock = server.clock
-        self._interval_s = server.settings.topic_list_watch_interval_seconds
-        # By the text of the pattern.
-        self.watched: dict[str, _Watched] = {}
+        self._get_session = get_session
+        self._clock = clock
+        self._interval_s = interval_s
+        # By the key of the pattern.
+        self.watched: dict[tuple[str, str], _Watched] = {}
         # The names of which all lists are made.
         self._names: set[str] = set()
-        # By partitioned topic: when its partitions were counted, and how many it has.
-        self._counts: dict[str, tuple[float, int]] = {}
-        # Reasons to look: a folder has changed; a new pattern waits for its list; a watcher was skipped.
+        # The number of partitions of each partitioned topic, and the versions of their folders when it was read.
+        self._counts: dict[str, int] = {}
+        self._counted_at: list[int | None] = []
+        # Reasons to look: a folder has changed; a new pattern waits for its list.
         self._is_changed = False
         self._is_requested = False
+        # A watcher was skipped.
         self._is_behind = False
-        self._looked_at = self._clock.monotonic() - _REFRESH_S
-        # Set when one of these reasons arises.
+        self._looked_at = self._clock.monotonic() - interval_s
+        # Set when one of these has become true.
         self._reason = asyncio.Event()
         self.task = asyncio.get_running_loop().create_task(self._run(), name=f"topics of {namespace}")
 
@@ -207,14 +213,14 @@ class _Follower:
         return sum(len(one.listing.names) for one in self.watched.values() if one.listing is not None)
 
     def add(self, pattern: TopicPattern, watcher: TopicWatcher) -> _Watched:
-        watched = self.watched.setdefault(pattern.text, _Watched(pattern))
+        watched = self.watched.setdefault(pattern.key, _Watched(pattern))
         watched.watchers[watcher] = None
         return watched
 
     def remove(self, watched: _Watched, watcher: TopicWatcher) -> None:
         del watched.watchers[watcher]
         if not watched.watchers:
-            del self.watched[watched.pattern.text]
+            del self.watched[watched.pattern.key]
             watched.wake(BrokerError(ErrorCode.NOT_ALLOWED, "the watch was closed before it began"))
 
     async def wait_listed(self, watched: _Watched) -> None:
@@ -230,13 +236,13 @@ class _Follower:
     async def _run(self) -> None:
         while True:
             try:
-                await self._follow(self._server.get_session())
+                await self._follow(self._get_session())
             except* (BrokerError, MetadataError) as errors:
                 _log.info("Can't list the topics of %s now, and retry: %s", self.namespace, errors.exceptions)
                 self._fail(ErrorCode.METADATA_ERROR, "the broker has no connection to the metadata store: retry later")
             except* Exception:  # noqa: BLE001 (the follower must go on)
                 _log.exception("Can't list the topics of %s, and retry", self.namespace)
-                self._fail(ErrorCode.UNKNOWN_ERROR, INTERNAL_ERROR)
+                self._fail(ErrorCode.UNKNOWN_ERROR, _INTERNAL_ERROR)
             await self._clock.sleep(self._interval_s)
 
     def _fail(self, code: ErrorCode, text: str) -> None:
@@ -245,8 +251,7 @@ class _Follower:
 
     async def _follow(self, session: BrokerSession) -> None:
         """Follow the topics until the session ends or the metadata store fails."""
-        folders = [f"{root}/{self.namespace}/{_DOMAIN}" for root in (paths.TOPICS, paths.PARTITIONED)]
-        flags = [session.store.watch(folder) for folder in folders]
+        flags = [session.store.watch(folder) for folder in self._folders(paths.TOPICS, paths.PARTITIONED)]
         try:
             async with OrderedTaskGroup() as tasks:
                 for flag in flags:
@@ -255,6 +260,9 @@ class _Follower:
         finally:
             for flag in flags:
                 flag.close()
+
+    def _folders(self, *roots: str) -> list[str]:
+        return [paths.folder(root, self.namespace, domain) for root in roots for domain in TopicDomain]
 
     async def _watch(self, flag: Watch) -> None:
         while True:
@@ -268,51 +276,49 @@ class _Follower:
             while (wait_s := self._due_in_s()) > 0:
                 self._reason.clear()
                 try:
-                    async with asyncio.timeout(wait_s):
+                    async with asyncio.timeout(None if wait_s == math.inf else wait_s):
                         await self._reason.wait()
                 except TimeoutError:
                     break
-            await self._look(catalog)
+            if self._is_changed or self._is_requested:
+                await self._look(catalog)
+            await self._send_updates()
 
     def _due_in_s(self) -> float:
         if self._is_requested:
             return 0.0
-        pause_s = self._interval_s if self._is_changed or self._is_behind else _REFRESH_S
-        return self._looked_at + pause_s - self._clock.monotonic()
+        if not (self._is_changed or self._is_behind):
+            return math.inf
+        return self._looked_at + self._interval_s - self._clock.monotonic()
 
     async def _look(self, catalog: Catalog) -> None:
         """List all names, and update all lists. If that fails, all lists stay as they were."""
         self._is_changed = self._is_requested = False
         self._looked_at = self._clock.monotonic()
-        counted: dict[str, tuple[float, int]] = {}
+        await catalog.sync()
+        # Read before the counts: a later change of a folder is noticed by the next look.
+        counted_at = [await catalog.nodes.get_version(folder) for folder in self._folders(paths.PARTITIONED)]
+        known = self._counts if counted_at == self._counted_at else {}
+        counts: dict[str, int] = {}
 
         async def count(topic: str) -> int:
-            known = self._counts.get(topic)
-            if known is None or self._looked_at - known[0] >= _REFRESH_S:
-                known = self._looked_at, await count_partitions(catalog, topic)
-            counted[topic] = known
-            return known[1]
+            counts[topic] = known[topic] if topic in known else await count_partitions(catalog, topic)
+            return counts[topic]
 
-        names = await list_topic_names(catalog, self.namespace, count, lambda name: name.startswith(_DOMAIN))
+        names = await list_topic_names(catalog, self.namespace, count)
         deleted, new = self._names - names, names - self._names
         watched_now = list(self.watched.values())
         made = [(watched, await _update_listing(watched, names, deleted, new)) for watched in watched_now]
-        self._names, self._counts = names, counted
+        self._names, self._counts, self._counted_at = names, counts, counted_at
         for watched, listing in made:
             watched.listing = listing
             watched.wake(None)
-        has_sent_all = [await watched.send_updates() for watched, _ in made]
+
+    async def _send_updates(self) -> None:
+        """Send to all watchers what they lack."""
+        self._looked_at = self._clock.monotonic()
+        has_sent_all = [await watched.send_updates() for watched in list(self.watched.values())]
         self._is_behind = not all(has_sent_all)
-
-
-def _updates(sent: Listing, listing: Listing) -> list[bytes]:
-    """Return the changes from `sent` to `listing`, encoded without a watcher's id."""
-    return [
-        CommandWatchTopicUpdate(
-            new_topics=one.new, deleted_topics=one.deleted, topics_hash=listing.hash
-        ).SerializePartialToString()
-        for one in differences(sent.names, listing.names, _UPDATE_BYTES)
-    ]
 
 
 async def _update_listing(watched: _Watched, names: set[str], deleted: set[str], new: set[str]) -> Listing:

@@ -12,7 +12,7 @@ its partition suffix: `persistent://public/default/orders-.*` matches partition
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -20,11 +20,13 @@ import crc32c
 
 from magnetar_wire.topic_name import TopicDomain
 
-__all__ = ["Difference", "Listing", "TopicPattern", "UnusablePattern", "differences"]
+__all__ = ["Difference", "ListChange", "Listing", "TopicPattern", "UnusablePattern", "differences", "split_names"]
 
 _SEPARATOR: Final = "://"
 _PARTITION: Final = "-partition-"
 _ALL: Final = ".*"
+# Size of the names in one update.
+_UPDATE_BYTES: Final = 262_144
 # Memory of a compiled pattern. The slowest pattern within it takes some milliseconds for the longest name.
 _PATTERN_BYTES: Final = 131_072
 # Added to the size of a name in a frame: its tag and its length.
@@ -40,11 +42,12 @@ class UnusablePattern(Exception):
 
 
 class TopicPattern:
-    __slots__ = ("_regex", "text")
+    __slots__ = ("_domain", "_regex", "text")
 
-    def __init__(self, text: str, max_length: int) -> None:
-        """Raises `UnusablePattern`."""
+    def __init__(self, text: str, max_length: int, domain: TopicDomain | None = None) -> None:
+        """`domain`: that of the topics; None: both. Raises `UnusablePattern`."""
         self.text = _without_domain(text)
+        self._domain = "" if domain is None else f"{domain}{_SEPARATOR}"
         if len(self.text) > max_length:
             raise UnusablePattern(
                 f"the pattern has {len(self.text)} characters, more than subscription_pattern_max_length = "
@@ -53,8 +56,15 @@ class TopicPattern:
         # None: it matches all names.
         self._regex = None if self.text == _ALL else _compiled(self.text)
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Equal for patterns that match the same names."""
+        return self._domain, self.text
+
     def matches(self, name: str) -> bool:
         """Return whether the pattern matches a topic's full name."""
+        if not name.startswith(self._domain):
+            return False
         return self._regex is None or self._regex.fullmatch(_matched_part(name)) is not None
 
 
@@ -84,12 +94,30 @@ class Difference:
     deleted: Sequence[str]
 
 
+class ListChange:
+    """What changed between two lists, for all watchers that have the first one."""
+
+    __slots__ = ("_encoded", "listing", "pieces")
+
+    def __init__(self, before: Listing, listing: Listing) -> None:
+        self.listing = listing
+        self.pieces = tuple(differences(before.names, listing.names, _UPDATE_BYTES))
+        self._encoded: dict[Callable[[Difference, str], bytes], list[bytes]] = {}
+
+    def encode(self, encode: Callable[[Difference, str], bytes]) -> Sequence[bytes]:
+        """Return all pieces, encoded by a protocol's function of a piece and the list's hash. Each function is called
+        once."""
+        if encode not in self._encoded:
+            self._encoded[encode] = [encode(piece, self.listing.hash) for piece in self.pieces]
+        return self._encoded[encode]
+
+
 def differences(before: Collection[str], after: Collection[str], max_bytes: int) -> Iterator[Difference]:
     """Yield the changes from `before` to `after`: deletions first."""
     deleted, new = _lacking(before, after), _lacking(after, before)
-    for piece in _pieces(deleted, max_bytes):
+    for piece in split_names(deleted, max_bytes):
         yield Difference([], piece)
-    for piece in _pieces(new, max_bytes):
+    for piece in split_names(new, max_bytes):
         yield Difference(piece, [])
 
 
@@ -98,7 +126,8 @@ def _lacking(names: Collection[str], others: Collection[str]) -> list[str]:
     return [name for name in names if name not in others]
 
 
-def _pieces(names: Sequence[str], max_bytes: int) -> Iterator[list[str]]:
+def split_names(names: Iterable[str], max_bytes: int = _UPDATE_BYTES) -> Iterator[list[str]]:
+    """Yield the names in pieces, each of which fits into one frame."""
     piece: list[str] = []
     size = 0
     for name in names:
