@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from magnetar._letter_rules import ConsumerDeadLetterPolicy
     from magnetar._loggers import ConsoleLogger, FileLogger, LoggerLevel
     from magnetar._message import Message
-    from magnetar._negative_acks import MultiplierRedeliveryBackoff
     from magnetar._producer import Producer
     from magnetar._reader import Reader
+    from magnetar._redelivery_backoff import MultiplierRedeliveryBackoff
     from magnetar._table_view import TableView
     from magnetar._unsupported import (
         Authentication,
@@ -146,7 +146,7 @@ _MODULES: Final = {
     "LoggerLevel": "magnetar._loggers",
     "Message": "magnetar._message",
     "MessageId": "magnetar_wire.message_id",
-    "MultiplierRedeliveryBackoff": "magnetar._negative_acks",
+    "MultiplierRedeliveryBackoff": "magnetar._redelivery_backoff",
     "PartitionsRoutingMode": "magnetar._enums",
     "Producer": "magnetar._producer",
     "ProducerAccessMode": "magnetar._enums",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from magnetar._ack_targets import AckTarget
+from magnetar._ack_timeouts import AckTimeoutTracker
 from magnetar._loop_inbox import CallSoon, LoopInbox
 from magnetar._message import DeliveredEntry, DeliveryEpoch, Message
 from magnetar._pending_acks import AckReceipt, PendingAcks
@@ -38,6 +39,8 @@ class AckGroupingTracker:
         self._inbox: LoopInbox[AckTarget] = LoopInbox(call_soon, self.send_soon, self.send_now, max_size)
         # Adds a target, from any thread. It is called for each message, so it is the inbox's own method.
         self.add = self._inbox.add
+        # None: messages don't time out.
+        self.timeouts: AckTimeoutTracker | None = None
         self._timer: Timer | None = None
         self._is_closed = False
 
@@ -83,6 +86,9 @@ class AckGroupingTracker:
         self, targets: Iterable[AckTarget]
     ) -> dict[PendingAcks, dict[tuple[int, int], DeliveryEpoch]]:
         """Return the changed partitions' acknowledgements, with the epochs of the targets."""
+        timeouts = self.timeouts
+        if timeouts is not None:
+            timeouts.find_received()
         rows_by_entry: defaultdict[DeliveredEntry, list[int]] = defaultdict(list)
         changed: dict[PendingAcks, dict[tuple[int, int], DeliveryEpoch]] = {}
 
@@ -104,8 +110,12 @@ class AckGroupingTracker:
                 acks = pending_acks(target.epoch)
                 add = acks.add_cumulative if target.cumulative else acks.add_message
                 add(target.epoch, target.ledger_id, target.entry_id, target.batch_index, target.batch_size)
+                if timeouts is not None:
+                    timeouts.remove(target)
         for entry, rows in rows_by_entry.items():
             pending_acks(entry.epoch).add_rows(entry, rows)
+            if timeouts is not None:
+                timeouts.remove_rows(entry, rows)
         return changed
 
     def close(self) -> None:

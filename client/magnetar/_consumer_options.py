@@ -21,8 +21,8 @@ from magnetar._enums import (
     RegexSubscriptionMode,
 )
 from magnetar._letter_rules import ConsumerDeadLetterPolicy
-from magnetar._negative_acks import FixedDelay, RedeliveryBackoff
 from magnetar._options import NO_ENCRYPTION, ValueSchema, check_options, unsupported
+from magnetar._redelivery_backoff import FixedDelay, RedeliveryBackoff
 from magnetar.exceptions import InvalidConfiguration, InvalidTopicName, OperationNotSupported
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.errors import InvalidTopicName as InvalidName
@@ -38,6 +38,9 @@ __all__ = [
 ]
 
 _DEFAULT_BATCH_BYTES: Final = 10 * 1024 * 1024
+# Those of Pulsar's Java client.
+_SHORTEST_ACK_TIMEOUT_MS: Final = 1_000
+_SHORTEST_TICK_MS: Final = 100
 _NO_COMPACTION: Final = "topics are not compacted, so leave it out"
 
 
@@ -74,9 +77,8 @@ class ConsumerOptions(Configuration):
     max_total_receiver_queue_size_across_partitions: int = Field(default=50_000, gt=0, lt=2**31)
     # None: a random name.
     consumer_name: str | None = Field(default=None, min_length=1)
-    unacked_messages_timeout_ms: int | None = unsupported(
-        instead="call negative_acknowledge, or close the consumer, after which unacknowledged messages are redelivered"
-    )
+    # A received message that is not acknowledged for so long is redelivered. None, 0: never.
+    unacked_messages_timeout_ms: int | None = None
     # No effect: a consumer has no statistics to cache.
     broker_consumer_stats_cache_time_ms: int = 30_000
     negative_ack_redelivery_delay_ms: float = Field(default=60_000, ge=0)
@@ -121,6 +123,10 @@ class ConsumerOptions(Configuration):
     ack_receipt_enabled: bool = False
     # Used instead of `negative_ack_redelivery_delay_ms`.
     negative_ack_redelivery_backoff: Any = None
+    # `unacked_messages_timeout_ms` is counted in ticks of this length. A shorter one is more precise.
+    ack_timeout_tick_time_ms: int = Field(default=1_000, ge=_SHORTEST_TICK_MS)
+    # Its delay is added to `unacked_messages_timeout_ms`.
+    ack_timeout_redelivery_backoff: Any = None
     subscription_properties: Mapping[str, str] = Field(default_factory=dict)
     # How often new partitions of the topics are looked for; 0: never.
     auto_update_partitions_interval_seconds: float = Field(default=60.0, ge=0)
@@ -134,7 +140,26 @@ class ConsumerOptions(Configuration):
     message_listener_executor: Any = None
     interceptors: Any = None
 
-    @field_validator("negative_ack_redelivery_backoff")
+    @field_validator("unacked_messages_timeout_ms")
+    @classmethod
+    def _is_long_enough(cls, value: int | None) -> int | None:
+        if value and value < _SHORTEST_ACK_TIMEOUT_MS:
+            raise ValueError(f"use at least {_SHORTEST_ACK_TIMEOUT_MS} ms, or 0 for no timeout")
+        return value
+
+    @model_validator(mode="after")
+    def _backoff_with_a_timeout(self) -> ConsumerOptions:
+        timeout_ms = self.unacked_messages_timeout_ms
+        if not timeout_ms and self.ack_timeout_redelivery_backoff is not None:
+            raise ValueError("ack_timeout_redelivery_backoff is added to unacked_messages_timeout_ms: set that, too")
+        if timeout_ms and self.ack_timeout_tick_time_ms > timeout_ms:
+            raise ValueError(
+                f"ack_timeout_tick_time_ms = {self.ack_timeout_tick_time_ms} is longer than "
+                f"unacked_messages_timeout_ms = {timeout_ms}: use a shorter tick"
+            )
+        return self
+
+    @field_validator("negative_ack_redelivery_backoff", "ack_timeout_redelivery_backoff")
     @classmethod
     def _is_a_backoff(cls, value: Any) -> Any:
         if value is not None and not (callable(getattr(value, "next", None)) and hasattr(value, "min_delay_ms")):

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 from magnetar._ack_grouping import AckGroupingTracker
 from magnetar._ack_target_lookup import AckTargetLookup
 from magnetar._ack_targets import AckTarget
+from magnetar._ack_timeouts import AckTimeoutTracker
 from magnetar._chunk_assembly import ChunkBudget
 from magnetar._client_core import ClientCore
 from magnetar._consumer_options import ConsumerOptions, ReaderOptions, topic_names
@@ -123,6 +124,8 @@ class MultiTopicConsumer:
         # What the application has subscribed to. The topic of its retry letters is consumed as well.
         self.names = list(names)
         self.letters = self._make_letters(client, consumer_name)
+        self.timeouts = self._make_timeouts() if options.unacked_messages_timeout_ms and durable else None
+        self.acks.timeouts = self.nacks.timeouts = self.timeouts
         self.context = ConsumerContext(
             name=consumer_name,
             options=options,
@@ -131,6 +134,7 @@ class MultiTopicConsumer:
             queue=self.queue,
             acks=self.acks,
             nacks=self.nacks,
+            timeouts=self.timeouts,
             chunk_budget=ChunkBudget(options.max_pending_chunked_bytes),
             letters=self.letters,
             on_failed=self._fail,
@@ -168,6 +172,17 @@ class MultiTopicConsumer:
     def _retry_letter_topics(self) -> list[TopicName]:
         topic = None if self.letters is None else self.letters.rules.retry_letter_topic
         return [] if topic is None or topic in self.names else [topic]
+
+    def _make_timeouts(self) -> AckTimeoutTracker:
+        options = self.options
+        return AckTimeoutTracker(
+            self.queue,
+            self.clock,
+            self.acks.distribute,
+            timeout_ms=options.unacked_messages_timeout_ms or 0,
+            tick_ms=options.ack_timeout_tick_time_ms,
+            backoff=options.ack_timeout_redelivery_backoff,
+        )
 
     # Opening.
 
@@ -345,6 +360,8 @@ class MultiTopicConsumer:
         self.acks.close()
         if self.letters is not None:
             self.letters.end(error)
+        if self.timeouts is not None:
+            self.timeouts.close()
         for task in list(self._tasks):
             task.cancel()
         for partition in self.partitions:

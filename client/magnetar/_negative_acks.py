@@ -15,61 +15,22 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from magnetar._ack_targets import AckTarget
+from magnetar._ack_timeouts import AckTimeoutTracker
 from magnetar._loop_inbox import CallSoon, LoopInbox
 from magnetar._message import Message
-from magnetar.exceptions import InvalidConfiguration
+from magnetar._redelivery_backoff import RedeliveryBackoff
 from magnetar_wire.clock import Clock, Timer
 
-__all__ = ["FixedDelay", "MultiplierRedeliveryBackoff", "NackSchedule", "NegativeAcksTracker", "RedeliveryBackoff"]
+__all__ = ["NackSchedule", "NegativeAcksTracker"]
 
 Partition = TypeVar("Partition", bound=Hashable)
 
 # The time for which entries are collected, at least and at most.
 _SHORTEST_TICK_S: Final = 0.001
 _LONGEST_TICK_S: Final = 1.0
-
-
-class RedeliveryBackoff(Protocol):
-    """How long a negatively acknowledged message waits for its redelivery."""
-
-    # The shortest delay.
-    min_delay_ms: float
-
-    def next(self, redelivery_count: int) -> float:
-        """Return the delay in ms of a message that was redelivered this often."""
-
-
-class MultiplierRedeliveryBackoff:
-    """A delay that grows with each redelivery of a message: 1 s, 2 s, 4 s … 60 s by default."""
-
-    def __init__(self, min_delay_ms: float = 1_000, max_delay_ms: float = 60_000, multiplier: float = 2.0) -> None:
-        if not (0 <= min_delay_ms <= max_delay_ms and multiplier >= 1):
-            raise InvalidConfiguration(
-                f"a redelivery backoff needs 0 <= min_delay_ms <= max_delay_ms and a multiplier of at least 1, "
-                f"not {min_delay_ms=}, {max_delay_ms=}, {multiplier=}"
-            )
-        self.min_delay_ms = min_delay_ms
-        self.max_delay_ms = max_delay_ms
-        self.multiplier = multiplier
-
-    def next(self, redelivery_count: int) -> float:
-        try:
-            return min(self.min_delay_ms * self.multiplier ** max(redelivery_count, 0), self.max_delay_ms)
-        except OverflowError:
-            return self.max_delay_ms
-
-
-class FixedDelay:
-    """The same delay for each redelivery."""
-
-    def __init__(self, delay_ms: float) -> None:
-        self.min_delay_ms = delay_ms
-
-    def next(self, redelivery_count: int) -> float:
-        return self.min_delay_ms
 
 
 class NegativeAcksTracker:
@@ -86,6 +47,8 @@ class NegativeAcksTracker:
         self._scheduled: NackSchedule[Any] = NackSchedule(backoff.min_delay_ms / 1000)
         # Called with a partition, and the positions of entries whose redelivery was requested.
         self.on_sent: Callable[[Any, Iterable[tuple[int, int]]], object] | None = None
+        # None: messages don't time out.
+        self.timeouts: AckTimeoutTracker | None = None
         self._timer: Timer | None = None
         self._timer_due_s = 0.0
         self._is_closed = False
@@ -108,7 +71,12 @@ class NegativeAcksTracker:
     def _schedule(self) -> None:
         if self._is_closed:
             return
-        for nacked_at_s, target in self._inbox.drain():
+        nacked = self._inbox.drain()
+        if self.timeouts is not None:
+            self.timeouts.find_received()
+        for nacked_at_s, target in nacked:
+            if self.timeouts is not None:
+                self.timeouts.remove(target)
             self._add_target(target, nacked_at_s, may_be_dead=True)
         self._set_timer()
 

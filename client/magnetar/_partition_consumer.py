@@ -17,6 +17,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from magnetar._ack_timeout_wheel import AckTimeoutWheel
 from magnetar._chunk_assembly import ChunkAssembler
 from magnetar._chunk_expiry import ChunkExpiry
 from magnetar._consume_stream import RequestBuilder
@@ -60,6 +61,8 @@ class PartitionConsumer(ReconnectingConsumer):
         options = context.options
         # The report is made by the receiving thread, with the queue's lock held.
         self.partition_queue = PartitionQueue(lambda: context.client.call_soon(self._fetch_debt))
+        # What the application has received and not acknowledged. Without acknowledgement timeouts it is empty.
+        self.received = AckTimeoutWheel()
         # The epoch of what is delivered now.
         self.epoch = DeliveryEpoch(self, 0, 0)
         sizes = (options.receiver_queue_size, options.receiver_queue_bytes)
@@ -147,6 +150,7 @@ class PartitionConsumer(ReconnectingConsumer):
     def _clear_queue(self) -> None:
         self._queue.clear(self.partition_queue)
         self._decoder.clear()
+        self.received.clear()
         self.permits.start_epoch()
 
     def _forget_stale_chunks(self) -> None:
@@ -191,6 +195,8 @@ class PartitionConsumer(ReconnectingConsumer):
 
     def _decode_pending(self) -> None:
         self._decoder.decode_pending()
+        if self._context.timeouts is not None:
+            self._context.timeouts.watch()
         if self.acks.has_unsent:  # of damaged entries and markers
             self._context.acks.send_soon()
         self.grant_permits()
@@ -202,6 +208,8 @@ class PartitionConsumer(ReconnectingConsumer):
         return self._decoder.waits_for_schema or self._queue.has_messages_of(self.partition_queue)
 
     def _fetch_debt(self) -> None:
+        if self._context.timeouts is not None:
+            self._context.timeouts.find_received()
         if debt := self._queue.fetch_debt(self.partition_queue):
             self.permits.count_handed_out(debt)
             if not self._context.durable:
@@ -267,8 +275,10 @@ class PartitionConsumer(ReconnectingConsumer):
         outbound = self._outbound
         if positions is None or self._in_order:
             outbound.redeliver = None
+            self.received.clear()
         elif outbound.redeliver is not None:
             outbound.redeliver.update(dict.fromkeys(positions))
+            self.received.forget(outbound.redeliver)
         if not self._in_order:  # no epoch begins, so drop what will be redelivered
             if outbound.redeliver is None:
                 self._queue.clear(self.partition_queue)

@@ -32,6 +32,7 @@ from itertools import islice, repeat
 from typing import Any, Final
 
 from magnetar._message import DeliveredEntry, Message
+from magnetar._received_messages import ReceivedMessages
 
 __all__ = ["PartitionQueue", "ReceiverQueue"]
 
@@ -85,6 +86,8 @@ class ReceiverQueue:
         self.ready: Final[deque[Message[Any]]] = deque()
         # Pops the next message of `ready`: `for message in queue.popping: …`. Raises IndexError.
         self.popping: Final[Iterator[Message[Any]]] = iter(self.ready.popleft, None)
+        # What the application has received. None: messages do not time out.
+        self.received: ReceivedMessages | None = None
         # Why there will be no more messages.
         self.error: Exception | None = None
         # How many threads or tasks wait for messages, and how many of them for a batch.
@@ -155,19 +158,31 @@ class ReceiverQueue:
 
     def _clear_ready(self, partition: PartitionQueue) -> Message[Any] | None:
         """Return the first message that was dropped."""
-        first: Message[Any] | None = None
+        popped = self._pop_ready()
+        dropped: list[Message[Any]] = []
         others: list[Message[Any]] = []
+        for one in popped:
+            is_other = self._is_mixed and one._entry.epoch.origin.partition_queue is not partition
+            (others if is_other else dropped).append(one)
+        self._refill_ready(popped, others)
+        return dropped[0] if dropped else None
+
+    def _pop_ready(self) -> list[Message[Any]]:
+        """Pop all messages of `ready` from its far end. Return them in their order."""
+        popped: list[Message[Any]] = []
         while self.ready:
             try:
-                message = self.ready.pop()
+                popped.append(self.ready.pop())
             except IndexError:  # other threads have taken the rest
                 break
-            if self._is_mixed and message._entry.epoch.origin.partition_queue is not partition:
-                others.append(message)
-            else:
-                first = message
-        self.ready.extend(reversed(others))
-        return first
+        popped.reverse()
+        return popped
+
+    def _refill_ready(self, popped: Sequence[Message[Any]], retained: Sequence[Message[Any]]) -> None:
+        """Put some of the messages back that `_pop_ready` has popped, in their order."""
+        if self.received is not None:
+            self.received.drop(popped, retained)
+        self.ready.extend(retained)
 
     def drop_entries(self, partition: PartitionQueue, positions: Container[tuple[int, int]]) -> int:
         """Drop the entries with these ledger and entry ids. Return how many messages are to be counted as handed out:
@@ -187,19 +202,14 @@ class ReceiverQueue:
             return count
 
     def _drop_ready(self, partition: PartitionQueue, positions: Container[tuple[int, int]]) -> int:
-        popped: list[Message[Any]] = []
-        while self.ready:
-            try:
-                popped.append(self.ready.pop())
-            except IndexError:
-                break
+        popped = self._pop_ready()
         retained = [
             one
             for one in popped
             if (one._entry.ledger_id, one._entry.entry_id) not in positions
             or (self._is_mixed and one._entry.epoch.origin.partition_queue is not partition)
         ]
-        self.ready.extend(reversed(retained))
+        self._refill_ready(popped, retained)
         if self._current is not partition:
             return 0
         uncounted = min(len(popped) - len(retained), self._uncounted)
@@ -225,6 +235,14 @@ class ReceiverQueue:
             debt, partition.debt = partition.debt, 0
             partition.is_reported = False
             return debt
+
+    def fetch_received(self) -> tuple[list[Message[Any]], list[Message[Any]]]:
+        """Return which messages were put back, and which ones were received, since the last call."""
+        if self.received is None:
+            return [], []
+        with self.lock:
+            self.received.update(is_mixed=self._is_mixed)
+            return self.received.fetch()
 
     def count_handed_out(self) -> None:
         """Count the messages of the current segment, if all of them are handed out."""
@@ -296,6 +314,9 @@ class ReceiverQueue:
     def put_back(self, messages: Sequence[Message[Any]]) -> None:
         """Return messages that could not be handed out. They are the next to be taken."""
         with self.lock:
+            if self.received is not None:
+                self.received.update(is_mixed=self._is_mixed)
+                self.received.put_back(messages)
             self._is_mixed = True
             self.ready.extendleft(reversed(messages))
             if self.waiting:
@@ -360,6 +381,8 @@ class ReceiverQueue:
             partition.debt += count
             self._indebted = partition
             # Calls are allowed again.
+            if self.received is not None:
+                self.received.add(messages)
             bytes_left -= entry.size_bytes
             self._report_debt()
             self._end_turn()
@@ -372,8 +395,10 @@ class ReceiverQueue:
         messages, consumed, split, rest = _make_segment(partition.entries, partition.segment_size)
         consumed_bytes = sum(entry.size_bytes for entry in consumed)
         left = deque(islice(partition.entries, len(consumed), None))
-        count = len(messages)
+        count, received = len(messages), self.received
         # The next lines call nothing, because of Ctrl-C.
+        if received is not None:
+            received.waiting = messages
         if split is not None:
             split.remaining = rest
         partition.entries = left
@@ -394,6 +419,8 @@ class ReceiverQueue:
 
     def _finish_segment(self) -> None:
         """Count the segment as handed out, since `ready` is empty."""
+        if self.received is not None:
+            self.received.update(is_mixed=self._is_mixed)
         if self._current is not None:
             self._current.debt += self._uncounted
             self._current.last_handed_out = self._current.last

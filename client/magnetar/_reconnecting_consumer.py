@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from magnetar._ack_grouping import AckGroupingTracker
+from magnetar._ack_timeouts import AckTimeoutTracker
 from magnetar._broker_stream import check_open_size
 from magnetar._chunk_assembly import ChunkBudget
 from magnetar._client_core import ClientCore, client_version
@@ -75,6 +76,8 @@ class ConsumerContext:
     is_paused: bool = False
     # None: messages don't go to retry or dead letter topics.
     letters: Letters | None
+    # None: messages don't time out.
+    timeouts: AckTimeoutTracker | None
     # Called when a partition can't be reopened.
     on_failed: Callable[[ReconnectingConsumer, MagnetarException], object]
     # Called when a partition of a Failover subscription begins or ceases to be delivered to this consumer.

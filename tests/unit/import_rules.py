@@ -41,6 +41,7 @@ NOT_IN_RULES: Final = frozenset({"asyncio", "grpc", "rocksdict", "kazoo", "time"
 # Modules that hold rules, each beside the code that uses it.
 RULES: Final = frozenset(
     {
+        "magnetar._ack_timeout_wheel",
         "magnetar._batch",
         "magnetar._chunk_assembly",
         "magnetar._chunks_in_flight",
@@ -50,6 +51,7 @@ RULES: Final = frozenset(
         "magnetar._outgoing_message",
         "magnetar._pending_acks",
         "magnetar._permits",
+        "magnetar._redelivery_backoff",
         "magnetar._unacked_chunks",
         "magnetar_bookie.auto_recovery.auditor_rules",
         "magnetar_bookie.auto_recovery.ledger_repair_rules",

@@ -38,9 +38,9 @@ from magnetar._loggers import ConsoleLogger, FileLogger
 from magnetar._message import Message
 from magnetar._message_listener import check_listener
 from magnetar._multi_topic_consumer import open_consumer, open_reader
-from magnetar._negative_acks import RedeliveryBackoff
 from magnetar._options import KEEP_ALIVE_INTERVAL_S, check_options, client_options, producer_options, suggest_keywords
 from magnetar._public_object import Unpicklable
+from magnetar._redelivery_backoff import RedeliveryBackoff
 from magnetar._topic_producer import open_producer
 from magnetar._unsupported import (
     Authentication,
@@ -202,6 +202,8 @@ class Client(Unpicklable):
         ack_grouping_max_size: int = 1_000,
         ack_receipt_enabled: bool = False,
         negative_ack_redelivery_backoff: RedeliveryBackoff | None = None,
+        ack_timeout_tick_time_ms: int = 1_000,
+        ack_timeout_redelivery_backoff: RedeliveryBackoff | None = None,
         subscription_properties: Mapping[str, str] | None = None,
         auto_update_partitions_interval_seconds: float = 60,
         decode_failure_action: DecodeFailureAction = DecodeFailureAction.RAISE,
@@ -223,6 +225,9 @@ class Client(Unpicklable):
         - `negative_ack_redelivery_delay_ms` is the time between negative_acknowledge and the redelivery of the message;
           it is redelivered earlier if the connection breaks.
           `negative_ack_redelivery_backoff` replaces it.
+        - A message that was received and not acknowledged for `unacked_messages_timeout_ms` is redelivered, as after a
+          negative acknowledgement; None: never. It is counted in ticks of `ack_timeout_tick_time_ms`.
+          `ack_timeout_redelivery_backoff` adds a delay that grows with each redelivery.
         - Acknowledgements are sent every `ack_grouping_time_ms`, or when there are `ack_grouping_max_size` of them.
           With `ack_receipt_enabled`, acknowledge returns when they are durable.
         - `consumer_event_listener` has the methods `became_active` and `became_inactive(consumer, partition)`. They are

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from magnetar._message import DeliveredEntry, DeliveryEpoch, Message
+from magnetar._received_messages import ReceivedMessages
 from magnetar._receiver_queue import PartitionQueue, ReceiverQueue
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.messages import Messages
@@ -120,3 +121,69 @@ def test_messages_put_back_before_the_rest_of_their_segment(returned: list[int])
     assert on.has_messages() == [False]
     assert on.take_rest() == []
     assert on.count_handed_out() == [5]
+
+
+class _ReceivedScene(_Scene):
+    """A queue that finds out what was received."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.queue.received = ReceivedMessages(self.queue.ready)
+
+    def fetch(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Return the entry id and batch index of the messages that were put back, and of those that were received."""
+        returned, received = (
+            [(one.message_id().entry_id(), one.message_id().batch_index()) for one in messages]
+            for messages in self.queue.fetch_received()
+        )
+        return returned, received
+
+
+def test_only_messages_that_were_taken_count_as_received() -> None:
+    """(CON-6): not those that are prefetched, also if their segment has begun."""
+    on = _ReceivedScene(segment_size=3)
+    on.add(0, 0, 2)
+    on.add(0, 1, 2)
+    assert on.fetch() == ([], [])
+    on.take(1)
+    assert on.fetch() == ([], [(0, 0)])
+    on.take(3)
+    assert on.fetch() == ([], [(0, 1), (1, 0), (1, 1)])
+    assert on.fetch() == ([], [])
+    on.add(0, 2, 2)
+    on.add(0, 3, 1)
+    on.take(1)
+    on.take_batch()
+    assert on.fetch() == ([], [(2, 0), (2, 1), (3, 0)])
+
+
+def test_messages_that_were_put_back_are_received_when_they_are_taken_again() -> None:
+    """(CON-6)"""
+    on = _ReceivedScene()
+    on.add(0, 0, 5)
+    taken = on.take(3)
+    assert on.fetch()[1] == [(0, 0), (0, 1), (0, 2)]
+    on.take(1)
+    on.queue.put_back(taken[1:])
+    assert on.fetch() == ([(0, 1), (0, 2)], [(0, 3)])
+    on.take(1)
+    assert on.fetch() == ([], [(0, 1)])
+    on.queue.put_back(on.take(1))
+    on.take(2)
+    assert on.fetch() == ([(0, 2)], [(0, 2), (0, 4)])
+
+
+def test_messages_that_were_taken_before_others_are_dropped_are_received() -> None:
+    """(CON-6)"""
+    on = _ReceivedScene(partitions=2)
+    on.add(0, 0, 3)
+    on.take(1)
+    on.drop(0)
+    assert on.fetch() == ([], [(0, 0)])
+    on.add(1, 1, 3)
+    on.queue.put_back(on.take(1))
+    on.take(1)
+    on.queue.clear(on.partitions[1])
+    assert on.fetch() == ([(1, 0)], [(1, 0)])
+    assert on.take_rest() == []
+    assert on.fetch() == ([], [])

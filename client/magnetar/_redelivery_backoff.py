@@ -1,0 +1,49 @@
+"""How long a message waits for its redelivery, after a negative acknowledgement or an acknowledgement timeout."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from magnetar.exceptions import InvalidConfiguration
+
+__all__ = ["FixedDelay", "MultiplierRedeliveryBackoff", "RedeliveryBackoff"]
+
+
+class RedeliveryBackoff(Protocol):
+    """How long a message waits for its redelivery, by the number of its redeliveries."""
+
+    # The shortest delay.
+    min_delay_ms: float
+
+    def next(self, redelivery_count: int) -> float:
+        """Return the delay in ms of a message that was redelivered this often."""
+
+
+class MultiplierRedeliveryBackoff:
+    """A delay that grows with each redelivery of a message: 1 s, 2 s, 4 s … 60 s by default."""
+
+    def __init__(self, min_delay_ms: float = 1_000, max_delay_ms: float = 60_000, multiplier: float = 2.0) -> None:
+        if not (0 <= min_delay_ms <= max_delay_ms and multiplier >= 1):
+            raise InvalidConfiguration(
+                f"a redelivery backoff needs 0 <= min_delay_ms <= max_delay_ms and a multiplier of at least 1, "
+                f"not {min_delay_ms=}, {max_delay_ms=}, {multiplier=}"
+            )
+        self.min_delay_ms = min_delay_ms
+        self.max_delay_ms = max_delay_ms
+        self.multiplier = multiplier
+
+    def next(self, redelivery_count: int) -> float:
+        try:
+            return min(self.min_delay_ms * self.multiplier ** max(redelivery_count, 0), self.max_delay_ms)
+        except OverflowError:
+            return self.max_delay_ms
+
+
+class FixedDelay:
+    """The same delay for each redelivery."""
+
+    def __init__(self, delay_ms: float) -> None:
+        self.min_delay_ms = delay_ms
+
+    def next(self, redelivery_count: int) -> float:
+        return self.min_delay_ms
