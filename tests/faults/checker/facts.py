@@ -21,6 +21,7 @@ from tests.faults.checker.things import (
     NOTHING,
     Consumer,
     Definition,
+    Letters,
     Partition,
     Producer,
     Scan,
@@ -51,6 +52,7 @@ class Facts:
         self.key_list: list[str | None] = []
         self.scans: dict[tuple[str, str], Scan] = {}
         self.drained: dict[str, float] = {}
+        self.letters: dict[str, Letters] = {}  # by subscription
         self.brokers: dict[str, str] = {}  # by address
         # By topic and name.
         self.definitions: dict[tuple[str, str], Definition] = {}
@@ -164,6 +166,10 @@ class Facts:
         name = fields["subscription"]
         if name not in self.subscriptions:
             self.subscriptions[name] = Subscription(name, topic, fields["type"], fields["durable"], line.at)
+
+    def _take_letters(self, line: Line, fields: dict[str, Any]) -> None:
+        self._subscription(line)
+        self.letters[fields["subscription"]] = Letters(fields["retry"], fields["dead"], fields["most"])
 
     def _take_broker(self, line: Line, fields: dict[str, Any]) -> None:
         self.brokers.update(dict.fromkeys(fields["addresses"], fields["broker"]))
@@ -355,6 +361,20 @@ class Facts:
     def _take_nacked(self, line: Line, fields: dict[str, Any]) -> None:
         self._acknowledging(line)
         self.counts["messages nacked"] += len(line.slots)
+
+    _take_reconsuming = _take_acking
+
+    def _take_reconsumed(self, line: Line, fields: dict[str, Any]) -> None:
+        self._acknowledging(line)
+        self.counts["messages retried"] += len(line.slots)
+
+    def _take_got_letter(self, line: Line, fields: dict[str, Any]) -> None:
+        self.consumer(line)
+        self.counts["letters handed over"] += len(fields["items"])
+
+    def _take_letter(self, line: Line, fields: dict[str, Any]) -> None:
+        self.consumer(line)
+        self.counts["letters"] += len(fields["items"])
 
     def _take_ack_unknown(self, line: Line, fields: dict[str, Any]) -> None:
         self.consumer(line)

@@ -63,6 +63,7 @@ def _open_questions(verdict: Verdict, facts: Facts) -> None:
         if name not in facts.drained and subscription.durable
     ]
     scanned = {scan.partition.name for scan in facts.complete_scans()}
+    scanned |= {topic for one in facts.letters.values() for topic in (one.retry, one.dead)}  # letters.py
     verdict.not_judged += [
         f"{'lost' if facts.is_known(partition) else 'lost and order'} in {partition.name}, of which nothing was scanned"
         for partition in sorted(facts.partition_list, key=lambda one: one.name)

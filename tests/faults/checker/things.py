@@ -24,6 +24,7 @@ __all__ = [
     "NOTHING",
     "Consumer",
     "Definition",
+    "Letters",
     "Partition",
     "Producer",
     "Scan",
@@ -198,6 +199,17 @@ class Consumer:
     opened_at: float | None = None
     # When it began to close, or was killed.
     ended_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """The retry and dead letter topics of a subscription."""
+
+    # Empty: there is none.
+    retry: str
+    dead: str
+    # How often a message is redelivered before it goes to the dead letter topic.
+    most: int
 
 
 @dataclass(slots=True, eq=False)

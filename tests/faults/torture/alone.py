@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Collection
 from typing import Final
 
 from magnetar_metadata.errors import MetadataError
@@ -26,8 +27,17 @@ _AGAIN_S: Final = 0.1
 
 
 class Alone:
-    def __init__(self, system: System, injector: FaultInjector, progress: Progress, chance: Randomness) -> None:
+    def __init__(
+        self,
+        system: System,
+        injector: FaultInjector,
+        progress: Progress,
+        published: Collection[str],
+        chance: Randomness,
+    ) -> None:
+        """`published`: the partitions that producers publish to."""
         self._system, self._injector, self._progress, self._chance = system, injector, progress, chance
+        self._published = published
         # None: the owners are unknown.
         self.owners: Owners | None = None
         self.resumptions: list[Resumption] = []
@@ -62,7 +72,7 @@ class Alone:
         if self.owners is not None:
             with contextlib.suppress(MetadataError):
                 for partition, owner in (await self.owners.look()).items():
-                    if owner.broker in self._system.brokers:
+                    if owner.broker in self._system.brokers and partition in self._published:
                         found.setdefault(owner.broker, {})[partition] = owner
         return found
 

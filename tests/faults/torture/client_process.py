@@ -22,6 +22,7 @@ from tests.faults.checker.recorder import Recorder
 from tests.faults.torture import workloads as registered
 from tests.faults.torture.clients import Clients
 from tests.faults.torture.consumers import consumer, cumulatively
+from tests.faults.torture.letters import letter_reader
 from tests.faults.torture.workload import Subscription, Worker, Workload
 from tests.faults.workload_processes import die_with_parent
 
@@ -56,8 +57,11 @@ class Assigned:
 def assign_workers(workloads: Sequence[Workload], role: str) -> Assigned:
     """Workers are assigned to the processes of their kind in turn."""
     if role == KEEP:
+        with_letters = {topic.name for workload in workloads for topic in workload.topics if topic.has_letters}
         keeping = [
-            consumer(one.topic, KEEP, "Exclusive", KEEP, cumulatively, most=1000)
+            letter_reader(one.topic, KEEP, KEEP)
+            if one.topic in with_letters
+            else consumer(one.topic, KEEP, "Exclusive", KEEP, cumulatively, most=1000)
             for one in keep_subscriptions(workloads)
         ]
         return Assigned(consumers=keeping)

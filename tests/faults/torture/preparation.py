@@ -42,6 +42,8 @@ def prepare(url: str, workloads: Sequence[Workload], recorder: Recorder) -> None
             recorder.say(
                 "subscription", subscription=one.full_name, topic=one.topic, type=one.type, durable=one.is_durable
             )
+        for letters in [one for workload in workloads for one in workload.letters]:
+            recorder.say("letters", **letters.fields)
         for topic in topics:
             if topic.deduplicated:
                 _wait_for_deduplication(admin, topic)

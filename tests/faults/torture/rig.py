@@ -70,8 +70,18 @@ class Rig:
         self._not_durable = [
             one.full_name for workload in plan.workloads for one in workload.subscriptions if not one.is_durable
         ]
+        # Partitions that producers publish to.
+        self._published = [
+            partition
+            for workload in plan.workloads
+            for topic in workload.topics
+            for partition in topic.partition_names
+            if not topic.has_letters
+        ]
         self._progress = Progress(histories, self._not_durable)
-        self._alone = Alone(system, self._injector, self._progress, SeededRandomness(f"alone {plan.seed}"))
+        self._alone = Alone(
+            system, self._injector, self._progress, self._published, SeededRandomness(f"alone {plan.seed}")
+        )
         self._began = time.monotonic()
         self._say_line = say
 
@@ -172,7 +182,7 @@ class Rig:
 
     async def _all_go_on(self, when: str) -> None:
         began = time.monotonic()
-        silent, waiting = list(self._system.partition_names), list(self._not_durable)
+        silent, waiting = list(self._published), list(self._not_durable)
 
         def all_go_on() -> bool:
             self._progress.read_on()

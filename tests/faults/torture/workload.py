@@ -27,7 +27,7 @@ from tests.faults.checker.things import is_persistent
 if TYPE_CHECKING:
     from tests.faults.torture.clients import Clients
 
-__all__ = ["Subscription", "Topic", "Worker", "Workload"]
+__all__ = ["Letters", "Subscription", "Topic", "Worker", "Workload"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ class Topic:
     holds_producers: bool = False
     # It has a subscription that is not read before the end, so nothing is deleted.
     retains_all: bool = True
+    # It is a retry or dead letter topic: consumers store letters there, and no producer has it.
+    has_letters: bool = False
 
     @property
     def is_persistent(self) -> bool:
@@ -107,6 +109,30 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
+class Letters:
+    """The retry and dead letter topics of a subscription."""
+
+    topic: str
+    subscription: str
+    # How often a message is redelivered before it goes to the dead letter topic.
+    most: int
+
+    @property
+    def retry(self) -> str:
+        return f"{self.topic}-{self.subscription}-RETRY"
+
+    @property
+    def dead(self) -> str:
+        return f"{self.topic}-{self.subscription}-DLQ"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of the line `letters`."""
+        full_name = Subscription(self.topic, self.subscription, "Shared").full_name
+        return {"subscription": full_name, "retry": self.retry, "dead": self.dead, "most": self.most}
+
+
+@dataclass(frozen=True, slots=True)
 class Worker:
     run: Callable[[Clients], None]
     # The number of processes of its kind in which it runs.
@@ -120,5 +146,6 @@ class Workload:
     subscriptions: tuple[Subscription, ...]
     producers: tuple[Worker, ...]
     consumers: tuple[Worker, ...]
+    letters: tuple[Letters, ...] = ()
     # Readers that begin at ids: they end before anything is deleted. They run in the consumers' processes.
     positioned_readers: tuple[Worker, ...] = ()

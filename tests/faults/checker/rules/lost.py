@@ -33,6 +33,8 @@ class Lost(Rule):
 
     def on_drained(self, line: Line) -> None:
         facts, subscription = self.facts, self.facts.subscriptions[line.fields["subscription"]]
+        if subscription.name in facts.letters:
+            return  # its messages may end as dead letters: letters.py
         for partition in facts.partition_list:
             if not subscription.durable or facts.topic_of(partition.name) is not subscription.topic:
                 continue
