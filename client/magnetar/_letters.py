@@ -32,7 +32,7 @@ from magnetar._letter_rules import LetterRules, Origin
 from magnetar._message import DeliveredEntry, Message
 from magnetar._negative_acks import NegativeAcksTracker
 from magnetar._operations import Backoff
-from magnetar.exceptions import MagnetarException
+from magnetar.exceptions import AlreadyClosed, MagnetarException
 
 __all__ = ["DeadEntry", "Letters"]
 
@@ -82,7 +82,13 @@ class Letters:
         with_receipt: bool,
     ) -> None:
         """Store a letter, and acknowledge `target`, the message. A cancellation doesn't stop that."""
-        await asyncio.shield(self._start(self._retry(message, target, delay_ms, properties, with_receipt)))
+        task = self._start(self._retry(message, target, delay_ms, properties, with_receipt))
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise AlreadyClosed("the consumer is closed, and the message will be redelivered") from None
+            raise
 
     async def _retry(
         self,

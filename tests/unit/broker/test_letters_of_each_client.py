@@ -4,10 +4,17 @@ pulsar-client, which has dead letters alone, over Pulsar's protocol. Letters are
 
 from __future__ import annotations
 
+import re
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
+import pulsar
 import pytest
 
+import magnetar
+from tests.running import GENEROUS_S
+from tests.unit.broker.broker_scene import URL
 from tests.unit.broker.each_client import KINDS, LONG_MS, EachClient, each_client
 
 _of_each_client = pytest.mark.parametrize("kind", KINDS)
@@ -30,8 +37,6 @@ def _subscribe(made: EachClient, topic: str = "t", **options: Any) -> Any:
 
 def _letters(made: EachClient, count: int, topic: str = _DLQ, subscription: str = "first") -> list[Any]:
     """Return the letters in the topic, as pulsar-client gets them."""
-    import pulsar
-
     consumer = made.readers[1].subscribe(topic, subscription, pulsar.ConsumerType.Shared)
     found = [consumer.receive(LONG_MS) for _ in range(count)]
     consumer.close()
@@ -102,3 +107,209 @@ def test_a_message_is_retried_until_it_is_a_dead_letter(kind: str) -> None:
         consumer.close()
         for topic in ("t", "t-s-RETRY"):
             assert _backlog(made, topic) == 0
+
+
+@_of_ours
+def test_a_letter_that_can_t_be_stored_leaves_its_message(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """CON-10: where subscriptions are not created on first use, the initial one is not, which is an error. The message is
+    not acknowledged, and becomes a letter as soon as that is possible."""
+    with each_client(kind, allow_auto_subscription_creation=False) as made:
+        admin = made.scene.admin
+        made.run(lambda: admin.topics.create("t"))
+        made.run(lambda: admin.subscriptions.create("t", "s"))
+        consumer = _subscribe(made)
+        made.readers[0].create_producer("t").send(b"bad")
+        for _ in range(3):
+            consumer.negative_acknowledge(consumer.receive(LONG_MS))
+        reason = f"letters can't be stored in persistent://public/default/{_DLQ}.*allow_auto_subscription_creation"
+        made.until(lambda: re.search(reason, caplog.text) is not None, "the reason is logged")
+        assert _backlog(made, "t") == 1
+        made.run(lambda: admin.subscriptions.create(_DLQ, "first"))
+        assert [letter.data() for letter in _letters(made, 1)] == [b"bad"]
+        consumer.close()
+        assert _backlog(made, "t") == 0
+
+
+@_of_ours
+def test_topics_that_are_not_created_are_named(kind: str) -> None:
+    """CON-9, CON-10: where topics are not created on first use."""
+    with each_client(kind, allow_auto_topic_creation=False) as made:
+        admin = made.scene.admin
+        made.run(lambda: admin.topics.create("t"))
+        with pytest.raises(made.errors.TopicNotFound, match="t-s-RETRY"):
+            _subscribe(made, enable_retry=True)
+        made.run(lambda: admin.topics.create("t-s-RETRY"))
+        consumer = _subscribe(made, enable_retry=True)
+        made.readers[0].create_producer("t").send(b"bad")
+        for _ in range(2):
+            consumer.reconsume_later(consumer.receive(LONG_MS))
+        with pytest.raises(
+            made.errors.TopicNotFound, match=f"letters are stored in persistent://public/default/{_DLQ}"
+        ):
+            consumer.reconsume_later(consumer.receive(LONG_MS))
+        message = consumer.receive(LONG_MS)
+        assert message.redelivery_count() == 1
+        made.run(lambda: admin.topics.create(_DLQ))
+        consumer.reconsume_later(message)
+        assert made.payloads(_DLQ) == [b"bad"]
+
+
+@_of_each_client
+def test_of_a_batch_only_what_was_refused_becomes_a_dead_letter(kind: str) -> None:
+    """CON-8, CON-10: the messages that are acknowledged don't, and at the last delivery, the SDK's clients leave out
+    those too that are being processed. pulsar-client makes letters of all that are left."""
+    with each_client(kind) as made:
+        consumer = _subscribe(made)
+        producer = made.readers[0].create_producer("t", batching_max_publish_delay_ms=3_600_000)
+        for number in range(4):
+            producer.send_async(b"%d" % number, None)
+        producer.flush()
+        for count in range(3):
+            messages = [consumer.receive(LONG_MS) for _ in range(4 - count)]
+            assert [message.redelivery_count() for message in messages] == [count] * len(messages)
+            consumer.acknowledge(messages[-1])
+            consumer.negative_acknowledge(messages[0])
+        processed = messages[1]
+        assert processed.data() == b"1"
+        if made.is_ours:
+            (letter,) = _letters(made, 1)
+            assert letter.properties()["ORIGIN_MESSAGE_ID"].endswith(":0:-1:0")
+            consumer.acknowledge(processed)
+            assert made.payloads(_DLQ) == [b"0"]
+        else:
+            assert {letter.data() for letter in _letters(made, 2)} == {b"0", b"1"}
+        consumer.close()
+        assert _backlog(made, "t") == 0
+
+
+@_of_ours
+def test_letters_are_held_until_they_are_due(kind: str) -> None:
+    """CON-9: unacknowledged, so also when the consumer is replaced, and those that are due sooner are not kept back."""
+    with each_client(kind) as made:
+        consumer = _subscribe(made, enable_retry=True, receiver_queue_size=2)
+        producer = made.readers[0].create_producer("t", batching_enabled=False)
+        for number in range(4):
+            producer.send(b"%d" % number)
+            consumer.reconsume_later(consumer.receive(LONG_MS), 0 if number == 3 else 3_600_000)
+        assert consumer.receive(LONG_MS).data() == b"3"
+        consumer.close()
+        consumer = _subscribe(made, enable_retry=True, receiver_queue_size=2)
+        consumer.acknowledge(consumer.receive(LONG_MS))
+        with pytest.raises(made.errors.Timeout):
+            consumer.receive(1)
+        consumer.close()
+        assert _backlog(made, "t-s-RETRY") == 3
+
+
+@_of_ours
+def test_a_letter_is_durable_before_its_message_is_acknowledged(kind: str) -> None:
+    """CON-9, CON-10: a client that dies in between loses neither."""
+    with each_client(kind) as made:
+        if kind == "sync":
+            made.client = magnetar.Client(URL, _transport=made.scene.transport)
+        consumer = _subscribe(made, enable_retry=True)
+        producer = made.readers[0].create_producer("t", batching_enabled=False)
+        for number in range(2):
+            producer.send(b"%d" % number)
+            consumer.reconsume_later(consumer.receive(LONG_MS))
+        retried = [consumer.receive(LONG_MS) for _ in range(2)]
+        made.hold_bookies()
+        adds = made.count_adds()
+        with ThreadPoolExecutor(2) as threads:
+            calls = [threads.submit(consumer.reconsume_later, message) for message in retried]
+            made.until(lambda: made.count_adds() > adds, "the letters are on their way")
+            assert not any(call.done() for call in calls)
+            made.client.shutdown()
+            for call in calls:
+                with pytest.raises(made.errors.AlreadyClosed):
+                    call.result(GENEROUS_S)
+        made.resume_bookies()
+        another = made.readers[0].subscribe("t-s-RETRY", "s", magnetar.ConsumerType.Shared)
+        left: set[bytes] = set()
+        while left != {b"0", b"1"}:
+            left.add(another.receive(LONG_MS).data())
+
+
+@_of_ours
+def test_closing_waits_for_letters(kind: str) -> None:
+    """CON-9, CON-10: so that their messages are acknowledged."""
+    with each_client(kind) as made, ThreadPoolExecutor(2) as threads:
+        consumer = _subscribe(made, enable_retry=True)
+        producer = made.readers[0].create_producer("t", batching_enabled=False)
+        producer.send(b"first")
+        consumer.reconsume_later(consumer.receive(LONG_MS), 3_600_000)
+        producer.send(b"second")
+        message = consumer.receive(LONG_MS)
+        made.hold_bookies()
+        adds = made.count_adds()
+        calls = [threads.submit(consumer.reconsume_later, message)]
+        made.until(lambda: made.count_adds() > adds, "the letter is on its way")
+        calls.append(threads.submit(consumer.close))
+        made.resume_bookies()
+        for call in calls:
+            call.result(GENEROUS_S)
+        assert (_backlog(made, "t"), _backlog(made, "t-s-RETRY")) == (0, 2)
+
+
+@_of_ours
+def test_letters_retain_all_of_a_message(kind: str) -> None:
+    """CON-9, CON-10: its schema version, a key of bytes, a missing value, its compression; from several topics, of which
+    one is partitioned, to one retry letter topic that is partitioned."""
+    with each_client(kind) as made:
+        admin = made.scene.admin
+        made.run(lambda: admin.topics.create_partitioned("parts", 3))
+        made.run(lambda: admin.topics.create_partitioned("t-s-RETRY", 2))
+        options: dict[str, Any] = {"schema": str, "enable_retry": True}
+        consumer = made.client.subscribe(["t", "parts"], "s", magnetar.ConsumerType.Shared, **options)
+        zstd = magnetar.CompressionType.ZSTD
+        for topic in ("t", "parts"):
+            values = made.readers[0].create_producer(topic, schema=str, compression_type=zstd)
+            values.send("x" * 6_000_000, partition_key=b"\x00\xff", ordering_key=b"\xfe")
+            values.send(None, partition_key=topic)
+            made.readers[0].create_producer(topic, batching_enabled=False).send(b"no schema")
+        found: dict[bool, list[tuple[object, ...]]] = {False: [], True: []}
+        for _ in range(12):
+            message = consumer.receive(LONG_MS)
+            is_letter = "/t-s-RETRY-partition-" in message.topic_name()
+            keys = (message.key_bytes(), message.ordering_key())
+            found[is_letter].append((message.data()[:9], *keys, message.has_null_value()))
+            assert (message.schema_version() is None) == (message.data() == b"no schema")
+            if message.schema_version() is not None:
+                assert message.value() in ("x" * 6_000_000, None)
+            if is_letter:
+                consumer.acknowledge(message)
+            else:
+                consumer.reconsume_later(message)
+        large, bare = (b"x" * 9, b"\x00\xff", "\udcfe", False), (b"no schema", b"", "", False)
+        missing = [(b"", key, "", True) for key in (b"t", b"parts")]
+        assert sorted(found[True]) == sorted(found[False]) == sorted([large, large, bare, bare, *missing])
+
+
+@pytest.mark.parametrize("policy_topic", [None, "dead"])
+def test_clients_of_both_listeners_share_a_subscription(policy_topic: str | None) -> None:
+    """CON-10: a message is refused at either, is counted for both, and becomes one letter."""
+    with each_client("sync") as made:
+        consumers = []
+        for client, library in zip(made.readers, (magnetar, pulsar), strict=True):
+            policy = library.ConsumerDeadLetterPolicy(3, policy_topic, "first")
+            shared = {"consumer_type": library.ConsumerType.Shared, "dead_letter_policy": policy}
+            delay = {"negative_ack_redelivery_delay_ms": 1 if client is made.readers[0] else 100}
+            consumers.append(client.subscribe("t", "s", receiver_queue_size=1, **shared, **delay))
+        producer = made.readers[0].create_producer("t", batching_enabled=False)
+        for number in range(8):
+            producer.send(b"%d" % number)
+        left, deliveries = {b"%d" % number for number in range(8)}, 0
+        topic = policy_topic or _DLQ
+        letters = made.readers[1].subscribe(topic, "first", pulsar.ConsumerType.Shared)
+        seen: list[bytes] = []
+        while len(seen) < 8:
+            for consumer, timeouts in zip(consumers, (magnetar.Timeout, pulsar.Timeout), strict=True):
+                with suppress(timeouts):
+                    consumer.negative_acknowledge(consumer.receive(10))
+                    deliveries += 1
+            with suppress(pulsar.Timeout):
+                letter = letters.receive(10)
+                assert letter.properties()["REAL_TOPIC"] == "persistent://public/default/t"
+                seen.append(letter.data())
+        assert set(seen) == left
+        assert deliveries == 8 * 4

@@ -1,0 +1,154 @@
+"""What happens to an entry between its decoding and the receiver queue, if its consumer has letters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from magnetar import ConsumerDeadLetterPolicy
+from magnetar._held_letters import MAX_HELD, HeldLetters
+from magnetar._letter_rules import make_letter_rules
+from magnetar._letter_stage import LetterStage
+from magnetar._letters import DeadEntry
+from magnetar._message import DeliveredEntry, DeliveryEpoch, PickledOrigin, decode_delivered_entry
+from magnetar._permits import Permits
+from magnetar._receiver_queue import PartitionQueue, ReceiverQueue
+from magnetar_protos.entry_pb2 import MessageMetadata
+from magnetar_testing.clock import ManualClock
+from magnetar_wire.batch import encode_message
+from magnetar_wire.entry import decode_entry
+from magnetar_wire.messages import Messages
+from magnetar_wire.topic_name import TopicName
+
+_RETRIES = "persistent://public/default/t-s-RETRY"
+_HOUR_MS = 3_600_000
+
+
+class _Letters:
+    """Stores dead letters when the test says so."""
+
+    def __init__(self) -> None:
+        rules = make_letter_rules("s", ConsumerDeadLetterPolicy(2), True, [TopicName.parse("t")])
+        assert rules is not None
+        self.rules = rules
+        self.moving: list[tuple[DeadEntry, Callable[[DeadEntry], object]]] = []
+
+    def move(self, dead: DeadEntry, on_moved: Callable[[DeadEntry], object]) -> None:
+        self.moving.append((dead, on_moved))
+
+    def store(self) -> None:
+        dead, on_moved = self.moving.pop(0)
+        on_moved(dead)
+
+
+class _Scene:
+    def __init__(self, topic: str = _RETRIES) -> None:
+        self.clock = ManualClock()
+        self.letters = _Letters()
+        self.permits = Permits(10, 2**20)
+        self.queue = ReceiverQueue()
+        self.partition_queue = PartitionQueue(lambda: None)
+        self.topic = topic
+        self.changes = 0
+        letters: Any = self.letters
+        self.stage = LetterStage(
+            topic, letters, self.clock, self.permits, self.queue, self.partition_queue, self._count_change
+        )
+
+    def _count_change(self) -> None:
+        self.changes += 1
+
+    def entry(self, entry_id: int, delay_ms: int = 0, redelivery_count: int = 0) -> DeliveredEntry:
+        """Return an entry that was delivered, and counts in the receiver queue."""
+        metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=self.clock.time_ms())
+        messages = Messages([b"%d" % entry_id], properties=[{"DELAY_TIME": str(delay_ms)}])
+        epoch = DeliveryEpoch(PickledOrigin(self.topic, -1), 0, 0)
+        stored = decode_entry(encode_message(messages, metadata))
+        self.permits.count_delivered(1, 1, 10)
+        return decode_delivered_entry(epoch, 1, entry_id, redelivery_count, stored)
+
+    def received(self) -> list[int]:
+        with self.queue.lock:
+            found = []
+            while (message := self.queue.take_message_locked()) is not None:
+                found.append(int(message.data()))
+            return found
+
+
+def test_letters_are_handed_out_in_the_order_of_their_times() -> None:
+    """CON-9: however often they were delivered, since they may have been held before. Others are handed out at once."""
+    scene = _Scene()
+    assert not scene.stage.take(scene.entry(0))
+    assert scene.stage.take(scene.entry(1, 2_000, redelivery_count=9))
+    assert scene.stage.take(scene.entry(2, 1_000))
+    assert scene.permits.queued == 1, "those that are held don't count in the receiver queue"
+    scene.clock.advance(1.5)
+    assert scene.received() == [2]
+    scene.clock.advance(1)
+    assert scene.received() == [1]
+    assert scene.permits.queued == 3
+    assert scene.changes == 2
+    other = _Scene("persistent://public/default/t")
+    assert not other.stage.take(other.entry(1, 2_000)), "only letters of the retry topic are held"
+
+
+def test_letters_that_will_be_redelivered_are_dropped() -> None:
+    """CON-9"""
+    scene = _Scene()
+    for entry_id in range(4):
+        assert scene.stage.take(scene.entry(entry_id, 1_000))
+    scene.stage.drop_entries({(1, 0), (1, 2)})
+    scene.clock.advance(1)
+    assert scene.received() == [1, 3]
+    assert scene.stage.take(scene.entry(4, 1_000))
+    scene.stage.clear()
+    scene.clock.advance(2)
+    assert scene.received() == []
+
+
+def test_what_is_held_is_bounded() -> None:
+    """CON-9: beyond the limit, letters count in the receiver queue, so that no more are delivered."""
+    scene = _Scene()
+    for entry_id in range(MAX_HELD + 2):
+        assert scene.stage.take(scene.entry(entry_id, _HOUR_MS))
+    assert scene.permits.queued == 2
+    scene.stage.drop_entries({(1, MAX_HELD + 1)})
+    assert scene.permits.queued == 1
+    scene.clock.advance(3_601)
+    assert len(scene.received()) == MAX_HELD + 1
+    assert scene.permits.queued == MAX_HELD + 1
+    few = HeldLetters(max_bytes=3)
+    assert [few.add(scene.entry(0), 1).is_beside_queue for _ in range(5)] == [True, True, True, False, False]
+    few.pop_due(1)
+    assert few.add(scene.entry(0), 1).is_beside_queue
+
+
+def test_entries_that_become_dead_letters_count_in_the_receiver_queue_until_they_are_stored() -> None:
+    """CON-10: so a dead letter topic that stores nothing stops the deliveries."""
+    scene = _Scene()
+    taken = [scene.stage.take(scene.entry(number, redelivery_count=number)) for number in range(5)]
+    assert taken == [False, False, False, True, True]
+    assert scene.permits.queued == 5
+    scene.letters.store()
+    assert scene.permits.queued == 4
+    assert scene.changes == 1
+
+
+@pytest.mark.parametrize("is_cleared", [False, True])
+def test_a_redelivery_of_what_becomes_a_dead_letter_makes_no_second_letter(is_cleared: bool) -> None:
+    """CON-10: the last delivery is acknowledged. A queue that was cleared counts only what came after that."""
+    scene = _Scene()
+    scene.stage.take(scene.entry(7, redelivery_count=3))
+    if is_cleared:
+        scene.stage.clear()
+        scene.permits.start_epoch()
+    again = scene.entry(7, redelivery_count=4)
+    assert scene.stage.take(again)
+    ((dead, _),) = scene.letters.moving
+    assert dead.entry is again
+    scene.letters.store()
+    assert scene.permits.queued == 0
+    assert scene.stage.take(scene.entry(7, redelivery_count=5))
+    assert len(scene.letters.moving) == 1
