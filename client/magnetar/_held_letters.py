@@ -3,9 +3,9 @@
 A letter that is delivered before its time is neither handed out nor acknowledged. So it survives the client: after a
 restart the broker delivers it again, here or to another consumer, and its time is the same.
 
-Letters that are held don't count in the receiver queue, up to a limit, so that those with a long delay don't keep back
-others that are due sooner. Beyond the limit they do, until the broker delivers no more. `HeldLetters` decides, without
-a clock.
+Letters that are held don't count in the receiver queue, up to a limit, so that no letter that is due soon waits behind
+others with a long delay. Beyond the limit they do, until the broker delivers no more. `HeldLetters` decides, without a
+clock.
 """
 
 from __future__ import annotations

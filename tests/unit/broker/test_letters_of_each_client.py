@@ -111,8 +111,8 @@ def test_a_message_is_retried_until_it_is_a_dead_letter(kind: str) -> None:
 
 @_of_ours
 def test_a_letter_that_can_t_be_stored_leaves_its_message(kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    """CON-10: where subscriptions are not created on first use, the initial one is not, which is an error. The message is
-    not acknowledged, and becomes a letter as soon as that is possible."""
+    """CON-10: where subscriptions are not created on first use, the initial one is not, which is an error. The
+    message is not acknowledged, and becomes a letter as soon as that is possible."""
     with each_client(kind, allow_auto_subscription_creation=False) as made:
         admin = made.scene.admin
         made.run(lambda: admin.topics.create("t"))
@@ -184,7 +184,7 @@ def test_of_a_batch_only_what_was_refused_becomes_a_dead_letter(kind: str) -> No
 
 @_of_ours
 def test_letters_are_held_until_they_are_due(kind: str) -> None:
-    """CON-9: unacknowledged, so also when the consumer is replaced, and those that are due sooner are not kept back."""
+    """CON-9: unacknowledged, so also when the consumer is replaced, others that are due sooner don't wait for them."""
     with each_client(kind) as made:
         consumer = _subscribe(made, enable_retry=True, receiver_queue_size=2)
         producer = made.readers[0].create_producer("t", batching_enabled=False)
@@ -217,7 +217,7 @@ def test_a_letter_is_durable_before_its_message_is_acknowledged(kind: str) -> No
         adds = made.count_adds()
         with ThreadPoolExecutor(2) as threads:
             calls = [threads.submit(consumer.reconsume_later, message) for message in retried]
-            made.until(lambda: made.count_adds() > adds, "the letters are on their way")
+            made.until(lambda: made.count_adds() > adds, "a bookie has got a letter")
             assert not any(call.done() for call in calls)
             made.client.shutdown()
             for call in calls:
@@ -243,7 +243,7 @@ def test_closing_waits_for_letters(kind: str) -> None:
         made.hold_bookies()
         adds = made.count_adds()
         calls = [threads.submit(consumer.reconsume_later, message)]
-        made.until(lambda: made.count_adds() > adds, "the letter is on its way")
+        made.until(lambda: made.count_adds() > adds, "a bookie has got the letter")
         calls.append(threads.submit(consumer.close))
         made.resume_bookies()
         for call in calls:
@@ -253,8 +253,8 @@ def test_closing_waits_for_letters(kind: str) -> None:
 
 @_of_ours
 def test_letters_retain_all_of_a_message(kind: str) -> None:
-    """CON-9, CON-10: its schema version, a key of bytes, a missing value, its compression; from several topics, of which
-    one is partitioned, to one retry letter topic that is partitioned."""
+    """CON-9, CON-10: its schema version, a key of bytes, a missing value, its compression; from several topics, one
+    of which is partitioned, to one retry letter topic that is partitioned."""
     with each_client(kind) as made:
         admin = made.scene.admin
         made.run(lambda: admin.topics.create_partitioned("parts", 3))

@@ -27,7 +27,7 @@ _HOUR_MS = 3_600_000
 
 
 class _Letters:
-    """Stores dead letters when the test says so."""
+    """Stores dead letters when the test calls `store`."""
 
     def __init__(self) -> None:
         rules = make_letter_rules("s", ConsumerDeadLetterPolicy(2), True, [TopicName.parse("t")])
