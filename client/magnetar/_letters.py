@@ -98,6 +98,9 @@ class Letters:
         added: Mapping[str, str] | None,
         with_receipt: bool,
     ) -> None:
+        if (timeouts := self._acks.timeouts) is not None:
+            timeouts.find_received()
+            timeouts.remove(target)
         rules = self.rules
         properties, is_dead = rules.retry(message.properties(), _find_origin(message), added, delay_ms)
         try:

@@ -4,6 +4,7 @@ pulsar-client, which has dead letters alone, over Pulsar's protocol. Letters are
 
 from __future__ import annotations
 
+import asyncio
 import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -13,8 +14,9 @@ import pulsar
 import pytest
 
 import magnetar
+from magnetar_testing.clock import ManualClock
 from tests.running import GENEROUS_S
-from tests.unit.broker.broker_scene import URL
+from tests.unit.broker.broker_scene import URL, running_broker
 from tests.unit.broker.each_client import KINDS, LONG_MS, EachClient, each_client
 
 _of_each_client = pytest.mark.parametrize("kind", KINDS)
@@ -313,3 +315,27 @@ def test_clients_of_both_listeners_share_a_subscription(policy_topic: str | None
                 seen.append(letter.data())
         assert set(seen) == left
         assert deliveries == 8 * 4
+
+
+@pytest.mark.parametrize("is_retried", [False, True])
+async def test_a_message_that_is_not_acknowledged_in_time_becomes_a_dead_letter(is_retried: bool) -> None:
+    """CON-6, CON-10: after its last delivery. A message that is retried does not time out any more."""
+    clock = ManualClock()
+    async with running_broker() as scene, scene.client(_clock=clock) as client, scene.client() as other:
+        policy = magnetar.ConsumerDeadLetterPolicy(1, "dead", "first")
+        options: dict[str, Any] = {"dead_letter_policy": policy, "unacked_messages_timeout_ms": 10_000}
+        consumer = await client.subscribe("t", "s", magnetar.ConsumerType.Shared, enable_retry=True, **options)
+        letters = await other.subscribe("dead", "first")
+        await (await other.create_producer("t")).send(b"bad")
+        for count in range(2):
+            message = await consumer.receive()
+            assert message.redelivery_count() == (0 if is_retried else count)
+            if is_retried:
+                await consumer.reconsume_later(message)
+            for _ in range(13):
+                clock.advance(1)
+                await asyncio.sleep(0)
+        letter = await letters.receive(LONG_MS)
+        assert letter.properties().get("RECONSUMETIMES") == ("2" if is_retried else None)
+        with pytest.raises(magnetar.Timeout):
+            await letters.receive(1)
