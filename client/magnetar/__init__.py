@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         RegexSubscriptionMode,
     )
     from magnetar._interceptor import ConsumerInterceptor, ProducerInterceptor, ProducerMessage
+    from magnetar._key_shared_policy import ConsumerKeySharedPolicy
     from magnetar._letter_rules import ConsumerDeadLetterPolicy
     from magnetar._loggers import ConsoleLogger, FileLogger, LoggerLevel
     from magnetar._message import Message
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
         AuthenticationTLS,
         AuthenticationToken,
         AutoClusterFailover,
-        ConsumerKeySharedPolicy,
         CryptoKeyReader,
         EncryptionContext,
         EncryptionKey,
@@ -133,7 +133,7 @@ _MODULES: Final = {
     "ConsumerCryptoFailureAction": "magnetar._enums",
     "ConsumerDeadLetterPolicy": "magnetar._letter_rules",
     "ConsumerInterceptor": "magnetar._interceptor",
-    "ConsumerKeySharedPolicy": "magnetar._unsupported",
+    "ConsumerKeySharedPolicy": "magnetar._key_shared_policy",
     "ConsumerType": "magnetar._enums",
     "CryptoKeyReader": "magnetar._unsupported",
     "DecodeFailureAction": "magnetar._enums",

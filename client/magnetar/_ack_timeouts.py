@@ -13,7 +13,7 @@ the partition (Exclusive, Failover). Acknowledgements that were collected are se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -49,6 +49,8 @@ class AckTimeoutTracker:
         self._timeout_s = timeout_ms / 1000
         self._tick_s = tick_ms / 1000
         self._backoff = backoff
+        # Called with a partition, and the positions of entries whose redelivery was requested.
+        self.on_sent: Callable[[Any, Iterable[tuple[int, int]]], object] | None = None
         # The `PartitionConsumer`s, which import this module, whose wheels may have entries.
         self._partitions: dict[Any, None] = {}
         self._timer: Timer | None = None
@@ -129,6 +131,8 @@ class AckTimeoutTracker:
         for partition in list(self._partitions):
             if late := partition.received.pop_late(now_tick):
                 partition.redeliver(late)
+                if self.on_sent is not None:
+                    self.on_sent(partition, late)
             if not partition.received:
                 del self._partitions[partition]
         if self._partitions or len(self._queue):

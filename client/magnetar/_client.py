@@ -39,6 +39,7 @@ from magnetar._event_loop import background
 from magnetar._intercepted_consumer import InterceptedConsumer
 from magnetar._intercepted_producer import InterceptedProducer
 from magnetar._interceptor import ConsumerInterceptor, ProducerInterceptor, check_interceptors
+from magnetar._key_shared_policy import ConsumerKeySharedPolicy
 from magnetar._letter_rules import ConsumerDeadLetterPolicy
 from magnetar._listener_threads import ListenerThreads, MessageListenerExecutor, check_executor
 from magnetar._loggers import ConsoleLogger, FileLogger
@@ -56,7 +57,6 @@ from magnetar._topic_producer import TopicProducer, open_producer
 from magnetar._typed_producer import TypedProducer
 from magnetar._unsupported import (
     Authentication,
-    ConsumerKeySharedPolicy,
     CryptoKeyReader,
     ServiceInfo,
 )
@@ -237,6 +237,7 @@ class Client(Unpicklable):
           decoded by Avro's rules of evolution. `decode_failure_action` decides what happens to those that can't be.
         - `consumer_type` decides how the subscription's consumers share its messages, `initial_position` where a new
           subscription begins.
+        - `key_shared_policy` decides how a Key_Shared subscription distributes its keys.
         - `message_listener` is called with the consumer and each message, in order, always on the same one of the
           client's `message_listener_threads`. With Key_Shared, keys are distributed among all of them.
           `message_listener_executor` replaces these threads: a `concurrent.futures.Executor`, or an object with the
@@ -251,8 +252,8 @@ class Client(Unpicklable):
         - Acknowledgements are sent every `ack_grouping_time_ms`, or when there are `ack_grouping_max_size` of them.
           With `ack_receipt_enabled`, acknowledge returns when they are durable.
         - Messages that were sent in chunks are joined, up to `max_pending_chunked_message` of a partition and
-          `max_pending_chunked_bytes` of the consumer at a time; not on a Shared subscription. If no chunk comes for
-          `expire_time_of_incomplete_chunked_message_ms`, an incomplete one is discarded.
+          `max_pending_chunked_bytes` of the consumer at a time; not on a Shared or Key_Shared subscription. If no chunk
+          comes for `expire_time_of_incomplete_chunked_message_ms`, an incomplete one is discarded.
         - `consumer_event_listener` has the methods `became_active` and `became_inactive(consumer, partition)`. They are
           called on the callback thread when the consumer becomes, or stops being, the consumer of a Failover
           subscription that gets the messages of a partition.

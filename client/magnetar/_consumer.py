@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Self
+from typing import Any, Final, Generic, Self
 
 from magnetar._ack_targets import AckTarget
+from magnetar._enums import ConsumerType
 from magnetar._listener_threads import ListenerThreads
 from magnetar._message import Message
 from magnetar._multi_topic_consumer import MultiTopicConsumer
@@ -40,6 +41,8 @@ __all__ = [
 
 # Runs a coroutine on the client's loop, and waits for it.
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
+# Pulsar's names of the types that deliver messages to several consumers.
+_SHARED_NAMES: Final = {ConsumerType.Shared: "Shared", ConsumerType.KeyShared: "Key_Shared"}
 # A message, its id, or several of either.
 Acknowledgeable = Message[Any] | MessageId | Iterable[Message[Any] | MessageId]
 
@@ -123,9 +126,10 @@ class BaseConsumer(Unpicklable):
     def _find_cumulative_targets(self, what: Message[Any] | MessageId) -> list[AckTarget]:
         self._core.check_open()
         if not self._core.delivers_in_order:
+            shared = _SHARED_NAMES[self._core.options.consumer_type]
             raise CumulativeAcknowledgementNotAllowedError(
-                f"the subscription {self.subscription_name()} is Shared, and has no order in which all messages up to "
-                "one could be acknowledged: acknowledge each, or use Exclusive or Failover"
+                f"the subscription {self.subscription_name()} is {shared}, and has no order in which all messages up "
+                "to one could be acknowledged: acknowledge each, or use Exclusive or Failover"
             )
         return [self._core.targets.find(what, cumulative=True)]
 
@@ -203,7 +207,7 @@ class Consumer(BaseConsumer, Generic[T]):
             self._acknowledge_soon(targets)
 
     def acknowledge_cumulative(self, message: Message[Any] | MessageId, *, receipt: bool | None = None) -> None:
-        """Acknowledge all messages up to and including this one. Not on a Shared subscription.
+        """Acknowledge all messages up to and including this one. Not on a Shared or Key_Shared subscription.
 
         On a topic with partitions: all those of the message's own partition.
         """
@@ -217,7 +221,7 @@ class Consumer(BaseConsumer, Generic[T]):
         """Have a message that was not processed redelivered after `negative_ack_redelivery_delay_ms`, or its backoff.
 
         Returns at once. Exclusive and Failover redeliver everything from the first message that is not acknowledged,
-        in order. Shared redelivers that message, and those of its batch that are not acknowledged.
+        in order. Shared and Key_Shared redeliver that message, and those of its batch that are not acknowledged.
         """
         self._negative_acknowledge(message)
 

@@ -49,6 +49,8 @@ class ConsumerInterceptors:
             core.queue.on_added = lambda entries: call_later(partial(self._arrive_all, entries))
         core.interceptors = self
         core.nacks.on_sent = partial(self._report_redelivery, "on_negative_acks_send")
+        if core.timeouts is not None:
+            core.timeouts.on_sent = partial(self._report_redelivery, "on_ack_timeout_send")
         core.context.on_partitions_changed = lambda topic, count: call_later(
             partial(self._call_each, "on_partitions_change", topic, count)
         )

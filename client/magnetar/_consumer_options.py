@@ -20,6 +20,7 @@ from magnetar._enums import (
     InitialPosition,
     RegexSubscriptionMode,
 )
+from magnetar._key_shared_policy import ConsumerKeySharedPolicy
 from magnetar._letter_rules import ConsumerDeadLetterPolicy
 from magnetar._options import NO_ENCRYPTION, ValueSchema, check_options, unsupported
 from magnetar._redelivery_backoff import FixedDelay, RedeliveryBackoff
@@ -96,9 +97,8 @@ class ConsumerOptions(Configuration):
     # A seek to a message's id continues with that message, not behind it.
     start_message_id_inclusive: bool = False
     batch_receive_policy: ConsumerBatchReceivePolicy = Field(default_factory=ConsumerBatchReceivePolicy)
-    key_shared_policy: Any = unsupported(
-        instead="use ConsumerType.Failover on a partitioned topic, which keeps the order of each key"
-    )
+    # None: AutoSplit. For ConsumerType.KeyShared only.
+    key_shared_policy: ConsumerKeySharedPolicy | None = None
     # Single messages of a batch are acknowledged. Otherwise a batch is, when all of its messages are.
     batch_index_ack_enabled: bool = True
     regex_subscription_mode: RegexSubscriptionMode = unsupported(
@@ -146,6 +146,14 @@ class ConsumerOptions(Configuration):
         if value and value < _SHORTEST_ACK_TIMEOUT_MS:
             raise ValueError(f"use at least {_SHORTEST_ACK_TIMEOUT_MS} ms, or 0 for no timeout")
         return value
+
+    @model_validator(mode="after")
+    def _policy_with_its_type(self) -> ConsumerOptions:
+        if self.key_shared_policy is not None and self.consumer_type is not ConsumerType.KeyShared:
+            raise ValueError(
+                f"key_shared_policy has no effect with {self.consumer_type}: use consumer_type = ConsumerType.KeyShared"
+            )
+        return self
 
     @model_validator(mode="after")
     def _backoff_with_a_timeout(self) -> ConsumerOptions:
@@ -238,13 +246,7 @@ class TableViewOptions(Configuration):
 
 def consumer_options(arguments: Mapping[str, Any]) -> ConsumerOptions:
     """Check the arguments of `subscribe`. Raises InvalidConfiguration or OperationNotSupported."""
-    options = check_options(ConsumerOptions, arguments)
-    if options.consumer_type is ConsumerType.KeyShared:
-        raise OperationNotSupported(
-            "consumer_type = KeyShared is not supported yet: use Failover on a partitioned topic, which keeps the "
-            "order of each key, or Shared"
-        )
-    return options
+    return check_options(ConsumerOptions, arguments)
 
 
 def topic_names(topic: str | Sequence[str] | re.Pattern[str]) -> list[TopicName]:

@@ -10,12 +10,12 @@ that servers write into the log, and those that were delivered too often (`_lett
 
 **Chunks** of a large message are joined as soon as they are delivered (`_chunk_assembly.py`), and the message waits
 like an entry, with the position of its last chunk. A chunk takes a permit, which is free again at once, unless it is
-the last one: so a message may have more chunks than the receiver queue has capacity. A Shared subscription has several
-consumers and redelivers single entries, so chunks are not joined there.
+the last one: so a message may have more chunks than the receiver queue has capacity. A Shared or
+Key_Shared subscription has several consumers and redelivers single entries, so chunks are not joined there.
 
 **Entries that can't be decoded.** A damaged entry is logged and acknowledged: no consumer can read it, and an entry
 that is never acknowledged blocks a Shared subscription in the end. An intact entry that this code can't read
-(encrypted, a chunk on a Shared subscription, an unknown compression) is logged too, and stays in the subscription for a
+(encrypted, a chunk of a Shared subscription, an unknown compression) is logged too, and stays in the subscription for a
 consumer that can.
 
 **With a schema**, an entry waits until the schema version is known by which it was encoded, and those behind it wait as
@@ -42,6 +42,7 @@ from magnetar._message import (
     get_batch_size,
     get_uncompressed_bytes,
 )
+from magnetar._mixed_batch_warning import MixedBatchWarning
 from magnetar._pending_acks import PendingAcks
 from magnetar._permits import Permits
 from magnetar._read_position import ReadPosition
@@ -94,6 +95,7 @@ class EntryDecoder:
         assembler: ChunkAssembler | None = None,
         unacked_chunks: UnackedChunks | None = None,
         letters: LetterStage | None = None,
+        mixed_batches: MixedBatchWarning | None = None,
     ) -> None:
         """`versions`: None: values are payloads. `assembler`: None: chunks are not joined. `letters`: takes entries
         that are not handed out, or later."""
@@ -108,6 +110,7 @@ class EntryDecoder:
         self._skips_undecodable = skips_undecodable
         self._assembler = assembler
         self._letters = letters
+        self._mixed_batches = mixed_batches
         self._unacked_chunks = unacked_chunks or UnackedChunks()
         if assembler is not None:
             self._unacked_chunks.find_incomplete = assembler.find_positions
@@ -279,6 +282,8 @@ class EntryDecoder:
             self._skip_undecodable(epoch, ledger_id, entry_id, error)
             return None
         entry.chunks = chunks
+        if self._mixed_batches is not None:
+            self._mixed_batches.check(self._topic, entry)
         if acknowledged:
             entry.skip_acknowledged(acknowledged)
         if entry.is_marker:
@@ -335,7 +340,7 @@ class EntryDecoder:
 def _not_joined(metadata: MessageMetadata) -> PartOfMessage:
     return PartOfMessage(
         f"it is chunk {metadata.chunk_id} of {metadata.num_chunks_from_msg} of a message, and chunks are not joined on "
-        "a Shared subscription: use Exclusive or Failover"
+        "a Shared or Key_Shared subscription: use Exclusive or Failover"
     )
 
 

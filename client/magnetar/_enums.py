@@ -40,7 +40,7 @@ class ConsumerType(enum.Enum):
     Shared = 1
     # One consumer gets all messages, and the others wait to take over.
     Failover = 2
-    # Each key goes to one of the consumers. Not supported yet.
+    # Each key goes to one of the consumers, in order.
     KeyShared = 3
 
 
@@ -62,9 +62,11 @@ class DecodeFailureAction(enum.Enum):
 
 
 class KeySharedMode(enum.Enum):
-    """How a Key_Shared subscription divides keys among consumers. Not supported yet."""
+    """How a Key_Shared subscription divides keys among consumers."""
 
+    # The broker gives each consumer a share.
     AutoSplit = 0
+    # Each consumer declares its share.
     Sticky = 1
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from magnetar._enums import KeySharedMode
 from magnetar.exceptions import InvalidConfiguration
+from magnetar_protos import broker_pb2
+from magnetar_protos.broker_pb2 import KeySharedOptions, SlotRange
 from magnetar_wire.hashing import KEY_SHARED_SLOTS
 
 __all__ = ["ConsumerKeySharedPolicy"]
+
+_MODES: Final = {KeySharedMode.AutoSplit: broker_pb2.AUTO_SPLIT, KeySharedMode.Sticky: broker_pb2.STICKY}
 
 
 class ConsumerKeySharedPolicy:
@@ -44,6 +48,11 @@ class ConsumerKeySharedPolicy:
         self.key_shared_mode = key_shared_mode
         self.allow_out_of_order_delivery = bool(allow_out_of_order_delivery)
         self.sticky_ranges = _check_ranges(sticky_ranges or [])
+
+    def to_wire(self) -> KeySharedOptions:
+        ranges = [SlotRange(first=first, last=last) for first, last in self.sticky_ranges]
+        mode = _MODES[self.key_shared_mode]
+        return KeySharedOptions(mode=mode, ranges=ranges, allow_out_of_order_delivery=self.allow_out_of_order_delivery)
 
     def __repr__(self) -> str:
         return (

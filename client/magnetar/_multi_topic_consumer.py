@@ -20,12 +20,13 @@ from magnetar._chunk_assembly import ChunkBudget
 from magnetar._client_core import ClientCore
 from magnetar._consumer_options import ConsumerOptions, ReaderOptions, topic_names
 from magnetar._consumer_partitions import ConsumerPartitions
-from magnetar._enums import InitialPosition
+from magnetar._enums import ConsumerType, InitialPosition
 from magnetar._growth_watch import GrowthWatch
 from magnetar._handed_out_reports import HandedOutReports
 from magnetar._letter_rules import make_letter_rules
 from magnetar._letters import Letters
 from magnetar._message import Message
+from magnetar._mixed_batch_warning import MixedBatchWarning
 from magnetar._negative_acks import NegativeAcksTracker
 from magnetar._options import parse_topic_name
 from magnetar._partition_consumer import PartitionConsumer
@@ -135,6 +136,7 @@ class MultiTopicConsumer:
             acks=self.acks,
             nacks=self.nacks,
             timeouts=self.timeouts,
+            mixed_batches=MixedBatchWarning() if options.consumer_type is ConsumerType.KeyShared else None,
             chunk_budget=ChunkBudget(options.max_pending_chunked_bytes),
             letters=self.letters,
             on_failed=self._fail,

@@ -112,6 +112,7 @@ class PartitionConsumer(ReconnectingConsumer):
             skips_undecodable=options.decode_failure_action is DecodeFailureAction.SKIP,
             assembler=assembler,
             unacked_chunks=self._unacked_chunks,
+            mixed_batches=context.mixed_batches,
             letters=stage,
         )
         # The target of a seek that is not answered.

@@ -31,6 +31,7 @@ from magnetar._consumer_requests import OutboundRequests, PendingRequests
 from magnetar._enums import ConsumerType
 from magnetar._errors import from_problem, from_transport, may_reopen_consumer
 from magnetar._letters import Letters
+from magnetar._mixed_batch_warning import MixedBatchWarning
 from magnetar._negative_acks import NegativeAcksTracker
 from magnetar._operations import Backoff
 from magnetar._pending_acks import EpochTracker, PendingAcks
@@ -78,6 +79,8 @@ class ConsumerContext:
     letters: Letters | None
     # None: messages don't time out.
     timeouts: AckTimeoutTracker | None
+    # None: the subscription is not Key_Shared.
+    mixed_batches: MixedBatchWarning | None
     # Called when a partition can't be reopened.
     on_failed: Callable[[ReconnectingConsumer, MagnetarException], object]
     # Called when a partition of a Failover subscription begins or ceases to be delivered to this consumer.
@@ -204,6 +207,8 @@ class ReconnectingConsumer(ABC):
             client_version=client_version(),
             schema=to_wire(options.value_schema),
         )
+        if (policy := options.key_shared_policy) is not None:
+            request.key_shared.CopyFrom(policy.to_wire())
         check_open_size(request, self.topic)
         return request
 

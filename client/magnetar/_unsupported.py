@@ -18,7 +18,6 @@ __all__ = [
     "AuthenticationTLS",
     "AuthenticationToken",
     "AutoClusterFailover",
-    "ConsumerKeySharedPolicy",
     "CryptoKeyReader",
     "EncryptionContext",
     "EncryptionKey",
@@ -76,12 +75,6 @@ class ServiceInfoProvider(ServiceInfo):
 
 class AutoClusterFailover(ServiceInfoProvider):
     """Not supported yet."""
-
-
-class ConsumerKeySharedPolicy(Unsupported):
-    """Not supported yet."""
-
-    instead = "use ConsumerType.Failover on a partitioned topic, which keeps the order of each key"
 
 
 class CryptoKeyReader(Unsupported):

@@ -32,6 +32,7 @@ from magnetar._enums import (
 )
 from magnetar._event_listener import ConsumerEventListener, check_event_listener, notify_event_listener
 from magnetar._interceptor import ConsumerInterceptor, ProducerInterceptor, check_interceptors
+from magnetar._key_shared_policy import ConsumerKeySharedPolicy
 from magnetar._letter_rules import ConsumerDeadLetterPolicy
 from magnetar._listener_threads import MessageListenerExecutor, check_executor
 from magnetar._loggers import ConsoleLogger, FileLogger
@@ -44,7 +45,6 @@ from magnetar._redelivery_backoff import RedeliveryBackoff
 from magnetar._topic_producer import open_producer
 from magnetar._unsupported import (
     Authentication,
-    ConsumerKeySharedPolicy,
     CryptoKeyReader,
     ServiceInfo,
 )
@@ -219,6 +219,7 @@ class Client(Unpicklable):
           decoded by Avro's rules of evolution. `decode_failure_action` decides what happens to those that can't be.
         - `consumer_type` decides how the subscription's consumers share its messages, `initial_position` where a new
           subscription begins.
+        - `key_shared_policy` decides how a Key_Shared subscription distributes its keys.
         - `message_listener`, a function or a coroutine function, is called with the consumer and each message, in
           order, in a task of its own. With Key_Shared, keys are distributed among `message_listener_threads` tasks.
         - `receiver_queue_size` and `receiver_queue_bytes` limit how many messages the client prefetches.

@@ -76,7 +76,7 @@ class Consumer(BaseConsumer, Generic[T]):
             self._acknowledge_soon(targets)
 
     async def acknowledge_cumulative(self, message: Message[Any] | MessageId, *, receipt: bool | None = None) -> None:
-        """Acknowledge all messages up to and including this one. Not on a Shared subscription.
+        """Acknowledge all messages up to and including this one. Not on a Shared or Key_Shared subscription.
 
         On a topic with partitions: all those of the message's own partition.
         """
@@ -90,7 +90,7 @@ class Consumer(BaseConsumer, Generic[T]):
         """Have a message that was not processed redelivered after `negative_ack_redelivery_delay_ms`, or its backoff.
 
         Returns at once. Exclusive and Failover redeliver everything from the first message that is not acknowledged,
-        in order. Shared redelivers that message, and those of its batch that are not acknowledged.
+        in order. Shared and Key_Shared redeliver that message, and those of its batch that are not acknowledged.
         """
         self._negative_acknowledge(message)
 

@@ -314,7 +314,7 @@ async def test_a_shared_subscription_leaves_chunks_and_logs_an_error(caplog: pyt
         await consumer.acknowledge(message, receipt=True)
         await consumer.close()
         [record] = caplog.records
-        assert "not joined on a Shared subscription: use Exclusive or Failover" in record.getMessage()
+        assert "not joined on a Shared or Key_Shared subscription: use Exclusive or Failover" in record.getMessage()
         cursor = topic.cursors.cursors["s"]
         assert [is_acknowledged(cursor, position) for position in positions] == [False] * 3 + [True]
 

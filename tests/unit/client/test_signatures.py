@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import pytest
 
 import magnetar
-from magnetar import CompressionType, ConsumerType, aio, exceptions
+from magnetar import CompressionType, aio, exceptions
 from magnetar._consumer_options import ConsumerOptions, ReaderOptions, TableViewOptions, consumer_options
 from magnetar._options import ClientOptions, ProducerOptions, client_options, option_fields, producer_options
 from magnetar_wire.configuration import Configuration
@@ -172,7 +172,7 @@ def test_a_member_of_the_stock_client_s_enum_names_ours() -> None:
     [
         (client_options, {"authentication": object()}, "authentication = .*: leave it out, and run brokers on a tr"),
         (client_options, {"io_threads": 4}, "io_threads = 4 .*: one thread"),
-        (consumer_options, {"consumer_type": ConsumerType.KeyShared}, "KeyShared .*: use Failover"),
+        (consumer_options, {"is_read_compacted": True}, "is_read_compacted = True .*: topics are not compacted"),
     ],
 )
 def test_unsupported_option_error_names_an_alternative(
