@@ -170,7 +170,7 @@ class _Blocking:
     def __getattr__(self, name: str) -> Any:
         def call(*arguments: Any, **options: Any) -> Any:
             result = _run(lambda: getattr(self.wrapped, name)(*arguments, **options))
-            return _Blocking(result) if isinstance(result, aio.Producer | aio.Consumer) else result
+            return _Blocking(result) if isinstance(result, aio.Producer | aio.Consumer | aio.Reader) else result
 
         return call
 

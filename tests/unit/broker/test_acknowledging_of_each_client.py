@@ -18,6 +18,8 @@ from tests.unit.broker.each_client import KINDS, LONG_MS, EachClient, each_clien
 
 _of_each_client = pytest.mark.parametrize("kind", KINDS)
 _NAME = TopicName.parse("t")
+# Any change makes the ledger of a cursor full.
+_SHORT_CURSOR_LEDGERS: Any = {"managed_ledger_cursor_max_size_per_ledger_bytes": 1}
 
 
 def _publish(made: EachClient, count: int, batch: int = 0) -> None:
@@ -218,8 +220,9 @@ def test_a_topic_that_another_broker_took_goes_on(kind: str) -> None:
 
 @_of_each_client
 def test_no_hole_is_dropped(kind: str) -> None:
-    """ACK-1, CHK-34: when the topic is unloaded, and when the broker crashes after they were saved."""
-    with each_client(kind) as made:
+    """ACK-1, ACK-2, CHK-34: when the topic is unloaded, when the broker crashes after they were saved, and when the
+    cursor's ledgers are replaced by others, which begin with a snapshot."""
+    with each_client(kind, **_SHORT_CURSOR_LEDGERS) as made:
         _publish(made, 120)
         consumer = _subscribe(made, "Exclusive")
         messages = _receive(consumer, 120)
@@ -235,6 +238,44 @@ def test_no_hole_is_dropped(kind: str) -> None:
         _crash(made)
         assert _numbers(_receive(consumer, 60)) == _find_left(made, messages) == [*range(0, 120, 2)]
         consumer.close()
+
+
+@_of_each_client
+def test_a_position_in_deleted_ledgers_moves_to_the_next_message(kind: str) -> None:
+    """CHK-54, ACK-2: once, also if the topic is unloaded then. Ledgers are deleted by the stored position of durable
+    subscriptions, so a reader does not retain them."""
+    with each_client(
+        kind, managed_ledger_max_entries_per_ledger=5, managed_ledger_min_ledger_rollover_time_minutes=0
+    ) as made:
+        consumer = _subscribe(made, "Exclusive")
+        _publish(made, 20)
+        reader = made.client.create_reader("t", made.library.MessageId.earliest, receiver_queue_size=1)
+        found = [int(reader.read_next(LONG_MS).data())]
+        messages = _receive(consumer, 20)
+        made.hold_bookies()
+        consumer.acknowledge_cumulative(messages[16])
+        made.until(lambda: _cursor(made).mark_delete == _position(messages[16]), "it is acknowledged")
+        assert made.run(lambda: _trim(made)) == 20
+        made.resume_bookies()
+        made.run(lambda: _cursor(made).wait_until_saved())
+        assert made.run(lambda: _trim(made)) == 5
+        _unload(made)
+        while found[-1] != 19:
+            found.append(int(reader.read_next(LONG_MS).data()))
+        prefetched = [number for number in found if number < 15]
+        assert found == [*range(len(prefetched)), *range(15, 20)]
+        assert _numbers(_receive(consumer, 3)) == [17, 18, 19]
+        consumer.close()
+        reader.close()
+
+
+async def _trim(made: EachClient) -> int:
+    """Delete the ledgers that are not needed. Return how many entries are left."""
+    topic = made.scene.broker_session.topics.get_loaded(_NAME)
+    assert topic is not None
+    await topic.log.trim(topic.cursors.find_slowest_position)
+    topic.drop_trimmed_ledgers()
+    return topic.log.entries_between(topic.log.before_first, topic.log.last)
 
 
 @_of_each_client
