@@ -41,6 +41,8 @@ log = logging.getLogger("magnetar")
 
 # Beyond this, the producer that was not used for longest is closed.
 _MOST_PRODUCERS: Final = 16
+# Characters of the consumer's name in the names of its producers, which brokers limit.
+_MOST_NAME: Final = 100
 
 
 class _Kind(NamedTuple):
@@ -136,7 +138,7 @@ class LetterProducers:
     async def _create(self, kind: _Kind, schema: SchemaInfo | None) -> TopicProducer:
         given: dict[str, Any] = {"schema": None if schema is None else _StoredSchema(schema)}
         options = ProducerOptions(
-            producer_name=f"{self._name}-{self._client.randomness.token(5).hex()}",
+            producer_name=f"{self._name[:_MOST_NAME]}-{self._client.randomness.token(5).hex()}",
             compression_type=kind.compression,
             batching_enabled=False,
             **given,

@@ -64,6 +64,8 @@ class Letters:
         self._producers = LetterProducers(client, f"{rules.subscription}-{name}")
         self._backoff = Backoff(client.randomness)
         self._tasks: set[asyncio.Task[None]] = set()
+        # Of messages that could not be stored as letters, and wait for their redelivery.
+        self._pauses: set[asyncio.Future[None]] = set()
         # Messages that were negatively acknowledged, and become letters.
         self._nacked = 0
         # The last letter could not be stored, which was logged.
@@ -173,7 +175,14 @@ class Letters:
         log.log(level, text, entry.ledger_id, entry.entry_id, entry.epoch.origin.topic, error)
         self._is_failing = True
         if not self._is_closing:
-            await self._clock.sleep(self._backoff.next())
+            over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._pauses.add(over)
+            timer = self._clock.call_later(self._backoff.next(), lambda: _end_pause(over))
+            try:
+                await over
+            finally:
+                timer.cancel()
+                self._pauses.discard(over)
 
     # The consumer's end.
 
@@ -191,6 +200,8 @@ class Letters:
     async def close(self) -> None:
         """Wait until the letters that were begun are stored. What they acknowledge is then to be sent."""
         self._is_closing = True
+        for pause in list(self._pauses):
+            _end_pause(pause)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._operations.timeout_s)
         await self._producers.close()
@@ -207,6 +218,11 @@ class Letters:
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self._producers.wait_ended()
+
+
+def _end_pause(over: asyncio.Future[None]) -> None:
+    if not over.done():
+        over.set_result(None)
 
 
 def _find_origin(message: Message[Any]) -> Origin:

@@ -339,3 +339,46 @@ async def test_a_message_that_is_not_acknowledged_in_time_becomes_a_dead_letter(
         assert letter.properties().get("RECONSUMETIMES") == ("2" if is_retried else None)
         with pytest.raises(magnetar.Timeout):
             await letters.receive(1)
+
+
+async def test_a_retry_goes_on_when_its_caller_stops_waiting() -> None:
+    """CON-9"""
+    async with running_broker() as scene, scene.client() as client:
+        consumer = await client.subscribe("t", "s", magnetar.ConsumerType.Shared, enable_retry=True)
+        producer = await client.create_producer("t", batching_enabled=False)
+        await producer.send(b"first")
+        await producer.send(b"second")
+        messages = [await consumer.receive(LONG_MS) for _ in range(2)]
+        retrying = asyncio.create_task(consumer.reconsume_later(messages[0], 3_600_000))
+        await asyncio.sleep(0)
+        retrying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await retrying
+        with pytest.raises(TypeError, match="a property's name and value are str"):
+            await consumer.reconsume_later(messages[1], 0, {"count": 1})  # type: ignore[dict-item]
+        await consumer.close()
+        reader = await client.create_reader("t-s-RETRY", magnetar.MessageId.earliest)
+        assert (await reader.read_next(LONG_MS)).data() == b"first"
+        assert not await reader.has_message_available()
+        plain = await client.subscribe("t", "s", magnetar.ConsumerType.Shared)
+        with pytest.raises(magnetar.exceptions.InvalidConfiguration, match="enable_retry=True"):
+            await plain.reconsume_later(await plain.receive(LONG_MS))
+
+
+@_of_ours
+def test_many_messages_become_dead_letters_one_each(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CON-10: those that are too many to be stored at the same time are redelivered first, and not received again."""
+    monkeypatch.setattr("magnetar._letters._MOST_NACKED", 1)
+    with each_client(kind) as made:
+        consumer = _subscribe(made)
+        producer = made.readers[0].create_producer("t", batching_enabled=False)
+        for number in range(20):
+            producer.send_async(b"%d" % number, None, partition_key=str(number % 3))
+        for _ in range(20 * 3):
+            consumer.negative_acknowledge(consumer.receive(LONG_MS))
+        letters = _letters(made, 20)
+        assert sorted(int(letter.data()) for letter in letters) == list(range(20))
+        with pytest.raises(made.errors.Timeout):
+            consumer.receive(1)
+        consumer.close()
+        assert _backlog(made, "t") == 0
