@@ -72,6 +72,7 @@ _REDELIVERY: Final = (
     "ofSomeOnly",
     "toTheDeadLetters",
     "byTheRetryTopic",
+    "lettersOfAnotherClient",
 )
 _READING: Final = (
     "fromEitherEnd",
@@ -170,6 +171,7 @@ class _Acts:
             "pulsar-client": self._pulsar_client,
             "magnetar exchange": self._exchange,
             "echo in chunks": self._echo_in_chunks,
+            "magnetar retries": self._retry,
         }
 
     def _partitions(self, topic: str, partitions: str) -> str:
@@ -217,6 +219,17 @@ class _Acts:
             for content in contents:
                 producer.send(content)
         return str(len(contents))
+
+    def _retry(self, topic: str) -> str:
+        """Retry the next message of the subscription "s". Return how often it was retried before."""
+        policy = magnetar.ConsumerDeadLetterPolicy(2)
+        options: dict[str, Any] = {"dead_letter_policy": policy, "enable_retry": True}
+        earliest, shared = magnetar.InitialPosition.Earliest, magnetar.ConsumerType.Shared
+        with closing(magnetar.Client(self._server.service_url)) as client:
+            consumer = client.subscribe(topic, "s", shared, initial_position=earliest, **options)
+            message = consumer.receive(_LONG_MS)
+            consumer.reconsume_later(message, 0, {"by": "Magnetar"})
+        return message.properties().get("RECONSUMETIMES", "none")
 
     def _pulsar_client(self, topic: str) -> str:
         """Send 10 messages behind those that are there, and return them all."""

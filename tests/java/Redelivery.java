@@ -166,6 +166,28 @@ final class Redelivery {
     }
 
     @Check
+    static void lettersOfAnotherClient(Scene scene) throws Exception {
+        String topic = scene.topic();
+        MessageId id = scene.singly(topic).create().newMessage().key("k").value(Scene.bytes("bad")).send();
+        Scene.equal("none", scene.ask("magnetar retries", topic));
+        Consumer<byte[]> consumer = scene.subscribing(topic, "s").subscriptionType(SubscriptionType.Shared).enableRetry(true)
+                .deadLetterPolicy(DeadLetterPolicy.builder().maxRedeliverCount(2).build()).subscribe();
+        Message<byte[]> letter = Scene.receive(consumer);
+        Scene.equal("k", letter.getKey());
+        Scene.equal("1", letter.getProperty("RECONSUMETIMES"));
+        Scene.equal("Magnetar", letter.getProperty("by"));
+        Scene.equal(topic, letter.getProperty("REAL_TOPIC"));
+        Scene.equal(id.toString(), letter.getProperty("ORIGIN_MESSAGE_ID"));
+        consumer.reconsumeLater(letter, 0, TimeUnit.MILLISECONDS);
+        consumer.close();
+        Scene.equal("2", scene.ask("magnetar retries", topic));
+        Message<byte[]> dead = Scene.receive(scene.subscribing(topic + "-s-DLQ", "s").subscribe());
+        Scene.equal("3", dead.getProperty("RECONSUMETIMES"));
+        Scene.equal(id.toString(), dead.getProperty("ORIGIN_MESSAGE_ID"));
+        Scene.equal("s", dead.getProperty("REAL_SUBSCRIPTION"));
+    }
+
+    @Check
     static void ofSomeOnly(Scene scene) throws Exception {
         String topic = scene.topic();
         Scene.send(scene.batches(topic, 5).create(), 0, 20);
