@@ -110,7 +110,7 @@ class Letters:
                 await self._send_dead(message, properties)
             else:
                 await self._producers.send(str(rules.retry_letter_topic), message, properties)
-        except MagnetarException:
+        except Exception:
             self._nacks.redeliver_later(target)
             raise
         if with_receipt:
@@ -124,11 +124,17 @@ class Letters:
     def take_nacked(self, message: Message[Any]) -> bool:
         """Make a dead letter of a message that was negatively acknowledged, if that was its last delivery. Return False
         if the message is to be redelivered."""
-        entry = message._entry
-        if not self.rules.is_last_delivery(entry.redelivery_count) or self._nacked >= _MOST_NACKED or self._is_closing:
+        entry, row = message._entry, message._row
+        if not self.rules.is_last_delivery(entry.redelivery_count):
             return False
+        self._acks.distribute()
+        if entry.acknowledged & (entry.make_bits([row]) if entry.batch_size else 1) or entry.moved_rows >> row & 1:
+            return True
+        if self._nacked >= _MOST_NACKED or self._is_closing:
+            return False
+        entry.moved_rows |= 1 << row
         self._nacked += 1
-        self._start(self._move(DeadEntry(entry, 0), [message._row], self._count_nacked))
+        self._start(self._move(DeadEntry(entry, 0), [row], self._count_nacked))
         return True
 
     def _count_nacked(self, dead: DeadEntry) -> None:
@@ -142,11 +148,7 @@ class Letters:
     async def _move(self, dead: DeadEntry, rows: list[int], on_moved: Callable[[DeadEntry], object]) -> None:
         first = dead.entry
         results = await asyncio.gather(
-            *(
-                self._send_dead(message, self._make_dead(message))
-                for message in (Message[Any](first, row) for row in rows)
-            ),
-            return_exceptions=True,
+            *(self._make_dead_letter(Message[Any](first, row)) for row in rows), return_exceptions=True
         )
         errors = [result for result in results if isinstance(result, BaseException)]
         if errors:
@@ -161,8 +163,8 @@ class Letters:
             self._nacks.redeliver_later(Message[Any](dead.entry, rows[0]))
         on_moved(dead)
 
-    def _make_dead(self, message: Message[Any]) -> dict[str, str]:
-        return self.rules.add_origin(get_properties(message), _find_origin(message))
+    async def _make_dead_letter(self, message: Message[Any]) -> None:
+        await self._send_dead(message, self.rules.add_origin(get_properties(message), _find_origin(message)))
 
     async def _send_dead(self, message: Message[Any], properties: Mapping[str, str]) -> None:
         topic = self.rules.find_dead_letter_topic(message.topic_name())

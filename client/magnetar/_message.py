@@ -238,6 +238,7 @@ class DeliveredEntry:
         "epoch",
         "ledger_id",
         "metadata",
+        "moved_rows",
         "nacked",
         "redelivery_count",
         "remaining",
@@ -276,8 +277,10 @@ class DeliveredEntry:
         self.batch_size = get_batch_size(metadata)
         # The positions of all chunks of the message; empty: it was not sent in chunks.
         self.chunks: tuple[tuple[int, int], ...] = ()
-        # The batch's messages that are known to be acknowledged: bit i is batch index i.
+        # The messages that are known to be acknowledged: bit i is batch index i; of an entry that is no batch, bit 0.
         self.acknowledged = 0
+        # The rows of which dead letters are made because of a negative acknowledgement: bit i is row i.
+        self.moved_rows = 0
         # One of the messages was acknowledged negatively, so the entry will be redelivered.
         self.nacked = False
         # `arrivals`: the messages that have passed the interceptors' `on_arrival`, by row. Set when the first has.

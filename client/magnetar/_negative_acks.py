@@ -94,9 +94,7 @@ class NegativeAcksTracker:
         redelivery_count = 0
         if isinstance(target, Message):
             delivered = target._entry
-            if may_be_dead and self.take_dead(target):
-                return
-            if delivered.nacked:
+            if delivered.nacked or (may_be_dead and self.take_dead(target)):
                 return
             delivered.nacked = True
             redelivery_count = delivered.redelivery_count

@@ -69,6 +69,7 @@ class PendingAcks:
         group = self._get_group(entry.epoch)
         size = entry.batch_size
         if not size:
+            entry.acknowledged = 1
             self._add_whole(group, entry.ledger_id, entry.entry_id, entry.chunks)
             return
         entry.acknowledged |= entry.make_bits(rows)
