@@ -12,7 +12,7 @@ the message is redelivered after the delay of a negative acknowledgement.
   died.
 
 **Bounds.** Entries of the last kind count in the receiver queue until their letters are stored, so a dead letter topic
-that stores nothing stops the deliveries. Of negatively acknowledged messages, `_MOST_NACKED` become letters at a time.
+that stores nothing stops the deliveries. Of negatively acknowledged messages, `MOST_NACKED` become letters at a time.
 Others are redelivered, and take the way of the entries.
 """
 
@@ -38,7 +38,7 @@ __all__ = ["DeadEntry", "Letters"]
 
 log = logging.getLogger("magnetar")
 
-_MOST_NACKED: Final = 1_000
+MOST_NACKED: Final = 1_000
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ class Letters:
         self._acks.distribute()
         if entry.acknowledged & (entry.make_bits([row]) if entry.batch_size else 1) or entry.moved_rows >> row & 1:
             return True
-        if self._nacked >= _MOST_NACKED or self._is_closing:
+        if self._nacked >= MOST_NACKED or self._is_closing:
             return False
         entry.moved_rows |= 1 << row
         self._nacked += 1
