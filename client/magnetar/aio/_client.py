@@ -229,6 +229,8 @@ class Client(Unpicklable):
         - A message that was received and not acknowledged for `unacked_messages_timeout_ms` is redelivered, as after a
           negative acknowledgement; None: never. It is counted in ticks of `ack_timeout_tick_time_ms`.
           `ack_timeout_redelivery_backoff` adds a delay that grows with each redelivery.
+        - `dead_letter_policy` sends a message that was redelivered too often to a dead letter topic. `enable_retry`
+          allows `reconsume_later`, and subscribes to the retry letter topic. Both need Shared or KeyShared.
         - Acknowledgements are sent every `ack_grouping_time_ms`, or when there are `ack_grouping_max_size` of them.
           With `ack_receipt_enabled`, acknowledge returns when they are durable.
         - `consumer_event_listener` has the methods `became_active` and `became_inactive(consumer, partition)`. They are

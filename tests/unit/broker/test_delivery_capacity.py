@@ -31,7 +31,6 @@ def _capacity(permits: int, outbox_capacity: OutboxCapacity | None = None) -> De
 
 
 def test_permits_end_a_delivery_with_the_entry_that_uses_the_last_one() -> None:
-    """CON-8"""
     capacity = _capacity(10)
     assert capacity.measure()
     assert capacity.take(_entries(5, messages=4)) == 3

@@ -82,6 +82,25 @@ def test_a_message_that_is_refused_too_often_becomes_a_dead_letter(kind: str) ->
         assert _backlog(made, "t") == 0
 
 
+@_of_each_client
+def test_deliveries_are_counted_while_the_subscription_has_consumers(kind: str) -> None:
+    """CON-8, CON-10: also those to a consumer that has left. Then the count begins again."""
+    with each_client(kind) as made:
+        consumer = _subscribe(made)
+        made.readers[0].create_producer("t").send(b"x")
+        for count in (0, 1, 2):
+            assert consumer.receive(LONG_MS).redelivery_count() == count
+            left, consumer = consumer, _subscribe(made)
+            left.close()
+        assert [letter.data() for letter in _letters(made, 1)] == [b"x"], "it was delivered once more"
+        consumer.close()
+        made.readers[0].create_producer("t").send(b"y")
+        for _ in range(4):
+            consumer = _subscribe(made)
+            assert consumer.receive(LONG_MS).redelivery_count() == 0
+            consumer.close()
+
+
 @_of_ours
 def test_a_message_is_retried_until_it_is_a_dead_letter(kind: str) -> None:
     """CON-9, CON-10"""

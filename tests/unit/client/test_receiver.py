@@ -16,7 +16,7 @@ EARLIEST: Any = {"initial_position": InitialPosition.Earliest}
 
 
 async def test_messages_are_received_in_order_with_their_properties() -> None:
-    """CON-2, CON-8"""
+    """CON-2"""
     async with client_of() as (broker, client):
         topic = broker.topic("t")
         topic.publish(b"one", time_ms=77, keys=["k"], properties=[{"a": "b"}], event_times=[5])
