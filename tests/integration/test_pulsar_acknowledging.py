@@ -111,41 +111,6 @@ def test_acknowledgements_just_before_close_take_effect(client: pulsar.Client) -
 # Redelivery.
 
 
-def test_nacked_shared_message_is_redelivered_alone(client: pulsar.Client) -> None:
-    """WIRE-1, CON-5, CON-8: that one alone, and how often it came is counted."""
-    name = topic("refused")
-    send_singles(client, name, 5)
-    consumer = client.subscribe(name, "s", ConsumerType.Shared, **EARLIEST, **SOON)
-    for message in received(consumer, 5):
-        assert message.redelivery_count() == 0
-        if message.data() == b"2":
-            consumer.negative_acknowledge(message)
-        else:
-            consumer.acknowledge(message)
-    for count in (1, 2):
-        message = consumer.receive(LONG_MS)
-        assert (message.data(), message.redelivery_count()) == (b"2", count)
-        consumer.negative_acknowledge(message)
-    message = consumer.receive(LONG_MS)
-    consumer.acknowledge(message)
-    nothing_more(consumer)
-    consumer.close()
-
-
-def test_unacknowledged_messages_of_nacked_batch_are_redelivered(client: pulsar.Client) -> None:
-    """WIRE-1, CON-4, CON-5."""
-    name = topic("refused-batch")
-    send_batches(client, name, 6)
-    consumer = client.subscribe(name, "s", ConsumerType.Shared, **EARLIEST, **SOON, **BY_MESSAGE)
-    messages = received(consumer, 6)
-    for at in (0, 1, 4):
-        consumer.acknowledge(messages[at])
-    consumer.negative_acknowledge(messages[3])  # one alone: each may have the library ask for the whole entry again
-    assert payloads(consumer, 3, acknowledge=True) == numbers(2, 3, 5)
-    nothing_more(consumer)
-    consumer.close()
-
-
 @pytest.mark.parametrize("kind", ALL_TYPES, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("queue", [1, 1_000])
 def test_all_unacknowledged_messages_are_redelivered_on_request(
@@ -165,21 +130,6 @@ def test_all_unacknowledged_messages_are_redelivered_on_request(
         while found[0][0] < b"5":  # it was still in flight, being acknowledged
             found[0] = [*found[0][1:], consumer.receive(LONG_MS).data()]
     assert found == [numbers(*range(5, 10))] * 5
-    consumer.close()
-
-
-@pytest.mark.parametrize("kind", ONE_AT_A_TIME, ids=lambda kind: kind.name)
-def test_nack_redelivers_all_unacknowledged_to_single_active_consumer(
-    client: pulsar.Client, kind: ConsumerType
-) -> None:
-    """WIRE-1, CON-5: from the first that is not acknowledged."""
-    name = topic("all-again")
-    send_singles(client, name, 5)
-    consumer = client.subscribe(name, "s", kind, **EARLIEST, **SOON)
-    messages = received(consumer, 5)
-    consumer.acknowledge(messages[0])
-    consumer.negative_acknowledge(messages[3])
-    assert payloads(consumer, 4, acknowledge=True) == numbers(1, 2, 3, 4)
     consumer.close()
 
 

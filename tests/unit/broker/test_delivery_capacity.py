@@ -107,7 +107,7 @@ def test_offered_capacity_goes_to_waiting_consumers_in_turn() -> None:
 
 
 def test_unacknowledged_messages_of_one_consumer_end_its_delivery() -> None:
-    """CON-5: until some are acknowledged; a batch counts its unacknowledged messages"""
+    """ACK-3: until some are acknowledged; a batch counts its unacknowledged messages"""
     of_all = UnackedMessages(max_per_consumer=10, max_per_subscription=0)
     capacity = _capacity(1000)
     capacity.bound_unacked(of_all)

@@ -69,18 +69,34 @@ async def test_a_backoff_grows_with_each_redelivery() -> None:
     with pytest.raises(InvalidConfiguration):
         MultiplierRedeliveryBackoff(10, 5)
 
-    async with client_of() as (broker, client):
+
+@pytest.mark.parametrize(
+    ("options", "delays_s"),
+    [
+        ({}, [60, 60]),
+        ({"negative_ack_redelivery_delay_ms": 5_000}, [5, 5, 5]),
+        ({"negative_ack_redelivery_backoff": MultiplierRedeliveryBackoff()}, [1, 2, 4, 8, 16, 32, 60, 60]),
+        ({"negative_ack_redelivery_backoff": MultiplierRedeliveryBackoff(10_000, 50_000, 3)}, [10, 30, 50, 50]),
+    ],
+)
+@pytest.mark.parametrize("kind", [ConsumerType.Exclusive, ConsumerType.Failover, ConsumerType.Shared])
+async def test_a_nacked_message_is_redelivered_after_its_delay(
+    kind: ConsumerType, options: dict[str, Any], delays_s: list[int]
+) -> None:
+    """(CON-5) A minute, or the delay that was set, or the one of the backoff: never earlier, and little later."""
+    clock = ManualClock()
+    async with client_of(_clock=clock) as (broker, client):
         broker.topic("t").publish(b"a")
-        backoff = MultiplierRedeliveryBackoff(10, 40)
-        consumer = await client.subscribe(
-            "t", "s", ConsumerType.Shared, **EARLIEST, negative_ack_redelivery_backoff=backoff
-        )
-        counts = []
-        for _ in range(4):
+        consumer = await client.subscribe("t", "s", kind, **EARLIEST, **options)
+        for number, delay_s in enumerate(delays_s):
             [message] = await receive(consumer, 1)
-            counts.append(message.redelivery_count())
+            assert message.redelivery_count() == number
             await consumer.negative_acknowledge(message)
-        assert counts == [0, 1, 2, 3]
+            await let_client_work()
+            clock.advance(delay_s - 0.01)
+            await let_client_work()
+            assert sum(len(one.redeliver) for one in broker.requests) == number
+            clock.advance(1.01)
 
 
 @pytest.mark.parametrize("kind", [ConsumerType.Exclusive, ConsumerType.Shared])
@@ -128,9 +144,13 @@ async def test_nacks_of_an_earlier_opening_request_no_second_redelivery(
             assert [one.first_entry_id for one in requested[0].entries] == [3]
 
 
+async def let_client_work() -> None:
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
 async def wait_until_due(clock: ManualClock) -> None:
     """Let the client schedule its nacks, and then send the requests that are due."""
     for _ in range(2):
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await let_client_work()
         clock.advance(10.0)
