@@ -48,11 +48,16 @@ _NO_COMPACTION: Final = "topics are not compacted, so leave it out"
 class ConsumerBatchReceivePolicy:
     """When `batch_receive` returns: as soon as one of the limits is reached. A value below 1 is no limit.
 
-    At least one limit must be set.
+    At least one limit must be set. Without `messages_from_multi_topics_enabled`, all messages of a batch are of one
+    topic or partition; then it may have fewer than the limits allow.
     """
 
     def __init__(
-        self, max_num_message: int = -1, max_num_bytes: int = _DEFAULT_BATCH_BYTES, timeout_ms: int = 100
+        self,
+        max_num_message: int = -1,
+        max_num_bytes: int = _DEFAULT_BATCH_BYTES,
+        timeout_ms: int = 100,
+        messages_from_multi_topics_enabled: bool = True,
     ) -> None:
         if max_num_message <= 0 and max_num_bytes <= 0 and timeout_ms <= 0:
             raise InvalidConfiguration(
@@ -62,9 +67,13 @@ class ConsumerBatchReceivePolicy:
         self.max_num_message = max_num_message
         self.max_num_bytes = max_num_bytes
         self.timeout_ms = timeout_ms
+        self.messages_from_multi_topics_enabled = messages_from_multi_topics_enabled
 
     def __repr__(self) -> str:
-        return f"ConsumerBatchReceivePolicy({self.max_num_message}, {self.max_num_bytes}, {self.timeout_ms})"
+        return (
+            f"ConsumerBatchReceivePolicy({self.max_num_message}, {self.max_num_bytes}, {self.timeout_ms}, "
+            f"{self.messages_from_multi_topics_enabled})"
+        )
 
 
 class ConsumerOptions(Configuration):

@@ -35,6 +35,7 @@ class _BatchLimits:
         # The queue never holds more, so a batch doesn't wait for more.
         self.complete_at = min(self.max_messages, max(receiver_queue_size, 1))
         self.timeout_s = policy.timeout_ms / 1000 if policy.timeout_ms > 0 else None
+        self.of_one_topic = not policy.messages_from_multi_topics_enabled
 
 
 class _Receiver:
@@ -64,7 +65,10 @@ class _Receiver:
         """With the lock: take a batch if it is complete, or if it is late. Return whether it was taken."""
         self._check_open()
         if is_late or self._has_batch():
-            self._queue.take_batch_locked(batch, self._limits.max_messages, self._limits.max_bytes)
+            limits = self._limits
+            self._queue.take_batch_locked(
+                batch, limits.max_messages, limits.max_bytes, of_one_topic=limits.of_one_topic
+            )
             return True
         return False
 

@@ -337,8 +337,12 @@ class ReceiverQueue:
                 size += sum(len(payloads[row] or b"") for row in entry.remaining)
         return size
 
-    def take_batch_locked(self, batch: list[Message[Any]], max_messages: int, max_bytes: int) -> None:
+    def take_batch_locked(
+        self, batch: list[Message[Any]], max_messages: int, max_bytes: int, *, of_one_topic: bool = False
+    ) -> None:
         """Append as many messages as there are and as a batch may have: at least one message, if there is one.
+
+        `of_one_topic`: all of them are of the same topic or partition.
 
         If this is interrupted, every message that was taken is in the batch.
         """
@@ -353,12 +357,14 @@ class ReceiverQueue:
                 self._finish_segment()
                 break
             size = _payload_bytes(message)
-            if len(batch) > 1 and size > bytes_left:
+            if len(batch) > 1 and (size > bytes_left or (of_one_topic and not _have_same_topic(batch[0], message))):
                 del batch[-1]
                 self.ready.appendleft(message)
                 return
             bytes_left -= size
         while len(batch) < max_messages and self._find_next_partition():
+            if of_one_topic and batch and not self._give_turn(batch[0]._entry.epoch.origin.partition_queue):
+                return
             partition = self._ring[0]
             entry = partition.entries[0]
             count = min(len(entry.remaining), max_messages - len(batch))
@@ -443,6 +449,14 @@ class ReceiverQueue:
             del self._ring[0]
         return bool(self._ring)
 
+    def _give_turn(self, partition: PartitionQueue) -> bool:
+        """Move a partition to the front of the ring. False: it has no entries."""
+        if not partition.entries:
+            return False
+        others = [other for other in self._ring if other is not partition]
+        self._ring = deque([partition, *others])  # one assignment, because of Ctrl-C
+        return True
+
     def _end_turn(self) -> None:
         """Move the first partition of the ring to its end."""
         if self._ring[0].entries:
@@ -480,6 +494,10 @@ def _make_segment(
         if not count:
             break
     return messages, consumed, None, ()
+
+
+def _have_same_topic(one: Message[Any], other: Message[Any]) -> bool:
+    return one._entry.epoch.origin is other._entry.epoch.origin
 
 
 def _payload_bytes(message: Message[Any]) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from magnetar import ConsumerBatchReceivePolicy, InitialPosition, MessageId
+from magnetar import ConsumerBatchReceivePolicy, ConsumerInterceptor, InitialPosition, Message, MessageId
 from magnetar.exceptions import AlreadyClosed, Timeout
 from tests.running import until
 from tests.unit.client.consume_scene import client_of, core_of, payloads, receive
@@ -54,27 +54,100 @@ async def test_receive_waits_until_its_timeout() -> None:
         assert (await waiting).data() == b"late"
 
 
-async def test_a_cancelled_receive_loses_no_message() -> None:
-    """CON-2"""
+async def _receive_once(consumer: Any) -> list[Message]:
+    return [await consumer.receive()]
+
+
+async def _receive_in_time(consumer: Any) -> list[Message]:
+    return [await consumer.receive(60_000)]
+
+
+async def _wait_for_one(consumer: Any) -> list[Message]:
+    return [await asyncio.wait_for(consumer.receive(), 60)]
+
+
+async def _receive_within(consumer: Any) -> list[Message]:
+    async with asyncio.timeout(60):
+        return [await consumer.receive()]
+
+
+async def _iterate(consumer: Any) -> list[Message]:
+    return [await anext(aiter(consumer))]
+
+
+async def _receive_batch(consumer: Any) -> list[Message]:
+    batch: list[Message] = await consumer.batch_receive()
+    return batch
+
+
+FORMS = (_receive_once, _receive_in_time, _wait_for_one, _receive_within, _iterate, _receive_batch)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("options", [{}, {"receiver_queue_size": 0}, {"interceptors": [ConsumerInterceptor()]}])
+async def test_a_receive_that_is_cancelled_anywhere_loses_no_message(form: Any, options: dict[str, Any]) -> None:
+    """CON-2: `receive`, with and without a timeout, in `wait_for`, iteration, and batches of two; each is cancelled
+    after each number of steps of the loop, while others wait, too. Every message is received once, in order."""
     async with client_of() as (broker, client):
-        consumer = await client.subscribe("t", "s")
+        policy = ConsumerBatchReceivePolicy(2 if options.get("receiver_queue_size", 2) else 1, -1, -1)
+        consumer = await client.subscribe("t", "s", batch_receive_policy=policy, **options)
         got: list[bytes] = []
-        for number in range(50):
-            first, second = (asyncio.create_task(consumer.receive()) for _ in range(2))
+        steps = range(14)
+        for number in steps:
+            first, second = (asyncio.create_task(form(consumer)) for _ in range(2))
             await asyncio.sleep(0)
-            broker.topic("t").publish(str(number).encode())
-            for _ in range(number % 12):  # at every step of its way
+            for half in (2 * number, 2 * number + 1):
+                broker.topic("t").publish(b"%d" % half)
+            for _ in range(number):
                 await asyncio.sleep(0)
             first.cancel()
             await asyncio.wait([first])
-            if first.cancelled():
-                got.append((await second).data())
-            else:
-                got.append(first.result().data())
+            if not first.cancelled():
+                got += payloads(first.result())
                 second.cancel()
                 await asyncio.wait([second])
-                assert second.cancelled()
-        assert got == [str(number).encode() for number in range(50)]
+            if first.cancelled() or not second.cancelled():
+                got += payloads(await second)
+            while len(got) < 2 * number + 2:
+                got += payloads(await form(consumer))
+        assert got == [b"%d" % number for number in range(2 * len(steps))]
+
+
+async def test_a_message_that_arrives_while_a_receive_times_out_is_not_lost() -> None:
+    """CON-2: by its own timeout, or by that of `wait_for`."""
+    async with client_of() as (broker, client):
+        consumer = await client.subscribe("t", "s")
+        got: list[bytes] = []
+        for number in range(40):
+            receive_one = consumer.receive(1) if number % 2 else asyncio.wait_for(consumer.receive(), 0.001)
+            waiting = asyncio.create_task(receive_one)
+            asyncio.get_running_loop().call_later(0.0009 + number * 0.00001, broker.topic("t").publish, b"%d" % number)
+            await asyncio.wait([waiting])
+            if waiting.exception() is None:
+                got.append(waiting.result().data())
+            else:
+                assert isinstance(waiting.exception(), Timeout | TimeoutError)
+                got.append((await consumer.receive()).data())
+        assert got == [b"%d" % number for number in range(40)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_closing_ends_every_receive_and_loses_no_message(form: Any) -> None:
+    """CON-2: what was not received is redelivered to the next consumer."""
+    async with client_of() as (broker, client):
+        policy = ConsumerBatchReceivePolicy(2, -1, -1)
+        consumer = await client.subscribe("t", "s", batch_receive_policy=policy)
+        waiting = [asyncio.create_task(form(consumer)) for _ in range(3)]
+        await asyncio.sleep(0)
+        broker.topic("t").publish(b"a")
+        closing = asyncio.create_task(consumer.close())
+        await asyncio.wait([closing, *waiting])
+        received = [message for one in waiting if one.exception() is None for message in one.result()]
+        ends = [type(one.exception()) for one in waiting if one.exception() is not None]
+        assert set(ends) <= {AlreadyClosed, StopAsyncIteration, RuntimeError}
+        assert len(ends) == 3 - len(received)
+        again = await client.subscribe("t", "s")
+        assert payloads(await receive(again, 1)) == [b"a"]
 
 
 async def test_a_batch_ends_by_number_bytes_or_time() -> None:
@@ -98,6 +171,24 @@ async def test_a_batch_ends_by_number_bytes_or_time() -> None:
             assert payloads(await waiting) == [bytes([97 + i]) * 10 for i in range(expected)]
             if size != "time":
                 assert (await consumer.receive()).data() == b"f" * 10
+            await consumer.close()
+
+
+async def test_a_batch_may_be_of_one_topic_only() -> None:
+    """CON-2: of several topics, in turn; with `messages_from_multi_topics_enabled` of all of them."""
+    async with client_of() as (broker, client):
+        topics = ["a", "b", "c"]
+        for of_all in (True, False):
+            policy = ConsumerBatchReceivePolicy(6, -1, -1, messages_from_multi_topics_enabled=of_all)
+            consumer = await client.subscribe(topics, f"of all: {of_all}", batch_receive_policy=policy)
+            for topic in topics:
+                broker.topic(topic).publish(b"1", b"2")
+                broker.topic(topic).publish(b"3")
+            await until(lambda: len(core_of(consumer).queue) == 9, "all are prefetched")  # noqa: B023
+            batch = await consumer.batch_receive()
+            names = {message.topic_name() for message in batch}
+            assert (len(batch), len(names) > 1) == ((6, True) if of_all else (3, False))
+            assert payloads(batch)[:2] == [b"1", b"2"]
             await consumer.close()
 
 
