@@ -31,7 +31,7 @@ from magnetar.exceptions import InvalidConfiguration, MagnetarException
 __all__ = [
     "TaskListener",
     "check_listener",
-    "count_lanes",
+    "is_key_shared",
     "is_stale",
     "max_in_lanes",
     "ordering_hash",
@@ -56,9 +56,8 @@ def check_listener(option: str, listener: object, *, awaited: bool = False) -> N
         )
 
 
-def count_lanes(core: MultiTopicConsumer, size: int) -> int:
-    """Return how many calls of the listener may run at a time, if the client has `size` threads for listeners."""
-    return size if core.options.consumer_type is ConsumerType.KeyShared else 1
+def is_key_shared(core: MultiTopicConsumer) -> bool:
+    return core.options.consumer_type is ConsumerType.KeyShared
 
 
 def max_in_lanes(core: MultiTopicConsumer) -> int:
@@ -109,7 +108,7 @@ class TaskListener:
         # The tasks in which the listener is called now.
         self._calling: set[asyncio.Task[Any]] = set()
         core.listener = self
-        lanes: list[asyncio.Queue[Message[Any]]] = [asyncio.Queue() for _ in range(count_lanes(core, size))]
+        lanes: list[asyncio.Queue[Message[Any]]] = [asyncio.Queue() for _ in range(size if is_key_shared(core) else 1)]
         if len(lanes) == 1:
             self._start(self._call_with_all())
         else:

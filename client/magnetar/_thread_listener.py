@@ -23,10 +23,9 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any, Final
 
-from magnetar._enums import ConsumerType
 from magnetar._listener_threads import ListenerThreads, in_listener
 from magnetar._message import Message
-from magnetar._message_listener import count_lanes, is_stale, max_in_lanes, ordering_hash, ordering_key
+from magnetar._message_listener import is_key_shared, is_stale, max_in_lanes, ordering_hash, ordering_key
 from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar_wire.interruptible_wait import acquire_lock
 
@@ -47,11 +46,12 @@ def listen_on_threads(
 ) -> BaseThreadListener:
     """Call the listener with each message of a consumer or reader, from now on."""
     executor = core.options.message_listener_executor
-    if isinstance(executor, Executor) and core.options.consumer_type is not ConsumerType.KeyShared:
-        return ThreadListener(consumer, core, listener, threads, executor)
-    if executor is not None or count_lanes(core, threads.size) > 1:
-        return SpreadListener(consumer, core, listener, threads, executor)
-    return ThreadListener(consumer, core, listener, threads)
+    if executor is None:
+        spreads = is_key_shared(core) and threads.size > 1
+    else:
+        spreads = is_key_shared(core) or not isinstance(executor, Executor)
+    kind = SpreadListener if spreads else ThreadListener
+    return kind(consumer, core, listener, threads, executor)
 
 
 def finish_listeners(listeners: list[BaseThreadListener], clock: Callable[[], float], timeout_s: float) -> None:

@@ -58,7 +58,6 @@ class _Filled:
 
 
 def test_an_answer_comes_with_the_message_that_completes_the_entries_before_it() -> None:
-    """CON-2"""
     on = _Filled()
     on.fill()
     for number in range(20):

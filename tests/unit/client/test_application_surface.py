@@ -301,8 +301,6 @@ async def test_a_message_that_was_pickled_is_acknowledged_by_its_id(kind: Consum
 
 
 async def test_a_late_receive_names_every_topic_and_partition() -> None:
-    """CON-2"""
-
     async with client_of() as (broker, client):
         broker.partitioned["persistent://public/default/parted"] = 5
         topics = ["a", "b", "parted", "c-partition-3"]
