@@ -36,13 +36,42 @@ class AckGroupingTracker:
         self._clock = clock
         self._send_partitions = send_partitions
         self._grouping_time_ms = grouping_time_ms
-        self._inbox: LoopInbox[AckTarget] = LoopInbox(call_soon, self.send_soon, self.send_now, max_size)
-        # Adds a target, from any thread. It is called for each message, so it is the inbox's own method.
-        self.add = self._inbox.add
+        self._call_soon = call_soon
+        self._max_size = max_size
+        self._inbox: LoopInbox[AckTarget | DeliveredEntry] = LoopInbox(
+            call_soon, self.send_soon, self.send_now, max_size
+        )
+        # Messages of entries in the inbox. Threads may lose a count: then they are sent when the grouping time is over.
+        self._count = 0
         # None: messages don't time out.
         self.timeouts: AckTimeoutTracker | None = None
         self._timer: Timer | None = None
         self._is_closed = False
+
+    # From any thread.
+
+    def add(self, target: AckTarget) -> None:
+        """Add a target."""
+        self._inbox.add(target)
+
+    def add_message(self, message: Message[Any]) -> None:
+        """Add a message. Only its row is held: a thousand messages that wait would cost the garbage collector more time
+        than the acknowledgement itself."""
+        entry = message._entry
+        # In this order: `_take_rows` resets the flag before it copies the rows.
+        entry.acknowledged_rows.append(message._row)
+        try:
+            if not entry.has_collected_acks:
+                entry.has_collected_acks = True
+                self._inbox.add(entry)
+        except BaseException:  # Ctrl-C: it is not known whether the entry was added, and other threads may rely on it
+            entry.has_collected_acks = False
+            self._inbox.add(entry)
+            raise
+        self._count += 1
+        if self._count >= self._max_size:
+            self._count = 0
+            self._call_soon(self.send_now)
 
     # On the loop.
 
@@ -80,10 +109,11 @@ class AckGroupingTracker:
 
     def distribute(self) -> None:
         """Add what is collected to the partitions' pending acknowledgements."""
+        self._count = 0
         self._add_to_partitions(self._inbox.drain())
 
     def _add_to_partitions(
-        self, targets: Iterable[AckTarget]
+        self, targets: Iterable[AckTarget | DeliveredEntry]
     ) -> dict[PendingAcks, dict[tuple[int, int], DeliveryEpoch]]:
         """Return the changed partitions' acknowledgements, with the epochs of the targets."""
         timeouts = self.timeouts
@@ -98,14 +128,12 @@ class AckGroupingTracker:
             found: PendingAcks = acks
             return found
 
-        last: DeliveredEntry | None = None
-        rows: list[int] = []
         for target in targets:
-            if isinstance(target, Message):
-                if target._entry is not last:  # most messages follow one of the same entry
-                    last = target._entry
-                    rows = rows_by_entry[last]
-                rows.append(target._row)
+            if isinstance(target, DeliveredEntry):
+                if rows := _take_rows(target):  # an entry that two threads have added has none the second time
+                    rows_by_entry[target] += rows
+            elif isinstance(target, Message):
+                rows_by_entry[target._entry].append(target._row)
             else:
                 acks = pending_acks(target.epoch)
                 add = acks.add_cumulative if target.cumulative else acks.add_message
@@ -126,3 +154,11 @@ class AckGroupingTracker:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _take_rows(entry: DeliveredEntry) -> list[int]:
+    """Remove the rows that the application has acknowledged, and return them."""
+    entry.has_collected_acks = False
+    rows = entry.acknowledged_rows[:]
+    del entry.acknowledged_rows[: len(rows)]
+    return rows

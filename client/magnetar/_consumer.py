@@ -54,7 +54,7 @@ class BaseConsumer(Unpicklable):
         self._core = core
         # Whether an acknowledgement is collected with others, if its call does not name a receipt.
         self._groups_acks = not core.options.ack_receipt_enabled
-        self._add_ack = core.acks.add
+        self._add_ack = core.acks.add_message
 
     def topic(self) -> str:
         """Return the topic's full name; for several topics, their names separated by commas."""

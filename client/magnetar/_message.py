@@ -228,6 +228,7 @@ class DeliveredEntry:
     __slots__ = (
         "_decoded",
         "acknowledged",
+        "acknowledged_rows",
         "arrivals",
         "batch_size",
         "broker",
@@ -236,6 +237,7 @@ class DeliveredEntry:
         "decoder",
         "entry_id",
         "epoch",
+        "has_collected_acks",
         "ledger_id",
         "metadata",
         "moved_rows",
@@ -279,6 +281,9 @@ class DeliveredEntry:
         self.chunks: tuple[tuple[int, int], ...] = ()
         # The messages that are known to be acknowledged: bit i is batch index i; of an entry that is no batch, bit 0.
         self.acknowledged = 0
+        # The rows that the application has acknowledged and the loop does not know of, and whether these are collected.
+        self.acknowledged_rows: list[int] = []
+        self.has_collected_acks = False
         # The rows of which dead letters are made because of a negative acknowledgement: bit i is row i.
         self.moved_rows = 0
         # One of the messages was acknowledged negatively, so the entry will be redelivered.

@@ -97,6 +97,17 @@ async def test_acknowledgements_are_sent_after_the_grouping_time_or_number() -> 
     assert len(sent) == 3
 
 
+async def test_messages_of_one_batch_count_one_by_one_towards_the_grouping_number() -> None:
+    """CON-3"""
+    async with client_of() as (broker, client):
+        topic = broker.topic("t")
+        topic.publish(*[b"x"] * 1_000)
+        consumer = await client.subscribe("t", "s", **EARLIEST, ack_grouping_time_ms=1e9)
+        for message in await receive(consumer, 1_000):
+            await consumer.acknowledge(message)
+        await until(lambda: topic.cursors.cursors["s"].mark_delete == topic.log.last, "they are acknowledged")
+
+
 async def test_the_highest_cumulative_acknowledgement_is_sent() -> None:
     """CON-3, CON-4"""
     async with client_of() as (broker, client):
