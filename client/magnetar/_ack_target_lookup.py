@@ -25,6 +25,7 @@ class AckTargetLookup:
         has one partitioned topic, and needs neither if there is one partition. An id that was deserialized may lack the
         topic: `MessageId.deserialize(data, topic=…)`. A pickled message stands for its id.
 
+        A message of a topic that was deleted, and left the consumer, is accepted: its acknowledgement has no effect.
         Raises InvalidMessage if this consumer can't have received it.
         """
         if isinstance(what, Message) and isinstance(what._entry.epoch.origin, PickledOrigin):
@@ -32,14 +33,18 @@ class AckTargetLookup:
         if isinstance(what, Message):
             entry = what._entry
             origin: PartitionConsumer = entry.epoch.origin
-            if self._partitions.by_topic.get(origin.topic) is not origin:
+            if self._partitions.by_topic.get(origin.topic) is not origin and origin not in self._partitions.dropped:
                 raise InvalidMessage(f"{what!r} was received by another consumer: acknowledge it there")
             if not cumulative:
                 return what
             index = entry.batch_index(what._row)
             return MessageIdTarget(entry.epoch, entry.ledger_id, entry.entry_id, index, entry.batch_size, True)
         if isinstance(what, MessageId):
-            partition = self.find_partition(what)
+            epoch = getattr(what, "_delivery", None)
+            if isinstance(epoch, DeliveryEpoch) and epoch.origin in self._partitions.dropped:
+                partition: PartitionConsumer = epoch.origin
+            else:
+                partition = self.find_partition(what)
             index, size = what.batch_index(), what.batch_size()
             if index >= 0 and not size:
                 raise InvalidMessage(
@@ -50,7 +55,6 @@ class AckTargetLookup:
             if what.ledger_id() < 0 or what.entry_id() < 0 or what == MessageId.latest:
                 raise InvalidMessage(f"{what!r} is not the id of a message")
             # The id of a received message belongs to the epoch of its delivery, any other to the current epoch.
-            epoch = getattr(what, "_delivery", None)
             if not isinstance(epoch, DeliveryEpoch) or epoch.origin is not partition:
                 epoch = partition.epoch
             return MessageIdTarget(epoch, what.ledger_id(), what.entry_id(), index, size, cumulative)

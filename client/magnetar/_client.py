@@ -8,6 +8,7 @@ tests/unit/client/test_signatures.py compares them, and the options' models.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 import weakref
@@ -185,7 +186,7 @@ class Client(Unpicklable):
     @suggest_keywords
     def subscribe(
         self,
-        topic: str | Sequence[str],
+        topic: str | Sequence[str] | re.Pattern[str],
         subscription_name: str,
         consumer_type: ConsumerType = ConsumerType.Exclusive,
         schema: type[T] | Schema[T] | None = None,

@@ -57,8 +57,8 @@ class BaseConsumer(Unpicklable):
         self._add_ack = core.acks.add_message
 
     def topic(self) -> str:
-        """Return the topic's full name; for several topics, their names separated by commas."""
-        return ",".join(map(str, self._core.names))
+        """Return the topic's full name; for several topics, their names separated by commas; or the pattern."""
+        return self._core.topic_text
 
     def subscription_name(self) -> str:
         """Return the name of the subscription."""

@@ -24,6 +24,7 @@ from magnetar._key_shared_policy import ConsumerKeySharedPolicy
 from magnetar._letter_rules import ConsumerDeadLetterPolicy
 from magnetar._options import NO_ENCRYPTION, ValueSchema, check_options, unsupported
 from magnetar._redelivery_backoff import FixedDelay, RedeliveryBackoff
+from magnetar._topic_pattern import TopicPattern
 from magnetar.exceptions import InvalidConfiguration, InvalidTopicName, OperationNotSupported
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.errors import InvalidTopicName as InvalidName
@@ -36,6 +37,7 @@ __all__ = [
     "TableViewOptions",
     "consumer_options",
     "topic_names",
+    "topic_pattern",
 ]
 
 _DEFAULT_BATCH_BYTES: Final = 10 * 1024 * 1024
@@ -94,8 +96,8 @@ class ConsumerOptions(Configuration):
     negative_ack_redelivery_delay_ms: float = Field(default=60_000, ge=0)
     is_read_compacted: bool = unsupported(False, _NO_COMPACTION)
     properties: Mapping[str, str] = Field(default_factory=dict)
-    # No effect: patterns of topics are not supported.
-    pattern_auto_discovery_period: int = 60
+    # How often a pattern's topics are listed, in seconds, if brokers refuse to report changes.
+    pattern_auto_discovery_period: int = Field(default=60, gt=0)
     initial_position: InitialPosition = InitialPosition.Latest
     crypto_key_reader: Any = unsupported(instead=NO_ENCRYPTION)
     replicate_subscription_state_enabled: bool = unsupported(False, "there is no replication, so leave it out")
@@ -110,14 +112,13 @@ class ConsumerOptions(Configuration):
     key_shared_policy: ConsumerKeySharedPolicy | None = None
     # Single messages of a batch are acknowledged. Otherwise a batch is, when all of its messages are.
     batch_index_ack_enabled: bool = True
-    regex_subscription_mode: RegexSubscriptionMode = unsupported(
-        RegexSubscriptionMode.PersistentOnly, "patterns of topics are not supported, so leave it out"
-    )
+    regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly
     # When a message goes to a dead letter topic instead of being redelivered.
     dead_letter_policy: ConsumerDeadLetterPolicy | None = None
     crypto_failure_action: ConsumerCryptoFailureAction = unsupported(ConsumerCryptoFailureAction.FAIL, NO_ENCRYPTION)
     # The following options are the project's own, or those of Pulsar's other clients.
-    is_pattern_topic: bool = unsupported(False, "give a list of topics")
+    # A topic that is a str is a regular expression.
+    is_pattern_topic: bool = False
     # Allows `reconsume_later`, and subscribes to the retry letter topic.
     enable_retry: bool = False
     # Consumers of priority 0 are served first.
@@ -258,10 +259,19 @@ def consumer_options(arguments: Mapping[str, Any]) -> ConsumerOptions:
     return check_options(ConsumerOptions, arguments)
 
 
-def topic_names(topic: str | Sequence[str] | re.Pattern[str]) -> list[TopicName]:
+def topic_pattern(topic: str | Sequence[str] | re.Pattern[str], options: ConsumerOptions) -> TopicPattern | None:
+    """Return the pattern given to `subscribe`; None: it was a topic, or a list of topics."""
+    if isinstance(topic, re.Pattern) or (options.is_pattern_topic and isinstance(topic, str)):
+        if options.receiver_queue_size == 0:
+            raise InvalidConfiguration("receiver_queue_size = 0 needs a single topic, not a pattern: use 1 or more")
+        return TopicPattern(topic, options.regex_subscription_mode)
+    if options.is_pattern_topic:
+        raise InvalidConfiguration(f"is_pattern_topic = True needs a topic that is a pattern, not {topic!r:.200}")
+    return None
+
+
+def topic_names(topic: str | Sequence[str]) -> list[TopicName]:
     """Parse the topics given to `subscribe`, and drop duplicates."""
-    if isinstance(topic, re.Pattern):
-        raise OperationNotSupported(f"the topic pattern {topic.pattern!r} is not supported yet: pass a list of topics")
     texts = [topic] if isinstance(topic, str) else list(topic)
     if not texts:
         raise InvalidTopicName("the list of topics is empty: name at least one")

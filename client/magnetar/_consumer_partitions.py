@@ -1,8 +1,10 @@
 """The partitions of a consumer's topics, and of a reader's: a `PartitionConsumer` for each.
 
-**All or none.** The first partition is opened alone, then the others at once. If any can't be opened, the consumer is
-not created. Two consumers that both want an exclusive subscription of a partitioned topic meet at the first partition,
-so one of them gets all. After that each partition reopens alone.
+**All or none.** The first partition is opened alone, then the others, many at a time. If any can't be opened, the
+consumer is not created. Two consumers that both want an exclusive subscription of a partitioned topic meet at the first
+partition, so one of them gets all. After that each partition reopens alone.
+
+**Topics of a pattern** are added and dropped by `_pattern_topics.py`.
 
 **New partitions** (`_growth_watch.py`) are read from the earliest message, since everything in them was published after
 the consumer was created. Those that can't be opened are retried, and the others are read in the meantime.
@@ -12,7 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from magnetar._partition_consumer import PartitionConsumer
 from magnetar._read_position import Start
@@ -21,9 +25,12 @@ from magnetar.exceptions import InvalidConfiguration, MagnetarException
 from magnetar_protos.broker_pb2 import StartAt
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["ConsumerPartitions"]
+__all__ = ["CONCURRENT_OPENINGS", "ConsumerPartitions"]
 
 log = logging.getLogger("magnetar")
+
+# How many partitions and topics of a consumer are opened at a time.
+CONCURRENT_OPENINGS: Final = 200
 
 
 class ConsumerPartitions:
@@ -35,6 +42,10 @@ class ConsumerPartitions:
         self.all: list[PartitionConsumer] = []
         # Replaced by a copy when it changes, since other threads read it.
         self.by_topic: dict[str, PartitionConsumer] = {}
+        # Those of a pattern's topics that were dropped, while messages of them are in use.
+        self.dropped: weakref.WeakSet[PartitionConsumer] = weakref.WeakSet()
+        # Dropped ones whose tasks may still run.
+        self._ending: list[PartitionConsumer] = []
         # Held while new partitions are looked for and opened, and while none may be.
         self.growing = asyncio.Lock()
         self._client = context.client
@@ -55,18 +66,19 @@ class ConsumerPartitions:
             self._counts[name] = 0 if name.is_partition else await self._count_partitions(name)
         names = [part for name in self.names for part in _name_partitions(name, self._counts[name])]
         reads_only = not self._context.durable
-        for partition in self._add_partitions(names, self._start):
+        for partition in self.add(names, self._start):
             if reads_only and self._options.start_message_id_inclusive:
                 await partition.position.start_with_last_message()
         self._check_partitions()
-        await self.all[0].open()
+        for partition in self.all[:1]:
+            await partition.open()
         await self._open_all(self.all[1:])
         if reads_only:
             for partition in self.all:
                 await partition.position.find_behind()
 
     def _check_partitions(self) -> None:
-        if len(self.all) == 1:
+        if len(self.all) <= 1:
             return
         if self._start.at.WhichOneof("at") == "message_id":
             raise InvalidConfiguration(
@@ -82,16 +94,40 @@ class ConsumerPartitions:
     async def _count_partitions(self, name: TopicName, *, create: bool = True) -> int:
         return await self._client.lookup.count_partitions(str(name), create)
 
-    def _add_partitions(self, names: Sequence[TopicName], start: Start) -> list[PartitionConsumer]:
+    def add(self, names: Sequence[TopicName], start: Start, *, of_pattern: bool = False) -> list[PartitionConsumer]:
+        """Add partitions, or topics without partitions, that are not open yet."""
         added = [PartitionConsumer(name, self._context, start) for name in names]
+        for partition in added:
+            partition.is_of_pattern = of_pattern
         self.all += added
         self.by_topic = self.by_topic | {partition.topic: partition for partition in added}
         self._share_queue()
         return added
 
+    def drop(self, partitions: Sequence[PartitionConsumer], error: MagnetarException) -> None:
+        """End some of a pattern's topics. Messages of them may still be acknowledged, without effect."""
+        self._forget(partitions)
+        self.dropped.update(partitions)
+        self._ending = [one for one in self._ending if one.reopening is not None and not one.reopening.done()]
+        self._ending += partitions
+        for partition in partitions:
+            partition.end(error)
+            self._context.queue.clear(partition.partition_queue)
+
+    async def wait_ended(self) -> None:
+        """Return when the tasks of all, which have ended, and of those that were dropped have ended."""
+        for partition in [*self.all, *self._ending]:
+            await partition.wait_ended()
+
+    def _forget(self, partitions: Sequence[PartitionConsumer]) -> None:
+        removed = set(partitions)
+        self.all[:] = [partition for partition in self.all if partition not in removed]
+        self.by_topic = {topic: partition for topic, partition in self.by_topic.items() if partition not in removed}
+        self._share_queue()
+
     def _share_queue(self) -> None:
         """Divide the receiver queue among the partitions."""
-        options, count = self._options, len(self.all)
+        options, count = self._options, max(1, len(self.all))
         size = options.receiver_queue_size
         if count > 1:
             size = min(size, max(1, options.max_total_receiver_queue_size_across_partitions // count))
@@ -99,8 +135,14 @@ class ConsumerPartitions:
             partition.permits.set_limits(size, max(1, options.receiver_queue_bytes // count))
 
     async def _open_all(self, partitions: Sequence[PartitionConsumer]) -> None:
-        """Open them at once. If one can't be opened, cancel the others."""
-        tasks = [asyncio.get_running_loop().create_task(partition.open()) for partition in partitions]
+        """Open them, many at a time. If one can't be opened, cancel the others."""
+        slots = asyncio.Semaphore(CONCURRENT_OPENINGS)
+
+        async def open_one(partition: PartitionConsumer) -> None:
+            async with slots:
+                await partition.open()
+
+        tasks = [asyncio.get_running_loop().create_task(open_one(partition)) for partition in partitions]
         try:
             for task in tasks:
                 await task
@@ -135,7 +177,7 @@ class ConsumerPartitions:
         """Open new partitions. Return the highest number of partitions of a topic; None: not all could be opened."""
         if await self.find_new() is not None:
             return None
-        return max(self._counts.values())
+        return max(self._counts.values(), default=0)
 
     async def find_new(self) -> MagnetarException | None:
         """Open all that can be opened. Return the first error."""
@@ -155,7 +197,7 @@ class ConsumerPartitions:
         self._counts[name] = max(now, self._counts[name])
         if not new:
             return
-        added = self._add_partitions(new, Start(StartAt(earliest=True)))
+        added = self.add(new, Start(StartAt(earliest=True)))
         failed = added
         try:
             results = await asyncio.gather(*(partition.open() for partition in added), return_exceptions=True)
@@ -171,10 +213,7 @@ class ConsumerPartitions:
 
     async def _remove_partitions(self, partitions: Sequence[PartitionConsumer]) -> None:
         """Remove partitions that were not opened."""
-        removed = set(partitions)
-        self.all[:] = [partition for partition in self.all if partition not in removed]
-        self.by_topic = {topic: partition for topic, partition in self.by_topic.items() if partition not in removed}
-        self._share_queue()
+        self._forget(partitions)
         await asyncio.gather(*(partition.close() for partition in partitions))
 
 

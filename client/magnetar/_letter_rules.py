@@ -119,6 +119,14 @@ class LetterRules:
         """Whether this is the retry letter topic, or a partition of it."""
         return self.retry_letter_topic is not None and TopicName.parse(topic).base == self.retry_letter_topic
 
+    def is_own_letter_topic(self, topic: TopicName) -> bool:
+        """Whether letters of this consumer may go to this topic. A consumer of a pattern that matches it, too, must not
+        get its own dead letters."""
+        base = topic.base
+        if self.dead_letter_topic is not None:
+            return str(base) == self.dead_letter_topic or base == self.retry_letter_topic
+        return base.local_name.endswith(f"-{self.subscription}-DLQ")
+
     def add_origin(self, properties: Mapping[str, str], origin: Origin) -> dict[str, str]:
         """Return the properties of a dead letter. A message that was a letter before retains its origin."""
         named = {

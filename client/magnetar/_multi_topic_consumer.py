@@ -1,7 +1,8 @@
-"""A consumer, or a reader, of one topic or several, on its client's event loop.
+"""A consumer, or a reader, of one topic, of several, or of a pattern's topics, on its client's event loop.
 
 All partitions (`_consumer_partitions.py`) deliver into one receiver queue, from which the application's consumer takes
-messages. If not all can be opened, those that are open are closed, and the consumer is not created.
+messages. If not all can be opened, those that are open are closed, and the consumer is not created. The topics of a
+pattern come and go: `_pattern_topics.py`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from magnetar._ack_grouping import AckGroupingTracker
@@ -18,8 +19,8 @@ from magnetar._ack_targets import AckTarget
 from magnetar._ack_timeouts import AckTimeoutTracker
 from magnetar._chunk_assembly import ChunkBudget
 from magnetar._client_core import ClientCore
-from magnetar._consumer_options import ConsumerOptions, ReaderOptions, topic_names
-from magnetar._consumer_partitions import ConsumerPartitions
+from magnetar._consumer_options import ConsumerOptions, ReaderOptions, topic_names, topic_pattern
+from magnetar._consumer_partitions import CONCURRENT_OPENINGS, ConsumerPartitions
 from magnetar._enums import ConsumerType, InitialPosition
 from magnetar._growth_watch import GrowthWatch
 from magnetar._handed_out_reports import HandedOutReports
@@ -30,9 +31,11 @@ from magnetar._mixed_batch_warning import MixedBatchWarning
 from magnetar._negative_acks import NegativeAcksTracker
 from magnetar._options import parse_topic_name
 from magnetar._partition_consumer import PartitionConsumer
+from magnetar._pattern_topics import PatternTopics
 from magnetar._read_position import Start, make_start
 from magnetar._receiver_queue import ReceiverQueue
 from magnetar._reconnecting_consumer import ConsumerContext, ReconnectingConsumer
+from magnetar._topic_pattern import TopicPattern
 from magnetar.exceptions import AlreadyClosed, InvalidConfiguration, MagnetarException
 from magnetar_protos.broker_pb2 import StartAt
 from magnetar_wire.message_id import MessageId
@@ -48,11 +51,13 @@ R = TypeVar("R")
 async def open_consumer(
     client: ClientCore, topic: str | Sequence[str] | re.Pattern[str], options: ConsumerOptions
 ) -> MultiTopicConsumer:
-    """Open a consumer of a topic, or of several."""
+    """Open a consumer of a topic, of several, or of a pattern's topics."""
     client.check_open()
     is_earliest = options.initial_position is InitialPosition.Earliest
     start = Start(StartAt(earliest=True) if is_earliest else StartAt(latest=True))
-    consumer = MultiTopicConsumer(client, topic_names(topic), options, start)
+    pattern = topic_pattern(topic, options)
+    names = [] if isinstance(topic, re.Pattern) or pattern is not None else topic_names(topic)
+    consumer = MultiTopicConsumer(client, names, options, start, pattern=pattern)
     await consumer.open()
     return consumer
 
@@ -104,6 +109,7 @@ class MultiTopicConsumer:
         start: Start,
         *,
         durable: bool = True,
+        pattern: TopicPattern | None = None,
     ) -> None:
         self.options = options
         self.queue = ReceiverQueue()
@@ -157,6 +163,9 @@ class MultiTopicConsumer:
             self.topic_partitions.open_new,
         )
         self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._pattern_topics = None if pattern is None else self._make_pattern_topics(pattern, start)
+        # What the application subscribed to.
+        self.topic_text = ",".join(map(str, self.names)) if pattern is None else pattern.text
         self.listener: ListenerInTasks | None = None
         self.interceptors: Interceptors | None = None
 
@@ -170,6 +179,18 @@ class MultiTopicConsumer:
         letters = Letters(rules, client, consumer_name, self.acks, self.nacks)
         self.nacks.take_dead = letters.take_nacked
         return letters
+
+    def _make_pattern_topics(self, pattern: TopicPattern, start: Start) -> PatternTopics:
+        letters = self.letters
+        return PatternTopics(
+            self._client,
+            pattern,
+            self.topic_partitions,
+            start,
+            poll_period_s=self.options.pattern_auto_discovery_period,
+            is_excluded=lambda name: letters is not None and letters.rules.is_own_letter_topic(name),
+            start_task=self.start_task,
+        )
 
     def _retry_letter_topics(self) -> list[TopicName]:
         topic = None if self.letters is None else self.letters.rules.retry_letter_topic
@@ -192,6 +213,8 @@ class MultiTopicConsumer:
         """Open all partitions. Raises the error of the first that can't be opened."""
         try:
             await self.topic_partitions.open()
+            if self._pattern_topics is not None:
+                await self._pattern_topics.open()
         except GeneratorExit:  # destroyed with its loop: nothing can be awaited
             raise
         except BaseException:
@@ -217,6 +240,11 @@ class MultiTopicConsumer:
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
         return task
+
+    def describe_topics(self) -> str:
+        if self._pattern_topics is None:
+            return self.topic_partitions.describe_topics()
+        return f"the {len(self.partitions):,} topics and partitions of the pattern {self.topic_text}"
 
     # Receiving.
 
@@ -259,7 +287,7 @@ class MultiTopicConsumer:
         self.check_open()
         # After a reconnection the broker knows of no message that a reader has still in its queue.
         is_read = self.context.durable or not len(self.queue)
-        return is_read and all(partition.has_reached_end for partition in self.partitions)
+        return is_read and bool(self.partitions) and all(partition.has_reached_end for partition in self.partitions)
 
     async def last_message_ids(self) -> list[MessageId]:
         """Return one for each partition; for a partition without messages, the position before the first one."""
@@ -314,8 +342,7 @@ class MultiTopicConsumer:
             self.targets.find(where)
             partitions = [self.targets.find_partition(where)]
         self.acks.distribute()
-        for partition in partitions:
-            await partition.seek(target)
+        await self._for_each(partitions, lambda partition: partition.seek(target))
 
     async def unsubscribe(self) -> None:
         """Delete the subscription, and close the consumer."""
@@ -323,10 +350,35 @@ class MultiTopicConsumer:
         self.acks.distribute()
         # Also at new partitions, which have the subscription from the growth on.
         await self.topic_partitions.find_new()
-        async with self.topic_partitions.growing:
-            for partition in self.partitions:
-                await partition.unsubscribe()
-            await self.close()
+        if self._pattern_topics is not None:
+            await self._pattern_topics.stop()
+        try:
+            async with self.topic_partitions.growing:
+                # If it is not allowed, because of other consumers, nothing is deleted.
+                await self._for_each(self.partitions[:1], PartitionConsumer.unsubscribe)
+                await self._for_each(self.partitions[1:], PartitionConsumer.unsubscribe)
+                await self.close()
+        except BaseException:
+            if self._pattern_topics is not None and self.error is None:
+                self._pattern_topics.run()
+            raise
+
+    async def _for_each(
+        self, partitions: Sequence[PartitionConsumer], work: Callable[[PartitionConsumer], Awaitable[None]]
+    ) -> None:
+        """Do it for many at a time. Raises the first error, when all are done. Topics that leave in the meantime, since
+        they were deleted, are left out."""
+        slots = asyncio.Semaphore(CONCURRENT_OPENINGS)
+
+        async def work_on(partition: PartitionConsumer) -> None:
+            async with slots:
+                if partition not in self.topic_partitions.dropped:
+                    await work(partition)
+
+        results = await asyncio.gather(*map(work_on, partitions), return_exceptions=True)
+        for partition, error in zip(partitions, results, strict=True):
+            if error is not None and partition not in self.topic_partitions.dropped:
+                raise error
 
     # Closing.
 
@@ -346,6 +398,8 @@ class MultiTopicConsumer:
             return
         self.error = AlreadyClosed("the consumer is closed")
         try:
+            if self._pattern_topics is not None:
+                await self._pattern_topics.stop()
             if self.letters is not None:
                 await self.letters.close()
             self.acks.distribute()
@@ -357,6 +411,8 @@ class MultiTopicConsumer:
         """Close the consumer at once. Raise the error in those who wait."""
         self.error = self.error or error
         self._reports.stop()
+        if self._pattern_topics is not None:
+            self._pattern_topics.end()
         self._client.remove_member(self)
         self.nacks.close()
         self.acks.close()
@@ -376,12 +432,14 @@ class MultiTopicConsumer:
         """Return when the tasks of an ended consumer have ended."""
         if self._tasks:
             await asyncio.wait(list(self._tasks))
-        for partition in self.partitions:
-            await partition.wait_ended()
+        await self.topic_partitions.wait_ended()
         if self.letters is not None:
             await self.letters.wait_ended()
 
     def _fail(self, partition: ReconnectingConsumer, error: MagnetarException) -> None:
+        if self._pattern_topics is not None and partition.is_of_pattern and isinstance(partition, PartitionConsumer):
+            self._pattern_topics.left(partition, error)
+            return
         log.error("the consumer of %s has failed, and is closed: %s", partition.topic, error)
         self.end(error)
 

@@ -366,7 +366,7 @@ class PartitionConsumer(ReconnectingConsumer):
         self._decoder.stop()
         self.position.wake(error)
         self._pending.fail(error)
-        self.acks.fail(error)
+        self.acks.close(error)
 
     async def wait_ended(self) -> None:
         """Return when an ended consumer's tasks have ended."""

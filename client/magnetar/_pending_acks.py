@@ -52,6 +52,8 @@ class PendingAcks:
         # Acknowledgements that wait for a receipt, by request id.
         self._sent: dict[int, _OutboundAck] = {}
         self._last_request_id = 0
+        # Why nothing is sent any more. What is added then is dropped.
+        self._closed: Exception | None = None
 
     @property
     def has_unsent(self) -> bool:
@@ -147,9 +149,14 @@ class PendingAcks:
         """Complete the receipt when all that is unsent of these epochs is durable."""
         for epoch in epochs:
             receipt.expect_part()
-            self._get_group(epoch).receipts.append(receipt)
+            if self._closed is None:
+                self._get_group(epoch).receipts.append(receipt)
+            else:
+                _settle([receipt], self._closed)
 
     def _get_group(self, epoch: DeliveryEpoch) -> _AckGroup:
+        if self._closed is not None:
+            return _AckGroup()
         key = (epoch.opening, epoch.number)
         group = self._groups.get(key)
         if group is None:
@@ -225,6 +232,11 @@ class PendingAcks:
             _settle(group.receipts, error)
         self._outbox.clear()
         self._sent, self._groups = {}, {}
+
+    def close(self, error: Exception) -> None:
+        """Drop everything, and all that is added later."""
+        self._closed = error
+        self.fail(error)
 
     # Merging.
 

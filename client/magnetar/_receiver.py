@@ -54,7 +54,7 @@ class _Receiver:
             raise type(error)(*error.args)  # a new one each time, since the traceback grows with each raise
 
     def _timeout(self, timeout_s: float) -> Timeout:
-        topics = self._consumer.topic_partitions.describe_topics()
+        topics = self._consumer.describe_topics()
         return Timeout(f"no message of {topics} came within {round(timeout_s * 1000)} ms")
 
     def _has_batch(self) -> bool:

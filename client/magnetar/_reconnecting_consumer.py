@@ -9,7 +9,8 @@ delivered. So its queue is retained, and the next opening begins behind it.
 
 **A topic that was deleted** (INCARNATION_CHANGED, TOPIC_NOT_FOUND): the queue and the acknowledgements are dropped, and
 those who wait for a receipt get IncarnationChanged. The consumer continues with the topic that exists now, or that the
-broker creates on its request, from the first message. If it must not be created, the consumer ends with TopicNotFound.
+broker creates on its request, from the first message. If it must not be created, the consumer ends with TopicNotFound;
+a pattern's consumer goes on without it (`_pattern_topics.py`).
 """
 
 from __future__ import annotations
@@ -106,6 +107,8 @@ class ReconnectingConsumer(ABC):
         # Of a Failover subscription: the partition is delivered to this consumer.
         self.is_active = False
         self.is_closed = False
+        # The consumer has the topic because it matches a pattern. It is not created, and leaves when it is deleted.
+        self.is_of_pattern = False
         self._context = context
         self._options = context.options
         self._client = context.client
@@ -206,6 +209,7 @@ class ReconnectingConsumer(ABC):
             subscription_properties=dict(options.subscription_properties),
             client_version=client_version(),
             schema=to_wire(options.value_schema),
+            must_exist=self.is_of_pattern,
         )
         if (policy := options.key_shared_policy) is not None:
             request.key_shared.CopyFrom(policy.to_wire())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -167,7 +168,7 @@ class Client(Unpicklable):
     @suggest_keywords
     async def subscribe(
         self,
-        topic: str | Sequence[str],
+        topic: str | Sequence[str] | re.Pattern[str],
         subscription_name: str,
         consumer_type: ConsumerType = ConsumerType.Exclusive,
         schema: type[T] | Schema[T] | None = None,
