@@ -25,7 +25,7 @@ from magnetar._letter_rules import ConsumerDeadLetterPolicy
 from magnetar._options import NO_ENCRYPTION, ValueSchema, check_options, unsupported
 from magnetar._redelivery_backoff import FixedDelay, RedeliveryBackoff
 from magnetar._topic_pattern import TopicPattern
-from magnetar.exceptions import InvalidConfiguration, InvalidTopicName, OperationNotSupported
+from magnetar.exceptions import InvalidConfiguration, InvalidTopicName
 from magnetar_wire.configuration import Configuration
 from magnetar_wire.errors import InvalidTopicName as InvalidName
 from magnetar_wire.topic_name import TopicName

@@ -291,6 +291,10 @@ class ReconnectingConsumer(ABC):
                 await self._try_open()
                 return
             except MagnetarException as error:
+                if self._incarnation and self.is_of_pattern and isinstance(error, TopicNotFound):
+                    self._forget_incarnation()
+                    self._fail(error)
+                    return
                 if self._incarnation and isinstance(error, IncarnationChanged | TopicNotFound):
                     log.warning("%s was deleted: the consumer reads the next topic of this name: %s", self.topic, error)
                     self._forget_incarnation()

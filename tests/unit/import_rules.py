@@ -52,6 +52,7 @@ RULES: Final = frozenset(
         "magnetar._pending_acks",
         "magnetar._permits",
         "magnetar._redelivery_backoff",
+        "magnetar._topic_pattern",
         "magnetar._unacked_chunks",
         "magnetar_bookie.auto_recovery.auditor_rules",
         "magnetar_bookie.auto_recovery.ledger_repair_rules",

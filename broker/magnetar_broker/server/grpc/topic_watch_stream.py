@@ -130,7 +130,8 @@ class TopicWatchStream:
         if request.watch_id in self._watchers:
             raise Refusal(Code.INVALID_ARGUMENT, f"watch {request.watch_id} is open on this stream: use another id")
         maximum = self._server.settings.max_topic_watchers_per_connection
-        if len(self._watchers) >= maximum:
+        # Lists that are requested once have the same bound, apart: clients that may not watch request them.
+        if sum(one.request.once == request.once for one in self._watchers.values()) >= maximum:
             text = (
                 f"this stream has {maximum} topic watches, the maximum of max_topic_watchers_per_connection: request "
                 "the list from time to time"
