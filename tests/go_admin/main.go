@@ -1,6 +1,6 @@
 // Pulsar's Go client with a service URL of HTTP, and its admin client: one line of JSON for each check.
 //
-//	go run . http://127.0.0.1:8080 TENANT
+//	go run . http://127.0.0.1:8080 TENANT pulsar://127.0.0.1:6650
 package main
 
 import (
@@ -70,6 +70,7 @@ func main() {
 	check("subscriptions.list", subscriptions, err)
 
 	messages(url, plain.String(), parts.String())
+	patterns(os.Args[3], os.Args[2])
 	schemas(url, admin, namespace)
 
 	stats, err := admin.Topics().GetStats(*plain)
@@ -115,4 +116,20 @@ func messages(url string, plain string, parts string) {
 		producer.Close()
 		consumer.Close()
 	}
+}
+
+// patterns receives from a topic that is created after its pattern was subscribed to. The client asks for the topics.
+func patterns(url string, prefix string) {
+	client := must(pulsar.NewClient(pulsar.ClientOptions{URL: url, OperationTimeout: 20 * time.Second}))
+	defer client.Close()
+	consumer := must(client.Subscribe(pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/" + prefix + "-.*",
+		SubscriptionName: "go", AutoDiscoveryPeriod: time.Second,
+		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest}))
+	defer consumer.Close()
+	producer := must(client.CreateProducer(pulsar.ProducerOptions{Topic: prefix + "-new", DisableBatching: true}))
+	defer producer.Close()
+	must(producer.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte("first")}))
+	deadline, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	check("client.received.pattern", string(must(consumer.Receive(deadline)).Payload()), nil)
 }

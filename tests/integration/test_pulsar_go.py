@@ -33,6 +33,7 @@ _VALUES: Final[dict[str, Any]] = {
     "client.partitions": 3,
     "client.received.plain": 3,
     "client.received.parts": 3,
+    "client.received.pattern": "first",
     "schemas.value.avro": {"x": 7, "name": "ü"},
     "schemas.value.json": {"x": 7, "name": "ü"},
     "schemas.value.string": "ü",
@@ -46,11 +47,11 @@ _VALUES: Final[dict[str, Any]] = {
     "topics.lookup": True,
     "tenants.deleted": True,
 }
-_CHECKS: Final = 46
+_CHECKS: Final = 47
 
 
 def test_the_go_clients_work_over_http(tmp_path: Path) -> None:
-    """WIRE-1"""
+    """WIRE-1. SUB-8: a pattern's new topic joins from its first message, over Pulsar's protocol."""
     go = shutil.which("go")
     if go is None:
         pytest.skip("go is not on the PATH")
@@ -69,7 +70,11 @@ def test_the_go_clients_work_over_http(tmp_path: Path) -> None:
     tenant = f"go-{os.getpid()}-{time.time_ns()}"
     with stock_server(tmp_path / "data") as server:
         ended = subprocess.run(
-            [program, server.http_url, tenant], capture_output=True, text=True, timeout=_RUNNING_S, check=False
+            [program, server.http_url, tenant, server.url],
+            capture_output=True,
+            text=True,
+            timeout=_RUNNING_S,
+            check=False,
         )
     assert ended.returncode == 0, ended.stderr[-3000:]
     lines = [json.loads(line) for line in ended.stdout.splitlines()]

@@ -214,8 +214,11 @@ class Client(Unpicklable):
         interceptors: Sequence[ConsumerInterceptor] | None = None,
         consumer_event_listener: ConsumerEventListener | None = None,
     ) -> Consumer[T]:
-        """Create a consumer of a topic, or of each topic in a list. The subscription is created if it does not exist.
+        """Create a consumer of a topic, of several, or of a pattern's. The subscription is created if it is missing.
 
+        - `topic`: a name, a list of names, or a pattern: a `re.Pattern`, or a str with `is_pattern_topic`. A pattern
+          matches whole names of one namespace, in the domains of `regex_subscription_mode`. Topics that are created
+          later join: brokers report them, or are asked every `pattern_auto_discovery_period` seconds if they refuse.
         - `schema`: see `create_producer`. Messages that were encoded with another version of the topic's schema are
           decoded by Avro's rules of evolution. `decode_failure_action` decides what happens to those that can't be.
         - `consumer_type` decides how the subscription's consumers share its messages, `initial_position` where a new
