@@ -4,7 +4,7 @@ Any broker can be watched: the next one of the service URL if one fails. A watch
 has it already, which the broker knows by its hash. Parts of a list, or of a change, take effect together. Between two
 watches the last list holds.
 
-**A broker that refuses to watch**, since it has too many watches, is asked for the list from time to time instead. A
+**A broker that refuses to watch**, since it has too many watches, is polled for the list instead. A
 broker that can't match the pattern lists all topics of the namespace, and the client matches it.
 """
 

@@ -218,7 +218,7 @@ class Client(Unpicklable):
 
         - `topic`: a name, a list of names, or a pattern: a `re.Pattern`, or a str with `is_pattern_topic`. A pattern
           matches whole names of one namespace, in the domains of `regex_subscription_mode`. Topics that are created
-          later join: brokers report them, or are asked every `pattern_auto_discovery_period` seconds if they refuse.
+          later join: brokers report them, or list them every `pattern_auto_discovery_period` seconds, if they refuse.
         - `schema`: see `create_producer`. Messages that were encoded with another version of the topic's schema are
           decoded by Avro's rules of evolution. `decode_failure_action` decides what happens to those that can't be.
         - `consumer_type` decides how the subscription's consumers share its messages, `initial_position` where a new
