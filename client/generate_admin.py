@@ -6,6 +6,7 @@ Written are:
   that has a docstring. The class inherits the group's class in _written_methods.py, if there is one.
 - magnetar/admin/_sync_methods.py: for each of these, a class whose methods run the asynchronous ones.
 - the tables of methods and calls in administration.md, and of policies in policies.md.
+- delivery_reasons.md: the table of reasons why a subscription delivers nothing.
 - magnetar_cli/administration/policy_list.py: what commands need to know of the policies.
 
 The code is formatted by ruff. Then tests/unit/admin_records.py adds new calls and methods to the files that record
@@ -29,6 +30,7 @@ from magnetar_wire.admin.call import AdminCall, Method, Scope
 from magnetar_wire.admin.calls import ADMIN_CALLS
 from magnetar_wire.admin.policies import POLICIES, Level, Policy
 from magnetar_wire.admin.policy_effects import EFFECTS
+from magnetar_wire.delivery_reasons import REASONS
 
 __all__ = ["generate"]
 
@@ -36,6 +38,7 @@ _ROOT = Path(__file__).resolve().parent
 _ADMIN = Path("magnetar/admin")
 _GUIDE = Path("administration.md")
 _POLICIES_PAGE = Path("policies.md")
+_REASONS_PAGE = Path("delivery_reasons.md")
 _POLICY_LIST = Path("deploy/magnetar_cli/administration/policy_list.py")
 _GROUPS = {
     "clusters": "Clusters.",
@@ -70,6 +73,9 @@ def generate() -> dict[Path, str]:
         _ROOT / _GUIDE: _guide((_ROOT / _GUIDE).read_text()),
         _ROOT / _POLICIES_PAGE: _replace_table(
             (_ROOT / _POLICIES_PAGE).read_text(), "## All policies", _table_of_policies()
+        ),
+        _ROOT / _REASONS_PAGE: _replace_table(
+            (_ROOT / _REASONS_PAGE).read_text(), "## All reasons", _table_of_reasons()
         ),
         _ROOT.parent / _POLICY_LIST: _format(_policy_list()),
     }
@@ -274,6 +280,15 @@ def _table_of_policies() -> str:
         levels = " | ".join(_describe_effect(policy, level) for level in Level)
         names = f"`{policy.field}` | {_code(paths)} | {_code(effect.settings)}"
         lines.append(f"| {names} | {levels} | {policy.help} | {effect.live} |")
+    return "\n".join(lines) + "\n"
+
+
+def _table_of_reasons() -> str:
+    lines = ["| code | when | what to do |", "|---|---|---|"]
+    for kind in REASONS.values():
+        normal = " Nothing is wrong." if kind.is_normal else ""
+        action = re.sub(r"\{(\w+)\}", r"*\1*", kind.action)
+        lines.append(f"| `{kind.code}` | {kind.meaning}{normal} | {action} |")
     return "\n".join(lines) + "\n"
 
 

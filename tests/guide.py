@@ -50,6 +50,7 @@ DOCUMENTS: Final = (
     "client/pulsar_clients.md",
     "client/administration.md",
     "client/policies.md",
+    "client/delivery_reasons.md",
     "client/schemas.md",
     "spark_connector/README.md",
     "deploy/README.md",

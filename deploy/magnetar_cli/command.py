@@ -29,6 +29,9 @@ _PARTS: Final = {
     "namespaces": Part(
         "magnetar_cli.administration.namespaces", "Create, list and delete namespaces, and set their policies."
     ),
+    "explain": Part(
+        "magnetar_cli.administration.explain", "Explain why a subscription delivers nothing, and what to do."
+    ),
     "schemas": Part("magnetar_cli.administration.schemas", "Show, upload, check and delete the schemas of topics."),
     "clusters": Part("magnetar_cli.administration.clusters", "Show clusters, and store how others are reached."),
     "tenants": Part("magnetar_cli.administration.tenants", "Create, list and delete tenants."),

@@ -20,6 +20,8 @@ class ExitCode(IntEnum):
     UNREACHABLE = 4
     # Fewer messages arrived in time than requested.
     TOO_FEW = 5
+    # Of `explain`: something holds back what was expected.
+    HELD_BACK = 6
     # What shells report for SIGINT, SIGPIPE and SIGTERM.
     INTERRUPTED = 130
     PIPE_CLOSED = 141
@@ -33,6 +35,7 @@ _MEANINGS = {
     ExitCode.UNKNOWN: "outcome unknown",
     ExitCode.UNREACHABLE: "no broker answers",
     ExitCode.TOO_FEW: "fewer messages than requested",
+    ExitCode.HELD_BACK: "something is held back",
     ExitCode.INTERRUPTED: "Ctrl-C",
     ExitCode.PIPE_CLOSED: "output closed",
     ExitCode.TERMINATED: "SIGTERM",

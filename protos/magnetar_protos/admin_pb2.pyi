@@ -1571,6 +1571,52 @@ class DynamicSettingRequest(_message.Message):
     value: str
     def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
+class ExplainRequest(_message.Message):
+    __slots__ = ("topic", "subscription")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ...) -> None: ...
+
+class SubscriptionExplanationAnswer(_message.Message):
+    __slots__ = ("problem", "explanation")
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    problem: _broker_pb2.Problem
+    explanation: SubscriptionExplanation
+    def __init__(self, problem: _Optional[_Union[_broker_pb2.Problem, _Mapping]] = ..., explanation: _Optional[_Union[SubscriptionExplanation, _Mapping]] = ...) -> None: ...
+
+class SubscriptionExplanation(_message.Message):
+    __slots__ = ("topic", "subscription", "reasons", "parts")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    reasons: _containers.RepeatedCompositeFieldContainer[DeliveryReason]
+    parts: _containers.RepeatedCompositeFieldContainer[PartExplanation]
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., reasons: _Optional[_Iterable[_Union[DeliveryReason, _Mapping]]] = ..., parts: _Optional[_Iterable[_Union[PartExplanation, _Mapping]]] = ...) -> None: ...
+
+class PartExplanation(_message.Message):
+    __slots__ = ("topic", "owner_broker", "loaded", "reasons", "stats", "last", "last_publish_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    OWNER_BROKER_FIELD_NUMBER: _ClassVar[int]
+    LOADED_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    STATS_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    LAST_PUBLISH_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    owner_broker: str
+    loaded: bool
+    reasons: _containers.RepeatedCompositeFieldContainer[DeliveryReason]
+    stats: SubscriptionStats
+    last: _ledger_pb2.EntryPosition
+    last_publish_ms: int
+    def __init__(self, topic: _Optional[str] = ..., owner_broker: _Optional[str] = ..., loaded: bool = ..., reasons: _Optional[_Iterable[_Union[DeliveryReason, _Mapping]]] = ..., stats: _Optional[_Union[SubscriptionStats, _Mapping]] = ..., last: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., last_publish_ms: _Optional[int] = ...) -> None: ...
+
 class DurableSubscriptionsAnswer(_message.Message):
     __slots__ = ("problem", "subscriptions")
     PROBLEM_FIELD_NUMBER: _ClassVar[int]

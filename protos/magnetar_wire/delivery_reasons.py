@@ -262,8 +262,8 @@ DISPATCH_RATE_OF_BROKER: Final = _rate(
 # Nothing to deliver.
 WAITING_FOR_ACKS: Final = _kind(
     "waiting_for_acks",
-    "everything is delivered, and {delivered} wait for acknowledgement by {who}. The last delivery was at "
-    "{delivered_ms}, the last acknowledgement at {acknowledged_ms}",
+    "everything is delivered, and {delivered} wait for acknowledgement by {who} (last delivery: {delivered_ms}, "
+    "last acknowledgement: {acknowledged_ms})",
     "Consumers have all messages, and have not acknowledged them. They may wait in the receiver queue.",
     "Find out what the application does with them: it is busy, it forgets to acknowledge, or the client waits "
     "until it has them redelivered after a negative acknowledgement.",

@@ -97,8 +97,8 @@ class _World:
         if log.gate is not None:
             log.gate.set()
             log.gate = None
-        log.at_hand = self.chance.random() < 0.3
-        if not log.at_hand:
+        log.is_cached = self.chance.random() < 0.3
+        if not log.is_cached:
             log.gate = asyncio.Event()
 
     def _send(self) -> None:
@@ -134,7 +134,7 @@ class _World:
 
     async def drain(self) -> None:
         """Everything is acknowledged in the end, though nobody ever takes a chunk that does not follow."""
-        while not self.scene.log.at_hand:
+        while not self.scene.log.is_cached:
             self._change_reading()
         while self.sending:
             self.send_chunk(next(iter(self.sending)))

@@ -203,7 +203,7 @@ class _Model:
 
     async def drain(self) -> None:
         """Everything that is not acknowledged comes to somebody."""
-        self.scene.log.at_hand = True
+        self.scene.log.is_cached = True
         await self.join(0)
         for consumer, sink in self.consumers.items():
             sink.outbox_capacity.free = _MANY
@@ -257,7 +257,7 @@ async def _run(kind: SubscriptionType, operations: list[tuple[str, int, int, boo
         elif what == "join":
             await model.join(a % 2)
         elif what == "read":
-            model.scene.log.at_hand = bool(a % 2)
+            model.scene.log.is_cached = bool(a % 2)
         elif consumer is None:
             continue
         elif what == "leave":

@@ -135,6 +135,7 @@ RULES: Final = frozenset(
         "magnetar_broker.topics.producer_access_rules",
         "magnetar_broker.topics.producer_names",
         "magnetar_broker.topics.subscribe_counts",
+        "magnetar_broker.topics.subscribe_refusals",
         "magnetar_broker.topics.token_bucket",
         "magnetar_broker.topics.topic_load_slots",
         "magnetar_broker.topics.topics_by_hash",

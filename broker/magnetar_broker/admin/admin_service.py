@@ -47,6 +47,7 @@ from magnetar_broker.admin.cluster_calls import ClusterCalls
 from magnetar_broker.admin.configuration_calls import ConfigurationCalls
 from magnetar_broker.admin.deletions import Deletions
 from magnetar_broker.admin.dynamic_configuration import DynamicConfiguration
+from magnetar_broker.admin.explain_calls import ExplainCalls, StoredSubscriptions, SubscriptionExplanations
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.admin.lookup_calls import LookupCalls
 from magnetar_broker.admin.message_calls import MessageCalls
@@ -130,6 +131,7 @@ class AdminService:
         def broker_id() -> str:
             return describe_broker().broker_id
 
+        stored = StoredSubscriptions(catalog, ledgers)
         at_owner: list[object] = [
             TopicCalls(
                 topics,
@@ -140,6 +142,7 @@ class AdminService:
                 schemas,
             ),
             SubscriptionCalls(catalog.settings, clock),
+            ExplainCalls(topics, stored, describe_broker),
             MessageCalls(),
             ReadingCalls(catalog, ledgers),
             StoredPolicyCalls(catalog, policy_logs),
@@ -158,6 +161,7 @@ class AdminService:
             TopicPolicyCalls(catalog, self.topic_policy_rpc, ledgers, default_policies),
             SchemaCalls(catalog, schemas, owner_rpc, read_schema_rules),
             SubscriptionLists(catalog, owner_rpc),
+            SubscriptionExplanations(catalog, stored, owner_rpc),
             BundleCalls(catalog, ownership, owner_rpc, bundle_owners, broker_id),
             LookupCalls(catalog, ownership, describe_broker, counters),
             BrokerStatsCalls(topics, ownership, ledgers, describe_broker),

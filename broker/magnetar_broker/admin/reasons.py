@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from magnetar_protos import admin_pb2 as pb
 from magnetar_wire.delivery_reasons import REASONS, DeliveryReason
 
 __all__ = ["describe_reason", "merge_reasons"]
+
+_ORDER: Final = {code: number for number, code in enumerate(REASONS)}
 
 
 def describe_reason(reason: DeliveryReason) -> pb.DeliveryReason:
@@ -34,8 +37,9 @@ def merge_reasons(parts: Iterable[tuple[int, Sequence[pb.DeliveryReason]]]) -> l
     return sorted(merged.values(), key=_rank)
 
 
-def _rank(reason: pb.DeliveryReason) -> int:
+def _rank(reason: pb.DeliveryReason) -> tuple[int, int]:
+    """Sort by the weight of the reasons, and then in the order of the table."""
     kind = REASONS.get(reason.code)  # another version of the broker may know more
     if kind is not None and kind.is_note:
-        return 2
-    return 1 if reason.normal else 0
+        return 2, _ORDER[kind.code]
+    return int(reason.normal), _ORDER.get(reason.code, len(_ORDER))

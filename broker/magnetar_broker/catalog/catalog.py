@@ -37,6 +37,7 @@ from magnetar_metadata.store import Change, Check, MetadataStore
 from magnetar_protos.admin_pb2 import TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Deletion, NamespaceNode, Policies
+from magnetar_protos.cursor_pb2 import CursorNode
 from magnetar_protos.managed_ledger_pb2 import ManagedLedgerNode, TopicState
 from magnetar_wire.clock import Clock
 from magnetar_wire.errors import InvalidTopicName
@@ -235,6 +236,11 @@ class Catalog:
     async def find_topic_node(self, name: TopicName) -> ManagedLedgerNode | None:
         """Return the node of the topic's log, by a read that may be stale; None: there is none."""
         found = await self._nodes.read(ManagedLedgerNode, paths.topic(name))
+        return found.node if found else None
+
+    async def find_cursor_node(self, name: TopicName, subscription: str) -> CursorNode | None:
+        """Return the node of a subscription's cursor, by a read that may be stale; None: there is none."""
+        found = await self._nodes.read(CursorNode, paths.cursor(name, subscription))
         return found.node if found else None
 
     async def get_topic_properties(self, name: TopicName) -> dict[str, str]:

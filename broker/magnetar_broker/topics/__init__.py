@@ -31,6 +31,7 @@ topic.py                     one topic
 │           └── token_bucket.py              the rules of rates
 └── subscriptions.py             its subscriptions: consumers join them
     ├── subscribe_counts.py          the rate of subscribe requests
+    ├── subscribe_refusals.py        the last one that was refused
     ├── loaded_subscriptions.py      those that have consumers, or are being changed
     ├── subscription_administration.py  created, moved and deleted by name
     ├── subscription_changes.py      seek, reset, deletion: one at a time

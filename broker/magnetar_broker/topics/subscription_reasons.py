@@ -6,6 +6,8 @@ own bounds. This module orders them, and adds what follows from the cursor and t
 
 from __future__ import annotations
 
+from typing import Final
+
 from magnetar_broker.counters import DeliveryCounters
 from magnetar_broker.cursors.cursor import Cursor
 from magnetar_broker.cursors.cursor_opener import UnopenedCursor
@@ -19,7 +21,7 @@ from magnetar_wire.delivery_reasons import DeliveryReason
 
 __all__ = ["find_consumer_reasons", "find_cursor_reasons", "find_reasons", "find_unopened_reasons"]
 
-_MAX_NAMED = 3
+_MAX_NAMED: Final = 3
 
 
 def find_reasons(subscription: Subscription, log: Log, backlog: int) -> list[DeliveryReason]:
@@ -51,7 +53,7 @@ def find_reasons(subscription: Subscription, log: Log, backlog: int) -> list[Del
 
 # What holds back even a subscription that has delivered everything: its consumers, which do not acknowledge, or a
 # connection that is closed.
-_MATTER_AT_THE_END = frozenset(
+_MATTER_AT_THE_END: Final = frozenset(
     one.code
     for one in (
         delivery_reasons.MAX_UNACKED_CONSUMER,
@@ -115,7 +117,7 @@ def find_consumer_reasons(subscription: Subscription, backlog: int) -> dict[Base
         for one in subscription.consumers:
             if one not in found and one.capacity.unacked_messages:
                 found[one] = delivery_reasons.WAITING_FOR_ACKS(
-                    delivered=f"{one.capacity.unacked_messages:,} messages",
+                    delivered=_count_messages(one),
                     who=f"consumer {one.name}",
                     delivered_ms=one.counters.last_delivered_ms,
                     acknowledged_ms=one.counters.last_acknowledged_ms,
@@ -133,12 +135,17 @@ def _describe_unacknowledged(subscription: Subscription, backlog: int) -> Delive
     else:
         holders = [one for one in subscription.consumers if one.capacity.unacked_messages]
         holders.sort(key=lambda one: -one.capacity.unacked_messages)
-        named = [f"{one.name} ({one.capacity.unacked_messages:,} messages)" for one in holders[:_MAX_NAMED]]
+        named = [f"{one.name} ({_count_messages(one)})" for one in holders[:_MAX_NAMED]]
         more = len(holders) - len(named)
         who = ", ".join([*named, *([f"{more:,} more consumers"] if more else [])]) or "no consumer"
     return delivery_reasons.WAITING_FOR_ACKS(
-        delivered=f"{backlog:,} entries",
+        delivered="1 entry" if backlog == 1 else f"{backlog:,} entries",
         who=who,
         delivered_ms=counters.last_delivered_ms,
         acknowledged_ms=counters.last_acknowledged_ms,
     )
+
+
+def _count_messages(consumer: BaseConsumer) -> str:
+    count = consumer.capacity.unacked_messages
+    return "1 message" if count == 1 else f"{count:,} messages"

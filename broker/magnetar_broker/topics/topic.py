@@ -35,6 +35,7 @@ from magnetar_broker.topics.producers import Producers
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.publish_throttle import PublishThrottle
 from magnetar_broker.topics.rate_limit import RateLimit
+from magnetar_broker.topics.subscribe_refusals import SubscribeRefusals
 from magnetar_broker.topics.subscription_expiry import SubscriptionExpiry
 from magnetar_broker.topics.subscriptions import Subscriptions
 from magnetar_broker.topics.topic_schemas import TopicSchemas
@@ -72,6 +73,7 @@ class Topic:
         "producers",
         "publish_throttle",
         "quotas",
+        "refusals",
         "subscription_expiry",
         "subscriptions",
         "unused_since",
@@ -116,6 +118,7 @@ class Topic:
         self.counted_lapsed_leases = 0
         # Requests that open a consumer.
         self._opening_consumers = 0
+        self.refusals = SubscribeRefusals()
         self._settings = settings
         self.quotas = BacklogQuotas(
             name, log, cursors, live_settings, clock, subscriptions.evict, self._disconnect_producers
@@ -176,7 +179,13 @@ class Topic:
         self._opening_consumers += 1
         try:
             await self._schemas.admit_consumer(opened.schema, sink.address, self._is_unused)
-            return await self.subscriptions.subscribe(opened, sink)
+            consumer = await self.subscriptions.subscribe(opened, sink)
+            self.refusals.forget(opened.subscription, opened.consumer_name)
+            return consumer
+        except BrokerError as error:
+            now_ms = self.subscriptions.time_ms()
+            self.refusals.record(opened.subscription, opened.consumer_name, sink.address, error, now_ms)
+            raise
         finally:
             self._opening_consumers -= 1
 

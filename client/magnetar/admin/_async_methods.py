@@ -31,6 +31,7 @@ from magnetar.admin.models import (
     PartitionTermination,
     RegisteredBookie,
     StoredSchemaVersion,
+    SubscriptionExplanation,
     TenantSettings,
     TopicHash,
     TopicSchema,
@@ -362,6 +363,15 @@ class AsyncSubscriptions(WrittenSubscriptions):
             "analyze_backlog", topic=topic, subscription=subscription, start=start, partition=partition_of(start)
         )
         return value_of(BacklogAnalysis, answer)
+
+    async def explain(self, topic: str, subscription: str) -> SubscriptionExplanation:
+        """Return why a subscription delivers nothing, or no more, and what to do about it. The first reason is the
+        answer.
+
+        Also if its topic can't be loaded, or no broker serves it.
+        """
+        answer = await self._calls.call("explain_subscription", topic=topic, subscription=subscription)
+        return value_of(SubscriptionExplanation, answer.explanation)
 
 
 class AsyncBrokers(WrittenBrokers):

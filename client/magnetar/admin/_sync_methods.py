@@ -40,6 +40,7 @@ from magnetar.admin.models import (
     RegisteredBookie,
     SchemaCheck,
     StoredSchemaVersion,
+    SubscriptionExplanation,
     TenantSettings,
     TopicHash,
     TopicOwner,
@@ -494,6 +495,14 @@ class Subscriptions(SyncGroup[AsyncSubscriptions]):
         those from there on.
         """
         return self._run(self._group.analyze_backlog(topic, subscription, start))
+
+    def explain(self, topic: str, subscription: str) -> SubscriptionExplanation:
+        """Return why a subscription delivers nothing, or no more, and what to do about it. The first reason is the
+        answer.
+
+        Also if its topic can't be loaded, or no broker serves it.
+        """
+        return self._run(self._group.explain(topic, subscription))
 
     def create(
         self,

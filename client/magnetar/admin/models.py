@@ -39,6 +39,7 @@ __all__ = [
     "LostEntry",
     "NamespacePolicies",
     "OwnedBundle",
+    "PartExplanation",
     "PartitionTermination",
     "PartitionedTopic",
     "PartitionedTopicStats",
@@ -47,6 +48,7 @@ __all__ = [
     "RegisteredBookie",
     "SchemaCheck",
     "StoredSchemaVersion",
+    "SubscriptionExplanation",
     "SubscriptionStats",
     "TenantSettings",
     "TopicHash",
@@ -320,6 +322,35 @@ class SubscriptionStats:
     # Why nothing is delivered, or no more: the answer first. Empty: unknown, as in the statistics of all topics of a
     # broker.
     reasons: Sequence[DeliveryReason] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartExplanation:
+    """Why a subscription of one topic, or of one partition, delivers nothing, or no more."""
+
+    topic: str
+    # Empty: no broker was found that serves it.
+    owner_broker: str
+    # Whether its owner had loaded it before the call.
+    loaded: bool
+    reasons: Sequence[DeliveryReason]
+    # If the topic can't be loaded: only the least backlog that is known. None: not even that.
+    stats: SubscriptionStats | None
+    # The last message that was persisted; None: unknown.
+    last: MessageId | None
+    last_publish_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionExplanation:
+    """Why a subscription delivers nothing, or no more, and what to do about it."""
+
+    topic: str
+    subscription: str
+    # The answer first. Of a partitioned topic: of all partitions.
+    reasons: Sequence[DeliveryReason]
+    # The topic, or each of its partitions.
+    parts: Sequence[PartExplanation]
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,7 @@ class FakeLog:
         self.next_index = 0
         self.on_appended: Callable[[], object] = lambda: None
         # Whether `read_nowait` has it; else reading waits until it is let go.
-        self.at_hand = True
+        self.is_cached = True
         self.gate: asyncio.Event | None = None
         self.fails: BrokerError | None = None
         # Entries that no bookie has any more.
@@ -282,7 +282,7 @@ class FakeLog:
         return found
 
     def read_nowait(self, start: Position, max_entries: int, max_bytes: int) -> list[LogEntry] | None:
-        if not self.at_hand or self.fails is not None or self.lost:
+        if not self.is_cached or self.fails is not None or self.lost:
             return None
         self.reads += 1
         return self._from(start, max_entries, max_bytes)

@@ -355,7 +355,7 @@ async def test_read_capacity_is_released_when_the_topic_is_unloaded() -> None:
         server.topics["other"] = other.subscriptions
         entries = scene.add(3)
         other.add(3)
-        other.log.at_hand = False
+        other.log.is_cached = False
         other.log.gate = asyncio.Event()
         await client.open(1, topic="other")
         await eventually(lambda: other.log.reads)

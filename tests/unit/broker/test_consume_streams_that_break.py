@@ -70,7 +70,7 @@ async def test_nothing_is_lost_when_streams_break_anywhere(kind: SubscriptionTyp
         ]
         entries = []
         while not all(client.done() for client in clients):
-            scene.log.at_hand = chance.random() < 0.5
+            scene.log.is_cached = chance.random() < 0.5
             entries.append(scene.log.add())
             await asyncio.sleep(chance.random() * 0.001)
         await asyncio.gather(*clients)

@@ -206,7 +206,7 @@ async def test_backlog_is_dispatched_evenly_to_shared_consumers() -> None:
         consumer, sink = await scene.subscribe(kind=SHARED, permits=0)
         consumers.append(consumer)
         sinks.append(sink)
-    scene.log.at_hand = False
+    scene.log.is_cached = False
     for consumer in consumers:
         consumer.flow(consumer.epoch, 1000)
     await settle()
@@ -287,7 +287,7 @@ async def test_redelivered_and_undelivered_entries_precede_new_ones() -> None:
     ]
     gets_two.take()
     # What was read while nobody had a permit any more comes before what is new, and was never delivered.
-    scene.log.at_hand = False
+    scene.log.is_cached = False
     scene.log.gate = asyncio.Event()
     two.flow(two.epoch, 1)
     await settle()
@@ -581,7 +581,7 @@ async def test_seek_discards_entries_of_a_read_in_flight() -> None:
     scene = Scene()
     entries = scene.add(5)
     consumer, gets = await scene.subscribe(permits=0)
-    scene.log.at_hand = False
+    scene.log.is_cached = False
     scene.log.gate = asyncio.Event()
     consumer.flow(consumer.epoch, 10)
     await settle()
@@ -937,7 +937,7 @@ async def test_failed_reads_are_retried_and_reported_in_stats() -> None:
 async def test_entries_added_during_a_read_are_delivered() -> None:
     scene = Scene()
     scene.add(1)
-    scene.log.at_hand = False
+    scene.log.is_cached = False
     scene.log.gate = asyncio.Event()
     _, gets = await scene.subscribe()
     await settle()

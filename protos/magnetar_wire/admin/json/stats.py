@@ -22,7 +22,7 @@ from google.protobuf.message import Message
 from magnetar_wire.admin.json.parts import Converted, Field, Object, Part, Schema
 from magnetar_wire.admin.json.values import check_text
 
-__all__ = ["PARTITIONED_STATS", "TOPIC_STATS"]
+__all__ = ["PARTITIONED_STATS", "REASON", "SUBSCRIPTION_STATS", "TOPIC_STATS"]
 
 
 class _Count(Field):
@@ -180,7 +180,7 @@ _NO_KEY_SHARED: Final = {
     "drainingHashesUnackedMessages": 0,
 }
 
-_REASON: Final = Object(
+REASON: Final = Object(
     {
         "code": "code",
         "text": "text",
@@ -216,14 +216,14 @@ _CONSUMER: Final = Object(
         "metadata": "properties",
         "priorityLevel": _Count("priority_level"),
         "blockedBy": "blocked_by",
-        "reason": Field("reason", of=_REASON),
+        "reason": Field("reason", of=REASON),
         "redeliveredMessages": _Count("redelivered_messages"),
         "acknowledgedEntries": _Count("acknowledged_entries"),
     },
     constants=_NO_KEY_SHARED,
 )
 
-_SUBSCRIPTION: Final = Object(
+SUBSCRIPTION_STATS: Final = Object(
     {
         **_rates("delivered", "Out"),
         **_counters("delivered", "Out"),
@@ -254,7 +254,7 @@ _SUBSCRIPTION: Final = Object(
         "subscriptionProperties": "properties",
         "backlogMessages": _Count("backlog_messages"),
         "blockedBy": "blocked_by",
-        "reasons": Field("reasons", of=_REASON),
+        "reasons": Field("reasons", of=REASON),
         "damaged": "damaged",
         "redeliveredMessages": _Count("redelivered_messages"),
         "acknowledgedEntries": _Count("acknowledged_entries"),
@@ -304,7 +304,7 @@ TOPIC_STATS: Final = Object(
         "earliestMsgPublishTimeInBacklogs": _Count("oldest_backlog_ms"),
         "publishRateLimitedTimes": _Count("publish_limited_times"),
         "publishers": Field("producers", of=_PUBLISHER),
-        "subscriptions": Field("subscriptions", of=_SUBSCRIPTION, key="subscription"),
+        "subscriptions": Field("subscriptions", of=SUBSCRIPTION_STATS, key="subscription"),
         "nonContiguousDeletedMessagesRanges": _Count("acknowledged_ranges"),
         "ownerBroker": _OwnerBroker(),
         "lastPublishTimeStamp": _Count("last_publish_ms"),

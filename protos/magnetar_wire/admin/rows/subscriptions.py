@@ -12,6 +12,7 @@ from magnetar_wire.admin.call import AdminCall, Method, Partitions, Role, Scope
 from magnetar_wire.admin.http.message_answer import MessageEntryAnswer
 from magnetar_wire.admin.http.raw_answer import CountAnswer
 from magnetar_wire.admin.http.route import Route
+from magnetar_wire.admin.json.explanations import EXPLANATION
 from magnetar_wire.admin.json.parts import Converted, Field, Object, Part
 from magnetar_wire.admin.json.positions import PositionPart, StartPart
 
@@ -169,6 +170,18 @@ SUBSCRIPTIONS: Final = (
               answer=MessageEntryAnswer("entries"), statuses={ErrorCode.NOT_ALLOWED: 405},
               summary="Return the messages of an entry of the backlog, by its number: the oldest one is 1."),
     )),
+    AdminCall("explain_subscription", pb.ExplainRequest, pb.SubscriptionExplanationAnswer, _ANY, _CONSUME,
+              idempotent=True, methods=(
+        Method(
+            "subscriptions.explain(topic: str, subscription: str) -> SubscriptionExplanation",
+            "Return why a subscription delivers nothing, or no more, and what to do about it. The first reason is the "
+            "answer.\n\nAlso if its topic can't be loaded, or no broker serves it.",
+            result="explanation",
+        ),
+    ), routes=(Route("GET", f"{_PATH}/explain", answer=Field("explanation", of=EXPLANATION)),)),
+    # At the owner of a topic or partition.
+    AdminCall("explain_part", pb.ExplainRequest, pb.SubscriptionExplanationAnswer, _TOPIC, Role.BROKER,
+              idempotent=True),
     # The subscriptions that a new partition gets, and the names that `subscriptions` lists.
     AdminCall("durable_subscriptions", pb.TopicRequest, pb.DurableSubscriptionsAnswer, _TOPIC, Role.BROKER,
               idempotent=True),
