@@ -119,7 +119,7 @@ def test_a_listener_gets_every_message_in_order_and_can_be_paused(kind: str) -> 
 
 def _backlog(made: EachClient, topic: str, subscription: str) -> int:
     stats = made.run(lambda: made.scene.admin.topics.stats(topic))
-    return next(one.backlog_entries for one in stats.subscriptions if one.subscription == subscription)
+    return int(next(one.backlog_entries for one in stats.subscriptions if one.subscription == subscription))
 
 
 # A batch_receive of pulsar-client for Python waits on.
