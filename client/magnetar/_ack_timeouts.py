@@ -135,7 +135,7 @@ class AckTimeoutTracker:
                     self.on_sent(partition, late)
             if not partition.received:
                 del self._partitions[partition]
-        if self._partitions or len(self._queue):
+        if self._partitions or len(self._queue) or self._queue.has_deferred:
             self.watch()
 
 

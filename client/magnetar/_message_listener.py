@@ -155,12 +155,16 @@ class TaskListener:
             message = await self._receive()
             if message is None:
                 return
+            with self._core.queue.lock:
+                self._core.queue.defer_locked(message)
             lanes[ordering_hash(message) % len(lanes)].put_nowait(message)
 
     async def _call_with_lane(self, lane: asyncio.Queue[Message[Any]], capacity: asyncio.Semaphore) -> None:
         while not self._is_closed:
             message = await lane.get()
             capacity.release()
+            with self._core.queue.lock:
+                self._core.queue.end_deferral_locked(message)
             await self._call(message)
 
     async def _receive(self) -> Message[Any] | None:

@@ -20,7 +20,7 @@ __all__ = ["ReceivedMessages"]
 
 
 class ReceivedMessages:
-    __slots__ = ("_ready", "_received", "_returned", "waiting")
+    __slots__ = ("_ready", "_received", "_returned", "deferred", "waiting")
 
     def __init__(self, ready: deque[Message[Any]]) -> None:
         self._ready = ready
@@ -29,6 +29,8 @@ class ReceivedMessages:
         self.waiting: Sequence[Message[Any]] = ()
         self._received: list[Message[Any]] = []
         self._returned: list[Message[Any]] = []
+        # How many messages were taken, and wait for their listener.
+        self.deferred = 0
 
     def add(self, messages: Iterable[Message[Any]]) -> None:
         """These messages were taken without having been in `ready`."""
@@ -62,6 +64,19 @@ class ReceivedMessages:
         self._received = [one for one in self._received if id(one) not in returned]
         self._returned.extend(messages)
         self.waiting = [*messages, *self.waiting]
+
+    def defer(self, message: Message[Any]) -> None:
+        """This message was taken, and waits for its listener: it is not received yet. Call `update` before."""
+        if self._received and self._received[-1] is message:
+            self._received.pop()
+        else:
+            self._received = [one for one in self._received if one is not message]
+        self.deferred += 1
+
+    def end_deferral(self, message: Message[Any]) -> None:
+        """The listener is called with a message that has waited for it."""
+        self.deferred -= 1
+        self._received.append(message)
 
     def fetch(self) -> tuple[list[Message[Any]], list[Message[Any]]]:
         """Return the messages that were put back and those that were received, in this order of events."""

@@ -236,6 +236,21 @@ class ReceiverQueue:
             partition.is_reported = False
             return debt
 
+    def defer_locked(self, message: Message[Any]) -> None:
+        """A message that was taken waits for its listener. Its acknowledgement timeout has not begun."""
+        if self.received is not None:
+            self.received.update(is_mixed=self._is_mixed)
+            self.received.defer(message)
+
+    def end_deferral_locked(self, message: Message[Any]) -> None:
+        """The listener is called with the message now, or never."""
+        if self.received is not None:
+            self.received.end_deferral(message)
+
+    @property
+    def has_deferred(self) -> bool:
+        return self.received is not None and self.received.deferred > 0
+
     def fetch_received(self) -> tuple[list[Message[Any]], list[Message[Any]]]:
         """Return which messages were put back, and which ones were received, since the last call."""
         if self.received is None:

@@ -310,6 +310,7 @@ class SpreadListener(BaseThreadListener):
                 if message is None:
                     return
                 self._taken += 1
+                self._queue.defer_locked(message)
                 if self._executor is None or isinstance(self._executor, Executor):
                     self._append(message)
                     continue
@@ -318,6 +319,7 @@ class SpreadListener(BaseThreadListener):
             except Exception:
                 log.exception("the message_listener_executor of %s failed: its message is not acknowledged", self.topic)
                 with self._queue.lock:
+                    self._queue.end_deferral_locked(message)
                     self._count_called()
 
     def _append(self, message: Message[Any]) -> None:
@@ -358,6 +360,7 @@ class SpreadListener(BaseThreadListener):
         """Take the next message for which the listener is to be called, and count the call. With the lock held."""
         while lane.messages and not (self._is_closed or self._is_paused):
             message = lane.messages.popleft()
+            self._queue.end_deferral_locked(message)
             self._count_called()
             if not is_stale(message, self._core):
                 self._calls += 1
@@ -374,6 +377,7 @@ class SpreadListener(BaseThreadListener):
             with self._queue.lock:
                 if self._is_paused and not self._is_closed:  # again
                     continue
+                self._queue.end_deferral_locked(message)
                 self._count_called()
                 if self._is_closed or is_stale(message, self._core):
                     return

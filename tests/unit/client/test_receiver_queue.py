@@ -187,3 +187,19 @@ def test_messages_that_were_taken_before_others_are_dropped_are_received() -> No
     assert on.fetch() == ([(1, 0)], [(1, 0)])
     assert on.take_rest() == []
     assert on.fetch() == ([], [])
+
+
+def test_messages_that_wait_for_their_listener_are_not_received_yet() -> None:
+    """(CON-6)"""
+    on = _ReceivedScene()
+    on.add(0, 0, 4)
+    taken = on.take(3)
+    for message in taken[1:]:
+        on.queue.defer_locked(message)
+    assert on.fetch() == ([], [(0, 0)])
+    assert on.queue.has_deferred
+    on.queue.end_deferral_locked(taken[2])
+    assert on.fetch() == ([], [(0, 2)])
+    on.queue.end_deferral_locked(taken[1])
+    assert on.fetch() == ([], [(0, 1)])
+    assert not on.queue.has_deferred
