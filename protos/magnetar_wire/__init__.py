@@ -4,6 +4,7 @@ entries and batches: the codec
     batch.py              messages to entries and back: begin here
     messages.py           messages as columns
     entry.py              the frame of an entry: checksum, metadata, the broker's metadata
+    entry_keys.py         the key of an entry, for Key_Shared
     chunks.py             messages too large for one entry
     compression.py        LZ4, ZLIB, ZSTD, SNAPPY
     batch_codec/          the code paths of batch.py

@@ -230,6 +230,15 @@ CHUNKS_WAIT: Final = _kind(
     "All chunks of a large message go to one consumer, in order.",
     "Let these consumers receive and acknowledge. If one hangs, close it: its messages go to others, whole.",
 )
+LOOK_AHEAD: Final = _kind(
+    "look_ahead",
+    "{entries:,} entries were read and wait for the consumers of their keys, and the limit is {limit:,}: nothing new "
+    "is read",
+    "The consumers of some keys of a Key_Shared subscription have no capacity, have not acknowledged what they got of "
+    "a key that another consumer has now, or are missing (mode STICKY). At the limit, other keys wait, too.",
+    "Let these consumers receive and acknowledge, or close those that hang. If that many entries should wait, raise "
+    "the broker's settings key_shared_look_ahead_msg_in_replay_threshold_per_consumer and _per_subscription.",
+)
 REDELIVERY_WAITS: Final = _kind(
     "redelivery_waits",
     "{entries:,} entries wait for redelivery, and are delivered first",

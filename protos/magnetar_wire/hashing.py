@@ -33,6 +33,8 @@ KEY_SHARED_SLOTS: Final = 65_536
 # The key of all messages that have none.
 NO_KEY: Final = b"NON_KEY"
 RING_POINTS: Final = 100
+# Of the ring of consistent hashing.
+RING_SLOTS: Final = 1 << 32
 
 _WITHOUT_SIGN: Final = 0x7FFF_FFFF
 # 31 to the power of 255 … 0 modulo 2^32: the weights of a block's digits. The products of one block add up to less than
@@ -116,9 +118,9 @@ def key_shared_slot(key: bytes) -> int:
     return murmur3_32(key) % KEY_SHARED_SLOTS
 
 
-def ring_points(consumer_name: str) -> tuple[int, ...]:
-    """Return the consumer's points on the ring of 2^32: the hashes of its name followed by 1 … 100.
+def ring_points(consumer_name: str, count: int = RING_POINTS) -> tuple[int, ...]:
+    """Return the consumer's points on the ring of 2^32: the hashes of its name followed by 1 … `count`.
 
     Two points may be equal, also those of two consumers (`c1` with 1 and `c` with 11). The caller breaks the tie.
     """
-    return tuple(murmur3_32(f"{consumer_name}{number}".encode()) for number in range(1, RING_POINTS + 1))
+    return tuple(murmur3_32(f"{consumer_name}{number}".encode()) for number in range(1, count + 1))

@@ -159,11 +159,27 @@ def test_shared_deals_out_among_its_consumers(client: pulsar.Client) -> None:
         consumer.close()
 
 
-@OURS_ALONE
-def test_key_shared_is_refused(client: pulsar.Client) -> None:
-    """WIRE-1: as not allowed, which clients do not try again."""
-    with pytest.raises(pulsar.PulsarException, match="NotAllowed"):
-        client.subscribe(topic("key-shared"), "s", ConsumerType.KeyShared)
+def test_key_shared_consumers_get_different_keys_in_order(client: pulsar.Client) -> None:
+    """(WIRE-1, SUB-5)"""
+    name = topic("key-shared")
+    consumers = [client.subscribe(name, "s", ConsumerType.KeyShared) for _ in range(2)]
+    producer = client.create_producer(name, batching_enabled=False)
+    for number in range(100):
+        producer.send(str(number).encode(), partition_key=f"key-{number % 20}")
+    received: list[dict[str, list[int]]] = [{}, {}]
+    deadline = time.monotonic() + GENEROUS_S
+    while sum(len(numbers) for keys in received for numbers in keys.values()) < 100:
+        assert time.monotonic() < deadline, received
+        for consumer, keys in zip(consumers, received, strict=True):
+            with contextlib.suppress(pulsar.Timeout):
+                message = consumer.receive(100)
+                keys.setdefault(message.partition_key(), []).append(int(message.data()))
+                consumer.acknowledge(message)
+    assert received[0]
+    assert received[1]
+    assert not set(received[0]) & set(received[1])
+    for keys in received:
+        assert all(numbers == sorted(numbers) for numbers in keys.values())
 
 
 def test_unsubscribing_deletes_the_subscription(client: pulsar.Client) -> None:

@@ -93,7 +93,7 @@ _FINDING: Final = (
     "withATokenThatNobodyAsksFor",
     "aBrokerThatAnswersAsLongAsNothingIsSaid",
 )
-_REFUSALS: Final = ("ofKeyShared", "ofDelays", "ofTransactions")
+_REFUSALS: Final = ("ofDelays", "ofTransactions")
 _ACCESS_MODES: Final = ("takingTurns", "fencing", "partitions")
 _SCHEMAS: Final = (
     "ofRecords",

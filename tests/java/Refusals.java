@@ -1,30 +1,14 @@
-import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.client.api.Consumer;
-import org.apache.pulsar.client.api.KeySharedPolicy;
 import org.apache.pulsar.client.api.Producer;
 import org.apache.pulsar.client.api.PulsarClient;
 import org.apache.pulsar.client.api.PulsarClientException;
-import org.apache.pulsar.client.api.Range;
-import org.apache.pulsar.client.api.SubscriptionType;
 
 /** What is not there yet is said to be so, at once; who asked goes on with the same connection. */
 final class Refusals {
     private static void worksYet(Producer<byte[]> producer) throws Exception {
         producer.send(Scene.bytes("0"));
         Scene.equal(0L, producer.getLastDisconnectedTimestamp());
-    }
-
-    @Check
-    static void ofKeyShared(Scene scene) throws Exception {
-        String topic = scene.topic();
-        Producer<byte[]> producer = scene.singly(topic).create();
-        for (KeySharedPolicy policy : List.of(KeySharedPolicy.autoSplitHashRange(),
-                KeySharedPolicy.stickyHashRange().ranges(Range.of(0, 65535)))) {
-            Scene.refused(PulsarClientException.NotAllowedException.class, () -> scene.subscribing(topic, "s")
-                    .subscriptionType(SubscriptionType.Key_Shared).keySharedPolicy(policy).subscribe());
-        }
-        worksYet(producer);
     }
 
     @Check

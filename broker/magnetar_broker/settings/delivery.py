@@ -28,7 +28,7 @@ class SubscriptionSettings(DispatchRateSettings):
     subscription_types_enabled: tuple[SubscriptionTypeName, ...] = setting(
         ("Exclusive", "Shared", "Failover", "Key_Shared"),
         "Types of subscriptions that consumers may use, separated by commas: Exclusive,Shared,Failover,Key_Shared. A "
-        "policy overrides it. Key_Shared is not supported yet.",
+        "policy overrides it.",
         subject=Subject.DELIVERY,
         min_length=1,
         max_length=4,
@@ -53,6 +53,44 @@ class SubscriptionSettings(DispatchRateSettings):
         subject=Subject.DELIVERY,
         unit="messages",
         ge=0,
+        named_by="Pulsar",
+    )
+    subscription_key_shared_use_consistent_hashing: bool = setting(
+        False,
+        "Divide the keys of Key_Shared subscriptions among their consumers by consistent hashing. Otherwise each "
+        "consumer gets one range of the keys' hashes, and a new one takes half of the largest range. It applies to "
+        "subscriptions whose first consumer connects later.",
+        subject=Subject.DELIVERY,
+        named_by="Pulsar",
+    )
+    subscription_key_shared_consistent_hashing_replica_points: int = setting(
+        100,
+        "Points of each consumer in the ring of consistent hashing. More points divide keys more evenly, and cost "
+        "memory.",
+        subject=Subject.DELIVERY,
+        unit="points",
+        ge=1,
+        le=10_000,
+        named_by="Pulsar",
+    )
+    key_shared_look_ahead_msg_in_replay_threshold_per_consumer: int = setting(
+        2_000,
+        "Maximum number of entries of a Key_Shared subscription that were read and wait for their consumers, for each "
+        "of its consumers. At this bound nothing new is read. 0: no limit.",
+        subject=Subject.DELIVERY,
+        unit="entries",
+        ge=0,
+        le=MAX_COUNT,
+        named_by="Pulsar",
+    )
+    key_shared_look_ahead_msg_in_replay_threshold_per_subscription: int = setting(
+        20_000,
+        "Maximum number of entries of a Key_Shared subscription that were read and wait for their consumers. At this "
+        "bound nothing new is read. 0: no limit.",
+        subject=Subject.DELIVERY,
+        unit="entries",
+        ge=0,
+        le=MAX_COUNT,
         named_by="Pulsar",
     )
     max_consumers_per_subscription: int = setting(

@@ -19,7 +19,7 @@ from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, OutboxCapacity
 from magnetar_broker.topics.dispatch.key_shared_policy import read_key_shared_options
-from magnetar_broker.topics.dispatch.subscription_types import DISPATCH_RULES
+from magnetar_broker.topics.dispatch.subscription_types import DISPATCH_RULES, name_type
 from magnetar_broker.topics.topic_schemas import takes_any_schema
 from magnetar_protos.broker_pb2 import (
     Acknowledge,
@@ -260,9 +260,8 @@ def check_open_request(opened: OpenConsumer) -> None:
     check_subscription_name(opened.subscription)
     if opened.type == SubscriptionType.KEY_SHARED:
         read_key_shared_options(opened.key_shared)
-        raise BrokerError(ErrorCode.UNSUPPORTED, "Key_Shared is not supported yet: use Shared or Failover")
     if opened.type not in DISPATCH_RULES:
-        *others, last = (SubscriptionType.Name(one).capitalize() for one in DISPATCH_RULES)
+        *others, last = map(name_type, DISPATCH_RULES)
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT, f"unknown subscription type {opened.type}: use {', '.join(others)} or {last}"
         )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.system_topics import is_events_topic, is_system_topic
+from magnetar_broker.topics.dispatch.subscription_types import name_type
 from magnetar_protos.broker_pb2 import ErrorCode, SubscriptionType
 from magnetar_wire.process.addresses import get_host
 from magnetar_wire.topic_name import TopicName
@@ -24,7 +25,7 @@ def check_type(topic: TopicName, settings: SubscriptionSettings, type_: Subscrip
         return
     raise BrokerError(
         ErrorCode.NOT_ALLOWED,
-        f"topic {topic} has no {SubscriptionType.Name(type_).capitalize()} subscriptions: use "
+        f"topic {topic} has no {name_type(type_)} subscriptions: use "
         f"{' or '.join(enabled)} (subscription_types_enabled, policy or setting)",
     )
 
@@ -76,7 +77,7 @@ def check_joining(
         raise BrokerError(
             ErrorCode.CONSUMER_BUSY,
             f"Exclusive consumer is already connected: {exclusive_consumer} uses subscription {subscription}; use "
-            "Failover or Shared to have more than one",
+            "Failover, Shared or Key_Shared to have more than one",
         )
     limit = settings.max_consumers_per_subscription
     if 0 < limit <= consumers and not is_system_topic(topic):

@@ -27,7 +27,7 @@ from magnetar_broker.topics.dispatch.dispatch_rates import SubscriptionDispatchR
 from magnetar_broker.topics.dispatch.dispatch_rule import ConsumerUpdates, DispatchRule, create_dispatch_limits
 from magnetar_broker.topics.dispatch.dispatcher import Dispatcher
 from magnetar_broker.topics.dispatch.exclusive_and_failover import LastActiveConsumer
-from magnetar_broker.topics.dispatch.subscription_types import DISPATCH_RULES
+from magnetar_broker.topics.dispatch.subscription_types import DISPATCH_RULES, name_type
 from magnetar_broker.topics.expected_reconnections import ExpectedReconnections
 from magnetar_broker.topics.subscription_changes import DELETION, SubscriptionChanges, SubscriptionKey
 from magnetar_broker.topics.topic_tasks import TopicTasks
@@ -168,7 +168,7 @@ class Subscription:
 
     def join(self, opened: OpenConsumer, name: str, sink: ConsumerSink) -> Consumer:
         """Add a consumer and start delivery to it. Raises `BrokerError`, with CONSUMER_BUSY if another consumer
-        excludes it."""
+        excludes it, and CONSUMER_ASSIGN_ERROR if it can't have the slots that it requests."""
         holder = self.exclusive_consumer
         check_joining(
             self.log.name,
@@ -187,9 +187,9 @@ class Subscription:
             )
             self.dispatcher = Dispatcher(self.name, rule, self.log, self.cursor, self._clock, self._tasks, self._rates)
             self.dispatcher.is_paused = self.is_paused
+        updates = self.dispatcher.rule.join(consumer, self.cursor.mark_delete)
         self._consumers[consumer] = None
         self._reconnections.count_one()
-        updates = self.dispatcher.rule.join(consumer, self.cursor.mark_delete)
         self._record_active()
         sink.opened(consumer)
         updates.active = [(one, active) for one, active in updates.active if one is not consumer]
@@ -294,7 +294,7 @@ class Subscription:
         if request.cumulative and not rule.delivers_in_order:
             raise BrokerError(
                 ErrorCode.NOT_ALLOWED,
-                f"subscription {self.name} is {SubscriptionType.Name(self.type).capitalize()}: a cumulative "
+                f"subscription {self.name} is {name_type(self.type)}: a cumulative "
                 "acknowledgement would acknowledge messages of other consumers. Acknowledge each message",
             )
         mark_delete, unacked = self.cursor.mark_delete, rule.unacked_messages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -13,7 +14,9 @@ from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.log_entry import Chunk, LogEntry, NewEntry
 from magnetar_broker.position import EARLIEST, Position
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_protos.managed_ledger_pb2 import TopicEpoch
+from magnetar_wire.entry import add_broker_metadata, encode_entry
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["FakeLog", "FakeLogPositions"]
@@ -191,11 +194,12 @@ class FakeLog:
         payload: bytes = b"",
         time_ms: int = 0,
         chunk: Chunk | None = None,
+        key: str | None = None,
     ) -> Position:
         number = len(self.order)
         position = Position(FIRST_LEDGER + 3 * (number // self.per_ledger), number % self.per_ledger)
         self.next_index += messages
-        stored = payload or f"entry {position}".encode()
+        stored = payload or (f"entry {position}".encode() if key is None else _encode(key))
         self.entries[position] = LogEntry(
             position, stored, messages, messages if batch else 0, self.next_index - 1, time_ms, chunk
         )
@@ -343,3 +347,10 @@ class FakeLog:
 
     def abandon(self) -> None:
         self.abandoned = True
+
+
+@functools.cache
+def _encode(key: str) -> bytes:
+    """Return an entry whose first message has this key."""
+    metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=0, partition_key=key)
+    return add_broker_metadata(encode_entry(metadata, b"x"), 0, 0)

@@ -14,6 +14,7 @@ from magnetar_protos.broker_pb2 import (
     Acknowledge,
     BatchMessages,
     EntryRange,
+    KeySharedOptions,
     OpenConsumer,
     StartAt,
     StartMessageId,
@@ -87,6 +88,7 @@ class Scene:
         start: StartAt = EARLIEST,
         permits: int = 1000,
         incarnation: str = "",
+        key_shared: KeySharedOptions | None = None,
     ) -> tuple[Consumer, RecordingSink]:
         sink = RecordingSink()
         opened = OpenConsumer(
@@ -98,6 +100,7 @@ class Scene:
             durable=durable,
             start=start,
             incarnation=incarnation,
+            key_shared=key_shared,
         )
         joined = await self.subscriptions.subscribe(opened, sink)
         assert sink.consumer is joined

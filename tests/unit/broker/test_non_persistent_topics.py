@@ -28,6 +28,7 @@ from magnetar_protos.pulsar_pb2 import (
     ServerError,
 )
 from magnetar_wire.entry import decode_entry
+from magnetar_wire.hashing import KEY_SHARED_SLOTS, NO_KEY, key_shared_slot
 from magnetar_wire.randomness import SystemRandomness
 from magnetar_wire.topic_name import TopicName
 from tests.produce_client import entry
@@ -144,7 +145,7 @@ async def test_a_message_goes_to_connected_consumers_and_is_stored_nowhere(liste
 
 
 @pytest.mark.parametrize("listener", _LISTENERS)
-@pytest.mark.parametrize("kind", ["Exclusive", "Failover", "Shared"])
+@pytest.mark.parametrize("kind", ["Exclusive", "Failover", "Shared", "KeyShared"])
 async def test_what_a_consumer_has_no_permits_for_is_dropped_and_counted(listener: str, kind: str) -> None:
     """(TOP-5)"""
     async with connected(listener) as client:
@@ -164,19 +165,26 @@ async def test_what_a_consumer_has_no_permits_for_is_dropped_and_counted(listene
 
 @pytest.mark.parametrize("listener", _LISTENERS)
 async def test_subscription_types_choose_the_consumer(listener: str) -> None:
-    """(TOP-5) By the rules of persistent topics. These are three of the four types: brokers refuse Key_Shared."""
+    """(TOP-5) By the rules of persistent topics. The messages have no key, which is one key for Key_Shared."""
     async with connected(listener) as client:
         await client.subscribe("a", "shared", "Shared")
         await client.subscribe("b", "shared", "Shared")
         await client.subscribe("c", "failover", "Failover")
         await client.subscribe("d", "failover", "Failover")
+        await client.subscribe("e", "keyed", "KeyShared")
+        await client.subscribe("f", "keyed", "KeyShared")
         for number in range(4):
             await client.publish(b"%d" % number)
         assert sorted(await client.payloads("a", 2) + await client.payloads("b", 2)) == [b"0", b"1", b"2", b"3"]
         assert await client.payloads("c", 4) == [b"0", b"1", b"2", b"3"]
+        lower = key_shared_slot(NO_KEY) < KEY_SHARED_SLOTS // 2
+        first, second = "fe" if lower else "ef"
+        assert await client.payloads(first, 4) == [b"0", b"1", b"2", b"3"]
         await client.close("c")
+        await client.close(first)
         await client.publish(b"4")
         assert await client.payloads("d", 1) == [b"4"]
+        assert await client.payloads(second, 1) == [b"4"]
 
 
 @pytest.mark.parametrize("listener", _LISTENERS)
@@ -186,14 +194,10 @@ async def test_other_consumers_are_refused_as_on_a_persistent_topic(listener: st
         if client.pulsar is None:
             with pytest.raises(exceptions.ConsumerBusy):
                 await client.sdk.subscribe(TOPIC, "s")
-            with pytest.raises(exceptions.OperationNotSupported):
-                await client.sdk.subscribe(TOPIC, "k", ConsumerType.KeyShared)
             return
         client.pulsar.answers_pings = True
         busy = await client.pulsar.try_subscribe(8, TOPIC, "s")
         assert busy.error.error == ServerError.CONSUMER_BUSY
-        unsupported = await client.pulsar.try_subscribe(9, TOPIC, "k", sub_type=_TYPES["KeyShared"])
-        assert unsupported.error.error == ServerError.NOT_ALLOWED_ERROR
 
 
 async def test_acknowledgements_nacks_and_seeks_of_the_sdk() -> None:

@@ -28,7 +28,7 @@ from tests.unit.broker.subscription_scene import (
 )
 
 EXCLUSIVE, SHARED = SubscriptionType.EXCLUSIVE, SubscriptionType.SHARED
-FAILOVER, KEY_SHARED = SubscriptionType.FAILOVER, SubscriptionType.KEY_SHARED
+FAILOVER = SubscriptionType.FAILOVER
 
 
 async def _refused(code: ErrorCode, scene: Scene, *arguments: object, **more: object) -> str:
@@ -69,8 +69,6 @@ async def test_the_type_is_that_of_the_connected_consumers_and_may_change_when_t
     second.leave()
     await scene.subscribe(kind=EXCLUSIVE)
     assert scene.stats().type == "EXCLUSIVE"
-    await _refused(ErrorCode.UNSUPPORTED, scene, "k", KEY_SHARED)
-    assert scene.cursors.get("k") is None
 
 
 async def test_subscribing_makes_none_where_that_is_off() -> None:

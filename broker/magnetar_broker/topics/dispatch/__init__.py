@@ -4,7 +4,9 @@ dispatcher.py            reads what the rule of the subscription needs, and deli
 subscription_types.py    the table of subscription types and their rules
 dispatch_rule.py         what a rule is
 ├── exclusive_and_failover.py    one active consumer gets all entries in order
-└── shared.py                    consumers get entries in turn
+└── individual_delivery.py       entries are acknowledged and redelivered one by one:
+    ├── shared.py                    consumers get entries in turn
+    └── key_shared.py                a key goes to one consumer at a time
 delivery_capacity.py     the bounds on what one consumer gets: permits, unacknowledged messages, the outbox
 shortages.py             what holds several consumers back, as one reason
 base_consumer.py         a consumer as the rules see it
@@ -12,6 +14,9 @@ chunk_owners.py          Shared: which consumer gets the later chunks of a messa
 entry_counts.py          a number for each of many entries: unacknowledged messages, or deliveries
 redelivery_counts.py     Exclusive, Failover: how often entries were delivered
 key_shared_policy.py     how a consumer wants to share a Key_Shared subscription
+key_selectors.py         Key_Shared: which consumer gets the entries of a key
+held_keys.py             Key_Shared: which consumer has unacknowledged entries of a key
+waiting_keys.py          Key_Shared: entries that were read and not delivered
 position_set.py          a set of entries, in order: what is redelivered
 dispatch_rates.py        the rates of dispatches: a dispatcher waits for its turn while one is reached
 

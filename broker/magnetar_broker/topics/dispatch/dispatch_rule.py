@@ -43,6 +43,11 @@ class DispatchLimits:
     # Shared: messages that are delivered and not acknowledged. 0: no limit.
     max_unacked_per_consumer: int = 50_000
     max_unacked_per_subscription: int = 200_000
+    # Key_Shared: how slots are assigned to consumers that do not request theirs, and how many entries may wait.
+    key_shared_uses_consistent_hashing: bool = False
+    key_shared_points_per_consumer: int = 100
+    max_waiting_per_consumer: int = 2_000
+    max_waiting_per_subscription: int = 20_000
 
 
 def create_dispatch_limits(settings: SubscriptionSettings) -> DispatchLimits:
@@ -52,6 +57,10 @@ def create_dispatch_limits(settings: SubscriptionSettings) -> DispatchLimits:
         max_round_robin_messages=settings.dispatcher_max_round_robin_batch_size,
         max_unacked_per_consumer=settings.max_unacked_messages_per_consumer,
         max_unacked_per_subscription=settings.max_unacked_messages_per_subscription,
+        key_shared_uses_consistent_hashing=settings.subscription_key_shared_use_consistent_hashing,
+        key_shared_points_per_consumer=settings.subscription_key_shared_consistent_hashing_replica_points,
+        max_waiting_per_consumer=settings.key_shared_look_ahead_msg_in_replay_threshold_per_consumer,
+        max_waiting_per_subscription=settings.key_shared_look_ahead_msg_in_replay_threshold_per_subscription,
     )
 
 
@@ -113,7 +122,8 @@ class DispatchRule(ABC):
     # Consumers.
 
     def join(self, consumer: BaseConsumer, mark_delete: Position) -> ConsumerUpdates:
-        """Add a consumer. Its first epoch begins, without permits."""
+        """Add a consumer. Its first epoch begins, without permits. Raises `BrokerError` if it can't join; then nothing
+        has changed."""
         consumer.number = self._joined
         self._joined += 1
         consumer.begin_epoch(self._next_epoch(), acknowledgements_end=True)
@@ -203,6 +213,10 @@ class DispatchRule(ABC):
 
     def put_back(self, positions: Iterable[Position]) -> None:
         """These positions of a `DispatchRead` were not read: they are read again."""
+        return
+
+    def record_lost(self, position: Position) -> None:
+        """An entry is lost, and counts as acknowledged."""
         return
 
     @property

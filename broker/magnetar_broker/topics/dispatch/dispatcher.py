@@ -258,6 +258,7 @@ class Dispatcher:
     def _skip_lost(self, lost: Position) -> None:
         self.skipped_entries += 1
         self._cursor.acknowledge([(lost.ledger_id, lost.entry_id, lost.entry_id)])
+        self.rule.record_lost(lost)
         _log.error("Subscription %s: entry %s is lost, and is skipped", self.name, lost)
 
     def _fail_read(self, read: DispatchRead, error: Exception) -> None:

@@ -17,6 +17,7 @@ __all__ = ["EntryCounts"]
 
 # A block has 512 entries.
 _SHIFT: Final = 9
+_MAX_ID: Final = 2**63 - 1
 
 
 class EntryCounts:
@@ -71,25 +72,36 @@ class EntryCounts:
         self.clear()
         return taken
 
+    def find_range(self, ledger_id: int, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the ids and numbers of entries of one ledger, both ends included."""
+        if first == last:
+            number = self.get(Position(ledger_id, first))
+            return [(first, number)] if number else []
+        blocks = self._ledgers.get(ledger_id, {})
+        found = _find_entries(blocks, first, last)
+        return [(entry_id, blocks[block][entry_id]) for block, entry_ids in found for entry_id in entry_ids]
+
+    def find_up_to(self, position: Position) -> list[tuple[Position, int]]:
+        """Return the entries up to this one, with their numbers."""
+        return [
+            (Position(ledger_id, entry_id), number)
+            for ledger_id in self._ledgers
+            if ledger_id <= position.ledger_id
+            for entry_id, number in self.find_range(
+                ledger_id, 0, position.entry_id if ledger_id == position.ledger_id else _MAX_ID
+            )
+        ]
+
     def take_range(self, ledger_id: int, first: int, last: int) -> list[int]:
         """Remove entries of one ledger, both ends included, and return the ids of those that had a number."""
         blocks = self._ledgers.get(ledger_id)
         if blocks is None:
             return []
-        begin, end = first >> _SHIFT, last >> _SHIFT
-        if end - begin < len(blocks):
-            touched = [block for block in range(begin, end + 1) if block in blocks]
-        else:
-            touched = [block for block in blocks if begin <= block <= end]
+        if first == last:
+            return [first] if self._take_one(ledger_id, blocks, first) else []
         taken: list[int] = []
-        for block in touched:
+        for block, found in _find_entries(blocks, first, last):
             entries = blocks[block]
-            if begin < block < end:
-                found = list(entries)
-            elif last - first < len(entries):
-                found = [entry_id for entry_id in range(first, last + 1) if entry_id in entries]
-            else:
-                found = [entry_id for entry_id in entries if first <= entry_id <= last]
             if len(found) == len(entries):
                 self.total -= sum(entries.values())
                 del blocks[block]
@@ -101,6 +113,17 @@ class EntryCounts:
             del self._ledgers[ledger_id]
         return taken
 
+    def _take_one(self, ledger_id: int, blocks: dict[int, dict[int, int]], entry_id: int) -> int:
+        """Remove one entry, which is usual, and return its number."""
+        entries = blocks.get(entry_id >> _SHIFT)
+        number = entries.pop(entry_id, 0) if entries is not None else 0
+        self.total -= number
+        if entries is not None and not entries:
+            del blocks[entry_id >> _SHIFT]
+            if not blocks:
+                del self._ledgers[ledger_id]
+        return number
+
     def drop_up_to(self, position: Position) -> None:
         """Remove entries up to this one."""
         for ledger_id in [known for known in self._ledgers if known < position.ledger_id]:
@@ -110,3 +133,22 @@ class EntryCounts:
     def clear(self) -> None:
         self._ledgers.clear()
         self.total = 0
+
+
+def _find_entries(blocks: dict[int, dict[int, int]], first: int, last: int) -> list[tuple[int, list[int]]]:
+    """Return the blocks that have entries in this range, and the ids of these entries."""
+    begin, end = first >> _SHIFT, last >> _SHIFT
+    if end - begin < len(blocks):
+        touched = [block for block in range(begin, end + 1) if block in blocks]
+    else:
+        touched = [block for block in blocks if begin <= block <= end]
+    found: list[tuple[int, list[int]]] = []
+    for block in touched:
+        entries = blocks[block]
+        if begin < block < end:
+            found.append((block, list(entries)))
+        elif last - first < len(entries):
+            found.append((block, [entry_id for entry_id in range(first, last + 1) if entry_id in entries]))
+        else:
+            found.append((block, [entry_id for entry_id in entries if first <= entry_id <= last]))
+    return found

@@ -22,50 +22,27 @@ from magnetar_broker.managed_ledger.log_entry import Chunk, LogEntry
 from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.chunk_owners import ChunkOwners
-from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, UnackedMessages
-from magnetar_broker.topics.dispatch.dispatch_rule import (
-    Assignment,
-    ConsumerUpdates,
-    DispatchLimits,
-    DispatchRead,
-    DispatchRule,
-)
-from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
+from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable
+from magnetar_broker.topics.dispatch.dispatch_rule import Assignment, DispatchLimits, DispatchRead
+from magnetar_broker.topics.dispatch.individual_delivery import IndividualDeliveryRule
 from magnetar_broker.topics.dispatch.position_set import PositionSet
-from magnetar_broker.topics.dispatch.shortages import add_priorities, merge_shortages
+from magnetar_broker.topics.dispatch.shortages import add_priorities
 from magnetar_wire import delivery_reasons
 from magnetar_wire.delivery_reasons import DeliveryReason, describe_consumers
 
 __all__ = ["SharedRule"]
 
 
-class SharedRule(DispatchRule):
+class SharedRule(IndividualDeliveryRule):
     def __init__(self, limits: DispatchLimits, mark_delete: Position, partition: int = -1) -> None:
         super().__init__(limits, mark_delete, partition)
         # By priority level, in the order of the levels.
         self._lines: dict[int, deque[BaseConsumer]] = {}
         # Entries that wait for redelivery, apart from those that `_chunks` has deferred.
         self._redelivery = PositionSet()
-        # How often entries that are redelivered, and not acknowledged, were delivered.
-        self._counts = EntryCounts()
         self._chunks = ChunkOwners()
-        self._unacked = UnackedMessages(limits.max_unacked_per_consumer, limits.max_unacked_per_subscription)
-
-    def set_limits(self, limits: DispatchLimits) -> None:
-        super().set_limits(limits)
-        self._unacked.set_bounds(
-            limits.max_unacked_per_consumer,
-            limits.max_unacked_per_subscription,
-            [consumer.capacity.unacked_messages for consumer in self.consumers],
-        )
-        for consumer in self.consumers:
-            self.recheck(consumer)
 
     # Consumers.
-
-    def join(self, consumer: BaseConsumer, mark_delete: Position) -> ConsumerUpdates:
-        consumer.capacity.bound_unacked(self._unacked)
-        return super().join(consumer, mark_delete)
 
     def _remove(self, consumer: BaseConsumer) -> None:
         level = consumer.priority_level
@@ -98,71 +75,27 @@ class SharedRule(DispatchRule):
                 line.popleft().is_in_line = False
         return None
 
-    # Redelivery.
-
-    def redeliver(
-        self, consumer: BaseConsumer, epoch: int, ranges: Iterable[tuple[int, int, int]], mark_delete: Position
-    ) -> ConsumerUpdates:
-        if epoch != consumer.epoch:
-            return ConsumerUpdates()  # after a seek the consumer does not have these entries any more
-        if named := list(ranges):
-            for ledger_id, first, last in named:
-                self._add_redelivery(ledger_id, consumer.capacity.release_range(ledger_id, first, last))
-        else:
-            self._redeliver_all(consumer)
-        self.recheck(consumer)
-        return ConsumerUpdates()
-
-    def _redeliver_all(self, consumer: BaseConsumer) -> None:
-        for ledger_id, entry_ids in consumer.capacity.release_all():
-            self._add_redelivery(ledger_id, entry_ids)
+    # Redelivery and acknowledgement.
 
     def _add_redelivery(self, ledger_id: int, entry_ids: list[int]) -> None:
         self._redelivery.add_all(ledger_id, entry_ids)
-        self._counts.increment(ledger_id, entry_ids)
-
-    # Acknowledgement.
 
     def record_acknowledged(self, consumer: BaseConsumer, ledger_id: int, first: int, last: int) -> None:
-        missing = last - first + 1 - self._release(consumer, ledger_id, first, last)
-        if missing:
-            for other in self.consumers:
-                if other is not consumer and missing:
-                    missing -= self._release(other, ledger_id, first, last)
-        if missing:
+        if self._release_from_all(consumer, ledger_id, first, last):
             self._redelivery.discard_range(ledger_id, first, last)
             self._chunks.discard_range(ledger_id, first, last)
         if self._counts:
             self._counts.take_range(ledger_id, first, last)
 
-    def _release(self, consumer: BaseConsumer, ledger_id: int, first: int, last: int) -> int:
-        found = len(consumer.capacity.release_range(ledger_id, first, last))
-        if found:
-            self.recheck(consumer)
-        return found
-
-    def record_acknowledged_messages(self, consumer: BaseConsumer, position: Position, left: int) -> None:
-        for owner in (consumer, *self.consumers):
-            if owner.capacity.has_unacked(position):
-                owner.capacity.set_unacked(position, left)
-                self.recheck(owner)
-                return
-
     def record_acknowledged_up_to(self, mark_delete: Position) -> None:
-        for consumer in self.consumers:
-            if consumer.capacity.release_up_to(mark_delete):
-                self.recheck(consumer)
+        super().record_acknowledged_up_to(mark_delete)
         self._redelivery.discard_up_to(mark_delete)
         self._chunks.discard_up_to(mark_delete)
-        self._counts.drop_up_to(mark_delete)
-        self.read_position = max(self.read_position, mark_delete.next)
 
     def _clear_deliveries(self) -> None:
-        for consumer in self.consumers:
-            consumer.capacity.release_all()
+        super()._clear_deliveries()
         self._redelivery.clear()
         self._chunks.clear()
-        self._counts.clear()
 
     # Dispatch.
 
@@ -228,9 +161,7 @@ class SharedRule(DispatchRule):
         if at is not None:
             entries = entries[: max(1, at)]
         taken = entries[: consumer.capacity.take(entries, self.limits.max_round_robin_messages)]
-        if self._counts:
-            for one in taken:
-                one.redelivery_count = self._counts.get(one.entry.position)
+        self._set_redelivery_counts(taken)
         return taken
 
     # Statistics.
@@ -238,23 +169,6 @@ class SharedRule(DispatchRule):
     @property
     def redelivery_entries(self) -> int:
         return len(self._redelivery) + len(self._chunks)
-
-    @property
-    def unacked_messages(self) -> int:
-        return self._unacked.total
-
-    @property
-    def has_max_unacked(self) -> bool:
-        return self._unacked.free_messages <= 0
-
-    def find_shortage(self) -> DeliveryReason | None:
-        if not self.consumers:
-            return delivery_reasons.NO_CONSUMER()
-        if self._unacked.free_messages <= 0:
-            return delivery_reasons.MAX_UNACKED_SUBSCRIPTION(
-                messages=self._unacked.total, limit=self._unacked.max_per_subscription
-            )
-        return merge_shortages(self.consumers)
 
     def find_waiting(self) -> Sequence[DeliveryReason]:
         found = []

@@ -1,0 +1,131 @@
+"""Shared and Key_Shared: entries are delivered, acknowledged and redelivered one by one.
+
+The messages that are delivered and not acknowledged are counted by consumer, and bounded. This is what the rules of
+both types have in common; which consumer gets which entry is theirs.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+
+from magnetar_broker.position import Position
+from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
+from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, UnackedMessages
+from magnetar_broker.topics.dispatch.dispatch_rule import ConsumerUpdates, DispatchLimits, DispatchRule
+from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
+from magnetar_broker.topics.dispatch.shortages import merge_shortages
+from magnetar_wire import delivery_reasons
+from magnetar_wire.delivery_reasons import DeliveryReason
+
+__all__ = ["IndividualDeliveryRule"]
+
+
+class IndividualDeliveryRule(DispatchRule):
+    def __init__(self, limits: DispatchLimits, mark_delete: Position, partition: int = -1) -> None:
+        super().__init__(limits, mark_delete, partition)
+        # How often entries that are redelivered, and not acknowledged, were delivered.
+        self._counts = EntryCounts()
+        self._unacked = UnackedMessages(limits.max_unacked_per_consumer, limits.max_unacked_per_subscription)
+
+    def set_limits(self, limits: DispatchLimits) -> None:
+        super().set_limits(limits)
+        self._unacked.set_bounds(
+            limits.max_unacked_per_consumer,
+            limits.max_unacked_per_subscription,
+            [consumer.capacity.unacked_messages for consumer in self.consumers],
+        )
+        for consumer in self.consumers:
+            self.recheck(consumer)
+
+    def join(self, consumer: BaseConsumer, mark_delete: Position) -> ConsumerUpdates:
+        consumer.capacity.bound_unacked(self._unacked)
+        return super().join(consumer, mark_delete)
+
+    # Redelivery.
+
+    def redeliver(
+        self, consumer: BaseConsumer, epoch: int, ranges: Iterable[tuple[int, int, int]], mark_delete: Position
+    ) -> ConsumerUpdates:
+        if epoch != consumer.epoch:
+            return ConsumerUpdates()  # after a seek the consumer does not have these entries any more
+        if named := list(ranges):
+            for ledger_id, first, last in named:
+                self._redeliver_entries(ledger_id, consumer.capacity.release_range(ledger_id, first, last))
+        else:
+            self._redeliver_all(consumer)
+        self.recheck(consumer)
+        return ConsumerUpdates()
+
+    def _redeliver_all(self, consumer: BaseConsumer) -> None:
+        for ledger_id, entry_ids in consumer.capacity.release_all():
+            self._redeliver_entries(ledger_id, entry_ids)
+
+    def _redeliver_entries(self, ledger_id: int, entry_ids: list[int]) -> None:
+        self._counts.increment(ledger_id, entry_ids)
+        self._add_redelivery(ledger_id, entry_ids)
+
+    @abstractmethod
+    def _add_redelivery(self, ledger_id: int, entry_ids: list[int]) -> None:
+        """Let these entries be redelivered."""
+
+    def _set_redelivery_counts(self, entries: Sequence[Deliverable]) -> None:
+        if self._counts:
+            for one in entries:
+                one.redelivery_count = self._counts.get(one.entry.position)
+
+    # Acknowledgement.
+
+    def _release(self, consumer: BaseConsumer, ledger_id: int, first: int, last: int) -> int:
+        """Release acknowledged entries that the consumer has, and return their number."""
+        found = len(consumer.capacity.release_range(ledger_id, first, last))
+        if found:
+            self.recheck(consumer)
+        return found
+
+    def _release_from_all(self, consumer: BaseConsumer, ledger_id: int, first: int, last: int) -> int:
+        """Release entries that the consumer has acknowledged. Return how many of them no consumer has."""
+        missing = last - first + 1 - self._release(consumer, ledger_id, first, last)
+        if missing:
+            for other in self.consumers:
+                if other is not consumer and missing:
+                    missing -= self._release(other, ledger_id, first, last)
+        return missing
+
+    def record_acknowledged_messages(self, consumer: BaseConsumer, position: Position, left: int) -> None:
+        for owner in (consumer, *self.consumers):
+            if owner.capacity.has_unacked(position):
+                owner.capacity.set_unacked(position, left)
+                self.recheck(owner)
+                return
+
+    def record_acknowledged_up_to(self, mark_delete: Position) -> None:
+        for consumer in self.consumers:
+            if consumer.capacity.release_up_to(mark_delete):
+                self.recheck(consumer)
+        self._counts.drop_up_to(mark_delete)
+        self.read_position = max(self.read_position, mark_delete.next)
+
+    def _clear_deliveries(self) -> None:
+        for consumer in self.consumers:
+            consumer.capacity.release_all()
+        self._counts.clear()
+
+    # Statistics.
+
+    @property
+    def unacked_messages(self) -> int:
+        return self._unacked.total
+
+    @property
+    def has_max_unacked(self) -> bool:
+        return self._unacked.free_messages <= 0
+
+    def find_shortage(self) -> DeliveryReason | None:
+        if not self.consumers:
+            return delivery_reasons.NO_CONSUMER()
+        if self._unacked.free_messages <= 0:
+            return delivery_reasons.MAX_UNACKED_SUBSCRIPTION(
+                messages=self._unacked.total, limit=self._unacked.max_per_subscription
+            )
+        return merge_shortages(self.consumers)

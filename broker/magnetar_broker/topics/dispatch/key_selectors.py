@@ -1,0 +1,208 @@
+"""Key_Shared: which consumer gets the messages of a key.
+
+A key's hash falls into a **slot**, and a selector assigns each slot to one consumer. There are three selectors:
+
+`SplitRanges` (mode AUTO_SPLIT): 65,536 slots. Each consumer has one range. A new one takes the lower half of the
+largest range, the lowest of equal ones. The range of one that leaves joins the range to its right; the rightmost one's
+joins the range to its left. Two consumers are affected at most, but ranges differ in size:
+
+    C1 joins     C1 0 … 65,535
+    C2 joins     C2 0 … 32,767   C1 32,768 … 65,535
+    C3 joins     C3 0 … 16,383   C2 16,384 … 32,767   C1 32,768 … 65,535
+    C1 leaves    C3 0 … 16,383   C2 16,384 … 65,535
+
+`HashRing` (mode AUTO_SPLIT with `subscription_key_shared_use_consistent_hashing`): each consumer has a number of points
+on a ring of 2^32 slots, the hashes of its name followed by 1, 2, …. A slot belongs to the next point on the ring. A
+point that several consumers have is shared: the slot modulo their number chooses one of them. Shares are about equal,
+and a new consumer takes a little from each other one.
+
+`StickyRanges` (mode STICKY): 65,536 slots. Each consumer has the ranges that it requested. No two ranges overlap. There
+may be slots without a consumer.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import ClassVar
+
+from magnetar_broker.errors import BrokerError
+from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
+from magnetar_broker.topics.dispatch.key_shared_policy import SlotRange
+from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_wire.hashing import KEY_SHARED_SLOTS, RING_SLOTS, ring_points
+
+__all__ = ["HashRing", "KeySelector", "SplitRanges", "StickyRanges"]
+
+
+class KeySelector(ABC):
+    # A key's slot is its hash modulo this number.
+    slots: ClassVar[int] = KEY_SHARED_SLOTS
+
+    @abstractmethod
+    def select(self, slot: int) -> BaseConsumer | None:
+        """Return the slot's consumer; None: it has none."""
+
+    @abstractmethod
+    def join(self, consumer: BaseConsumer) -> None:
+        """Assign slots to a new consumer. Raises `BrokerError` if it can't have any; then nothing has changed."""
+
+    @abstractmethod
+    def leave(self, consumer: BaseConsumer) -> None:
+        """Remove a consumer that has joined."""
+
+    @abstractmethod
+    def ranges(self, consumer: BaseConsumer) -> list[SlotRange]:
+        """Return the consumer's slots, in order."""
+
+
+class SplitRanges(KeySelector):
+    __slots__ = ("_consumers", "_last_slot", "_lasts")
+
+    def __init__(self, slots: int = KEY_SHARED_SLOTS) -> None:
+        self._last_slot = slots - 1
+        # The last slot of each range, ascending, and the consumers of the ranges. Together they cover all slots.
+        self._lasts: list[int] = []
+        self._consumers: list[BaseConsumer] = []
+
+    def select(self, slot: int) -> BaseConsumer | None:
+        return self._consumers[bisect_left(self._lasts, slot)] if self._lasts else None
+
+    def join(self, consumer: BaseConsumer) -> None:
+        if not self._lasts:
+            self._lasts, self._consumers = [self._last_slot], [consumer]
+            return
+        sizes = [last - before for before, last in pairwise((-1, *self._lasts))]
+        largest = max(sizes)
+        if largest == 1:
+            raise BrokerError(
+                ErrorCode.CONSUMER_ASSIGN_ERROR,
+                f"each of {len(sizes):,} consumers has one slot of the Key_Shared subscription: there is none "
+                f"left for consumer {consumer.name}",
+            )
+        number = sizes.index(largest)
+        first = self._lasts[number] - largest + 1
+        self._lasts.insert(number, first + largest // 2 - 1)
+        self._consumers.insert(number, consumer)
+
+    def leave(self, consumer: BaseConsumer) -> None:
+        number = self._consumers.index(consumer)
+        del self._consumers[number]
+        if number < len(self._consumers):
+            del self._lasts[number]
+        elif number:
+            del self._lasts[number - 1]  # the rightmost range
+        else:
+            self._lasts.clear()
+
+    def ranges(self, consumer: BaseConsumer) -> list[SlotRange]:
+        number = self._consumers.index(consumer)
+        return [(self._lasts[number - 1] + 1 if number else 0, self._lasts[number])]
+
+
+class HashRing(KeySelector):
+    __slots__ = ("_consumers", "_points", "_points_of_consumer")
+    slots = RING_SLOTS
+
+    def __init__(self, points_of_consumer: int) -> None:
+        self._points_of_consumer = points_of_consumer
+        # Ascending.
+        self._points: list[int] = []
+        # By point, in the order in which they joined. No list is empty.
+        self._consumers: dict[int, list[BaseConsumer]] = {}
+
+    def select(self, slot: int) -> BaseConsumer | None:
+        if not self._points:
+            return None
+        number = bisect_left(self._points, slot)
+        consumers = self._consumers[self._points[number if number < len(self._points) else 0]]
+        return consumers[slot % len(consumers)]
+
+    def join(self, consumer: BaseConsumer) -> None:
+        for point in self._find_points(consumer):
+            if point in self._consumers:
+                self._consumers[point].append(consumer)
+            else:
+                self._consumers[point] = [consumer]
+                insort(self._points, point)
+
+    def leave(self, consumer: BaseConsumer) -> None:
+        for point in self._find_points(consumer):
+            consumers = self._consumers[point]
+            consumers.remove(consumer)
+            if not consumers:
+                del self._consumers[point]
+                del self._points[bisect_left(self._points, point)]
+
+    def _find_points(self, consumer: BaseConsumer) -> set[int]:
+        return set(ring_points(consumer.name, self._points_of_consumer))
+
+    def ranges(self, consumer: BaseConsumer) -> list[SlotRange]:
+        """Return the consumer's slots, with those of points that it shares with others."""
+        found = [
+            (before + 1, point) for before, point in pairwise((-1, *self._points)) if consumer in self._consumers[point]
+        ]
+        if self._points[-1] < RING_SLOTS - 1 and consumer in self._consumers[self._points[0]]:
+            found.append((self._points[-1] + 1, RING_SLOTS - 1))
+        return _join_adjacent(found)
+
+
+class StickyRanges(KeySelector):
+    __slots__ = ("_consumers", "_ranges")
+
+    def __init__(self) -> None:
+        # Ascending, without overlaps; and the consumers of the ranges.
+        self._ranges: list[SlotRange] = []
+        self._consumers: list[BaseConsumer] = []
+
+    def select(self, slot: int) -> BaseConsumer | None:
+        number = bisect_right(self._ranges, (slot, KEY_SHARED_SLOTS)) - 1
+        return self._consumers[number] if number >= 0 and slot <= self._ranges[number][1] else None
+
+    def join(self, consumer: BaseConsumer) -> None:
+        requested = consumer.key_shared.ranges
+        if not requested:
+            raise BrokerError(
+                ErrorCode.CONSUMER_ASSIGN_ERROR,
+                f"consumer {consumer.name} of a Key_Shared subscription with the mode STICKY requests no slots: it "
+                "needs at least one range",
+            )
+        for first, last in requested:
+            self._check_free(consumer, first, last)
+        for one in requested:
+            number = bisect_left(self._ranges, one)
+            self._ranges.insert(number, one)
+            self._consumers.insert(number, consumer)
+
+    def _check_free(self, consumer: BaseConsumer, first: int, last: int) -> None:
+        # The last range that begins at or before `last` is the only one that can contain it or end after `first`.
+        number = bisect_right(self._ranges, (last, KEY_SHARED_SLOTS)) - 1
+        if number < 0 or self._ranges[number][1] < first:
+            return
+        held_first, held_last = self._ranges[number]
+        raise BrokerError(
+            ErrorCode.CONSUMER_ASSIGN_ERROR,
+            f"consumer {consumer.name} requests the slots {first} … {last}, and consumer "
+            f"{self._consumers[number].name} has {held_first} … {held_last}: request slots that no other has, or wait "
+            "until it has disconnected",
+        )
+
+    def leave(self, consumer: BaseConsumer) -> None:
+        left = [pair for pair in zip(self._ranges, self._consumers, strict=True) if pair[1] is not consumer]
+        self._ranges = [one for one, _ in left]
+        self._consumers = [one for _, one in left]
+
+    def ranges(self, consumer: BaseConsumer) -> list[SlotRange]:
+        return list(consumer.key_shared.ranges)
+
+
+def _join_adjacent(ranges: Iterable[SlotRange]) -> list[SlotRange]:
+    joined: list[SlotRange] = []
+    for first, last in ranges:
+        if joined and joined[-1][1] + 1 == first:
+            joined[-1] = joined[-1][0], last
+        else:
+            joined.append((first, last))
+    return joined
