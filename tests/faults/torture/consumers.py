@@ -20,6 +20,7 @@ from tests.faults.torture.consuming import ConsumerLog, Kind, options
 from tests.faults.torture.producing import AGAIN_S, error_text
 
 __all__ = [
+    "AsyncAct",
     "async_consumer",
     "batch_consumer",
     "consumer",
@@ -29,6 +30,7 @@ __all__ = [
     "patiently",
     "reader",
     "received",
+    "received_async",
     "some_each",
     "some_each_async",
     "stubbornly",
@@ -158,7 +160,7 @@ def async_consumer(
         try:
             while log.goes_on:
                 since = log.waiting()
-                found = await _received_async(consumer, 1 + log.chance.randrange(most))
+                found = await received_async(consumer, 1 + log.chance.randrange(most))
                 log.got(found, since)
                 await act(log, consumer, found)
         finally:
@@ -280,7 +282,7 @@ def received(receive: Callable[[], Any], most: int) -> list[Any]:
     return found
 
 
-async def _received_async(consumer: Any, most: int) -> list[Any]:
+async def received_async(consumer: Any, most: int) -> list[Any]:
     found: list[Any] = []
     until = time.monotonic() + _GATHER_S
     with suppress(Timeout):

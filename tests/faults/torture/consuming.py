@@ -28,11 +28,12 @@ _CHOSEN: Final = 0.8
 
 # Ledger, entry, batch index.
 Id = list[int]
-Kind = Literal["Exclusive", "Failover", "Shared"]
+Kind = Literal["Exclusive", "Failover", "Shared", "Key_Shared"]
 KINDS: Final[dict[str, magnetar.ConsumerType]] = {
     "Exclusive": magnetar.ConsumerType.Exclusive,
     "Failover": magnetar.ConsumerType.Failover,
     "Shared": magnetar.ConsumerType.Shared,
+    "Key_Shared": magnetar.ConsumerType.KeyShared,
 }
 
 

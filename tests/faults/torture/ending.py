@@ -158,7 +158,7 @@ class Ending:
 
     def _ask_stored_entries(self, topics: Sequence[Topic]) -> dict[str, int] | None:
         """Return the number of stored entries of each partition; None: no broker answers now."""
-        partition_names = [name for topic in topics for name in self._partition_names[topic.name]]
+        partition_names = [name for topic in topics for name in self._partition_names.get(topic.name, ())]
         try:
             with Admin(self._system.direct_url) as admin:
                 return {name: admin.topics.internal_stats(name).stored_entries for name in partition_names}

@@ -76,7 +76,7 @@ class Rig:
             for workload in plan.workloads
             for topic in workload.topics
             for partition in topic.partition_names
-            if not topic.has_letters
+            if not (topic.has_letters or topic.appears)
         ]
         self._progress = Progress(histories, self._not_durable)
         self._alone = Alone(
@@ -126,7 +126,11 @@ class Rig:
         self._say(f"{len(system.names)} processes are ready")
         await asyncio.to_thread(prepare, system.direct_url, workloads, self._recorder)
         system.partition_names = [
-            partition for workload in workloads for topic in workload.topics for partition in topic.partition_names
+            partition
+            for workload in workloads
+            for topic in workload.topics
+            for partition in topic.partition_names
+            if not topic.appears
         ]
         system.clients = self._clients
         await exits.enter_async_context(recording_addresses(system, self._failed))

@@ -24,6 +24,7 @@ _KINDS: Final = {
     "Exclusive": pulsar.ConsumerType.Exclusive,
     "Failover": pulsar.ConsumerType.Failover,
     "Shared": pulsar.ConsumerType.Shared,
+    "Key_Shared": pulsar.ConsumerType.KeyShared,
 }
 
 Act = Callable[[ConsumerLog, Any, Sequence["StockMessage"]], None]

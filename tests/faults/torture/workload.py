@@ -49,6 +49,9 @@ class Topic:
     holds_producers: bool = False
     # It has a subscription that is not read before the end, so nothing is deleted.
     retains_all: bool = True
+    # It is created by its first producer during the run, and its subscriptions by consumers of a pattern. The history
+    # has them from the beginning.
+    appears: bool = False
     # It is a retry or dead letter topic: consumers store letters there, and no producer has it.
     has_letters: bool = False
 

@@ -55,15 +55,23 @@ class _Key:
 
 
 class HeldKeys:
-    """The keys of one subscription at one broker, from its first consumer there to its last, or from a move on."""
+    """The keys of one subscription at one broker, from its first consumer there to its last, or from a move on.
 
-    def __init__(self, since: int, look: Callable[[str], None]) -> None:
+    `before`: those until the move. What was delivered since the broker made the move, and before the client knew that,
+    is not held, but it is not new either.
+    """
+
+    def __init__(self, since: int, look: Callable[[str], None], before: HeldKeys | None = None) -> None:
         # The tick since which it knows all.
         self.since = since
         self._look = look
         self._keys: dict[bytes | str | None, _Key] = {}
         # Delivered in this time: what is redelivered is not new.
-        self._known: dict[Entry, bytes | str | None] = {}
+        self._known: dict[Entry, bytes | str | None] = {} if before is None else before._known
+
+    def see(self, entry: KeyedEntry) -> None:
+        """The broker delivers the entry during a move."""
+        self._known[entry.position] = entry.key
 
     def deliver(self, entry: KeyedEntry, acknowledged: int, consumer: object) -> None:
         """The broker delivers the entry to this consumer. `acknowledged`: its messages that are, as bits."""

@@ -307,9 +307,11 @@ class Wire:
             self._not_done(opening, entry.position, bits)
         keys = self._keys.get(opening.serving)
         if keys is None or not self._is_unchanged(*opening.subscription, keys.since):
-            keys = self._keys[opening.serving] = HeldKeys(tick, self._look)
+            keys = self._keys[opening.serving] = HeldKeys(tick, self._look, keys)
         if self._is_unchanged(*opening.subscription, tick):
             keys.deliver(entry, bits, opening)
+        else:
+            keys.see(entry)
 
     def _not_done(self, opening: _Opening, entry: Entry, bits: int) -> None:
         incarnation = self._incarnations.now(opening.topic)
