@@ -93,7 +93,7 @@ def test_a_nack_redelivers_everything_unacknowledged_in_order(kind: str, consume
 
 
 @_of_each_client
-@pytest.mark.parametrize("consumer_type", ["Shared"])
+@pytest.mark.parametrize("consumer_type", ["Shared", "KeyShared"])
 def test_a_nack_redelivers_the_entry_without_its_acknowledged_messages(kind: str, consumer_type: str) -> None:
     """(CON-5) And nothing else. (CON-8) It is counted for that entry."""
     with each_client(kind) as made:
