@@ -26,18 +26,21 @@ from magnetar.exceptions import (
     OperationNotSupported,
     Timeout,
     TooManyLookupRequestException,
+    UnknownError,
 )
 from magnetar_protos.broker_pb2 import TopicsUpdate, WatchTopics
 from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import TransportError
 
-__all__ = ["TopicWatch"]
+__all__ = ["MAX_NAMES", "TopicWatch"]
 
 log = logging.getLogger("magnetar")
 
 # A hash that no list has: the broker sends the list.
 _NO_LIST: Final = ""
+# The maximum of a list, or of a change.
+MAX_NAMES: Final = 2_000_000
 
 
 class TopicWatch:
@@ -175,7 +178,6 @@ class _Watching:
         if self._id is not None:
             self._stream.end_watch(self._id)
             self._id = None
-        self.listed.cancel()
 
     def updated(self, update: TopicsUpdate) -> None:
         if update.HasField("problem"):
@@ -185,6 +187,10 @@ class _Watching:
             return
         self._added += update.added
         self._deleted += update.deleted
+        if len(self._added) + len(self._deleted) > MAX_NAMES:
+            self.close()
+            self._end(UnknownError(f"a broker lists more than {MAX_NAMES:,} topics of a namespace"))
+            return
         if update.hash:
             added, self._added = self._added, []
             deleted, self._deleted = self._deleted, []

@@ -380,7 +380,7 @@ def test_nacked_message_is_redelivered_to_either_client(
 def test_one_moves_the_subscription_while_the_other_is_connected(
     who: str, native: magnetar.Client, stock: pulsar.Client, topic: str
 ) -> None:
-    """MSG-4, SUB-8: everything behind the new position comes again, to one of them"""
+    """MSG-4, SUB-9: everything behind the new position comes again, to one of them"""
     ours: Any = native.subscribe(topic, "s", magnetar.ConsumerType.Shared)
     theirs: Any = stock.subscribe(topic, "s", pulsar.ConsumerType.Shared)
     send_batch(batching(stock, topic, 5), *[b"%d" % number for number in range(50)])

@@ -74,7 +74,7 @@ class _Known:
 
 
 async def test_watcher_is_notified_of_created_and_deleted_topics() -> None:
-    """WIRE-1. Clients are notified of partitions before they are used."""
+    """WIRE-1, SUB-8. Clients are notified of partitions before they are used."""
 
     async with running_pulsar_broker(**_SOON) as scene:
         client = await scene.pulsar_client()
