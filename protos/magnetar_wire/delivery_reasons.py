@@ -239,6 +239,28 @@ LOOK_AHEAD: Final = _kind(
     "Let these consumers receive and acknowledge, or close those that hang. If that many entries should wait, raise "
     "the broker's settings key_shared_look_ahead_msg_in_replay_threshold_per_consumer and _per_subscription.",
 )
+KEY_HELD: Final = _kind(
+    "key_held",
+    "{entries:,} entries of {slots:,} key slots wait until the consumers that had these keys before have acknowledged "
+    "what they got of them: slot {slot} is held by consumer {holder} with {unacked:,} unacknowledged entries",
+    "A Key_Shared subscription delivers a key that has moved to its new consumer only when the old one has "
+    "acknowledged its earlier messages, those in its receiver queue included.",
+    "Let consumer {holder} acknowledge, or close it if it hangs: then its keys move at once. If order does not matter, "
+    "use allow_out_of_order_delivery.",
+)
+SLOT_WITHOUT_CONSUMER: Final = _kind(
+    "slot_without_consumer",
+    "{entries:,} entries wait, since no consumer has the hash range of their keys: the first one is of slot {slot}",
+    "The consumers of a Key_Shared subscription in the mode STICKY name their hash ranges, and leave a gap.",
+    "Start a consumer whose ranges contain slot {slot}, or use the mode AUTO_SPLIT.",
+)
+MIXED_BATCHES: Final = _kind(
+    "mixed_batches",
+    "{batches:,} batches had messages of several keys, and each went whole to the consumer of its first key",
+    "Order and distribution by key hold for the first keys of such batches only (Key_Shared).",
+    "Let the producers use key-based batching, or no batching.",
+    is_note=True,
+)
 REDELIVERY_WAITS: Final = _kind(
     "redelivery_waits",
     "{entries:,} entries wait for redelivery, and are delivered first",

@@ -13,17 +13,22 @@ import pytest
 
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.log_entry import Chunk
+from magnetar_broker.position import Position
 from magnetar_broker.topics.consumer import Consumer
 from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget, OutboxCapacity
+from magnetar_broker.topics.dispatch.dispatch_rule import DispatchLimits
+from magnetar_broker.topics.dispatch.key_shared import KeySharedRule
 from magnetar_broker.topics.subscription_reasons import find_unopened_reasons
-from magnetar_protos.broker_pb2 import ErrorCode, SubscriptionType
+from magnetar_protos.broker_pb2 import ErrorCode, KeySharedMode, KeySharedOptions, SlotRange, SubscriptionType
 from magnetar_wire import delivery_reasons
 from magnetar_wire.delivery_reasons import REASONS, DeliveryReason
 from tests.unit.broker.cursor_scene import running_cursor_scene
+from tests.unit.broker.recording_sink import RecordingSink
 from tests.unit.broker.subscription_scene import EARLIEST, LATEST, Scene, ack, at_position, redeliver, settle
 from tests.unit.broker.test_damaged_cursors import destroy, open_without_bookies, subscriptions_of, with_ledgers
 
 SHARED, FAILOVER = SubscriptionType.SHARED, SubscriptionType.FAILOVER
+KEY_SHARED = SubscriptionType.KEY_SHARED
 
 
 def _codes(scene: Scene) -> list[str]:
@@ -237,6 +242,71 @@ async def test_chunks_wait() -> None:
     one.flow(one.epoch, 5)
     await settle()
     assert _codes(scene) == ["waiting_for_acks"]
+
+
+async def _hold_a_key(scene: Scene) -> tuple[Consumer, RecordingSink]:
+    """Deliver two entries of each of 20 keys to one consumer, then let another one take over half of the keys, and add
+    another entry of each."""
+    one, gets = await scene.subscribe(kind=KEY_SHARED, consumer="one")
+    for _ in range(2):
+        for number in range(20):
+            scene.log.add(key=f"key {number}")
+    scene.log.on_appended()
+    await scene.subscribe(kind=KEY_SHARED, consumer="two")
+    for number in range(20):
+        scene.log.add(key=f"key {number}")
+    scene.log.on_appended()
+    await settle()
+    return one, gets
+
+
+async def test_key_held() -> None:
+    """ADM-3, SUB-6: how many keys and entries wait, and for whom."""
+    scene = Scene()
+    one, gets = await _hold_a_key(scene)
+    answer = _answer(scene)
+    facts = answer.facts
+    assert (answer.code, facts["holder"], facts["unacked"]) == ("key_held", "one", 2)
+    assert facts["slots"] == facts["entries"] == 60 - len(gets.positions) > 0
+    assert f"slot {facts['slot']}" in answer.text
+    ack(one, *gets.take())
+    await settle()
+    assert "key_held" not in _codes(scene)
+
+
+async def test_look_ahead() -> None:
+    """ADM-3, SUB-6: the bound, and what waits for whom."""
+    scene = Scene(key_shared_look_ahead_msg_in_replay_threshold_per_subscription=2)
+    await _hold_a_key(scene)
+    answer, held = scene.stats().reasons[:2]
+    assert (answer.code, answer.facts["limit"], held.code) == ("look_ahead", 2, "key_held")
+    assert int(answer.facts["entries"]) >= 2
+
+
+async def test_slot_without_consumer() -> None:
+    """ADM-3, SUB-12: keys in a gap of the consumers' ranges."""
+    scene = Scene()
+    half = KeySharedOptions(mode=KeySharedMode.STICKY, ranges=[SlotRange(first=0, last=32_767)])
+    await scene.subscribe(kind=KEY_SHARED, consumer="one", key_shared=half)
+    for number in range(20):
+        scene.log.add(key=f"key {number}")
+    scene.log.on_appended()
+    await settle()
+    answer = _answer(scene)
+    assert answer.code == "slot_without_consumer"
+    assert int(answer.facts["slot"]) > 32_767
+    rest = KeySharedOptions(mode=KeySharedMode.STICKY, ranges=[SlotRange(first=32_768, last=65_535)])
+    await scene.subscribe(kind=KEY_SHARED, consumer="two", key_shared=rest)
+    await settle()
+    assert _codes(scene) == ["waiting_for_acks"]
+
+
+def test_mixed_batches() -> None:
+    """ADM-3, SUB-13: how many. The rule counts them."""
+    rule = KeySharedRule(DispatchLimits(), Position(1, -1))
+    assert list(rule.find_waiting()) == []
+    rule.mixed_batches = 3
+    assert [(one.code, one.facts) for one in rule.find_waiting()] == [("mixed_batches", {"batches": 3})]
 
 
 async def test_redelivery_waits() -> None:

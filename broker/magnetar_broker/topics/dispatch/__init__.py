@@ -8,6 +8,7 @@ dispatch_rule.py         what a rule is
     ├── shared.py                    consumers get entries in turn
     └── key_shared.py                a key goes to one consumer at a time
 delivery_capacity.py     the bounds on what one consumer gets: permits, unacknowledged messages, the outbox
+key_shared_reasons.py    Key_Shared: why entries wait
 shortages.py             what holds several consumers back, as one reason
 base_consumer.py         a consumer as the rules see it
 chunk_owners.py          Shared: which consumer gets the later chunks of a message

@@ -37,6 +37,7 @@ from magnetar_broker.topics.dispatch.held_keys import HeldKeys
 from magnetar_broker.topics.dispatch.individual_delivery import IndividualDeliveryRule
 from magnetar_broker.topics.dispatch.key_selectors import HashRing, KeySelector, SplitRanges, StickyRanges
 from magnetar_broker.topics.dispatch.key_shared_policy import KeySharedPolicy, SlotRange
+from magnetar_broker.topics.dispatch.key_shared_reasons import find_waiting_keys
 from magnetar_broker.topics.dispatch.waiting_keys import WaitingKeys
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire import delivery_reasons
@@ -325,6 +326,12 @@ class KeySharedRule(IndividualDeliveryRule):
         if self.has_max_waiting:
             return delivery_reasons.LOOK_AHEAD(entries=len(self.waiting), limit=self.max_waiting)
         return None
+
+    def find_waiting(self) -> Sequence[DeliveryReason]:
+        found = list(find_waiting_keys(self.waiting, self.held, self.selector.select))
+        if self.mixed_batches:
+            found.append(delivery_reasons.MIXED_BATCHES(batches=self.mixed_batches))
+        return found
 
 
 @dataclass(slots=True)

@@ -45,6 +45,10 @@ class WaitingKeys:
     def slots(self) -> Iterator[int]:
         return iter(self._queues)
 
+    def count(self, slot: int) -> int:
+        """Return the number of entries of a slot."""
+        return len(self._queues.get(slot, ()))
+
     def first(self, slot: int) -> Position | None:
         queue = self._queues.get(slot)
         return queue[0] if queue else None
