@@ -142,7 +142,7 @@ def _explain_loaded(topic: Topic, subscription: str, broker: str, *, is_loaded: 
     if not found:
         raise _create_not_found(topic, subscription)
     stats = next((one for one in found if one.durable), found[0])
-    reasons = [describe_reason(one) for one in (*_find_end(topic), *stats.reasons, *_find_notes(topic, stats))]
+    reasons = [describe_reason(one) for one in (*_find_closing(topic), *stats.reasons, *_find_notes(topic, stats))]
     shown = describe_subscription(stats, stats.consumers[:_MAX_CONSUMERS])
     shown.ClearField("reasons")
     shown.durable = stats.durable and topic.name.is_persistent
@@ -170,7 +170,7 @@ def _create_not_found(topic: Topic, subscription: str) -> BrokerError:
     )
 
 
-def _find_end(topic: Topic) -> Iterator[DeliveryReason]:
+def _find_closing(topic: Topic) -> Iterator[DeliveryReason]:
     if topic.ended is not None:
         yield delivery_reasons.TOPIC_CLOSING(error=str(topic.ended))
 
