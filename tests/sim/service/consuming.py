@@ -25,6 +25,7 @@ TYPES: Final = {
     "EXCLUSIVE": ConsumerType.Exclusive,
     "FAILOVER": ConsumerType.Failover,
     "SHARED": ConsumerType.Shared,
+    "KEY_SHARED": ConsumerType.KeyShared,
 }
 _RECEIVE_MS: Final = 500
 # Where a subscription begins that this consumer creates.

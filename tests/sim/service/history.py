@@ -55,7 +55,7 @@ class ConsumerSeen:
     topic: str
     # Of a reader: its own name, not durable.
     subscription: str
-    # EXCLUSIVE, FAILOVER or SHARED.
+    # EXCLUSIVE, FAILOVER, SHARED or KEY_SHARED.
     kind: str
     durable: bool = True
     # Where the subscription begins if this consumer makes it.

@@ -125,7 +125,8 @@ class ServicePlan:
 def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
     """Change the other plan, too: other faults are injected."""
     draw = chance.stream("service")
-    topics = [_topic(draw, f"t{number}") for number in range(draw.choice((1, 1, 2, 3)))]
+    by_key = chance.stream("by key")
+    topics = [_topic(draw, by_key, f"t{number}") for number in range(draw.choice((1, 1, 2, 3)))]
     applications: list[list[ProducerPlan | ConsumerPlan]] = [[] for _ in range(draw.choice((2, 2, 3, 4)))]
     number = 0
     for topic in topics:
@@ -133,13 +134,17 @@ def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
             applications[number % len(applications)].append(_producer(draw, topic, number))
             number += 1
         for subscription, kind in topic.subscriptions:
-            for _ in range(draw.choice((1, 1, 2, 3) if kind != "EXCLUSIVE" else (1, 1, 1, 2))):
+            consumers = draw.choice((1, 1, 2, 3) if kind != "EXCLUSIVE" else (1, 1, 1, 2))
+            if kind == "KEY_SHARED":
+                consumers += by_key.choice((1, 1, 2))
+            for _ in range(consumers):
                 applications[number % len(applications)].append(_consumer(draw, topic, subscription, kind))
                 number += 1
         if draw.random() < 0.3:
             applications[number % len(applications)].append(_consumer(draw, topic, "", "READER"))
             number += 1
     _reserve_topics(chance.stream("exclusive"), topics, applications)
+    _publish_by_key(by_key, applications)
     _draw_faults(draw, plan)
     plan.active_s = draw.choice((4.0, 7.0, 12.0))
     # What is deleted goes soon: the end waits for it.
@@ -187,6 +192,22 @@ def _reserve_topics(
         ]
 
 
+def _publish_by_key(draw: SeededRandomness, applications: list[list[ProducerPlan | ConsumerPlan]]) -> None:
+    """Have producers of topics with a Key_Shared subscription set keys, mostly on single messages, and their consumers
+    nack more.
+    """
+    for works in applications:
+        for at, work in enumerate(works):
+            if isinstance(work, ConsumerPlan):
+                if work.kind == "KEY_SHARED":
+                    works[at] = replace(work, refuses=draw.choice((0.0, 0.1, 0.3)))
+            elif "KEY_SHARED" in dict(work.topic.subscriptions).values():
+                batching = work.options["batching_enabled"] and draw.random() < 0.3
+                works[at] = replace(
+                    work, keyed=draw.random() < 0.8, options={**work.options, "batching_enabled": batching}
+                )
+
+
 def _draw_faults(draw: SeededRandomness, plan: Plan) -> None:
     of_ledgers = [fault for fault in FAULTS if fault not in NOT_OF_TOPICS and (plan.losers or fault not in LOSSES)]
     weighted = [fault for fault in of_ledgers for _ in range(FAULTS[fault])]
@@ -206,8 +227,10 @@ def _draw_faults(draw: SeededRandomness, plan: Plan) -> None:
     plan.kind = kind
 
 
-def _topic(draw: SeededRandomness, name: str) -> TopicPlan:
-    subscriptions = tuple((f"s{number}", draw.choice(_KINDS)) for number in range(draw.choice((0, 1, 1, 1, 2, 2))))
+def _topic(draw: SeededRandomness, by_key: SeededRandomness, name: str) -> TopicPlan:
+    kinds = [draw.choice(_KINDS) for _ in range(draw.choice((0, 1, 1, 1, 2, 2)))]
+    kinds = ["KEY_SHARED" if kind == "SHARED" and by_key.random() < 0.6 else kind for kind in kinds]
+    subscriptions = tuple((f"s{number}", kind) for number, kind in enumerate(kinds))
     return TopicPlan(name, draw.choice((0, 0, 0, 2)), subscriptions)
 
 
@@ -246,7 +269,7 @@ def _consumer(draw: SeededRandomness, topic: TopicPlan, subscription: str, kind:
         subscription=subscription,
         kind=kind,
         options=options,
-        cumulative=0.0 if kind == "SHARED" else draw.choice((0.0, 0.3, 1.0)),
+        cumulative=0.0 if kind in ("SHARED", "KEY_SHARED") else draw.choice((0.0, 0.3, 1.0)),
         receipts=draw.choice((0.0, 0.3, 1.0)),
         refuses=draw.choice((0.0, 0.0, 0.1)),
         keeps=draw.choice((0.0, 0.1, 0.3)),
