@@ -25,7 +25,7 @@ from tests.faults.checker.history import Line
 from tests.faults.checker.ids import is_whole_entry, pack
 from tests.faults.checker.policies import MARGIN_S, Policies
 from tests.faults.checker.rule import Rule
-from tests.faults.checker.things import NOBODYS, Letters, Producer, Subscription, Topic, message
+from tests.faults.checker.things import NOBODYS, NOTHING, Letters, Producer, Subscription, Topic, message
 
 
 class _Letter(NamedTuple):
@@ -149,7 +149,7 @@ class LettersRule(Rule):
         topic = facts.producer_of(one).topic.name
         partition = facts.partition(topic if parts[2] < 0 else f"{topic}-partition-{parts[2]}")
         slot = partition.slots.get(pack(parts[0], parts[1], parts[3] if len(parts) > 3 else -1))
-        return slot is None or partition.content[slot] == one or slot in partition.disputed
+        return slot is None or partition.content[slot] in (NOTHING, one) or slot in partition.disputed
 
     # The end.
 

@@ -6,6 +6,9 @@ delivered to it, at the id in its receipt. It is unknown when a second copy was 
 
 A subscription may lose messages that expired, or were evicted, as the topic's policies explain (policies.py).
 
+Where a subscription has a dead letter topic, its messages may end there instead, even without having come to an
+application, since deliveries that ended with their consumers count: letters.py.
+
 A scan may miss the trimmed beginning of a log, of which every durable subscription has begun to acknowledge all. A
 message that an administrator deleted is not lost.
 """
@@ -34,7 +37,7 @@ class Lost(Rule):
     def on_drained(self, line: Line) -> None:
         facts, subscription = self.facts, self.facts.subscriptions[line.fields["subscription"]]
         if subscription.name in facts.letters:
-            return  # its messages may end as dead letters: letters.py
+            return
         for partition in facts.partition_list:
             if not subscription.durable or facts.topic_of(partition.name) is not subscription.topic:
                 continue
@@ -94,6 +97,8 @@ class Lost(Rule):
                     f"backlog at {facts.drained[subscription.name]:.3f}, though nobody acknowledged it"
                 )
         for name, at in sorted(facts.drained.items()):
+            if name in facts.letters:
+                continue
             self._look(facts.subscriptions[name], at)
 
     def _look(self, subscription: Subscription, drained_at: float) -> None:
