@@ -860,7 +860,7 @@ class ProducerStats(_message.Message):
     def __init__(self, producer_name: _Optional[str] = ..., producer_id: _Optional[int] = ..., address: _Optional[str] = ..., connected_since_ms: _Optional[int] = ..., received: _Optional[_Union[Rates, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ..., client_version: _Optional[str] = ..., partial: bool = ..., chunks_per_s: _Optional[float] = ..., access_mode: _Optional[str] = ...) -> None: ...
 
 class SubscriptionStats(_message.Message):
-    __slots__ = ("subscription", "type", "durable", "backlog_entries", "backlog_messages", "unacknowledged_messages", "to_be_redelivered", "blocked_by", "active_consumer", "delivered", "redelivered_messages", "acknowledged_entries", "expired_entries", "mark_delete", "consumers", "properties", "damaged", "backlog_bytes", "backlog_since_ms", "blocked_on_unacknowledged", "last_flow_ms", "last_delivered_ms", "last_acknowledged_ms", "last_advanced_ms", "last_expired_ms", "redelivered_per_s", "acknowledged_per_s", "expired_per_s", "acknowledged_ranges", "chunks_per_s", "throttled_messages_by_subscription", "throttled_bytes_by_subscription", "throttled_messages_by_topic", "throttled_bytes_by_topic", "throttled_messages_by_broker", "throttled_bytes_by_broker", "dropped_messages", "dropped_per_s", "reasons")
+    __slots__ = ("subscription", "type", "durable", "backlog_entries", "backlog_messages", "unacknowledged_messages", "to_be_redelivered", "blocked_by", "active_consumer", "delivered", "redelivered_messages", "acknowledged_entries", "expired_entries", "mark_delete", "consumers", "properties", "damaged", "backlog_bytes", "backlog_since_ms", "blocked_on_unacknowledged", "last_flow_ms", "last_delivered_ms", "last_acknowledged_ms", "last_advanced_ms", "last_expired_ms", "redelivered_per_s", "acknowledged_per_s", "expired_per_s", "acknowledged_ranges", "chunks_per_s", "throttled_messages_by_subscription", "throttled_bytes_by_subscription", "throttled_messages_by_topic", "throttled_bytes_by_topic", "throttled_messages_by_broker", "throttled_bytes_by_broker", "dropped_messages", "dropped_per_s", "reasons", "key_shared_mode", "allow_out_of_order_delivery", "draining_slots", "draining_entries", "drained_slots", "mixed_batches")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -907,6 +907,12 @@ class SubscriptionStats(_message.Message):
     DROPPED_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     DROPPED_PER_S_FIELD_NUMBER: _ClassVar[int]
     REASONS_FIELD_NUMBER: _ClassVar[int]
+    KEY_SHARED_MODE_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_OUT_OF_ORDER_DELIVERY_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    DRAINED_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    MIXED_BATCHES_FIELD_NUMBER: _ClassVar[int]
     subscription: str
     type: str
     durable: bool
@@ -946,7 +952,13 @@ class SubscriptionStats(_message.Message):
     dropped_messages: int
     dropped_per_s: float
     reasons: _containers.RepeatedCompositeFieldContainer[DeliveryReason]
-    def __init__(self, subscription: _Optional[str] = ..., type: _Optional[str] = ..., durable: bool = ..., backlog_entries: _Optional[int] = ..., backlog_messages: _Optional[int] = ..., unacknowledged_messages: _Optional[int] = ..., to_be_redelivered: _Optional[int] = ..., blocked_by: _Optional[str] = ..., active_consumer: _Optional[str] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., redelivered_messages: _Optional[int] = ..., acknowledged_entries: _Optional[int] = ..., expired_entries: _Optional[int] = ..., mark_delete: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., consumers: _Optional[_Iterable[_Union[ConsumerStats, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., damaged: bool = ..., backlog_bytes: _Optional[int] = ..., backlog_since_ms: _Optional[int] = ..., blocked_on_unacknowledged: bool = ..., last_flow_ms: _Optional[int] = ..., last_delivered_ms: _Optional[int] = ..., last_acknowledged_ms: _Optional[int] = ..., last_advanced_ms: _Optional[int] = ..., last_expired_ms: _Optional[int] = ..., redelivered_per_s: _Optional[float] = ..., acknowledged_per_s: _Optional[float] = ..., expired_per_s: _Optional[float] = ..., acknowledged_ranges: _Optional[int] = ..., chunks_per_s: _Optional[float] = ..., throttled_messages_by_subscription: _Optional[int] = ..., throttled_bytes_by_subscription: _Optional[int] = ..., throttled_messages_by_topic: _Optional[int] = ..., throttled_bytes_by_topic: _Optional[int] = ..., throttled_messages_by_broker: _Optional[int] = ..., throttled_bytes_by_broker: _Optional[int] = ..., dropped_messages: _Optional[int] = ..., dropped_per_s: _Optional[float] = ..., reasons: _Optional[_Iterable[_Union[DeliveryReason, _Mapping]]] = ...) -> None: ...
+    key_shared_mode: str
+    allow_out_of_order_delivery: bool
+    draining_slots: int
+    draining_entries: int
+    drained_slots: int
+    mixed_batches: int
+    def __init__(self, subscription: _Optional[str] = ..., type: _Optional[str] = ..., durable: bool = ..., backlog_entries: _Optional[int] = ..., backlog_messages: _Optional[int] = ..., unacknowledged_messages: _Optional[int] = ..., to_be_redelivered: _Optional[int] = ..., blocked_by: _Optional[str] = ..., active_consumer: _Optional[str] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., redelivered_messages: _Optional[int] = ..., acknowledged_entries: _Optional[int] = ..., expired_entries: _Optional[int] = ..., mark_delete: _Optional[_Union[_ledger_pb2.EntryPosition, _Mapping]] = ..., consumers: _Optional[_Iterable[_Union[ConsumerStats, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., damaged: bool = ..., backlog_bytes: _Optional[int] = ..., backlog_since_ms: _Optional[int] = ..., blocked_on_unacknowledged: bool = ..., last_flow_ms: _Optional[int] = ..., last_delivered_ms: _Optional[int] = ..., last_acknowledged_ms: _Optional[int] = ..., last_advanced_ms: _Optional[int] = ..., last_expired_ms: _Optional[int] = ..., redelivered_per_s: _Optional[float] = ..., acknowledged_per_s: _Optional[float] = ..., expired_per_s: _Optional[float] = ..., acknowledged_ranges: _Optional[int] = ..., chunks_per_s: _Optional[float] = ..., throttled_messages_by_subscription: _Optional[int] = ..., throttled_bytes_by_subscription: _Optional[int] = ..., throttled_messages_by_topic: _Optional[int] = ..., throttled_bytes_by_topic: _Optional[int] = ..., throttled_messages_by_broker: _Optional[int] = ..., throttled_bytes_by_broker: _Optional[int] = ..., dropped_messages: _Optional[int] = ..., dropped_per_s: _Optional[float] = ..., reasons: _Optional[_Iterable[_Union[DeliveryReason, _Mapping]]] = ..., key_shared_mode: _Optional[str] = ..., allow_out_of_order_delivery: bool = ..., draining_slots: _Optional[int] = ..., draining_entries: _Optional[int] = ..., drained_slots: _Optional[int] = ..., mixed_batches: _Optional[int] = ...) -> None: ...
 
 class DeliveryReason(_message.Message):
     __slots__ = ("code", "text", "action", "facts", "normal", "partitions")
@@ -972,7 +984,7 @@ class DeliveryReason(_message.Message):
     def __init__(self, code: _Optional[str] = ..., text: _Optional[str] = ..., action: _Optional[str] = ..., facts: _Optional[_Mapping[str, str]] = ..., normal: bool = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ConsumerStats(_message.Message):
-    __slots__ = ("consumer_name", "consumer_id", "address", "connected_since_ms", "priority_level", "permits", "unacknowledged_messages", "blocked_by", "delivered", "redelivered_messages", "acknowledged_entries", "properties", "client_version", "blocked_on_unacknowledged", "last_flow_ms", "last_delivered_ms", "last_acknowledged_ms", "redelivered_per_s", "acknowledged_per_s", "chunks_per_s", "reason")
+    __slots__ = ("consumer_name", "consumer_id", "address", "connected_since_ms", "priority_level", "permits", "unacknowledged_messages", "blocked_by", "delivered", "redelivered_messages", "acknowledged_entries", "properties", "client_version", "blocked_on_unacknowledged", "last_flow_ms", "last_delivered_ms", "last_acknowledged_ms", "redelivered_per_s", "acknowledged_per_s", "chunks_per_s", "reason", "key_ranges", "draining_slots", "draining_entries", "drained_slots", "draining")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -1001,6 +1013,11 @@ class ConsumerStats(_message.Message):
     ACKNOWLEDGED_PER_S_FIELD_NUMBER: _ClassVar[int]
     CHUNKS_PER_S_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    KEY_RANGES_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    DRAINED_SLOTS_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     consumer_id: int
     address: str
@@ -1022,7 +1039,22 @@ class ConsumerStats(_message.Message):
     acknowledged_per_s: float
     chunks_per_s: float
     reason: DeliveryReason
-    def __init__(self, consumer_name: _Optional[str] = ..., consumer_id: _Optional[int] = ..., address: _Optional[str] = ..., connected_since_ms: _Optional[int] = ..., priority_level: _Optional[int] = ..., permits: _Optional[int] = ..., unacknowledged_messages: _Optional[int] = ..., blocked_by: _Optional[str] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., redelivered_messages: _Optional[int] = ..., acknowledged_entries: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., client_version: _Optional[str] = ..., blocked_on_unacknowledged: bool = ..., last_flow_ms: _Optional[int] = ..., last_delivered_ms: _Optional[int] = ..., last_acknowledged_ms: _Optional[int] = ..., redelivered_per_s: _Optional[float] = ..., acknowledged_per_s: _Optional[float] = ..., chunks_per_s: _Optional[float] = ..., reason: _Optional[_Union[DeliveryReason, _Mapping]] = ...) -> None: ...
+    key_ranges: _containers.RepeatedCompositeFieldContainer[_broker_pb2.SlotRange]
+    draining_slots: int
+    draining_entries: int
+    drained_slots: int
+    draining: _containers.RepeatedCompositeFieldContainer[DrainingSlot]
+    def __init__(self, consumer_name: _Optional[str] = ..., consumer_id: _Optional[int] = ..., address: _Optional[str] = ..., connected_since_ms: _Optional[int] = ..., priority_level: _Optional[int] = ..., permits: _Optional[int] = ..., unacknowledged_messages: _Optional[int] = ..., blocked_by: _Optional[str] = ..., delivered: _Optional[_Union[Rates, _Mapping]] = ..., redelivered_messages: _Optional[int] = ..., acknowledged_entries: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., client_version: _Optional[str] = ..., blocked_on_unacknowledged: bool = ..., last_flow_ms: _Optional[int] = ..., last_delivered_ms: _Optional[int] = ..., last_acknowledged_ms: _Optional[int] = ..., redelivered_per_s: _Optional[float] = ..., acknowledged_per_s: _Optional[float] = ..., chunks_per_s: _Optional[float] = ..., reason: _Optional[_Union[DeliveryReason, _Mapping]] = ..., key_ranges: _Optional[_Iterable[_Union[_broker_pb2.SlotRange, _Mapping]]] = ..., draining_slots: _Optional[int] = ..., draining_entries: _Optional[int] = ..., drained_slots: _Optional[int] = ..., draining: _Optional[_Iterable[_Union[DrainingSlot, _Mapping]]] = ...) -> None: ...
+
+class DrainingSlot(_message.Message):
+    __slots__ = ("slot", "entries", "blocked")
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    BLOCKED_FIELD_NUMBER: _ClassVar[int]
+    slot: int
+    entries: int
+    blocked: int
+    def __init__(self, slot: _Optional[int] = ..., entries: _Optional[int] = ..., blocked: _Optional[int] = ...) -> None: ...
 
 class InternalStatsAnswer(_message.Message):
     __slots__ = ("problem", "stats")

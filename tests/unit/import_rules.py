@@ -131,6 +131,7 @@ RULES: Final = frozenset(
         "magnetar_broker.topics.dispatch.key_shared",
         "magnetar_broker.topics.dispatch.key_shared_policy",
         "magnetar_broker.topics.dispatch.key_shared_reasons",
+        "magnetar_broker.topics.dispatch.key_shared_stats",
         "magnetar_broker.topics.dispatch.position_set",
         "magnetar_broker.topics.dispatch.redelivery_counts",
         "magnetar_broker.topics.dispatch.shared",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from magnetar_broker.admin.key_shared_stats import DRAINING
 from magnetar_protos import admin_pb2 as pb
 
 __all__ = ["add_rates", "merge_consumers", "merge_producers"]
@@ -48,7 +49,13 @@ def merge_consumers(parts: Sequence[pb.SubscriptionStats], most: int) -> list[pb
                     total.CopyFrom(one)
                 continue
             add_rates(total.delivered, one.delivered)
-            for name in ("permits", "unacknowledged_messages", "redelivered_messages", "acknowledged_entries"):
+            for name in (
+                "permits",
+                "unacknowledged_messages",
+                "redelivered_messages",
+                "acknowledged_entries",
+                *DRAINING,
+            ):
                 setattr(total, name, getattr(total, name) + getattr(one, name))
             for name in ("redelivered_per_s", "acknowledged_per_s", "chunks_per_s"):
                 setattr(total, name, getattr(total, name) + getattr(one, name))

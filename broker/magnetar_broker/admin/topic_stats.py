@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
+from magnetar_broker.admin.key_shared_stats import add_keys, describe_consumer_keys, describe_subscription_keys
 from magnetar_broker.admin.partition_clients import add_rates, merge_consumers, merge_producers
 from magnetar_broker.admin.reasons import describe_reason, merge_reasons
 from magnetar_broker.counters import DeliveryCounters, Traffic
@@ -363,7 +364,7 @@ def describe_subscription(
     """Describe a subscription with these of its consumers. `explained`: with the reasons why it gets nothing."""
     active = [consumer.name for consumer in one.consumers if consumer.active] if one.type in _SINGLE_ACTIVE else []
     counters = one.counters
-    return pb.SubscriptionStats(
+    shown = pb.SubscriptionStats(
         subscription=one.name,
         type=one.type,
         durable=one.durable,
@@ -394,10 +395,13 @@ def describe_subscription(
         **dict(zip(_THROTTLED, [*counters.throttled.messages, *counters.throttled.bytes], strict=True)),
         chunks_per_s=counters.chunk_rate.per_s,
     )
+    if one.keys is not None:
+        describe_subscription_keys(shown, one.keys)
+    return shown
 
 
 def _consumer(consumer: ConsumerStats, *, explained: bool) -> pb.ConsumerStats:
-    return pb.ConsumerStats(
+    shown = pb.ConsumerStats(
         consumer_name=consumer.name,
         address=consumer.address,
         connected_since_ms=consumer.connected_since_ms,
@@ -419,6 +423,9 @@ def _consumer(consumer: ConsumerStats, *, explained: bool) -> pb.ConsumerStats:
         acknowledged_per_s=consumer.counters.acknowledged_rate.per_s,
         chunks_per_s=consumer.counters.chunk_rate.per_s,
     )
+    if consumer.keys is not None:
+        describe_consumer_keys(shown, consumer.keys)
+    return shown
 
 
 def _add_subscription(total: pb.SubscriptionStats, one: pb.SubscriptionStats, topic: str) -> None:
@@ -448,6 +455,7 @@ def _add_subscription(total: pb.SubscriptionStats, one: pb.SubscriptionStats, to
         total.backlog_since_ms = min(total.backlog_since_ms or one.backlog_since_ms, one.backlog_since_ms)
     total.blocked_on_unacknowledged |= one.blocked_on_unacknowledged
     add_rates(total.delivered, one.delivered)
+    add_keys(total, one)
     total.type = total.type or one.type
     total.durable = total.durable or one.durable
     total.damaged = total.damaged or one.damaged

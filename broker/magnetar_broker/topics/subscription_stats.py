@@ -12,6 +12,8 @@ from magnetar_broker.cursors.cursor_opener import UnopenedCursor
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.position import Position
 from magnetar_broker.topics.consumer import Consumer
+from magnetar_broker.topics.dispatch.key_shared import KeySharedRule
+from magnetar_broker.topics.dispatch.key_shared_stats import ConsumerKeys, SubscriptionKeys, describe_keys
 from magnetar_broker.topics.subscription import Subscription
 from magnetar_broker.topics.subscription_reasons import (
     find_consumer_reasons,
@@ -45,6 +47,8 @@ class ConsumerStats:
     client_version: str
     # Shared: it gets nothing until it acknowledges messages.
     has_max_unacked: bool
+    # Key_Shared only.
+    keys: ConsumerKeys | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,8 @@ class SubscriptionStats:
     unopened: bool = False
     # Its cursor can't be opened, since it is damaged: an administrator has to reset or delete it.
     damaged: bool = False
+    # Key_Shared only.
+    keys: SubscriptionKeys | None = None
 
     @property
     def blocked_by(self) -> str:
@@ -133,6 +139,7 @@ def subscription_stats(subscription: Subscription, log: Log) -> SubscriptionStat
     cursor, rule = subscription.cursor, subscription.rule
     backlog = cursor.count_unacknowledged()
     by_consumer = find_consumer_reasons(subscription, backlog)
+    keys = describe_keys(rule) if isinstance(rule, KeySharedRule) else None
     return SubscriptionStats(
         name=subscription.name,
         durable=subscription.durable,
@@ -147,11 +154,15 @@ def subscription_stats(subscription: Subscription, log: Log) -> SubscriptionStat
         counters=subscription.counters,
         acknowledged_ranges=cursor.count_ranges(),
         has_max_unacked=rule is not None and rule.has_max_unacked,
-        consumers=[_consumer_stats(consumer, by_consumer.get(consumer)) for consumer in subscription.consumers],
+        consumers=[
+            _consumer_stats(consumer, by_consumer.get(consumer), None if keys is None else keys.consumers[consumer])
+            for consumer in subscription.consumers
+        ],
+        keys=keys,
     )
 
 
-def _consumer_stats(consumer: Consumer, reason: DeliveryReason | None) -> ConsumerStats:
+def _consumer_stats(consumer: Consumer, reason: DeliveryReason | None, keys: ConsumerKeys | None) -> ConsumerStats:
     return ConsumerStats(
         name=consumer.name,
         address=consumer.sink.address,
@@ -166,4 +177,5 @@ def _consumer_stats(consumer: Consumer, reason: DeliveryReason | None) -> Consum
         reason=reason,
         client_version=consumer.client_version,
         has_max_unacked=consumer.capacity.has_max_unacked,
+        keys=keys,
     )

@@ -32,6 +32,7 @@ __all__ = [
     "ConsumerStats",
     "CursorStats",
     "DeliveryReason",
+    "DrainingSlot",
     "Health",
     "InternalStats",
     "LeaseStats",
@@ -47,6 +48,7 @@ __all__ = [
     "ProducerStats",
     "RegisteredBookie",
     "SchemaCheck",
+    "SlotRange",
     "StoredSchemaVersion",
     "SubscriptionExplanation",
     "SubscriptionStats",
@@ -229,6 +231,25 @@ class DeliveryReason:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotRange:
+    """Slots of keys of a Key_Shared subscription, both ends included."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrainingSlot:
+    """A slot of keys that has another consumer now, which waits until the old one has acknowledged."""
+
+    slot: int
+    # Entries that the old consumer has not acknowledged.
+    entries: int
+    # How often a delivery to the new consumer had to wait.
+    blocked: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerStats:
     consumer_name: str
     consumer_id: int
@@ -258,6 +279,13 @@ class ConsumerStats:
     chunks_per_s: float = 0.0
     # Why it gets nothing, or no more. None: nothing holds it back, or it is unknown.
     reason: DeliveryReason | None = None
+    # Key_Shared: the slots of keys that the consumer has, at most 1,000 ranges.
+    key_ranges: Sequence[SlotRange] = ()
+    # As in SubscriptionStats; and the slots, at most 100.
+    draining_slots: int = 0
+    draining_entries: int = 0
+    drained_slots: int = 0
+    draining: Sequence[DrainingSlot] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +350,17 @@ class SubscriptionStats:
     # Why nothing is delivered, or no more: the answer first. Empty: unknown, as in the statistics of all topics of a
     # broker.
     reasons: Sequence[DeliveryReason] = ()
+    # Key_Shared: AUTO_SPLIT or STICKY; empty: it is of another type, or no consumer is connected.
+    key_shared_mode: str = ""
+    allow_out_of_order_delivery: bool = False
+    # The slots of keys that have another consumer now and wait until the old one has acknowledged their entries, with
+    # the number of these entries; and how many slots have waited before. Those of the connected consumers together.
+    draining_slots: int = 0
+    draining_entries: int = 0
+    drained_slots: int = 0
+    # Batches with messages of several keys, which were read since the first of its consumers has joined. Such a batch
+    # is delivered by the key of its first message.
+    mixed_batches: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ entry_counts.py          a number for each of many entries: unacknowledged messa
 redelivery_counts.py     Exclusive, Failover: how often entries were delivered
 key_shared_policy.py     how a consumer wants to share a Key_Shared subscription
 key_selectors.py         Key_Shared: which consumer gets the entries of a key
+key_shared_stats.py      Key_Shared: statistics of keys
 held_keys.py             Key_Shared: which consumer has unacknowledged entries of a key
 waiting_keys.py          Key_Shared: entries that were read and not delivered
 position_set.py          a set of entries, in order: what is redelivered

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
+from magnetar_protos.broker_pb2 import SlotRange
 from magnetar_wire.admin.json.parts import Converted, Field, Object, Part, Schema
 from magnetar_wire.admin.json.values import check_text
 
@@ -173,12 +174,30 @@ _PUBLISHER: Final = Object(
     },
 )
 
-# There are no subscriptions of the type Key_Shared.
-_NO_KEY_SHARED: Final = {
-    "drainingHashesCount": 0,
-    "drainingHashesClearedTotal": 0,
-    "drainingHashesUnackedMessages": 0,
+_DRAINING: Final = {
+    "drainingHashesCount": _Count("draining_slots"),
+    "drainingHashesClearedTotal": _Count("drained_slots"),
+    "drainingHashesUnackedMessages": _Count("draining_entries"),
 }
+_DRAINING_SLOT: Final = Object({"hash": "slot", "unackMsgs": _Count("entries"), "blockedAttempts": _Count("blocked")})
+
+
+def _parse_range(pair: Any) -> SlotRange:
+    first, last = pair
+    return SlotRange(first=first, last=last)
+
+
+# Absent for other types of subscriptions.
+_KEY_RANGES: Final = Converted(
+    "key_ranges",
+    lambda ranges: [[one.first, one.last] for one in ranges] or None,
+    lambda pairs: [_parse_range(pair) for pair in pairs or ()],
+    {"type": "array", "items": {"type": "array", "items": _WHOLE}},
+)
+_KEY_RANGE_TEXTS: Final = _Computed(
+    lambda stats: [f"[{one.first}, {one.last}]" for one in stats.key_ranges] or None,
+    {"type": "array", "items": _TEXT},
+)
 
 REASON: Final = Object(
     {
@@ -219,8 +238,11 @@ _CONSUMER: Final = Object(
         "reason": Field("reason", of=REASON),
         "redeliveredMessages": _Count("redelivered_messages"),
         "acknowledgedEntries": _Count("acknowledged_entries"),
+        **_DRAINING,
+        "drainingHashes": Field("draining", of=_DRAINING_SLOT, absent_if_empty=True),
+        "keyHashRanges": _KEY_RANGE_TEXTS,
+        "keyHashRangeArrays": _KEY_RANGES,
     },
-    constants=_NO_KEY_SHARED,
 )
 
 SUBSCRIPTION_STATS: Final = Object(
@@ -255,6 +277,10 @@ SUBSCRIPTION_STATS: Final = Object(
         "backlogMessages": _Count("backlog_messages"),
         "blockedBy": "blocked_by",
         "reasons": Field("reasons", of=REASON),
+        "keySharedMode": Field("key_shared_mode", absent_if_empty=True),
+        "allowOutOfOrderDelivery": "allow_out_of_order_delivery",
+        **_DRAINING,
+        "mixedBatches": _Count("mixed_batches"),
         "damaged": "damaged",
         "redeliveredMessages": _Count("redelivered_messages"),
         "acknowledgedEntries": _Count("acknowledged_entries"),
@@ -271,14 +297,12 @@ SUBSCRIPTION_STATS: Final = Object(
         "msgDelayed": 0,
         "isReplicated": False,
         "replicated": False,
-        "allowOutOfOrderDelivery": False,
         "consumersAfterMarkDeletePosition": {},
         "delayedMessageIndexSizeInBytes": 0,
         "filterProcessedMsgCount": 0,
         "filterAcceptedMsgCount": 0,
         "filterRejectedMsgCount": 0,
         "filterRescheduledMsgCount": 0,
-        **_NO_KEY_SHARED,
     },
 )
 
