@@ -67,7 +67,11 @@ class ConsumeChannel(Channel, Protocol):
 
     def active_changed(self, active: bool) -> None: ...
 
-    def delivered(self, delivery: Delivery, entries: Sequence[bytes]) -> None: ...
+    def delivered(self, delivery: Delivery, entries: Sequence[bytes]) -> None:
+        """Add entries. `take_delivered` follows once for all entries of a message."""
+
+    def take_delivered(self) -> None:
+        """Decode the entries that were added."""
 
     def done(self, answer: Done) -> None: ...
 
@@ -136,9 +140,13 @@ class ConsumeStream(BrokerStream[ConsumeChannel]):
         runs = decode_frame(answer.frame) if answer.HasField("frame") else []
         if len(runs) != len(answer.deliveries):
             raise MalformedFrame(f"a frame of {len(runs)} runs of entries has {len(answer.deliveries)} deliveries")
+        served: dict[int, ConsumeChannel] = {}
         for run, delivery in zip(runs, answer.deliveries, strict=True):
-            if run.channel in channels:
-                channels[run.channel].delivered(delivery, run.entries)
+            if (channel := channels.get(run.channel)) is not None:
+                channel.delivered(delivery, run.entries)
+                served[run.channel] = channel
+        for channel in served.values():
+            channel.take_delivered()
         for done in answer.done:
             if done.consumer_id in channels:
                 if done.problem.code == ErrorCode.NOT_FOUND:
@@ -153,7 +161,6 @@ class ConsumeStream(BrokerStream[ConsumeChannel]):
             if grown.channel_id in channels:
                 channels[grown.channel_id].topic_grew(grown.partitions)
         for ended in answer.ended:
-            channel = channels.get(ended.consumer_id)
-            if channel is not None:
+            if (channel := channels.get(ended.consumer_id)) is not None:
                 self.detach(ended.consumer_id)
                 channel.ended(ended.problem if ended.HasField("problem") else None)

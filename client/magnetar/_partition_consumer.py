@@ -166,7 +166,9 @@ class PartitionConsumer(ReconnectingConsumer):
             return
         self._backoff.reset()
         self._decoder.add_delivery(self.epoch, delivery, entries, self._clock.monotonic())
-        if self.is_closed:  # it has failed by that
+
+    def take_delivered(self) -> None:
+        if not self.is_connected or self.is_closed:  # it may have failed by what was delivered
             return
         self._take_delivered()
         if self._chunk_expiry is not None:

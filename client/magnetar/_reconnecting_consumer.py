@@ -155,6 +155,9 @@ class ReconnectingConsumer(ABC):
     def delivered(self, delivery: Delivery, entries: Sequence[bytes]) -> None: ...
 
     @abstractmethod
+    def take_delivered(self) -> None: ...
+
+    @abstractmethod
     def epoch_began(self, epoch: EpochBegan) -> None: ...
 
     @abstractmethod

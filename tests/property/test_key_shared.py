@@ -179,7 +179,7 @@ class _Model:
             self.permits[one] = 0
 
     def read_at_once(self, at_once: bool) -> None:
-        self.scene.log.at_hand = at_once
+        self.scene.log.is_cached = at_once
 
     def check(self) -> None:
         if self.errors:

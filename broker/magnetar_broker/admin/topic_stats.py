@@ -392,9 +392,11 @@ def describe_subscription(
         acknowledged_per_s=counters.acknowledged_rate.per_s,
         expired_per_s=counters.expired_rate.per_s,
         acknowledged_ranges=one.acknowledged_ranges,
-        **dict(zip(_THROTTLED, [*counters.throttled.messages, *counters.throttled.bytes], strict=True)),
         chunks_per_s=counters.chunk_rate.per_s,
     )
+    throttled = [*counters.throttled.messages, *counters.throttled.bytes]
+    for name, number in zip(_THROTTLED, throttled, strict=True):
+        setattr(shown, name, number)
     if one.keys is not None:
         describe_subscription_keys(shown, one.keys)
     return shown

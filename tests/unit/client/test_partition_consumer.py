@@ -357,4 +357,5 @@ async def test_deliveries_of_an_old_epoch_are_dropped() -> None:
         assert len(consumer._core.queue) == 0
         assert part.permits.outstanding == outstanding
         part.delivered(Delivery(ledger_id=position[0], first_entry_id=position[1], epoch=part.epoch.number), stored)
+        part.take_delivered()
         assert payloads(await receive(consumer, 1)) == [b"a"]

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from magnetar_broker.managed_ledger.interface import Log
+from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.position import Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
@@ -78,6 +79,8 @@ class DispatchRead:
     measured: BaseConsumer | None
     # The consumer that gets all of it: `max_bytes` of its outbox are reserved while the dispatcher waits for entries.
     only_for: BaseConsumer | None = None
+    # The entries at `positions`, if the rule has them in memory: then nothing is read.
+    entries: Sequence[LogEntry] = ()
 
 
 Assignment = tuple[BaseConsumer, Sequence[Deliverable]]

@@ -139,6 +139,9 @@ class Dispatcher:
                 if not self.rates.may_read(read, log, rule.read_position, self.run):
                     rule.put_back(read.positions)
                     return
+                if read.entries:
+                    self._deliver(read, read.entries, none_acknowledged=False)
+                    continue
                 if read.positions:
                     self._start_read(read)
                     return

@@ -13,7 +13,8 @@ So a slot that has not moved is never held up, and one that waits holds up no ot
     1:1 of slot 7 waits. 1:2 of slot 9, of which A has nothing, goes to B, and 1:3 of slot 40,000 to A
     A acknowledges 1:0. Nobody holds slot 7 any more, and 1:1 goes to B
 
-Entries wait as positions, and are read again when they can be delivered, before new entries are read. At most
+Entries wait as positions, and are delivered before new entries are read. Some of them stay in memory
+(`dispatcher_max_read_size_bytes`), the others are read again when they can be delivered. At most
 `max_waiting_per_subscription` entries wait, and `max_waiting_per_consumer` for each consumer: then nothing new is read.
 
 With `allow_out_of_order_delivery` neither rule applies: nothing is recorded of slots, and all entries go to the present
@@ -28,6 +29,7 @@ from heapq import heapify, heappop, heapreplace
 
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
+from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable
@@ -38,7 +40,7 @@ from magnetar_broker.topics.dispatch.individual_delivery import IndividualDelive
 from magnetar_broker.topics.dispatch.key_selectors import HashRing, KeySelector, SplitRanges, StickyRanges
 from magnetar_broker.topics.dispatch.key_shared_policy import KeySharedPolicy, SlotRange
 from magnetar_broker.topics.dispatch.key_shared_reasons import find_waiting_keys
-from magnetar_broker.topics.dispatch.waiting_keys import WaitingKeys
+from magnetar_broker.topics.dispatch.waiting_keys import WaitingEntries, WaitingKeys
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire import delivery_reasons
 from magnetar_wire.delivery_reasons import DeliveryReason
@@ -68,6 +70,8 @@ class KeySharedRule(IndividualDeliveryRule):
         self._slots = EntryCounts()
         self.held = HeldKeys()
         self.waiting = WaitingKeys()
+        # Of the waiting entries, those that are not read again.
+        self._entries = WaitingEntries()
         # The consumers that may have capacity: an ordered set.
         self._able: dict[BaseConsumer, None] = {}
         # Batches that were read and have messages of several keys.
@@ -141,13 +145,16 @@ class KeySharedRule(IndividualDeliveryRule):
         if (first := self.waiting.first(slot)) is not None:
             self.waiting.schedule(slot, self._find_consumer(slot, first))
 
-    def _wait(self, slot: int, position: Position) -> None:
+    def _wait(self, slot: int, position: Position, entry: LogEntry | None = None) -> None:
         self._slots.set(position, slot + 1)
+        if entry is not None:
+            self._entries.add(entry, self.limits.max_read_bytes)
         if self.waiting.add(slot, position):
             self._schedule(slot)
 
     def _forget(self, slot: int, position: Position) -> None:
         """Forget an entry that is acknowledged."""
+        self._entries.take(position)
         if self.waiting.discard(slot, position):
             self._schedule(slot)
         if self.held.discard_entry(slot, position):
@@ -187,6 +194,7 @@ class KeySharedRule(IndividualDeliveryRule):
         self._slots.clear()
         self.held.clear()
         self.waiting.clear()
+        self._entries.clear()
 
     # Dispatch.
 
@@ -209,17 +217,18 @@ class KeySharedRule(IndividualDeliveryRule):
             return None
         max_bytes = self.limits.max_read_bytes
         if len(self.waiting) and (positions := self._take_waiting()):
-            return DispatchRead(positions, self.read_position, len(positions), max_bytes, None)
+            entries = [entry for position in positions if (entry := self._entries.take(position)) is not None]
+            return DispatchRead(positions, self.read_position, len(positions), max_bytes, None, entries=entries)
         if self.read_position > log.last or self.has_max_waiting:
             return None
         permits = sum(one.capacity.permits for one in list(self._able) if self._is_able(one))
         if not permits:
             return None
-        entries = self._read_size.entries_for(permits)
-        return DispatchRead([], self.read_position, entries, max_bytes, None)
+        return DispatchRead([], self.read_position, self._read_size.entries_for(permits), max_bytes, None)
 
     def _take_waiting(self) -> list[Position]:
-        """Remove the first waiting entries that can be delivered, and return them in order."""
+        """Remove the first waiting entries that can be delivered, and return them in order: entries that are all in
+        memory, or none of which is."""
         waiting = self.waiting
         # The first entry of each consumer with capacity, and how many more it probably takes.
         heads: list[tuple[Position, int, int, BaseConsumer]] = []
@@ -232,6 +241,8 @@ class KeySharedRule(IndividualDeliveryRule):
         taken: list[Position] = []
         while heads and len(taken) < self.limits.max_read_entries:
             position, slot, number, consumer = heads[0]
+            if taken and (position in self._entries) != (taken[0] in self._entries):
+                break
             waiting.take_first(slot)
             self._schedule(slot)
             taken.append(position)
@@ -255,7 +266,7 @@ class KeySharedRule(IndividualDeliveryRule):
             may_take = not self.has_max_unacked and self._is_able(consumer)
             count = consumer.capacity.take(group.entries) if may_take else 0
             for one, slot in zip(group.entries[count:], group.slots[count:], strict=True):
-                self._wait(slot, one.entry.position)
+                self._wait(slot, one.entry.position, one.entry)
             if count:
                 taken = group.entries[:count]
                 self._record_deliveries(consumer, taken, group.slots)
@@ -287,7 +298,7 @@ class KeySharedRule(IndividualDeliveryRule):
             if first is None or first > position:
                 consumer = self._find_consumer(slot, position)
             if consumer is None:
-                self._wait(slot, position)
+                self._wait(slot, position, one.entry)
                 continue
             if (group := groups.get(consumer)) is None:
                 group = groups[consumer] = _Group([], [])

@@ -16,10 +16,12 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 
-__all__ = ["WaitingKeys"]
+__all__ = ["WaitingEntries", "WaitingKeys"]
 
 _MAX_STALE: Final = 64
 
@@ -144,3 +146,34 @@ class WaitingKeys:
         self._scheduled.clear()
         self._heaps.clear()
         self._count = 0
+
+
+class WaitingEntries:
+    """Waiting entries in memory, up to a number of bytes: the others are read again when they can be delivered."""
+
+    __slots__ = ("_entries", "_size_bytes")
+
+    def __init__(self) -> None:
+        self._entries: dict[Position, LogEntry] = {}
+        self._size_bytes = 0
+
+    def __contains__(self, position: Position) -> bool:
+        return position in self._entries
+
+    def add(self, entry: LogEntry, max_bytes: int) -> None:
+        """Add an entry that is not in memory yet, if all together have at most `max_bytes`."""
+        size_bytes = len(entry.stored) + ENTRY_OVERHEAD_BYTES
+        if self._size_bytes + size_bytes <= max_bytes and entry.position not in self._entries:
+            self._entries[entry.position] = entry
+            self._size_bytes += size_bytes
+
+    def take(self, position: Position) -> LogEntry | None:
+        """Remove an entry from memory, and return it."""
+        entry = self._entries.pop(position, None)
+        if entry is not None:
+            self._size_bytes -= len(entry.stored) + ENTRY_OVERHEAD_BYTES
+        return entry
+
+    def clear(self) -> None:
+        self._entries.clear()
+        self._size_bytes = 0
