@@ -59,7 +59,7 @@ class _Group:
         self.next = dict.fromkeys(_KEYS, 0)
 
     def join(self) -> None:
-        at_once = {"ack_grouping_time_ms": 0} if self.made.is_ours else {}
+        at_once: dict[str, Any] = {"ack_grouping_time_ms": 0} if self.made.is_ours else {}
         consumer = _subscribe(self.made, receiver_queue_size=20, **at_once)
         self.consumers.append(consumer)
         self.unacked[consumer] = {}
