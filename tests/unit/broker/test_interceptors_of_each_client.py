@@ -248,6 +248,7 @@ def test_consumer_interceptors_see_and_change_messages(kind: str, caplog: pytest
         assert last.of("cumulative") == [("cumulative", ids[3], None)]
         consumer.negative_acknowledge(messages[4])
         assert consumer.receive(LONG_MS).data() == b"4"
+        wait_until(lambda: last.of("nacked"), "it is notified")
         ((_, nacked),) = last.of("nacked")
         assert [(one.ledger_id(), one.entry_id(), one.topic_name()) for one in nacked] == [
             (ids[4].ledger_id(), ids[4].entry_id(), consumer.topic())
