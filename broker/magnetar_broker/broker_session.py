@@ -51,12 +51,12 @@ from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import Code, Refusal, Transport
 
-__all__ = ["BrokerIdentity", "BrokerSession", "ClientStream", "sample_topic"]
+__all__ = ["STREAM_END_TIMEOUT_S", "BrokerIdentity", "BrokerSession", "ClientStream", "sample_topic"]
 
 _log = logging.getLogger(__name__)
 _MIB: Final = 1 << 20
 # How long the end of a session waits for streams to send their last messages.
-_STREAM_END_TIMEOUT_S: Final = 2.0
+STREAM_END_TIMEOUT_S: Final = 2.0
 # Pause before a background task that failed is restarted.
 _RESTART_PAUSE_S: Final = 1.0
 # Topics whose rates are sampled before other tasks run, and the pause for those.
@@ -220,7 +220,7 @@ class BrokerSession:
         await _run_within(timeout_s, self.ownership.release_bundles(), "Releasing the bundles")
         closing = TopicUnloaded("its broker is shutting down: look it up again")
         await _run_within(timeout_s, self.topics.close(closing), "Closing the topics")
-        await self._end_streams()
+        await self.end_streams()
 
     async def abort(self, problem: BrokerError) -> None:
         """End a session that is lost: close all topics at once."""
@@ -228,9 +228,9 @@ class BrokerSession:
         await self.ownership.close()
         await self._stop_background_tasks()
         await self.topics.wait_ended()
-        await self._end_streams()
+        await self.end_streams()
 
-    async def _end_streams(self) -> None:
+    async def end_streams(self) -> None:
         """End the streams of clients, which know the topics of this session only. Clients open other streams.
 
         A stream whose client does not take its last messages in time is cancelled.
@@ -239,7 +239,7 @@ class BrokerSession:
         for stream in streams:
             stream.end()
         if streams:
-            _, left = await asyncio.wait(list(streams.values()), timeout=_STREAM_END_TIMEOUT_S)
+            _, left = await asyncio.wait(list(streams.values()), timeout=STREAM_END_TIMEOUT_S)
             for task in left:
                 task.cancel()
             if left:

@@ -61,7 +61,7 @@ class StuckService:
 
 async def test_clients_notice_the_end_of_streams_that_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a status the client would wait for ever for answers of a stream that the broker does not serve."""
-    monkeypatch.setattr(broker_session, "_STREAM_END_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(broker_session, "STREAM_END_TIMEOUT_S", 0.01)
     session = BrokerSession.__new__(BrokerSession)
     session._streams = {}
     transport = GrpcTransport()
@@ -71,7 +71,7 @@ async def test_clients_notice_the_end_of_streams_that_are_cancelled(monkeypatch:
         stream = connection.open_stream("produce")
         await stream.send(b"opening")
         assert await within(stream.receive(), "the stream is served") == b"served"
-        await within(session._end_streams(), "the session ends")
+        await within(session.end_streams(), "the session ends")
         assert session.streams == 0
         with pytest.raises(Rejected, match="session has ended"):
             await within(stream.receive(), "the client gets the status")

@@ -2,7 +2,7 @@
 
 A snapshot has all names, so it takes time in proportion to them. It is due after as many entries as the setting
 demands, or as the last one had names, if that is more: so an entry costs no more than one name. Large entries, such as
-chunks, take long to read: it is also due after `_MAX_REPLAYED_BYTES`, or `_BYTES_PER_NAME` for each name, if that is
+chunks, take long to read: it is also due after `MAX_REPLAYED_BYTES`, or `_BYTES_PER_NAME` for each name, if that is
 more.
 """
 
@@ -21,9 +21,9 @@ from magnetar_broker.topics.live_settings import LiveSettings
 from magnetar_broker.topics.producer_names import ProducerNames
 from magnetar_wire.clock import Clock
 
-__all__ = ["SnapshotSchedule"]
+__all__ = ["MAX_REPLAYED_BYTES", "SnapshotSchedule"]
 
-_MAX_REPLAYED_BYTES: Final = 64 * 1024 * 1024
+MAX_REPLAYED_BYTES: Final = 64 * 1024 * 1024
 # It takes longer to read so much than to write one name.
 _BYTES_PER_NAME: Final = 16_384
 
@@ -79,7 +79,7 @@ class SnapshotSchedule:
     @property
     def _is_due(self) -> bool:
         names = self.last_names
-        if self._new_bytes >= max(_MAX_REPLAYED_BYTES, names * _BYTES_PER_NAME):
+        if self._new_bytes >= max(MAX_REPLAYED_BYTES, names * _BYTES_PER_NAME):
             return True
         return self._new_entries >= max(self._live_settings.current.broker_deduplication_entries_interval, names)
 
