@@ -90,9 +90,6 @@ class FakeSubscriptions:
 
     def appended(self) -> None: ...
 
-    def time_ms(self) -> int:
-        return 0
-
     def apply_settings(self) -> None: ...
 
     async def close(self, problem: BrokerError) -> None:
