@@ -190,7 +190,7 @@ class BrokerSession:
         self._settings = settings
         self._counters = counters
         # Streams of clients, oldest first, and the task that serves each.
-        self._streams: dict[ClientStream, asyncio.Task[Any]] = {}
+        self.open_streams: dict[ClientStream, asyncio.Task[Any]] = {}
         self._background_tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -235,7 +235,7 @@ class BrokerSession:
 
         A stream whose client does not take its last messages in time is cancelled.
         """
-        streams = dict(self._streams)
+        streams = dict(self.open_streams)
         for stream in streams:
             stream.end()
         if streams:
@@ -261,7 +261,7 @@ class BrokerSession:
     @property
     def streams(self) -> int:
         """Number of open streams of clients."""
-        return len(self._streams)
+        return len(self.open_streams)
 
     async def _restart_on_error(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -336,14 +336,14 @@ class BrokerSession:
         no status, so that the client would wait for ever.
         """
         serving = asyncio.get_running_loop().create_task(stream.serve())
-        self._streams[stream] = serving
+        self.open_streams[stream] = serving
         try:
             await asyncio.wait([serving])
         finally:
             if not serving.done():
                 serving.cancel()
                 await asyncio.wait([serving])
-            del self._streams[stream]
+            del self.open_streams[stream]
             error = None if serving.cancelled() else serving.exception()
         if serving.cancelled():
             raise Refusal(Code.UNAVAILABLE, "the broker's metadata session has ended: look the topic up again")

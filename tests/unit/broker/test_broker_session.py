@@ -63,7 +63,7 @@ async def test_clients_notice_the_end_of_streams_that_are_cancelled(monkeypatch:
     """Without a status the client would wait for ever for answers of a stream that the broker does not serve."""
     monkeypatch.setattr(broker_session, "STREAM_END_TIMEOUT_S", 0.01)
     session = BrokerSession.__new__(BrokerSession)
-    session._streams = {}
+    session.open_streams = {}
     transport = GrpcTransport()
     listener = await transport.listen("127.0.0.1:0", StuckService(session))
     connection = transport.connect(listener.address)
