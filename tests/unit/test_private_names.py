@@ -12,7 +12,7 @@ from tests.unit.private_rules import find_private_uses, find_private_uses_in
 
 _PROJECT: Final = Path(__file__).resolve().parents[2]
 # Uses of private names in tests/unit, by folder. A number may only fall.
-_LEFT: Final = {"bookie": 24, "broker": 119, "cli": 5, "client": 37, "metadata": 7, "spark": 43, "wire": 8, "": 1}
+_LEFT: Final = {"bookie": 24, "broker": 118, "cli": 5, "client": 37, "metadata": 7, "spark": 43, "wire": 8, "": 1}
 
 
 def test_only_unit_tests_use_private_names_and_within_limits() -> None:
