@@ -4,9 +4,9 @@ A *letter* is a message in one of these topics, made from a message that was con
 time and properties of that message, and more properties, which name its origin. A consumer of any client finds there
 how often the message was retried, and where it was published first.
 
-Dead letters are counted by deliveries. A message is delivered `max_redeliver_count` + 1 times: at first, and then by
-redelivery or from the retry topic. The broker counts the redeliveries of an entry, so of a batch, each message that is
-not acknowledged has the same count.
+A message becomes a dead letter after `max_redeliver_count` + 1 deliveries: the first one, and those that consumers
+have requested, or from the retry topic. The broker counts the redeliveries of an entry, so all messages of a batch that
+are not acknowledged have the same count. It doesn't count those to other consumers when one has left.
 """
 
 from __future__ import annotations

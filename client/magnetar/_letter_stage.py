@@ -4,8 +4,8 @@ Most entries are handed out. An entry that was delivered too often goes to the d
 letter of the retry topic that is not due yet is held (`_held_letters.py`). Neither is handed out before, and neither is
 acknowledged before it is stored elsewhere, or by the application.
 
-A letter that was held is handed out when it is due, however often it was delivered: earlier deliveries may have been to
-consumers that held it, and left before its time.
+A letter that was held is handed out when it is due, however often it was delivered: if the application has everything
+redelivered, that counts for letters that are held, too.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ the message is redelivered after the delay of a negative acknowledgement.
   dead letter topic if it was retried too often.
 - A message that is negatively acknowledged at its last delivery becomes a dead letter at once (`take_nacked`).
 - An entry that was delivered too often isn't handed out. Its messages become dead letters (`move`, which the
-  `LetterStage` of its partition calls). That is the way of those whose acknowledgement timed out, or whose consumers
-  died.
+  `LetterStage` of its partition calls). That is the way of those whose acknowledgement timed out.
 
 **Bounds.** Entries of the last kind count in the receiver queue until their letters are stored, so a dead letter topic
 that stores nothing stops the deliveries. Of negatively acknowledged messages, `MOST_NACKED` become letters at a time.

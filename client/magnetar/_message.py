@@ -135,7 +135,7 @@ class Message(Generic[T]):
         return name
 
     def redelivery_count(self) -> int:
-        """Return how often the message was delivered before, as far as the broker knows."""
+        """Return how often the message was redelivered, as far as the broker has counted."""
         return self._entry.redelivery_count
 
     def producer_name(self) -> str:

@@ -151,7 +151,7 @@ async def test_epoch_precedes_its_deliveries_and_stale_acks_are_refused() -> Non
 
 
 async def test_broken_stream_redelivers_its_messages_to_other_consumers() -> None:
-    """ACK-3"""
+    """(ACK-3) Without counting that as a redelivery (CON-10)."""
     async with _running() as (scene, server, client):
         entries = scene.add(4)
         await client.open(1, kind=SHARED)
@@ -161,7 +161,7 @@ async def test_broken_stream_redelivers_its_messages_to_other_consumers() -> Non
         await other.open(1, kind=SHARED)
         await client.stop()
         await eventually(lambda: other.positions(1) == entries)
-        assert [one.redelivery_count for one in other.delivered[1]] == [1] * 4
+        assert [one.redelivery_count for one in other.delivered[1]] == [0] * 4
         assert len(scene.stats().consumers) == 1
         await other.stop()
         await eventually(lambda: scene.stats().consumers == [])

@@ -50,6 +50,11 @@ def _backlog(made: EachClient, topic: str, subscription: str = "s") -> int:
     return sum(one.backlog_entries for one in stats.subscriptions if one.subscription == subscription)
 
 
+async def _has_prefetched(made: EachClient, messages: int) -> bool:
+    shown = (await made.scene.admin.topics.stats("t")).subscription("s")
+    return [one.unacknowledged_messages for one in shown.consumers] == [messages]
+
+
 @_of_each_client
 def test_a_message_that_is_refused_too_often_becomes_a_dead_letter(kind: str) -> None:
     """CON-8, CON-10: after 1 + 2 deliveries. It is acknowledged, and its letter has its key, payload, time and
@@ -83,22 +88,27 @@ def test_a_message_that_is_refused_too_often_becomes_a_dead_letter(kind: str) ->
 
 
 @_of_each_client
-def test_deliveries_are_counted_while_the_subscription_has_consumers(kind: str) -> None:
-    """CON-8, CON-10: also those to a consumer that has left. Then the count begins again."""
+@pytest.mark.parametrize("consumer_type", ["Shared", "KeyShared"])
+def test_redeliveries_are_counted_while_the_subscription_has_consumers(kind: str, consumer_type: str) -> None:
+    """CON-8, CON-10: those that consumers request, not those of what a consumer had when it left: it may have been
+    prefetched alone, and becomes no dead letter. Without a consumer, the count begins again."""
     with each_client(kind) as made:
-        consumer = _subscribe(made)
-        made.readers[0].create_producer("t").send(b"x")
-        for count in (0, 1, 2):
-            assert consumer.receive(LONG_MS).redelivery_count() == count
-            left, consumer = consumer, _subscribe(made)
-            left.close()
-        assert [letter.data() for letter in _letters(made, 1)] == [b"x"], "it was delivered once more"
-        consumer.close()
-        made.readers[0].create_producer("t").send(b"y")
+        its_type = getattr(made.library.ConsumerType, consumer_type)
+        consumer = _subscribe(made, consumer_type=its_type)
+        producer = made.readers[0].create_producer("t", batching_enabled=False)
+        producer.send(b"refused")
+        consumer.negative_acknowledge(consumer.receive(LONG_MS))
+        assert consumer.receive(LONG_MS).redelivery_count() == 1
+        producer.send(b"prefetched")
         for _ in range(4):
-            consumer = _subscribe(made)
-            assert consumer.receive(LONG_MS).redelivery_count() == 0
-            consumer.close()
+            left, consumer = consumer, _subscribe(made, consumer_type=its_type)
+            left.close()
+            made.until(lambda: _has_prefetched(made, 2), "the next consumer has both")
+        received = [consumer.receive(LONG_MS) for _ in range(2)]
+        assert {one.data(): one.redelivery_count() for one in received} == {b"refused": 1, b"prefetched": 0}
+        consumer.close()
+        consumer = _subscribe(made, consumer_type=its_type)
+        assert [consumer.receive(LONG_MS).redelivery_count() for _ in range(2)] == [0, 0]
 
 
 @_of_ours

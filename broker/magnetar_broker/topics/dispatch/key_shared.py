@@ -103,7 +103,7 @@ class KeySharedRule(IndividualDeliveryRule):
         self.selector.leave(consumer)
         self.held.release_consumer(consumer)
         self._able.pop(consumer, None)
-        self._redeliver_all(consumer)
+        self._redeliver_after_leaving(consumer)
 
     def _consumers_changed(self, mark_delete: Position, joined: BaseConsumer | None = None) -> ConsumerUpdates:
         self.held.find_draining(self.selector.select)

@@ -51,7 +51,7 @@ class SharedRule(IndividualDeliveryRule):
             consumer.is_in_line = False
         if all(other.priority_level != level for other in self.consumers):
             self._lines.pop(level, None)
-        self._redeliver_all(consumer)
+        self._redeliver_after_leaving(consumer)
         for position in self._chunks.remove_consumer(consumer):
             self._redelivery.add(position)
 
