@@ -22,8 +22,10 @@ __all__ = ["has_several_keys", "hash_entry_key"]
 _SIZE_AT: Final = 6
 _METADATA_AT: Final = 10
 _NO_KEY_HASH: Final = murmur3_32(NO_KEY)
-# Of a batch, to find one with another key.
+# Of a batch, to find a message with another key: messages, and bytes of a compressed payload when it is decompressed. A
+# few kilobytes may decompress to a hundred megabytes, which takes a tenth of a second.
 _MAX_COMPARED: Final = 100
+_MAX_DECOMPRESSED_BYTES: Final = 262_144
 
 
 def hash_entry_key(stored: bytes) -> int:
@@ -43,11 +45,11 @@ def _hash_key(metadata: MessageMetadata | SingleMessageMetadata) -> int:
 
 
 def has_several_keys(stored: bytes) -> bool:
-    """Return whether the first messages of a batch, at most 100, have more than one key. False if the entry can't be
-    decoded, because it is encrypted or damaged."""
+    """Return whether the first messages of a batch, at most 100, have more than one key. False if that is not known:
+    the entry is encrypted or damaged, or is compressed and large."""
     try:
         entry = decode_entry(stored, verify=False)
-        payload = decompress_payload(entry)
+        payload = decompress_payload(entry, max_uncompressed_bytes=_MAX_DECOMPRESSED_BYTES)
         return _has_other_key(payload, min(entry.metadata.num_messages_in_batch, _MAX_COMPARED))
     except (WireError, DecodeError):
         return False

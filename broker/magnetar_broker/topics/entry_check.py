@@ -1,6 +1,6 @@
 """Checks entries of producers, for both listeners, and reads what the log has to know of them.
 
-The broker decodes no payload, so the number of messages in a batch is what the producer declares. Indexes, permits and
+Payloads are not decoded, so the number of messages in a batch is what the producer declares. Indexes, permits and
 acknowledgements are counted with it, so it must be possible for a payload of that size. Entries that need something
 that the broker does not support are refused: a message with a delivery time, for example, would be delivered at once.
 """

@@ -122,6 +122,8 @@ def test_unacknowledged_messages_of_one_consumer_end_its_delivery() -> None:
     assert capacity.find_shortage("it") == delivery_reasons.MAX_UNACKED_CONSUMER(who="it", messages=13, limit=10)
     assert capacity.release_range(1, 2, 9) == [2, 3]
     assert (capacity.unacked_messages, of_all.total) == (5, 5)
+    capacity.set_unacked(Position(1, 1), 1_000)  # by a client that states a wrong size of the batch
+    assert (capacity.unacked_messages, of_all.total) == (5, 5)
     capacity.set_unacked(Position(1, 1), 0)
     assert capacity.unacked_messages == 2
     assert capacity.measure()

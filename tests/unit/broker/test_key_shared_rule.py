@@ -1,16 +1,22 @@
-"""Bounds of a Key_Shared subscription, and the keys of entries."""
+"""Bounds of a Key_Shared subscription, what it remembers, and the keys of entries."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from magnetar_broker.topics.dispatch.individual_delivery import IndividualDeliveryRule
 from magnetar_broker.topics.dispatch.key_shared import KeySharedRule
 from magnetar_protos.broker_pb2 import SubscriptionType
+from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
+from magnetar_wire.batch import encode_batch
 from magnetar_wire.entry import add_broker_metadata
-from magnetar_wire.entry_keys import hash_entry_key
+from magnetar_wire.entry_keys import has_several_keys, hash_entry_key
 from magnetar_wire.hashing import NO_KEY, murmur3_32
+from magnetar_wire.messages import Messages
 from tests.produce_client import entry
-from tests.unit.broker.subscription_scene import Scene, ack
+from tests.unit.broker.subscription_scene import Scene, ack, redeliver, settle
 
 
 async def test_nothing_new_is_read_while_as_many_entries_wait_as_may() -> None:
@@ -38,6 +44,21 @@ async def test_nothing_new_is_read_while_as_many_entries_wait_as_may() -> None:
     assert scene.stats().backlog_entries == 0
 
 
+@pytest.mark.parametrize("kind", [SubscriptionType.SHARED, SubscriptionType.KEY_SHARED])
+async def test_nothing_is_remembered_of_an_entry_that_is_lost_before_its_redelivery(kind: SubscriptionType) -> None:
+    scene = Scene()
+    positions = [scene.log.add(key="a") for _ in range(2)]
+    consumer, sink = await scene.subscribe(kind=kind)
+    assert sink.positions == positions
+    rule = consumer.subscription.rule
+    assert isinstance(rule, IndividualDeliveryRule)
+    scene.log.lost, scene.log.is_cached = [positions[1]], False
+    redeliver(consumer, positions[1])
+    await settle()
+    assert (scene.stats().unacked_messages, scene.stats().backlog_entries) == (1, 1)
+    assert not rule._counts
+
+
 def test_an_entry_has_the_ordering_key_else_the_key_else_none() -> None:
     """(SUB-5)"""
     cases: list[tuple[dict[str, Any], bytes]] = [
@@ -49,3 +70,15 @@ def test_an_entry_has_the_ordering_key_else_the_key_else_none() -> None:
     for metadata, key in cases:
         stored = add_broker_metadata(entry(0, b"x", "p", **metadata), 1, 1)
         assert hash_entry_key(stored) == murmur3_32(key)
+
+
+def test_a_batch_that_would_decompress_to_very_much_is_not_searched_for_keys() -> None:
+    """A producer could block the broker with a few kilobytes, over and over."""
+    shared = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
+    for payload_bytes, compression, is_found in (
+        (100, CompressionType.ZSTD, True),
+        (1_000_000, CompressionType.NONE, True),
+        (1_000_000, CompressionType.ZSTD, False),
+    ):
+        batch = encode_batch(Messages([bytes(payload_bytes)] * 2, keys=["a", "b"]), shared, compression)
+        assert has_several_keys(add_broker_metadata(batch, 1, 1)) is is_found

@@ -173,9 +173,10 @@ class DeliveryCapacity:
         return self._unacked.get(position) > 0
 
     def set_unacked(self, position: Position, messages: int) -> None:
-        """Some messages of an unacknowledged batch were acknowledged, and `messages` are left."""
+        """Some messages of an unacknowledged batch were acknowledged, and `messages` are left. They follow from
+        the size that a client states for the batch, which may be wrong."""
         before = self._unacked.total
-        self._unacked.set(position, max(1, messages))
+        self._unacked.set(position, max(1, min(messages, self._unacked.get(position))))
         self._unacked_changed(before)
 
     def release_range(self, ledger_id: int, first: int, last: int) -> list[int]:

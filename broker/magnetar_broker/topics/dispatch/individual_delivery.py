@@ -82,6 +82,9 @@ class IndividualDeliveryRule(DispatchRule):
 
     # Acknowledgement.
 
+    def record_lost(self, position: Position) -> None:
+        self._counts.take_range(position.ledger_id, position.entry_id, position.entry_id)
+
     def _release(self, consumer: BaseConsumer, ledger_id: int, first: int, last: int) -> int:
         """Release acknowledged entries that the consumer has, and return their number."""
         found = len(consumer.capacity.release_range(ledger_id, first, last))

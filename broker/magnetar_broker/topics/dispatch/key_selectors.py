@@ -24,8 +24,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import ClassVar
 
 from magnetar_broker.errors import BrokerError
@@ -171,10 +172,15 @@ class StickyRanges(KeySelector):
             )
         for first, last in requested:
             self._check_free(consumer, first, last)
-        for one in requested:
-            number = bisect_left(self._ranges, one)
-            self._ranges.insert(number, one)
-            self._consumers.insert(number, consumer)
+        # At once: insertions one by one would take a second for tens of thousands of ranges.
+        self._set(sorted([*self._pairs(), *((one, consumer) for one in requested)], key=itemgetter(0)))
+
+    def _pairs(self) -> Iterator[tuple[SlotRange, BaseConsumer]]:
+        return zip(self._ranges, self._consumers, strict=True)
+
+    def _set(self, pairs: Sequence[tuple[SlotRange, BaseConsumer]]) -> None:
+        self._ranges = [one for one, _ in pairs]
+        self._consumers = [consumer for _, consumer in pairs]
 
     def _check_free(self, consumer: BaseConsumer, first: int, last: int) -> None:
         # The last range that begins at or before `last` is the only one that can contain it or end after `first`.
@@ -190,9 +196,7 @@ class StickyRanges(KeySelector):
         )
 
     def leave(self, consumer: BaseConsumer) -> None:
-        left = [pair for pair in zip(self._ranges, self._consumers, strict=True) if pair[1] is not consumer]
-        self._ranges = [one for one, _ in left]
-        self._consumers = [one for _, one in left]
+        self._set([pair for pair in self._pairs() if pair[1] is not consumer])
 
     def ranges(self, consumer: BaseConsumer) -> list[SlotRange]:
         return list(consumer.key_shared.ranges)

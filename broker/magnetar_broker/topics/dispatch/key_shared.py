@@ -185,6 +185,7 @@ class KeySharedRule(IndividualDeliveryRule):
         self._slots.drop_up_to(mark_delete)
 
     def record_lost(self, position: Position) -> None:
+        super().record_lost(position)
         if number := self._slots.get(position):
             self._slots.set(position, 0)
             self._forget(number - 1, position)

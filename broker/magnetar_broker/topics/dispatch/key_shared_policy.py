@@ -49,6 +49,11 @@ def read_key_shared_options(options: KeySharedOptions) -> KeySharedPolicy:
 
 
 def _check_ranges(options: KeySharedOptions) -> tuple[SlotRange, ...]:
+    if len(options.ranges) > KEY_SHARED_SLOTS:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"a consumer requests {len(options.ranges):,} ranges of slots, and there are {KEY_SHARED_SLOTS:,} slots",
+        )
     ranges = sorted((one.first, one.last) for one in options.ranges)
     if not ranges:
         raise BrokerError(

@@ -59,6 +59,7 @@ def test_only_the_protocols_own_subscription_types_are_admitted() -> None:
         (1, [(5, 4)], "5 … 4 is not valid"),
         (1, [(0, 65_536)], "0 … 65536 is not valid"),
         (1, [(0, 7), (7, 9)], "0 … 7 and 7 … 9 of one consumer overlap"),
+        (1, [(0, 0)] * 65_537, "requests 65,537 ranges of slots, and there are 65,536 slots"),
         (1, [(-1, 7)], "no mode or slot -1"),
         (1, [(0, -7)], "no mode or slot -7"),
         (-2, [], "no mode or slot -2"),
