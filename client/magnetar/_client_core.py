@@ -79,6 +79,8 @@ class ClientCore:
         self.schemas = SchemaCache(self.lookup)
         # In the order in which they were created.
         self._members: dict[Member, None] = {}
+        # Members that are being closed. Each future ends with that.
+        self._closing: dict[Member, asyncio.Future[None]] = {}
         # Members that were ended, and whose tasks may still run.
         self._ended: list[Member] = []
         self.closed = False
@@ -101,10 +103,18 @@ class ClientCore:
         self._members.pop(member, None)
 
     async def close_member(self, member: Member) -> None:
-        """Close one member, and return when its tasks have ended."""
-        self.remove_member(member)
-        await member.close()
-        await member.wait_ended()
+        """Close one member, and return when its tasks have ended. If it is being closed already, wait for that."""
+        if (closing := self._closing.get(member)) is not None:
+            await asyncio.wait([closing])
+            return
+        closed = self._closing[member] = asyncio.get_running_loop().create_future()
+        try:
+            await member.close()
+            await member.wait_ended()
+        finally:
+            self.remove_member(member)
+            del self._closing[member]
+            closed.set_result(None)
 
     def discard(self, member: Member) -> None:
         """End a member that was created for a caller who has stopped waiting for it."""
@@ -128,7 +138,7 @@ class ClientCore:
         if self.closed:
             return
         self.closed = True
-        closing = [asyncio.get_running_loop().create_task(member.close()) for member in self._members]
+        closing = [asyncio.get_running_loop().create_task(self.close_member(member)) for member in self._members]
         try:
             if closing:
                 await asyncio.wait(closing)

@@ -116,6 +116,8 @@ class MultiTopicConsumer:
         self.queue.request_more = self._request_more
         # Why the consumer has ended.
         self.error: MagnetarException | None = None
+        # Ends with the closing that has begun.
+        self._closing: asyncio.Future[None] | None = None
         self.call_soon: Final = client.call_soon
         self.clock = client.clock
         self.operations = client.operations
@@ -387,7 +389,8 @@ class MultiTopicConsumer:
             raise type(self.error)(*self.error.args)
 
     async def close(self) -> None:
-        """Send all acknowledgements, and close the partitions at their brokers."""
+        """Send all acknowledgements, and close the partitions at their brokers. If that has begun already, wait for
+        it."""
         if self.error is None and self.listener is not None:
             try:
                 await self.listener.finish(self.operations.timeout_s)
@@ -395,8 +398,11 @@ class MultiTopicConsumer:
                 self.end(AlreadyClosed("the consumer is closed"))
                 raise
         if self.error is not None:
+            if self._closing is not None:
+                await asyncio.wait([self._closing])
             return
         self.error = AlreadyClosed("the consumer is closed")
+        closing = self._closing = asyncio.get_running_loop().create_future()
         try:
             if self._pattern_topics is not None:
                 await self._pattern_topics.stop()
@@ -406,6 +412,7 @@ class MultiTopicConsumer:
             await self.topic_partitions.close()
         finally:
             self.end(self.error)
+            closing.set_result(None)
 
     def end(self, error: MagnetarException) -> None:
         """Close the consumer at once. Raise the error in those who wait."""

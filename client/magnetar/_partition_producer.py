@@ -304,7 +304,10 @@ class PartitionProducer(ReconnectingProducer):
             self._batch_timer = None
         if self._reopening is not None and self._reopening is not asyncio.current_task():
             self._reopening.cancel()
+        was_open = self._open
         self._leave()
+        if was_open and self._answer is not None and not self._answer.done():
+            self._answer.set_result(None)  # `_close_at_broker` waits for it, and it will not come
 
     def forked(self, error: MagnetarException) -> None:
         """Close the producer in a child. Locks and futures are the parent's, in whatever state the fork met them, so

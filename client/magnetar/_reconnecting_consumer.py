@@ -246,6 +246,8 @@ class ReconnectingConsumer(ABC):
         self.is_connected = False
         if stream is not None:
             stream.abandon(self._consumer_id)
+        if self._close_answer is not None and not self._close_answer.done():
+            self._close_answer.set_result(None)  # it will not come
 
     def topic_grew(self, partitions: int) -> None:
         self._context.report_growth(partitions)
