@@ -24,7 +24,7 @@ __all__ = ["IndividualDeliveryRule"]
 class IndividualDeliveryRule(DispatchRule):
     def __init__(self, limits: DispatchLimits, mark_delete: Position, partition: int = -1) -> None:
         super().__init__(limits, mark_delete, partition)
-        # How often entries that are redelivered, and not acknowledged, were delivered.
+        # How often consumers have requested the redelivery of entries that are not acknowledged.
         self._counts = EntryCounts()
         self._unacked = UnackedMessages(limits.max_unacked_per_consumer, limits.max_unacked_per_subscription)
 
@@ -60,6 +60,12 @@ class IndividualDeliveryRule(DispatchRule):
     def _redeliver_all(self, consumer: BaseConsumer) -> None:
         for ledger_id, entry_ids in consumer.capacity.release_all():
             self._redeliver_entries(ledger_id, entry_ids)
+
+    def _redeliver_after_leaving(self, consumer: BaseConsumer) -> None:
+        """Let all entries of a consumer that has left be redelivered, without counting that: its application may not
+        have received what its client had prefetched, and must not lose it to a dead letter topic."""
+        for ledger_id, entry_ids in consumer.capacity.release_all():
+            self._add_redelivery(ledger_id, entry_ids)
 
     def _redeliver_entries(self, ledger_id: int, entry_ids: list[int]) -> None:
         self._counts.increment(ledger_id, entry_ids)
