@@ -164,6 +164,7 @@ class DeliveryCounters:
         "last_delivered_ms",
         "last_expired_ms",
         "last_flow_ms",
+        "mixed_batches",
         "redelivered_messages",
         "redelivered_rate",
         "throttled",
@@ -177,6 +178,8 @@ class DeliveryCounters:
         self.redelivered_messages = 0
         # Of a non-persistent topic: messages that no consumer could take.
         self.dropped_messages = 0
+        # Of a Key_Shared subscription: batches that were read and have messages of several keys.
+        self.mixed_batches = 0
         self.acknowledged_entries = 0
         self.expired_entries = 0
         # Of a Shared subscription messages, of others entries.
@@ -203,6 +206,9 @@ class DeliveryCounters:
         self.acknowledged_rate.sample(now, self.acknowledged)
         self.expired_rate.sample(now, self.expired_entries)
         self.chunk_rate.sample(now, self.chunks)
+
+    def count_mixed_batch(self) -> None:
+        self.mixed_batches += 1
 
     def drop(self, messages: int) -> None:
         """Count messages that no consumer could take."""

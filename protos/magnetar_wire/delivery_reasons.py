@@ -257,7 +257,8 @@ SLOT_WITHOUT_CONSUMER: Final = _kind(
 MIXED_BATCHES: Final = _kind(
     "mixed_batches",
     "{batches:,} batches had messages of several keys, and each went whole to the consumer of its first key",
-    "Order and distribution by key hold for the first keys of such batches only (Key_Shared).",
+    "Order and distribution by key hold for the first keys of such batches only (Key_Shared). Batches count "
+    "since the topic was loaded, by their first 100 messages.",
     "Let the producers use key-based batching, or no batching.",
     is_note=True,
 )

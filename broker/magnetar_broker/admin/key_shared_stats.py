@@ -17,7 +17,6 @@ DRAINING: Final = ("draining_slots", "draining_entries", "drained_slots")
 def describe_subscription_keys(shown: pb.SubscriptionStats, keys: SubscriptionKeys) -> None:
     shown.key_shared_mode = keys.mode
     shown.allow_out_of_order_delivery = keys.allow_out_of_order_delivery
-    shown.mixed_batches = keys.mixed_batches
     for name in DRAINING:
         setattr(shown, name, sum(getattr(one, name) for one in keys.consumers.values()))
 

@@ -397,6 +397,7 @@ def describe_subscription(
     throttled = [*counters.throttled.messages, *counters.throttled.bytes]
     for name, number in zip(_THROTTLED, throttled, strict=True):
         setattr(shown, name, number)
+    shown.mixed_batches = one.counters.mixed_batches
     if one.keys is not None:
         describe_subscription_keys(shown, one.keys)
     return shown

@@ -1,12 +1,12 @@
-"""The newest entries of all topics, for consumers that read them as they arrive: one cache per broker, bounded in
-bytes.
+"""Entries that will probably be delivered soon: one cache per broker, bounded in bytes.
 
-An entry is added when it is persisted, and evicted when newer entries need its memory, the oldest of all topics first.
-Entries that are read from ledgers are not added: a consumer of a backlog reads each entry once.
+An entry is added when it is persisted, for consumers that read the newest entries as they arrive. Entries that are read
+from ledgers are not added, since a consumer of a backlog reads each entry once, except those that a Key_Shared
+subscription has read and can't deliver yet.
 
-Entries are evicted in the order in which they were added. So the cache is one queue of positions, and each topic has a
-table of its cached entries, unless it has none. If a topic drops an entry before its turn, its position in the queue
-becomes stale, and the queue is rebuilt when many are.
+Entries are evicted when others need their memory, in the order in which they were added. So the cache is one queue of
+positions. Each topic, and each Key_Shared subscription, has a table of its cached entries, unless it has none. If it
+drops an entry before its turn, the entry's position in the queue becomes stale, and the queue is rebuilt when many are.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class EntryCache:
         # For reads of entries that are not cached.
         self.read_ahead = ReadAhead(read_ahead_readers)
         self.size_bytes = 0
-        # Oldest first. A position is stale if its topic has dropped the entry.
+        # Oldest first. A position is stale if its table has dropped the entry.
         self._queue: deque[tuple[CachedEntries, Position]] = deque()
         self._stale = 0
         # For metrics.
@@ -60,27 +60,33 @@ class EntryCache:
         if entry is None:
             self._stale -= 1
             return
-        self.size_bytes -= len(entry.stored) + ENTRY_OVERHEAD_BYTES
+        size_bytes = len(entry.stored) + ENTRY_OVERHEAD_BYTES
+        self.size_bytes -= size_bytes
+        topic.evicted_bytes += size_bytes
         if not table:
             topic.table = None
 
     def note_dropped(self, entries: int, stored_bytes: int) -> None:
-        """Note that a topic has dropped entries of these sizes."""
+        """Note that a topic or subscription has dropped entries of these sizes."""
         self.size_bytes -= stored_bytes + entries * ENTRY_OVERHEAD_BYTES
         self._stale += entries
         if self._stale > _MANY_STALE and self._stale * 2 > len(self._queue):
-            self._queue = deque((topic, position) for topic, position in self._queue if topic.holds(position))
+            # An entry that was dropped and added again is in the queue twice.
+            held = dict.fromkeys(one for one in self._queue if one[0].holds(one[1]))
+            self._queue = deque(held)
             self._stale = 0
 
 
 class CachedEntries:
-    """The cached entries of one topic."""
+    """The cached entries of one topic, or those that wait in one Key_Shared subscription."""
 
-    __slots__ = ("_cache", "table")
+    __slots__ = ("_cache", "evicted_bytes", "table")
 
     def __init__(self, cache: EntryCache) -> None:
         self._cache = cache
         self.table: dict[Position, LogEntry] | None = None
+        # How much the cache has evicted of it.
+        self.evicted_bytes = 0
 
     @property
     def read_ahead(self) -> ReadAhead:
@@ -99,6 +105,15 @@ class CachedEntries:
 
     def holds(self, position: Position) -> bool:
         return self.table is not None and position in self.table
+
+    def take(self, position: Position) -> LogEntry | None:
+        """Remove an entry, and return it."""
+        found = None if self.table is None else self.table.pop(position, None)
+        if found is not None:
+            if not self.table:
+                self.table = None
+            self._cache.note_dropped(1, len(found.stored))
+        return found
 
     def drop_up_to(self, position: Position) -> None:
         """Drop the entries up to the position: they were deleted from the log."""

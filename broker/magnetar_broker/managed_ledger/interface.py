@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from magnetar_broker.managed_ledger.append_queue import AppendDone
 from magnetar_broker.managed_ledger.chunk_search import MessageEnds
+from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
 from magnetar_broker.managed_ledger.log_entry import LogEntry, NewEntry
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
@@ -79,6 +80,10 @@ class Log(LogPositions, Protocol):
     @property
     def next_index(self) -> int:
         """The index of the next message: the number of messages that the topic has ever accepted."""
+
+    @property
+    def cache(self) -> EntryCache:
+        """The broker's cache of entries."""
 
     def append(self, entries: Sequence[NewEntry], done: AppendDone) -> int:
         """Store the entries, with broker metadata in front of each, and then call `done`.

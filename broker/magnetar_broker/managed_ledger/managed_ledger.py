@@ -70,6 +70,7 @@ class ManagedLedger:
         "_settings",
         "_trimmer",
         "append",
+        "cache",
         "leases",
         "lost_entries",
         "read",
@@ -95,6 +96,7 @@ class ManagedLedger:
         self.lost_entries = lost or LostEntries(node.name)
         self._node = node
         self._settings = settings
+        self.cache = cache
         cached = CachedEntries(cache)
         self._trimmer = Trimmer(node, client, self._fail)
         # The striping of the next ledgers, also of its cursors.

@@ -124,9 +124,9 @@ class ManagedLedgerSettings(Configuration):
     )
     managed_ledger_cache_size_mb: int = setting(
         64,
-        "Maximum memory, in MiB, of the newest entries of all topics, cached for consumers that are up to date. Each "
-        "entry counts as its stored size plus 512 bytes. 0: no caching. Pulsar's default: a fifth of its direct "
-        "memory.",
+        "Maximum memory, in MiB, of cached entries: the newest ones of all topics, for consumers that are up to date, "
+        "and those that wait for a consumer of a Key_Shared subscription. Each entry counts as its stored size plus "
+        "512 bytes. 0: no caching. Pulsar's default: a fifth of its direct memory.",
         subject=Subject.READING,
         ge=0,
         named_by="Pulsar",

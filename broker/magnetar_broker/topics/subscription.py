@@ -24,7 +24,12 @@ from magnetar_broker.topics.client_positions import StartPosition, find_last_ack
 from magnetar_broker.topics.consumer import Consumer, ConsumerSink
 from magnetar_broker.topics.consumer_limits import check_joining
 from magnetar_broker.topics.dispatch.dispatch_rates import SubscriptionDispatchRates
-from magnetar_broker.topics.dispatch.dispatch_rule import ConsumerUpdates, DispatchRule, create_dispatch_limits
+from magnetar_broker.topics.dispatch.dispatch_rule import (
+    ConsumerUpdates,
+    DispatchContext,
+    DispatchRule,
+    create_dispatch_limits,
+)
 from magnetar_broker.topics.dispatch.dispatcher import Dispatcher
 from magnetar_broker.topics.dispatch.exclusive_and_failover import LastActiveConsumer
 from magnetar_broker.topics.dispatch.subscription_types import DISPATCH_RULES, name_type
@@ -182,9 +187,8 @@ class Subscription:
         consumer = Consumer(self, name, sink, opened, self._clock.time_ms())
         if self.dispatcher is None:
             self.type = opened.type
-            rule = DISPATCH_RULES[opened.type](
-                create_dispatch_limits(self._settings), self.cursor.mark_delete, self._partition
-            )
+            context = DispatchContext(self._partition, self.log.cache, self.counters.count_mixed_batch)
+            rule = DISPATCH_RULES[opened.type](create_dispatch_limits(self._settings), self.cursor.mark_delete, context)
             self.dispatcher = Dispatcher(self.name, rule, self.log, self.cursor, self._clock, self._tasks, self._rates)
             self.dispatcher.is_paused = self.is_paused
         updates = self.dispatcher.rule.join(consumer, self.cursor.mark_delete)

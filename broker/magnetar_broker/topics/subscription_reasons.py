@@ -48,7 +48,7 @@ def find_reasons(subscription: Subscription, log: Log, backlog: int) -> list[Del
     found += waiting
     if dispatcher.skipped_entries:
         found.append(delivery_reasons.ENTRIES_LOST(entries=dispatcher.skipped_entries))
-    return found + _describe_expired(subscription.counters)
+    return found + _describe_counted(subscription.counters)
 
 
 # What holds back even a subscription that has delivered everything: its consumers, which do not acknowledge, or a
@@ -69,7 +69,7 @@ def find_cursor_reasons(cursor: Cursor, counters: DeliveryCounters, log: Log, ba
     if owner := describe_owner(cursor.properties):
         return [delivery_reasons.READER_PROGRESS(owner=owner)]
     found = [delivery_reasons.NO_CONSUMER()]
-    return found + (_describe_expired(counters) if backlog else _describe_end(cursor, counters, log))
+    return found + (_describe_counted(counters) if backlog else _describe_end(cursor, counters, log))
 
 
 def find_unopened_reasons(unopened: UnopenedCursor) -> list[DeliveryReason]:
@@ -88,23 +88,25 @@ def _describe_end(cursor: Cursor, counters: DeliveryCounters, log: Log) -> list[
         first = delivery_reasons.END_OF_TOPIC()
     else:
         first = delivery_reasons.NO_BACKLOG(position=str(cursor.mark_delete))
-    return [first, *_describe_expired(counters)]
+    return [first, *_describe_counted(counters)]
 
 
 def _describe_unstored(subscription: Subscription, obstacle: DeliveryReason | None) -> list[DeliveryReason]:
     """Describe what a subscription of a non-persistent topic waits for."""
     return [
         delivery_reasons.NON_PERSISTENT() if obstacle is None else obstacle,
-        *_describe_expired(subscription.counters),
+        *_describe_counted(subscription.counters),
     ]
 
 
-def _describe_expired(counters: DeliveryCounters) -> list[DeliveryReason]:
+def _describe_counted(counters: DeliveryCounters) -> list[DeliveryReason]:
     found = []
     if counters.expired_entries:
         found.append(delivery_reasons.EXPIRED(entries=counters.expired_entries, at_ms=counters.last_expired_ms))
     if counters.dropped_messages:
         found.append(delivery_reasons.DROPPED(messages=counters.dropped_messages))
+    if counters.mixed_batches:
+        found.append(delivery_reasons.MIXED_BATCHES(batches=counters.mixed_batches))
     return found
 
 

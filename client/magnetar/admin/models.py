@@ -358,8 +358,8 @@ class SubscriptionStats:
     draining_slots: int = 0
     draining_entries: int = 0
     drained_slots: int = 0
-    # Batches with messages of several keys, which were read since the first of its consumers has joined. Such a batch
-    # is delivered by the key of its first message.
+    # Batches with messages of several keys, each delivered by the key of its first message, that were read since the
+    # topic was loaded. One that is read again counts again. Only the first 100 messages of a batch are compared.
     mixed_batches: int = 0
 
 

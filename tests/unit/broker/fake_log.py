@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker.errors import BrokerError, LostEntry
 from magnetar_broker.managed_ledger.append_queue import AppendDone
+from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.ledger_striping import LedgerStriping
 from magnetar_broker.managed_ledger.log_entry import Chunk, LogEntry, NewEntry
 from magnetar_broker.position import EARLIEST, Position
@@ -177,6 +178,7 @@ class FakeLog:
         self.ticks = 0
         self.trim_fails: Exception | None = None
         self.leases = FakeLeases()
+        self.cache = EntryCache(1 << 24)
 
     async def change_topic_epoch(self, choose: Callable[[], TopicEpoch | None]) -> None:
         self.topic_epoch = choose() or self.topic_epoch

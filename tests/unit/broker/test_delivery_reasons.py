@@ -13,11 +13,8 @@ import pytest
 
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.log_entry import Chunk
-from magnetar_broker.position import Position
 from magnetar_broker.topics.consumer import Consumer
 from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget, OutboxCapacity
-from magnetar_broker.topics.dispatch.dispatch_rule import DispatchLimits
-from magnetar_broker.topics.dispatch.key_shared import KeySharedRule
 from magnetar_broker.topics.subscription_reasons import find_unopened_reasons
 from magnetar_protos.broker_pb2 import ErrorCode, KeySharedMode, KeySharedOptions, SlotRange, SubscriptionType
 from magnetar_wire import delivery_reasons
@@ -301,12 +298,18 @@ async def test_slot_without_consumer() -> None:
     assert _codes(scene) == ["waiting_for_acks"]
 
 
-def test_mixed_batches() -> None:
-    """ADM-3, SUB-13: how many. The rule counts them."""
-    rule = KeySharedRule(DispatchLimits(), Position(1, -1))
-    assert list(rule.find_waiting()) == []
-    rule.mixed_batches = 3
-    assert [(one.code, one.facts) for one in rule.find_waiting()] == [("mixed_batches", {"batches": 3})]
+@pytest.mark.parametrize("has_backlog", [False, True])
+async def test_mixed_batches(has_backlog: bool) -> None:
+    """ADM-3, SUB-13: how many, also when the subscription has delivered all or has no consumer any more."""
+    scene = Scene()
+    consumer, _ = await scene.subscribe(kind=KEY_SHARED)
+    if has_backlog:
+        scene.log.add(key="a")
+    assert "mixed_batches" not in _codes(scene)
+    consumer.subscription.counters.mixed_batches = 3
+    assert (_codes(scene)[-1], scene.stats().reasons[-1].facts) == ("mixed_batches", {"batches": 3})
+    consumer.leave()
+    assert (_codes(scene)[-1], scene.stats().reasons[-1].facts) == ("mixed_batches", {"batches": 3})
 
 
 async def test_redelivery_waits() -> None:

@@ -6,14 +6,19 @@ from typing import Any
 
 import pytest
 
+from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
+from magnetar_broker.managed_ledger.log_entry import LogEntry
+from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
 from magnetar_broker.topics.dispatch.individual_delivery import IndividualDeliveryRule
 from magnetar_broker.topics.dispatch.key_shared import KeySharedRule
-from magnetar_protos.broker_pb2 import SubscriptionType
+from magnetar_broker.topics.dispatch.waiting_keys import WaitingEntries
+from magnetar_protos.broker_pb2 import KeySharedMode, KeySharedOptions, SlotRange, SubscriptionType
 from magnetar_protos.entry_pb2 import CompressionType, MessageMetadata
 from magnetar_wire.batch import encode_batch
 from magnetar_wire.entry import add_broker_metadata
 from magnetar_wire.entry_keys import has_several_keys, hash_entry_key
+from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 from magnetar_wire.hashing import NO_KEY, murmur3_32
 from magnetar_wire.messages import Messages
 from tests.produce_client import entry
@@ -60,6 +65,52 @@ async def test_nothing_is_remembered_of_an_entry_that_is_lost_before_its_redeliv
     remembered = [one for one in vars(rule).values() if isinstance(one, EntryCounts)]
     assert remembered
     assert all(positions[1] not in set(one) for one in remembered)
+
+
+async def test_waiting_entries_of_all_subscriptions_share_the_cache() -> None:
+    """(CHK-68, SUB-6) Those that the broker's cache has no memory for are read again, in order."""
+    scene = Scene()
+    cache = scene.log.cache = EntryCache(10 * (ENTRY_OVERHEAD_BYTES + 100))
+    scene.log.is_cached = False  # as a backlog
+    for number in range(30):
+        scene.log.add(key=f"key {number % 7}")
+    for name in "abc":
+        await scene.subscribe(name, kind=SubscriptionType.KEY_SHARED, key_shared=_sticky(0, 0))
+        await settle()
+        assert scene.stats(name).redelivery_entries == 30
+        assert 0 < len(cache) < 30
+        assert cache.size_bytes <= 10 * (ENTRY_OVERHEAD_BYTES + 100)
+    for name in "abc":
+        _, sink = await scene.subscribe(name, kind=SubscriptionType.KEY_SHARED, key_shared=_sticky(1, 65_535))
+        await settle()
+        assert sink.positions == scene.log.order
+    assert (cache.size_bytes, len(cache)) == (0, 0)
+
+
+def test_waiting_entries_of_one_subscription_leave_memory_for_others() -> None:
+    """(CHK-68) It has `dispatcher_max_read_size_bytes` of the cache, also after the cache has evicted some."""
+    entry_bytes = ENTRY_OVERHEAD_BYTES + len(_entry(1).stored)
+    cache = EntryCache(5 * entry_bytes)
+    waiting, topic = WaitingEntries(cache), CachedEntries(cache)
+    for number in range(4):
+        waiting.add(_entry(number), 3 * entry_bytes)
+    assert [number for number in range(4) if Position(1, number) in waiting] == [0, 1, 2]
+    topic.add([_entry(number) for number in range(3)])
+    assert waiting.take(Position(1, 0)) is None  # evicted
+    topic.drop_all()
+    waiting.add(_entry(3), 3 * entry_bytes)
+    waiting.add(_entry(4), 3 * entry_bytes)
+    assert [number for number in range(5) if Position(1, number) in waiting] == [1, 2, 3]
+    waiting.clear()
+    assert (cache.size_bytes, len(cache)) == (0, 0)
+
+
+def _sticky(first: int, last: int) -> KeySharedOptions:
+    return KeySharedOptions(mode=KeySharedMode.STICKY, ranges=[SlotRange(first=first, last=last)])
+
+
+def _entry(number: int) -> LogEntry:
+    return LogEntry(Position(1, number), bytes(100), 1, 0, number, 0)
 
 
 def test_an_entry_has_the_ordering_key_else_the_key_else_none() -> None:

@@ -20,10 +20,11 @@ what it reads.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.position import Position
@@ -32,7 +33,15 @@ from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, ReadSize
 from magnetar_wire.delivery_reasons import DeliveryReason
 
-__all__ = ["Assignment", "ConsumerUpdates", "DispatchLimits", "DispatchRead", "DispatchRule", "create_dispatch_limits"]
+__all__ = [
+    "Assignment",
+    "ConsumerUpdates",
+    "DispatchContext",
+    "DispatchLimits",
+    "DispatchRead",
+    "DispatchRule",
+    "create_dispatch_limits",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,18 @@ def create_dispatch_limits(settings: SubscriptionSettings) -> DispatchLimits:
         max_waiting_per_consumer=settings.key_shared_look_ahead_msg_in_replay_threshold_per_consumer,
         max_waiting_per_subscription=settings.key_shared_look_ahead_msg_in_replay_threshold_per_subscription,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchContext:
+    """What a rule shares with other parts of its topic. Unlike the rule, they survive the subscription's consumers."""
+
+    # The topic's partition; -1: it is not a partition.
+    partition: int = -1
+    # The broker's cache, for entries that wait in memory.
+    cache: EntryCache = field(default_factory=lambda: EntryCache(0))
+    # Key_Shared: counts a batch that was read and has messages of several keys.
+    count_mixed_batch: Callable[[], object] = lambda: None
 
 
 @dataclass(slots=True)
@@ -107,10 +128,9 @@ class DispatchRule(ABC):
     # everything after the mark-delete position, in a new epoch; otherwise single entries are redelivered.
     delivers_in_order: ClassVar[bool] = False
 
-    def __init__(self, limits: DispatchLimits, mark_delete: Position, partition: int = -1) -> None:
-        """`partition`: the topic's; -1: it is not a partition."""
+    def __init__(self, limits: DispatchLimits, mark_delete: Position, context: DispatchContext | None = None) -> None:
         self.limits = limits
-        self.partition = partition
+        self.context = context or DispatchContext()
         # In the order in which they joined.
         self.consumers: list[BaseConsumer] = []
         # All entries before it were read. Some of them may wait for redelivery.

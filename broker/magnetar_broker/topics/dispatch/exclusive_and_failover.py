@@ -19,6 +19,7 @@ from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable
 from magnetar_broker.topics.dispatch.dispatch_rule import (
     Assignment,
     ConsumerUpdates,
+    DispatchContext,
     DispatchLimits,
     DispatchRead,
     DispatchRule,
@@ -51,8 +52,8 @@ def choose_active(consumers: Sequence[BaseConsumer], partition: int) -> BaseCons
 class FailoverRule(DispatchRule):
     delivers_in_order = True
 
-    def __init__(self, limits: DispatchLimits, mark_delete: Position, partition: int = -1) -> None:
-        super().__init__(limits, mark_delete, partition)
+    def __init__(self, limits: DispatchLimits, mark_delete: Position, context: DispatchContext | None = None) -> None:
+        super().__init__(limits, mark_delete, context)
         self._active: BaseConsumer | None = None
         self._counts = RedeliveryCounts()
         # Entries before it were delivered since reading began behind the mark-delete position the last time.
@@ -60,7 +61,7 @@ class FailoverRule(DispatchRule):
 
     def _consumers_changed(self, mark_delete: Position, joined: BaseConsumer | None = None) -> ConsumerUpdates:
         updates = ConsumerUpdates()
-        before, self._active = self._active, choose_active(self.consumers, self.partition)
+        before, self._active = self._active, choose_active(self.consumers, self.context.partition)
         if self._active is before:
             return updates
         if before is not None:
@@ -155,7 +156,7 @@ class FailoverRule(DispatchRule):
     def _explain_choice(self, active: BaseConsumer, other: BaseConsumer) -> DeliveryReason:
         if active.priority_level != other.priority_level:
             cause = f"its priority level is {active.priority_level}, and this one's is {other.priority_level}"
-        elif self.partition >= 0:
+        elif self.context.partition >= 0:
             cause = "consumers of the same priority share the partitions in the order of their names"
         else:
             cause = "it subscribed first"

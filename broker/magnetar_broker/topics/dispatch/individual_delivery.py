@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, UnackedMessages
-from magnetar_broker.topics.dispatch.dispatch_rule import ConsumerUpdates, DispatchLimits, DispatchRule
+from magnetar_broker.topics.dispatch.dispatch_rule import ConsumerUpdates, DispatchContext, DispatchLimits, DispatchRule
 from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
 from magnetar_broker.topics.dispatch.shortages import merge_shortages
 from magnetar_wire import delivery_reasons
@@ -22,8 +22,8 @@ __all__ = ["IndividualDeliveryRule"]
 
 
 class IndividualDeliveryRule(DispatchRule):
-    def __init__(self, limits: DispatchLimits, mark_delete: Position, partition: int = -1) -> None:
-        super().__init__(limits, mark_delete, partition)
+    def __init__(self, limits: DispatchLimits, mark_delete: Position, context: DispatchContext | None = None) -> None:
+        super().__init__(limits, mark_delete, context)
         # How often consumers have requested the redelivery of entries that are not acknowledged.
         self._counts = EntryCounts()
         self._unacked = UnackedMessages(limits.max_unacked_per_consumer, limits.max_unacked_per_subscription)

@@ -14,7 +14,7 @@ So a slot that has not moved is never held up, and one that waits holds up no ot
     A acknowledges 1:0. Nobody holds slot 7 any more, and 1:1 goes to B
 
 Entries wait as positions, and are delivered before new entries are read. Some of them stay in memory
-(`dispatcher_max_read_size_bytes`), the others are read again when they can be delivered. At most
+(`dispatcher_max_read_size_bytes`, in the broker's cache), the others are read again when they can be delivered. At most
 `max_waiting_per_subscription` entries wait, and `max_waiting_per_consumer` for each consumer: then nothing new is read.
 
 With `allow_out_of_order_delivery` neither rule applies: nothing is recorded of slots, and all entries go to the present
@@ -33,7 +33,13 @@ from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable
-from magnetar_broker.topics.dispatch.dispatch_rule import Assignment, ConsumerUpdates, DispatchLimits, DispatchRead
+from magnetar_broker.topics.dispatch.dispatch_rule import (
+    Assignment,
+    ConsumerUpdates,
+    DispatchContext,
+    DispatchLimits,
+    DispatchRead,
+)
 from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
 from magnetar_broker.topics.dispatch.held_keys import HeldKeys
 from magnetar_broker.topics.dispatch.individual_delivery import IndividualDeliveryRule
@@ -61,8 +67,8 @@ class DrainingSlot:
 
 
 class KeySharedRule(IndividualDeliveryRule):
-    def __init__(self, limits: DispatchLimits, mark_delete: Position, partition: int = -1) -> None:
-        super().__init__(limits, mark_delete, partition)
+    def __init__(self, limits: DispatchLimits, mark_delete: Position, context: DispatchContext | None = None) -> None:
+        super().__init__(limits, mark_delete, context)
         # That of the first consumer. The selector is chosen by it.
         self.policy = KeySharedPolicy()
         self.selector: KeySelector = SplitRanges()
@@ -71,11 +77,9 @@ class KeySharedRule(IndividualDeliveryRule):
         self.held = HeldKeys()
         self.waiting = WaitingKeys()
         # Of the waiting entries, those that are not read again.
-        self._entries = WaitingEntries()
+        self._entries = WaitingEntries(self.context.cache)
         # The consumers that may have capacity: an ordered set.
         self._able: dict[BaseConsumer, None] = {}
-        # Batches that were read and have messages of several keys.
-        self.mixed_batches = 0
 
     # Consumers.
 
@@ -106,6 +110,8 @@ class KeySharedRule(IndividualDeliveryRule):
         self._redeliver_after_leaving(consumer)
 
     def _consumers_changed(self, mark_delete: Position, joined: BaseConsumer | None = None) -> ConsumerUpdates:
+        if not self.consumers:
+            self._entries.clear()
         self.held.find_draining(self.selector.select)
         self.waiting.unschedule_all()
         for slot in self.waiting.slots():
@@ -276,7 +282,7 @@ class KeySharedRule(IndividualDeliveryRule):
     def _count_mixed_batches(self, entries: Sequence[Deliverable]) -> None:
         for one in entries:
             if one.entry.batch_size > 1 and has_several_keys(one.entry.stored):
-                self.mixed_batches += 1
+                self.context.count_mixed_batch()
 
     def _forget_missing(self, entries: Sequence[Deliverable], positions: Iterable[Position]) -> None:
         """Forget entries that do not exist any more."""
@@ -340,10 +346,7 @@ class KeySharedRule(IndividualDeliveryRule):
         return None
 
     def find_waiting(self) -> Sequence[DeliveryReason]:
-        found = list(find_waiting_keys(self.waiting, self.held, self.selector.select))
-        if self.mixed_batches:
-            found.append(delivery_reasons.MIXED_BATCHES(batches=self.mixed_batches))
-        return found
+        return list(find_waiting_keys(self.waiting, self.held, self.selector.select))
 
 
 @dataclass(slots=True)

@@ -33,7 +33,6 @@ class ConsumerKeys:
 class SubscriptionKeys:
     mode: str
     allow_out_of_order_delivery: bool
-    mixed_batches: int
     consumers: Mapping[BaseConsumer, ConsumerKeys]
 
 
@@ -42,7 +41,6 @@ def describe_keys(rule: KeySharedRule) -> SubscriptionKeys:
     return SubscriptionKeys(
         rule.policy.mode,
         rule.policy.allow_out_of_order_delivery,
-        rule.mixed_batches,
         {one: _describe_consumer(rule, one, draining.get(one, ())) for one in rule.consumers},
     )
 

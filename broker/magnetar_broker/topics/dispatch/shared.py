@@ -23,7 +23,7 @@ from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.chunk_owners import ChunkOwners
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable
-from magnetar_broker.topics.dispatch.dispatch_rule import Assignment, DispatchLimits, DispatchRead
+from magnetar_broker.topics.dispatch.dispatch_rule import Assignment, DispatchContext, DispatchLimits, DispatchRead
 from magnetar_broker.topics.dispatch.individual_delivery import IndividualDeliveryRule
 from magnetar_broker.topics.dispatch.position_set import PositionSet
 from magnetar_broker.topics.dispatch.shortages import add_priorities
@@ -34,8 +34,8 @@ __all__ = ["SharedRule"]
 
 
 class SharedRule(IndividualDeliveryRule):
-    def __init__(self, limits: DispatchLimits, mark_delete: Position, partition: int = -1) -> None:
-        super().__init__(limits, mark_delete, partition)
+    def __init__(self, limits: DispatchLimits, mark_delete: Position, context: DispatchContext | None = None) -> None:
+        super().__init__(limits, mark_delete, context)
         # By priority level, in the order of the levels.
         self._lines: dict[int, deque[BaseConsumer]] = {}
         # Entries that wait for redelivery, apart from those that `_chunks` has deferred.

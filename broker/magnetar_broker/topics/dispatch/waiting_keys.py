@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
@@ -149,31 +150,34 @@ class WaitingKeys:
 
 
 class WaitingEntries:
-    """Waiting entries in memory, up to a number of bytes: the others are read again when they can be delivered."""
+    """Waiting entries in memory, up to a number of bytes, and as long as the broker's cache has memory for them. The
+    others are read again when they can be delivered."""
 
-    __slots__ = ("_entries", "_size_bytes")
+    __slots__ = ("_added_bytes", "_cached")
 
-    def __init__(self) -> None:
-        self._entries: dict[Position, LogEntry] = {}
-        self._size_bytes = 0
+    def __init__(self, cache: EntryCache) -> None:
+        self._cached = CachedEntries(cache)
+        # Less those that were taken, but not those that the cache has evicted.
+        self._added_bytes = 0
 
     def __contains__(self, position: Position) -> bool:
-        return position in self._entries
+        return self._cached.holds(position)
 
     def add(self, entry: LogEntry, max_bytes: int) -> None:
         """Add an entry that is not in memory yet, if all together have at most `max_bytes`."""
         size_bytes = len(entry.stored) + ENTRY_OVERHEAD_BYTES
-        if self._size_bytes + size_bytes <= max_bytes and entry.position not in self._entries:
-            self._entries[entry.position] = entry
-            self._size_bytes += size_bytes
+        in_memory = self._added_bytes - self._cached.evicted_bytes
+        if in_memory + size_bytes <= max_bytes and entry.position not in self:
+            self._added_bytes += size_bytes
+            self._cached.add([entry])
 
     def take(self, position: Position) -> LogEntry | None:
-        """Remove an entry from memory, and return it."""
-        entry = self._entries.pop(position, None)
+        """Remove an entry from memory, and return it. None: it must be read again."""
+        entry = self._cached.take(position)
         if entry is not None:
-            self._size_bytes -= len(entry.stored) + ENTRY_OVERHEAD_BYTES
+            self._added_bytes -= len(entry.stored) + ENTRY_OVERHEAD_BYTES
         return entry
 
     def clear(self) -> None:
-        self._entries.clear()
-        self._size_bytes = 0
+        self._cached.drop_all()
+        self._added_bytes = self._cached.evicted_bytes

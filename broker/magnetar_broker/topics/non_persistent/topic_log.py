@@ -20,6 +20,7 @@ from typing import Final
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.append_queue import Append, AppendDone, AppendQueue
 from magnetar_broker.managed_ledger.chunk_search import MessageEnds
+from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.interface import TopicLeases
 from magnetar_broker.managed_ledger.lease_rules import Lease
 from magnetar_broker.managed_ledger.ledger_list import LedgerList
@@ -62,6 +63,7 @@ class NonPersistentLog:
         "_next_entry_id",
         "_queue",
         "_topic_epoch",
+        "cache",
         "ledger_list",
         "lost_entries",
         "name",
@@ -86,6 +88,8 @@ class NonPersistentLog:
         # Both are empty.
         self.ledger_list = LedgerList("")
         self.lost_entries = LostEntries(name)
+        # No entry is read again.
+        self.cache = EntryCache(0)
         self._clock = clock
         self._queue = AppendQueue(0, 0, max_pending_bytes)
         self._ledger_id = clock.time_ms()
