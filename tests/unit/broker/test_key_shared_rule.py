@@ -105,6 +105,18 @@ def test_waiting_entries_of_one_subscription_leave_memory_for_others() -> None:
     assert (cache.size_bytes, len(cache)) == (0, 0)
 
 
+def test_entries_that_are_dropped_and_added_again_count_once() -> None:
+    """(CHK-68) The queue of a cache that evicts nothing stays short, too."""
+    cache = EntryCache(1 << 20)
+    waiting = WaitingEntries(cache)
+    waiting.add(_entry(0), 1 << 20)
+    for number in range(5_000):
+        waiting.add(_entry((number + 1) % 2), 1 << 20)
+        waiting.take(Position(1, number % 2))
+    assert len(cache) == 1
+    assert len(cache._queue) < 2_500
+
+
 def _sticky(first: int, last: int) -> KeySharedOptions:
     return KeySharedOptions(mode=KeySharedMode.STICKY, ranges=[SlotRange(first=first, last=last)])
 
