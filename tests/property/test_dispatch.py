@@ -57,6 +57,7 @@ class _Model:
         self.sizes: dict[Position, int] = {}
         self.done: set[Position] = set()
         self.part: dict[Position, int] = {}
+        # How often it was delivered before; of a Shared one, how often consumers have requested its redelivery.
         self.counts: dict[Position, int] = {}
         # Of batches too: any entry that was delivered to somebody, and when last.
         self.had: dict[Consumer, list[Position]] = {}
@@ -77,7 +78,8 @@ class _Model:
         assert position not in self.done, "it is acknowledged"
         assert bits == self.part.get(position, 0)
         assert count == self.counts.get(position, 0)
-        self.counts[position] = count + 1
+        if not self.shared:
+            self.counts[position] = count + 1
         self.had.setdefault(consumer, []).append(position)
         if self.shared:
             assert position not in self.held, "somebody has it"
@@ -172,6 +174,7 @@ class _Model:
             for position in some or list(self.held):
                 if self.held.get(position) is consumer:
                     del self.held[position]
+                    self.counts[position] = self.counts.get(position, 0) + 1
             redeliver(consumer, *some)
             return
         active = consumer.active

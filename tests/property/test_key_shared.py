@@ -70,6 +70,7 @@ class _Model:
         self.at: dict[Position, Consumer] = {}
         self.done: set[Position] = set()
         self.part: dict[Position, int] = {}
+        # How often consumers have requested its redelivery.
         self.counts: dict[Position, int] = {}
         self.had: dict[Consumer, list[Position]] = {}
         self.errors: list[AssertionError] = []
@@ -91,7 +92,6 @@ class _Model:
         assert bits == self.part.get(position, 0)
         assert count == self.counts.get(position, 0)
         assert sum(self.open_messages(one) for one, owner in self.at.items() if owner is consumer) < _MAX_UNACKED
-        self.counts[position] = count + 1
         self.had.setdefault(consumer, []).append(position)
         if self.in_order:
             same_key = [one for one, key in self.keys.items() if key == self.keys[position]]
@@ -168,6 +168,7 @@ class _Model:
         for position in some or list(self.at):
             if self.at.get(position) is consumer:
                 del self.at[position]
+                self.counts[position] = self.counts.get(position, 0) + 1
         redeliver(consumer, *some)
 
     async def seek(self, consumer: Consumer, position: Position) -> None:
