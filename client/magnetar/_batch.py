@@ -19,6 +19,7 @@ from magnetar._outgoing_message import OutgoingMessage
 from magnetar.exceptions import MagnetarException, Result
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.batch import encode_batch, encode_message
+from magnetar_wire.limits import MAX_METADATA_BYTES
 from magnetar_wire.message_id import MessageId, ids_of_batch
 from magnetar_wire.messages import Messages
 
@@ -121,7 +122,7 @@ class Columns:
 
 
 class Batch:
-    """The messages of one entry. A single message is stored without a batch's framing, so it may be larger."""
+    """The messages of one entry. A single message is stored without a batch's framing, so its payload may be larger."""
 
     __slots__ = (
         "bytes",
@@ -187,12 +188,18 @@ class Batch:
             messages = self._make_messages()
             if messages.sequence_ids is None and self.count > 1:
                 messages.sequence_ids = array("Q", range(self.first_sequence_id, self.last_sequence_id + 1))
-            encode = encode_message if self.count == 1 else encode_batch
-            if self.count > 1 and self.columns is not None:  # a single message's keys are the entry's
+            is_batch = self.count > 1 or self._has_large_metadata
+            encode = encode_batch if is_batch else encode_message
+            if is_batch and self.columns is not None:  # a single message's keys are the entry's
                 shared = _with_keys(shared, messages)
             self.entry = encode(messages, shared, compression)  # type: ignore[arg-type]  # the same numbers
             self.payloads, self.columns = [], None
         return self.entry
+
+    @property
+    def _has_large_metadata(self) -> bool:
+        """Whether the only message, a letter, has more metadata than an entry, so it is encoded as a batch of one."""
+        return self.bytes - len(self.payloads[0] or b"") > MAX_METADATA_BYTES
 
     def _make_messages(self) -> Messages:
         messages, columns = Messages(self.payloads), self.columns

@@ -2,7 +2,8 @@
 
 A producer is opened when the first letter is sent. A letter has the schema of the message that it is made from, so
 there is a producer for each schema, and one for messages without. Letters are sent one by one, as Pulsar's clients send
-them, so each can be delayed, acknowledged and redelivered alone. What waits is bounded: `send` waits for capacity.
+them, so each can be delayed, acknowledged and redelivered alone. A letter of a batch's message may have more metadata
+than a single message, and is sent as a batch of one then. What waits is bounded: `send` waits for capacity.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from magnetar.exceptions import (
 )
 from magnetar.schema._schema import Schema, SchemaInfo
 from magnetar_wire.errors import WireError
+from magnetar_wire.limits import MAX_RECORD_METADATA_BYTES
 from magnetar_wire.message_id import MessageId
 
 __all__ = ["LetterProducers", "get_properties"]
@@ -219,6 +221,7 @@ def _make_letter(message: Message[Any], properties: Mapping[str, str]) -> Outgoi
         message.event_timestamp() or None,
         None,
         None,
+        max_metadata_bytes=MAX_RECORD_METADATA_BYTES,
     )
 
 

@@ -10,7 +10,7 @@ redelivered, that counts for letters that are held, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from typing import Any, Final
 
 from magnetar._held_letters import HeldLetter, HeldLetters
@@ -92,9 +92,13 @@ class LetterStage:
         dead = self._moving[position] = DeadEntry(entry, len(entry.remaining))
         self._letters.move(dead, self._on_moved)
 
-    def _on_moved(self, dead: DeadEntry) -> None:
-        del self._moving[dead.entry.ledger_id, dead.entry.entry_id]
-        self._permits.count_handed_out(dead.queued)
+    def _on_moved(self, dead: DeadEntry, handed_out: Sequence[int]) -> None:
+        entry = dead.entry
+        del self._moving[entry.ledger_id, entry.entry_id]
+        if handed_out:
+            entry.remaining = handed_out
+            self._queue.add_entries(self._partition_queue, [entry])
+        self._permits.count_handed_out(dead.queued - len(handed_out))
         self._on_change()
 
     # Letters that are not due.

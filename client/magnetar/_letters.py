@@ -8,7 +8,8 @@ the message is redelivered after the delay of a negative acknowledgement.
   dead letter topic if it was retried too often.
 - A message that is negatively acknowledged at its last delivery becomes a dead letter at once (`take_nacked`).
 - An entry that was delivered too often isn't handed out. Its messages become dead letters (`move`, which the
-  `LetterStage` of its partition calls). That is the way of those whose acknowledgement timed out.
+  `LetterStage` of its partition calls). That is the way of those whose acknowledgement timed out. A message whose
+  letter would be too large is handed out, and an error is logged: it would be redelivered forever otherwise.
 
 **Bounds.** Entries of the last kind count in the receiver queue until their letters are stored, so a dead letter topic
 that stores nothing stops the deliveries. Of negatively acknowledged messages, `MOST_NACKED` become letters at a time.
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,13 +32,15 @@ from magnetar._letter_rules import LetterRules, Origin
 from magnetar._message import DeliveredEntry, Message
 from magnetar._negative_acks import NegativeAcksTracker
 from magnetar._operations import Backoff
-from magnetar.exceptions import AlreadyClosed, MagnetarException
+from magnetar.exceptions import AlreadyClosed, InvalidMessage, MagnetarException, MessageTooBig
 
-__all__ = ["DeadEntry", "Letters"]
+__all__ = ["DeadEntry", "Letters", "OnMoved"]
 
 log = logging.getLogger("magnetar")
 
 MOST_NACKED: Final = 1_000
+# The letter would be too large: by its origin, for example, or since its batch was compressed better.
+_NEVER_STORED: Final = (MessageTooBig, InvalidMessage)
 
 
 @dataclass(slots=True)
@@ -48,6 +51,10 @@ class DeadEntry:
     entry: DeliveredEntry
     # How many of its messages count in the receiver queue.
     queued: int
+
+
+# Called with the rows of the messages that can never be letters, and are to be handed out.
+OnMoved = Callable[[DeadEntry, Sequence[int]], object]
 
 
 class Letters:
@@ -136,21 +143,26 @@ class Letters:
         self._start(self._move(DeadEntry(entry, 0), [row], self._count_nacked))
         return True
 
-    def _count_nacked(self, dead: DeadEntry) -> None:
+    def _count_nacked(self, dead: DeadEntry, rows: Sequence[int]) -> None:
         self._nacked -= 1
 
-    def move(self, dead: DeadEntry, on_moved: Callable[[DeadEntry], object]) -> None:
+    def move(self, dead: DeadEntry, on_moved: OnMoved) -> None:
         """Make dead letters of all messages of the entry that are not acknowledged. `on_moved` is called when they are
         stored, or will be redelivered."""
         self._start(self._move(dead, list(dead.entry.remaining), on_moved))
 
-    async def _move(self, dead: DeadEntry, rows: list[int], on_moved: Callable[[DeadEntry], object]) -> None:
+    async def _move(self, dead: DeadEntry, rows: list[int], on_moved: OnMoved) -> None:
         first = dead.entry
         results = await asyncio.gather(
             *(self._make_dead_letter(Message[Any](first, row)) for row in rows), return_exceptions=True
         )
         errors = [result for result in results if isinstance(result, BaseException)]
-        if errors:
+        handed_out: list[int] = []
+        if dead.queued and errors and all(isinstance(error, _NEVER_STORED) for error in errors):
+            text = "entry %s:%s of %s can't become a dead letter, so it is received again: %s"
+            log.error(text, first.ledger_id, first.entry_id, first.epoch.origin.topic, errors[0])
+            handed_out = [row for row, result in zip(rows, results, strict=True) if isinstance(result, BaseException)]
+        elif errors:
             await self._pause_failed(first, errors[0])
         else:
             self._is_failing = False
@@ -158,9 +170,9 @@ class Letters:
         for row, result in zip(rows, results, strict=True):
             if not isinstance(result, BaseException):
                 self._acks.add(Message[Any](dead.entry, row))
-        if errors:
+        if errors and not handed_out:
             self._nacks.redeliver_later(Message[Any](dead.entry, rows[0]))
-        on_moved(dead)
+        on_moved(dead, handed_out)
 
     async def _make_dead_letter(self, message: Message[Any]) -> None:
         await self._send_dead(message, self.rules.add_origin(get_properties(message), _find_origin(message)))

@@ -102,8 +102,10 @@ def make_message(
     event_timestamp: object,
     deliver_at: object,
     deliver_after: object,
+    *,
+    max_metadata_bytes: int = MAX_METADATA_BYTES,
 ) -> OutgoingMessage:
-    """Return the message that an application sends.
+    """Return the message that an application sends. `max_metadata_bytes`: of the message, with what the client adds.
 
     Raises TypeError and InvalidMessage for a message that cannot be encoded, MessageTooBig for too large properties
     and keys, and OperationNotSupported for arguments that are not supported yet.
@@ -142,7 +144,7 @@ def make_message(
         metadata_bytes += sum(_property_bytes(name, value) for name, value in copied.items())
     number = _integer("sequence_id", sequence_id, _MAX_INT64)
     event_time = _integer("event_timestamp", event_timestamp) or 0
-    _check_metadata_size(metadata_bytes)
+    _check_metadata_size(metadata_bytes, max_metadata_bytes - _OTHER_METADATA_BYTES)
     size = HEAD_BYTES + metadata_bytes + (20 if event_time else 0) + len(payload or b"")
     return OutgoingMessage(payload, key, order, copied, event_time, number, size)
 
@@ -155,8 +157,7 @@ def _payload(content: object) -> bytes | None:
     raise TypeError(f"a message's content is bytes or None, not {type(content).__name__}: encode it first")
 
 
-def _check_metadata_size(size: int) -> None:
-    limit = MAX_METADATA_BYTES - _OTHER_METADATA_BYTES
+def _check_metadata_size(size: int, limit: int) -> None:
     if size > limit:
         raise MessageTooBig(
             f"the message's properties and keys have {size} bytes, and the largest allowed have {limit}: put large "

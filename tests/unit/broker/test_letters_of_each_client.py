@@ -162,6 +162,36 @@ def test_a_letter_that_can_t_be_stored_leaves_its_message(kind: str, caplog: pyt
 
 
 @_of_ours
+def test_messages_of_a_batch_with_large_properties_become_letters(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """(CON-9, CON-10) Though an entry that is not a batch has no capacity for them. A message that has none left for
+    its origin is received again, so that it is neither lost nor redelivered forever."""
+    with each_client(kind) as made:
+        consumer = _subscribe(made, enable_retry=True)
+        producer = made.readers[1].create_producer("t", batching_enabled=True)
+        large, largest = {"own": "x" * 100_000}, {"own": "x" * 130_950}
+        producer.send(b"large", large, partition_key="key")
+        for times in range(3):
+            message = consumer.receive(LONG_MS)
+            assert (message.data(), message.partition_key()) == (b"large", "key")
+            assert message.properties().get("RECONSUMETIMES") == (str(times) if times else None)
+            consumer.reconsume_later(message)
+        (letter,) = _letters(made, 1)
+        assert (letter.partition_key(), letter.properties()["own"]) == ("key", large["own"])
+        producer.send(b"largest", largest)
+        with pytest.raises(made.errors.MessageTooBig):
+            consumer.reconsume_later(consumer.receive(LONG_MS))
+        for count in range(1, 5):
+            message = consumer.receive(LONG_MS)
+            assert (message.data(), message.properties(), message.redelivery_count()) == (b"largest", largest, count)
+            if count < 4:
+                consumer.negative_acknowledge(message)
+        assert "can't become a dead letter, so it is received again" in caplog.text
+        consumer.acknowledge(message)
+        consumer.close()
+        assert _backlog(made, "t") == 0
+
+
+@_of_ours
 def test_topics_that_are_not_created_are_named(kind: str) -> None:
     """CON-9, CON-10: where topics are not created on first use."""
     with each_client(kind, allow_auto_topic_creation=False) as made:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from magnetar import ConsumerDeadLetterPolicy
 from magnetar._held_letters import MAX_HELD, HeldLetters
 from magnetar._letter_rules import make_letter_rules
 from magnetar._letter_stage import LetterStage
-from magnetar._letters import DeadEntry
+from magnetar._letters import DeadEntry, OnMoved
 from magnetar._message import DeliveredEntry, DeliveryEpoch, PickledOrigin, decode_delivered_entry
 from magnetar._permits import Permits
 from magnetar._receiver_queue import PartitionQueue, ReceiverQueue
@@ -33,14 +32,14 @@ class _Letters:
         rules = make_letter_rules("s", ConsumerDeadLetterPolicy(2), True, [TopicName.parse("t")])
         assert rules is not None
         self.rules = rules
-        self.moving: list[tuple[DeadEntry, Callable[[DeadEntry], object]]] = []
+        self.moving: list[tuple[DeadEntry, OnMoved]] = []
 
-    def move(self, dead: DeadEntry, on_moved: Callable[[DeadEntry], object]) -> None:
+    def move(self, dead: DeadEntry, on_moved: OnMoved) -> None:
         self.moving.append((dead, on_moved))
 
     def store(self) -> None:
         dead, on_moved = self.moving.pop(0)
-        on_moved(dead)
+        on_moved(dead, ())
 
 
 class _Scene:
