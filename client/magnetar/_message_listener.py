@@ -142,7 +142,11 @@ class TaskListener:
         finally:
             for task in calling:
                 if not task.done():
-                    log.warning("the listener of %s is cancelled: its consumer is closed", self._consumer.topic())
+                    log.warning(
+                        "the listener of %s is cancelled, since its consumer is closed: messages that it has not "
+                        "acknowledged are redelivered",
+                        self._consumer.topic(),
+                    )
                     task.cancel()
 
     async def _call_with_all(self) -> None:

@@ -64,7 +64,11 @@ def finish_listeners(listeners: list[BaseThreadListener], clock: Callable[[], fl
     deadline = clock() + timeout_s
     for one in listeners:
         if not one.wait_finished(max(0.0, deadline - clock())):
-            log.warning("the listener of %s still runs, and its consumer is closed", one.topic)
+            log.warning(
+                "the listener of %s still runs, and its consumer is closed: messages that it has not acknowledged are "
+                "redelivered",
+                one.topic,
+            )
 
 
 class BaseThreadListener(ABC):

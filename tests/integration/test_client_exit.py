@@ -131,7 +131,7 @@ producer.send_async(b"x", lambda *_: threading.Event().wait())
 """,
         0,
         "",
-        "still runs, and its consumer is closed\n",
+        "messages that it has not acknowledged are redelivered\n",
     ),
 }
 

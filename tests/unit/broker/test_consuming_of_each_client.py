@@ -122,10 +122,10 @@ def _backlog(made: EachClient, topic: str, subscription: str) -> int:
     return int(next(one.backlog_entries for one in stats.subscriptions if one.subscription == subscription))
 
 
-# A batch_receive of pulsar-client for Python waits on.
+# Not batch_receive of pulsar-client for Python, which doesn't return when its consumer is closed.
 @pytest.mark.parametrize(("kind", "batches"), [*((kind, False) for kind in KINDS), ("sync", True), ("aio", True)])
 def test_closing_ends_receives_and_what_was_not_received_is_redelivered(kind: str, batches: bool) -> None:
-    """CON-2"""
+    """(CON-2) Each receive that waits raises an error, also one that waits for a batch of which it has a part."""
     with ThreadPoolExecutor(2) as threads, each_client(kind) as made:
         consumer = _subscribe(made, "t", "s", batch_receive_policy=_policy(made, 100, -1, LONG_MS))
         started = threading.Barrier(3)
