@@ -82,7 +82,7 @@ async def test_number_of_entries_to_replay_is_bounded_also_over_unloads(
 @pytest.mark.parametrize("wire", WIRES)
 async def test_size_of_entries_to_replay_is_bounded(wire: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """DUP-2: a few large entries are enough for a snapshot, since they take long to read; the replayed ones count."""
-    monkeypatch.setattr(snapshot_schedule, "MAX_REPLAYED_BYTES", 100_000)
+    monkeypatch.setattr(snapshot_schedule, "SNAPSHOT_BYTES", 100_000)
     async with running(wire) as on:
         producer = await on.producer()
         for number in range(6):

@@ -2,8 +2,7 @@
 
 A snapshot has all names, so it takes time in proportion to them. It is due after as many entries as the setting
 demands, or as the last one had names, if that is more: so an entry costs no more than one name. Large entries, such as
-chunks, take long to read: it is also due after `MAX_REPLAYED_BYTES`, or `_BYTES_PER_NAME` for each name, if that is
-more.
+chunks, take long to read: it is also due after `SNAPSHOT_BYTES`, or `_BYTES_PER_NAME` for each name, if that is more.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from magnetar_broker.topics.live_settings import LiveSettings
 from magnetar_broker.topics.producer_names import ProducerNames
 from magnetar_wire.clock import Clock
 
-__all__ = ["MAX_REPLAYED_BYTES", "SnapshotSchedule"]
+__all__ = ["SNAPSHOT_BYTES", "SnapshotSchedule"]
 
-MAX_REPLAYED_BYTES: Final = 64 * 1024 * 1024
+SNAPSHOT_BYTES: Final = 64 * 1024 * 1024
 # It takes longer to read so much than to write one name.
 _BYTES_PER_NAME: Final = 16_384
 
@@ -32,12 +31,12 @@ class SnapshotSchedule:
     __slots__ = (
         "_clock",
         "_cursors",
-        "_is_saving",
         "_live_settings",
         "_log",
         "_names",
         "_new_bytes",
         "_new_entries",
+        "_unsaved",
         "_will_take",
         "is_active",
         "last_names",
@@ -59,7 +58,9 @@ class SnapshotSchedule:
         self._new_entries = self._new_bytes = 0
         self.taken_at = clock.monotonic()
         self.last_names = 0
-        self._will_take = self._is_saving = False
+        self._will_take = False
+        # Snapshots that are being saved: a second one if the topic is closed, or at the interval.
+        self._unsaved = 0
 
     def begin(self, new_entries: int, new_bytes: int) -> None:
         """Begin with entries whose ids are in no snapshot, besides those that were counted."""
@@ -79,13 +80,13 @@ class SnapshotSchedule:
     @property
     def _is_due(self) -> bool:
         names = self.last_names
-        if self._new_bytes >= max(MAX_REPLAYED_BYTES, names * _BYTES_PER_NAME):
+        if self._new_bytes >= max(SNAPSHOT_BYTES, names * _BYTES_PER_NAME):
             return True
         return self._new_entries >= max(self._live_settings.current.broker_deduplication_entries_interval, names)
 
     def _take_soon(self) -> None:
         self._will_take = False
-        if not self._is_saving:
+        if not self._unsaved:
             self.take()
 
     def take(self) -> None:
@@ -98,10 +99,10 @@ class SnapshotSchedule:
         snapshot: Snapshot = encode_stored_ids(self._names.ids(self._clock.time_ms()), MAX_ATTACHMENT_BYTES)
         self.last_names = snapshot.names
         cursor.attach(self._log.last, snapshot.encoded)
-        self._is_saving = True
+        self._unsaved += 1
         cursor.call_when_saved(self._saved)
 
     def _saved(self, error: BrokerError | None) -> None:
-        self._is_saving = False
+        self._unsaved -= 1
         if error is None:
             self.count_new(0)
