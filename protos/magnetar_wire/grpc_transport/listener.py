@@ -31,13 +31,16 @@ from magnetar_wire.grpc_transport.wire import CALL, SERVICE, STREAM, read_method
 from magnetar_wire.pipe import check_message_size
 from magnetar_wire.transport import Code, Disconnected, NotReached, Peer, Refusal, Service, ServiceFailed
 
-__all__ = ["GrpcListener", "listen"]
+__all__ = ["FLUSH_BEFORE_ERROR_TIMEOUT_S", "GrpcListener", "listen"]
 
 _log = logging.getLogger(__name__)
 
 # How long a closing listener waits for clients to read their last messages, and then for them to disconnect.
 _LAST_MESSAGES_TIMEOUT_S: Final = 1.0
 _DISCONNECT_TIMEOUT_S: Final = 1.0
+# How long a client may take to read the messages before an error. Then they are dropped: until the stream is closed, it
+# counts, and the error keeps what it refers to in memory.
+FLUSH_BEFORE_ERROR_TIMEOUT_S: Final = 5.0
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 _Serve = Callable[[str, Context, ErrorStatus], Awaitable[bytes | None]]
@@ -198,7 +201,7 @@ class _Handler:
         except Exception as error:
             if isinstance(error, Disconnected) and stream.client_disconnected:
                 raise asyncio.CancelledError from None  # as the library does, now or in a moment
-            await self._flush(stream)  # messages before an error arrive before it
+            await self._flush(stream, FLUSH_BEFORE_ERROR_TIMEOUT_S)  # messages before an error arrive before it
             raise
         except asyncio.CancelledError:
             if self._is_ending:
@@ -207,11 +210,11 @@ class _Handler:
         finally:
             await stream.close()
 
-    async def _flush(self, stream: ServedStream) -> None:
+    async def _flush(self, stream: ServedStream, timeout_s: float | None = None) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._running.pop(task, None)  # not to be cancelled, even if the listener closes
-        await stream.flush()
+        await stream.flush(timeout_s)
 
 
 def _add_done_callback(context: Context, ended: Callable[[], None]) -> None:

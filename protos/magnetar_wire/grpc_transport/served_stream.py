@@ -54,11 +54,11 @@ class ServedStream(PipedStream):
     def cancel(self) -> None:
         self._cancel_stream("the stream was cancelled")
 
-    async def flush(self) -> None:
-        """Wait until all messages have been given to gRPC, or the stream is broken."""
+    async def flush(self, timeout_s: float | None) -> None:
+        """Wait until all messages have been given to gRPC, or the stream is broken, or the timeout has passed."""
         self._finished = True
         self._outgoing.finish()
-        await asyncio.wait([self._writing])
+        await asyncio.wait([self._writing], timeout=timeout_s)
 
     async def close(self) -> None:
         """Release all messages, and end both tasks."""
