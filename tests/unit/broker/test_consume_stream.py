@@ -12,6 +12,7 @@ import pytest
 
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.settings.delivery import ConsumeSettings
+from magnetar_broker.topics.consumer import Consumer
 from magnetar_protos.broker_pb2 import (
     CloseConsumer,
     ConsumeRequest,
@@ -69,24 +70,34 @@ async def test_entries_go_out_and_acks_are_answered() -> None:
         assert scene.stats().consumers == []
 
 
-async def test_opening_is_answered_if_something_that_it_waits_for_is_cancelled(
-    caplog: pytest.LogCaptureFixture,
+async def test_requests_are_answered_if_something_that_they_wait_for_is_cancelled(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the client would wait until its timeout."""
     async with _running() as (_, server, client):
 
-        async def subscribe_cancelled(*_: object) -> None:
+        async def wait_for_cancelled(*_: object) -> None:
             shared: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             shared.cancel()
             await shared
 
-        server.topics["interrupted"] = SimpleNamespace(subscribe=subscribe_cancelled)  # type: ignore[assignment]
+        server.topics["interrupted"] = SimpleNamespace(subscribe=wait_for_cancelled)  # type: ignore[assignment]
         await client.send(open=[OpenConsumer(consumer_id=1, topic="interrupted", subscription="s")])
         await eventually(lambda: 1 in client.ended)
         assert (problem := client.ended[1]) is not None
         assert problem.code == ErrorCode.SERVICE_NOT_READY
         assert "was interrupted" in caplog.text
         await client.open(2)
+        monkeypatch.setattr(Consumer, "seek", wait_for_cancelled)
+        monkeypatch.setattr(Consumer, "unsubscribe", wait_for_cancelled)
+        await client.send(
+            seek=[Seek(consumer_id=2, request_id=3, to=EARLIEST)],
+            unsubscribe=[Unsubscribe(consumer_id=2, request_id=4)],
+        )
+        await eventually(lambda: {3, 4} <= client.done.keys())
+        for request_id in (3, 4):
+            assert (problem := client.done[request_id]) is not None
+            assert problem.code == ErrorCode.SERVICE_NOT_READY
 
 
 async def test_deliveries_to_many_consumers_share_one_message() -> None:

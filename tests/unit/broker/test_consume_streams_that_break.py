@@ -8,10 +8,12 @@ import random
 import pytest
 
 from magnetar_broker.position import Position
+from magnetar_broker.server.grpc.consume_stream import ConsumeStream
+from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget
 from magnetar_protos.broker_pb2 import CloseConsumer, Redeliver, Seek, SubscriptionType, Unsubscribe
 from magnetar_wire.transport import TransportError
 from tests.unit.broker.consume_client import ConsumeClient, ConsumeServer, eventually
-from tests.unit.broker.subscription_scene import LATEST, Scene
+from tests.unit.broker.subscription_scene import LATEST, Scene, settle
 
 _KINDS = [SubscriptionType.SHARED, SubscriptionType.FAILOVER]
 
@@ -119,3 +121,25 @@ async def test_a_seek_is_made_whole_though_its_stream_breaks() -> None:
     await eventually(lambda: other.positions(1) == new)
     assert cursor.moves == 1
     await other.stop()
+
+
+async def test_cancelled_twice_it_returns_the_memory_of_its_entries() -> None:
+    """The client disconnects, and then its broker closes."""
+
+    class SilentStream:
+        async def receive(self) -> bytes | None:
+            await asyncio.Event().wait()
+            return None
+
+    budget = OutboxBudget(1_000_000)
+    stream = ConsumeStream(SilentStream(), ConsumeServer().find, budget=budget)  # type: ignore[arg-type]
+    serving = asyncio.create_task(stream.serve())
+    await settle()
+    stream.outbox.outbox_capacity.add(1_000)
+    assert budget.queued_bytes == 1_000
+    serving.cancel()
+    await asyncio.sleep(0)  # it waits for its tasks now
+    serving.cancel()
+    await settle()
+    assert serving.cancelled()
+    assert budget.queued_bytes == 0

@@ -176,3 +176,19 @@ async def test_watches_that_can_not_be_are_refused() -> None:
         assert isinstance(client.error, Rejected)
         assert client.error.code is Code.INVALID_ARGUMENT
         await until(lambda: not scene.broker.server.topic_watches._followers, "nobody watches any more")
+
+
+async def test_request_is_answered_if_something_that_it_waits_for_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the client would wait until its timeout."""
+    async with running_broker() as scene, _client(scene) as client:
+
+        async def wait_for_cancelled(*_: object) -> Listing:
+            shared: asyncio.Future[Listing] = asyncio.get_running_loop().create_future()
+            shared.cancel()
+            return await shared
+
+        monkeypatch.setattr(scene.broker.server.topic_watches, "watch", wait_for_cancelled)
+        await client.watch()
+        assert (await client.refused(1)).code == ErrorCode.SERVICE_NOT_READY

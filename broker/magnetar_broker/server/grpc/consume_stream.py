@@ -24,7 +24,7 @@ from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.grpc.consume_session import ConsumeSession
 from magnetar_broker.server.grpc.consumer_channel import ConsumerChannel
-from magnetar_broker.server.grpc.opening_errors import interrupted_opening
+from magnetar_broker.server.request_errors import as_broker_error
 from magnetar_broker.settings.delivery import ConsumeSettings
 from magnetar_broker.topics.consumer import Consumer, ConsumerSink
 from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget
@@ -41,8 +41,6 @@ from magnetar_protos.broker_pb2 import (
     Seek,
     Unsubscribe,
 )
-from magnetar_wire.errors import InvalidTopicName
-from magnetar_wire.tasks import is_being_cancelled
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import Code, Refusal, Stream, TransportError
 
@@ -70,7 +68,7 @@ _DEFAULT: Final = ConsumeSettings()
 
 
 class ConsumeStream:
-    """Is a `broker_session.ClientStream`."""
+    """Is a `client_streams.ClientStream`."""
 
     def __init__(
         self,
@@ -120,12 +118,13 @@ class ConsumeStream:
             tasks = [sender, receiver, end_requested, *self._tasks]
             for task in tasks:
                 task.cancel()
-            for task in tasks:
-                await asyncio.wait([task])
+            try:
+                await asyncio.wait(tasks)
+            finally:
+                self.outbox.close()
             for task in (sender, receiver):
                 if not task.cancelled():
                     task.exception()  # retrieved, so that asyncio does not log it: the stream has broken
-            self.outbox.close()
 
     def end(self) -> None:
         """Accept nothing more. `serve` returns when all answers are sent."""
@@ -283,20 +282,12 @@ class ConsumeStream:
 
     async def _open_channel(self, channel: ConsumerChannel, opening: OpenConsumer) -> None:
         try:
-            name = TopicName.parse(opening.topic)
-            topic = await self._find_topic(name, opening.incarnation, name.is_partition or not opening.must_exist)
-            await topic.subscribe(opening, channel)
+            with as_broker_error(f"Opening a consumer of {opening.topic}"):
+                name = TopicName.parse(opening.topic)
+                topic = await self._find_topic(name, opening.incarnation, name.is_partition or not opening.must_exist)
+                await topic.subscribe(opening, channel)
         except BrokerError as error:
             channel.ended(error.problem)
-        except InvalidTopicName as error:
-            channel.ended(Problem(code=ErrorCode.INVALID_TOPIC_NAME, text=str(error)))
-        except asyncio.CancelledError as error:
-            if is_being_cancelled():
-                raise
-            channel.ended(interrupted_opening(opening.topic, error).problem)
-        except Exception:  # noqa: BLE001 (an error of one consumer must not affect the others)
-            _log.exception("Opening a consumer of %s failed", opening.topic)
-            channel.ended(_unknown_error())
         finally:
             channel.opening = None
 
@@ -343,12 +334,10 @@ class ConsumeStream:
         """Run `work` and answer the request with its result."""
         problem = None
         try:
-            await work
+            with as_broker_error(f"Request {request_id} of consumer {consumer_id}"):
+                await work
         except BrokerError as error:
             problem = error.problem
-        except Exception:  # noqa: BLE001 (the client waits for an answer)
-            _log.exception("Request %d of consumer %d failed", request_id, consumer_id)
-            problem = _unknown_error()
         self._send_done(consumer_id, request_id, problem)
 
     async def _unsubscribe(self, channel: ConsumerChannel, request_id: int) -> None:
@@ -377,7 +366,3 @@ class ConsumeStream:
 
 def _not_open(consumer_id: int) -> Problem:
     return Problem(code=ErrorCode.NOT_FOUND, text=f"consumer {consumer_id} is not open on this stream: open it first")
-
-
-def _unknown_error() -> Problem:
-    return Problem(code=ErrorCode.UNKNOWN_ERROR, text="internal error of the broker: see its log")

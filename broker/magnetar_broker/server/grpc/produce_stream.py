@@ -18,18 +18,18 @@ from typing import Final, Protocol
 from google.protobuf.message import DecodeError
 
 from magnetar_broker.errors import BrokerError, TopicUnloaded
-from magnetar_broker.server.grpc.opening_errors import interrupted_opening
 from magnetar_broker.server.grpc.produce_session import ProduceSession
 from magnetar_broker.server.grpc.producer_channel import ProducerChannel
+from magnetar_broker.server.request_errors import as_broker_error
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topics.publish_budget import PublishBudget
 from magnetar_broker.topics.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer, ProduceRequest, StartAt
 from magnetar_wire.entry_memory import count_entry_memory
-from magnetar_wire.errors import InvalidTopicName, WireError
+from magnetar_wire.errors import WireError
 from magnetar_wire.frame import DecodedRun, decode_frame
-from magnetar_wire.tasks import OrderedTaskGroup, is_being_cancelled
+from magnetar_wire.tasks import OrderedTaskGroup
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import MAX_TRANSPORT_BYTES, Code, Refusal, Stream, TransportError
 
@@ -48,7 +48,7 @@ class FindTopic(Protocol):
 
 
 class ProduceStream:
-    """Is a `broker_session.ClientStream`."""
+    """Is a `client_streams.ClientStream`."""
 
     def __init__(
         self, stream: Stream, find_topic: FindTopic, budget: PublishBudget, settings: TopicSettings, address: str = ""
@@ -170,22 +170,17 @@ class ProduceStream:
 
     async def _open_channel(self, channel: ProducerChannel, opening: OpenProducer) -> None:
         try:
-            name = TopicName.parse(opening.topic)
-            if is_system_topic(name):
-                raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a system topic: only servers publish to it")
-            initial = "" if opening.incarnation else opening.initial_subscription
-            topic = await self._find_topic(name, opening.incarnation, True, to_publish=not initial)
-            if initial:
-                await topic.subscriptions.make_on_first_use(initial, StartAt(earliest=True))
-            await channel.open(opening, topic, self._address, self._settings.max_message_size)
-        except InvalidTopicName as error:
-            channel.fail(BrokerError(ErrorCode.INVALID_TOPIC_NAME, str(error)))
+            with as_broker_error(f"Opening a producer of {opening.topic}"):
+                name = TopicName.parse(opening.topic)
+                if is_system_topic(name):
+                    raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a system topic: only servers publish to it")
+                initial = "" if opening.incarnation else opening.initial_subscription
+                topic = await self._find_topic(name, opening.incarnation, True, to_publish=not initial)
+                if initial:
+                    await topic.subscriptions.make_on_first_use(initial, StartAt(earliest=True))
+                await channel.open(opening, topic, self._address, self._settings.max_message_size)
         except BrokerError as error:
             channel.fail(error)
-        except asyncio.CancelledError as error:
-            if is_being_cancelled():
-                raise
-            channel.fail(interrupted_opening(opening.topic, error))
 
     def _close(self, channel: ProducerChannel) -> None:
         if not channel.is_closing:

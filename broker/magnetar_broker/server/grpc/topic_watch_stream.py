@@ -8,7 +8,6 @@ Requests are not read while too many refusals wait to be sent.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -17,6 +16,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.context import ServerContext
+from magnetar_broker.server.request_errors import as_broker_error
 from magnetar_broker.server.topic_list_rules import ListChange, Listing, TopicPattern, UnusablePattern, split_names
 from magnetar_protos.broker_pb2 import (
     ErrorCode,
@@ -27,13 +27,11 @@ from magnetar_protos.broker_pb2 import (
     WatchTopicsAnswer,
     WatchTopicsRequest,
 )
-from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import NamespaceName, TopicDomain
 from magnetar_wire.transport import Code, Refusal, Stream, TransportError
 
 __all__ = ["TopicWatchStream"]
 
-_log = logging.getLogger(__name__)
 _ALL: Final = ".*"
 _MAX_PARTS: Final = 1_000
 # Refusals that are not sent, above which nothing is read.
@@ -73,7 +71,7 @@ class _StreamWatcher:
 
 
 class TopicWatchStream:
-    """Is a `broker_session.ClientStream`."""
+    """Is a `client_streams.ClientStream`."""
 
     def __init__(self, stream: Stream, server: ServerContext) -> None:
         self._stream = stream
@@ -147,8 +145,8 @@ class TopicWatchStream:
         request, watches = watcher.request, self._server.topic_watches
         time_ms = self._server.clock.time_ms()
         try:
-            namespace, pattern = _parse(request, self._server.settings.subscription_pattern_max_length)
-            with self._server.lookup_limit.hold():
+            with as_broker_error(f"Listing the topics of {request.namespace}"), self._server.lookup_limit.hold():
+                namespace, pattern = _parse(request, self._server.settings.subscription_pattern_max_length)
                 if request.once:
                     listing = await watches.list_once(namespace, pattern)
                 else:
@@ -156,11 +154,6 @@ class TopicWatchStream:
         except BrokerError as error:
             self._end_watch(request.watch_id)
             self._refuse(request.watch_id, error)
-        except Exception:  # noqa: BLE001 (the other watches go on)
-            _log.exception("Watching the topics of %s failed", request.namespace)
-            self._end_watch(request.watch_id)
-            text = "internal error of the broker: see its log"
-            self._refuse(request.watch_id, BrokerError(ErrorCode.INTERNAL_ERROR, text))
         else:
             watcher.begin(listing, time_ms)
         finally:
@@ -225,11 +218,8 @@ def _change_updates(watch_id: int, change: ListChange) -> Iterator[TopicsUpdate]
 
 
 def _parse(request: WatchTopics, max_length: int) -> tuple[NamespaceName, TopicPattern]:
-    """Raises `BrokerError`."""
-    try:
-        namespace = NamespaceName.parse(request.namespace)
-    except InvalidTopicName as error:
-        raise BrokerError(ErrorCode.INVALID_TOPIC_NAME, str(error)) from None
+    """Raises `BrokerError` and `InvalidTopicName`."""
+    namespace = NamespaceName.parse(request.namespace)
     try:
         domain = _DOMAINS[request.mode]
     except KeyError:

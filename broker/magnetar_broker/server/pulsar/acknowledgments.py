@@ -25,6 +25,7 @@ from magnetar_broker.server.pulsar.error_codes import server_error
 from magnetar_broker.server.pulsar.message_ids import acknowledged_bits, to_position
 from magnetar_broker.server.pulsar.replies import frame
 from magnetar_broker.server.pulsar.session import ClientSession
+from magnetar_broker.server.request_errors import as_broker_error
 from magnetar_broker.topics.consumer import Consumer
 from magnetar_protos.broker_pb2 import Acknowledge, BatchMessages, EntryRange, ErrorCode
 from magnetar_protos.entry_pb2 import MessageIdData
@@ -111,7 +112,8 @@ class Acknowledgments:
         while parts:
             part = parts.popleft()
             try:
-                sizes = await self._read_sizes(consumer, part)
+                with as_broker_error("Reading the sizes of batches"):
+                    sizes = await self._read_sizes(consumer, part)
             except (LostEntry, DamagedEntry) as error:
                 if len(part) == 1:
                     refused = refused or error

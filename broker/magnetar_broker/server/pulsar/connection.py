@@ -26,8 +26,9 @@ from google.protobuf.message import DecodeError
 from magnetar_broker.server.pulsar.frames import FrameReader, ProtocolViolation
 from magnetar_broker.server.pulsar.handlers import Handlers
 from magnetar_broker.server.pulsar.listener_context import ListenerContext
-from magnetar_broker.server.pulsar.replies import INTERNAL_ERROR, NO_REQUEST
+from magnetar_broker.server.pulsar.replies import NO_REQUEST
 from magnetar_broker.server.pulsar.session import ClientSession
+from magnetar_broker.server.request_errors import INTERNAL_ERROR
 from magnetar_protos.pulsar_pb2 import BaseCommand, ServerError
 from magnetar_wire.process.listening_socket import format_address
 

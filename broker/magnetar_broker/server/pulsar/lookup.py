@@ -5,27 +5,22 @@ LOOKUP is always answered with the address of the topic's owner (CONNECT). There
 
 from __future__ import annotations
 
-import logging
-
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.ownership.interface import TopicOwner
 from magnetar_broker.server.pulsar.error_codes import server_error
-from magnetar_broker.server.pulsar.replies import INTERNAL_ERROR, frame, shorten
+from magnetar_broker.server.pulsar.replies import frame, shorten
 from magnetar_broker.server.pulsar.session import ClientSession
+from magnetar_broker.server.request_errors import as_broker_error
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
     CommandLookupTopic,
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadata,
     CommandPartitionedTopicMetadataResponse,
-    ServerError,
 )
-from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["get_partitions", "look_up"]
-
-_log = logging.getLogger(__name__)
 
 
 def look_up(session: ClientSession, command: BaseCommand) -> None:
@@ -38,17 +33,18 @@ async def _answer_lookup(session: ClientSession, request: CommandLookupTopic) ->
     server = session.context.server
     server.counters.lookups += 1
     try:
-        broker_session = server.get_session()
-        with server.lookup_limit.hold():
-            owner = await broker_session.ownership.find_owner(TopicName.parse(request.topic))
-        server.counters.lookups_elsewhere += not owner.is_local
-        address = _address_of(owner, session, request.advertised_listener_name)
-        response.broker_service_url = f"pulsar://{address}"
-        response.response, response.authoritative = CommandLookupTopicResponse.CONNECT, True
-    except Exception as error:  # noqa: BLE001 (the client waits for an answer)
+        with as_broker_error("A lookup"):
+            broker_session = server.get_session()
+            with server.lookup_limit.hold():
+                owner = await broker_session.ownership.find_owner(TopicName.parse(request.topic))
+            server.counters.lookups_elsewhere += not owner.is_local
+            address = _address_of(owner, session, request.advertised_listener_name)
+            response.broker_service_url = f"pulsar://{address}"
+            response.response, response.authoritative = CommandLookupTopicResponse.CONNECT, True
+    except BrokerError as error:
         server.counters.lookups_failed += 1
         response.response = CommandLookupTopicResponse.FAILED
-        response.error, response.message = _describe(error)
+        response.error, response.message = server_error(error.code), shorten(error)
     session.write(frame(BaseCommand(type=BaseCommand.LOOKUP_RESPONSE, lookup_topic_response=response)))
 
 
@@ -68,24 +64,13 @@ async def _answer_partitions(session: ClientSession, request: CommandPartitioned
     response = CommandPartitionedTopicMetadataResponse(request_id=request.request_id)
     server = session.context.server
     try:
-        broker_session = server.get_session()
-        with server.lookup_limit.hold():
+        with as_broker_error("A request for the number of partitions"), server.lookup_limit.hold():
             name = TopicName.parse(request.topic)
             may_create = request.metadata_auto_creation_enabled
-            response.partitions = await broker_session.catalog.resolve_partitions(name, may_create)
+            response.partitions = await server.get_session().catalog.resolve_partitions(name, may_create)
         response.response = CommandPartitionedTopicMetadataResponse.SUCCESS
-    except Exception as error:  # noqa: BLE001 (the client waits for an answer)
+    except BrokerError as error:
         response.response = CommandPartitionedTopicMetadataResponse.FAILED
-        response.error, response.message = _describe(error)
+        response.error, response.message = server_error(error.code), shorten(error)
     answer = BaseCommand(type=BaseCommand.PARTITIONED_METADATA_RESPONSE, partition_metadata_response=response)
     session.write(frame(answer))
-
-
-def _describe(error: Exception) -> tuple[ServerError, str]:
-    """Return the error's code and text for the client, and log errors of the broker's own."""
-    if isinstance(error, InvalidTopicName):
-        return ServerError.INVALID_TOPIC_NAME, shorten(error)
-    if isinstance(error, BrokerError):
-        return server_error(error.code), shorten(error)
-    _log.error("A lookup failed", exc_info=error)
-    return ServerError.UNKNOWN_ERROR, INTERNAL_ERROR

@@ -14,10 +14,10 @@ from typing import Any
 
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.pulsar.error_codes import server_error
-from magnetar_broker.server.pulsar.replies import INTERNAL_ERROR, error_frame
+from magnetar_broker.server.pulsar.replies import error_frame
+from magnetar_broker.server.request_errors import as_broker_error
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_protos.pulsar_pb2 import ServerError
-from magnetar_wire.errors import InvalidTopicName
 
 __all__ = ["PendingRequests"]
 
@@ -104,15 +104,11 @@ class PendingRequests:
 
     async def _answer_errors(self, request_id: int, work: Coroutine[Any, Any, None]) -> None:
         try:
-            await work
+            with as_broker_error(f"Request {request_id} of the client at {self._address}"):
+                await work
         except BrokerError as error:
             self._log_once(error)
             self._write(error_frame(request_id, server_error(error.code, error.about), str(error)))
-        except InvalidTopicName as error:
-            self._write(error_frame(request_id, ServerError.INVALID_TOPIC_NAME, str(error)))
-        except Exception:  # noqa: BLE001 (the client waits for an answer)
-            _log.exception("Request %d of the client at %s failed", request_id, self._address)
-            self._write(error_frame(request_id, ServerError.UNKNOWN_ERROR, INTERNAL_ERROR))
 
     def _log_once(self, error: BrokerError) -> None:
         """Log the first failed request for each error: libraries retry, and may not show the reason."""

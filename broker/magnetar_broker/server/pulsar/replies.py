@@ -13,7 +13,6 @@ from magnetar_broker.position import Position
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandAckResponse, CommandError, CommandSuccess, ServerError
 
 __all__ = [
-    "INTERNAL_ERROR",
     "NO_REQUEST",
     "MessageHeads",
     "ReceiptFrames",
@@ -32,8 +31,6 @@ _MINUS_ONE: Final = b"\xff" * 9 + b"\x01"  # as a uint64
 _SEND_RECEIPT: Final = b"\x08\x07\x3a"  # type = SEND_RECEIPT, send_receipt: size follows
 _MESSAGE: Final = b"\x08\x09\x4a"  # type = MESSAGE, message: size follows
 _TOPIC_UPDATE: Final = b"\x08\x42\x92\x04"  # type = WATCH_TOPIC_UPDATE, watch_topic_update: size follows
-# The text of an unexpected error in the broker.
-INTERNAL_ERROR: Final = "internal error of the broker: see its log"
 # The request id of frames that answer no request.
 NO_REQUEST: Final = 2**64 - 1
 # Maximum length of an error text, since parts of it may come from a client.

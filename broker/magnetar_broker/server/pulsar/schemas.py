@@ -10,14 +10,14 @@ answered with an empty version, which means that there is none: Go's library doe
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.schemas.definitions import check_number_of_properties
 from magnetar_broker.server.pulsar.error_codes import server_error
-from magnetar_broker.server.pulsar.replies import INTERNAL_ERROR, frame, shorten
+from magnetar_broker.server.pulsar.replies import frame, shorten
 from magnetar_broker.server.pulsar.session import ClientSession
+from magnetar_broker.server.request_errors import as_broker_error
 from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topics.topic_schemas import TopicSchemas
 from magnetar_protos import pulsar_pb2, schema_pb2
@@ -29,15 +29,12 @@ from magnetar_protos.pulsar_pb2 import (
     CommandGetOrCreateSchemaResponse,
     CommandGetSchema,
     CommandGetSchemaResponse,
-    ServerError,
 )
 from magnetar_protos.schema_pb2 import SchemaType
-from magnetar_wire.errors import InvalidTopicName
 from magnetar_wire.topic_name import TopicName
 
 __all__ = ["from_pulsar", "get_or_create_schema", "get_schema"]
 
-_log = logging.getLogger(__name__)
 _AUTO_CONSUME: Final = -3
 _KNOWN: Final = frozenset(SchemaType.values())
 # Bytes of answers that a client has not read, above which it gets no more schemas.
@@ -85,9 +82,10 @@ def get_schema(session: ClientSession, command: BaseCommand) -> None:
 async def _get_schema(session: ClientSession, request: CommandGetSchema) -> None:
     response = CommandGetSchemaResponse(request_id=request.request_id)
     try:
-        await _read_schema(session, request, response)
-    except Exception as error:  # noqa: BLE001 (the client waits for an answer)
-        response.error_code, response.error_message = _describe(error)
+        with as_broker_error("Reading a schema"):
+            await _read_schema(session, request, response)
+    except BrokerError as error:
+        response.error_code, response.error_message = server_error(error.code, error.about), shorten(error)
     session.write(frame(BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE, get_schema_response=response)))
 
 
@@ -123,22 +121,13 @@ def get_or_create_schema(session: ClientSession, command: BaseCommand) -> None:
 async def _get_or_create_schema(session: ClientSession, request: CommandGetOrCreateSchema) -> None:
     response = CommandGetOrCreateSchemaResponse(request_id=request.request_id)
     try:
-        name = TopicName.parse(request.topic)
-        if is_system_topic(name):
-            raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a system topic: only servers publish to it")
-        schemas = TopicSchemas(name, session.context.broker_session().schema_access)
-        response.schema_version = await schemas.admit_producer(from_pulsar(request.schema), session.address)
-    except Exception as error:  # noqa: BLE001 (the client waits for an answer)
-        response.error_code, response.error_message = _describe(error)
+        with as_broker_error("Registering a schema"):
+            name = TopicName.parse(request.topic)
+            if is_system_topic(name):
+                raise BrokerError(ErrorCode.NOT_ALLOWED, f"{name} is a system topic: only servers publish to it")
+            schemas = TopicSchemas(name, session.context.broker_session().schema_access)
+            response.schema_version = await schemas.admit_producer(from_pulsar(request.schema), session.address)
+    except BrokerError as error:
+        response.error_code, response.error_message = server_error(error.code, error.about), shorten(error)
     answer = BaseCommand(type=BaseCommand.GET_OR_CREATE_SCHEMA_RESPONSE, get_or_create_schema_response=response)
     session.write(frame(answer))
-
-
-def _describe(error: Exception) -> tuple[ServerError, str]:
-    """Return the error's code and text for the client, and log errors of the broker's own."""
-    if isinstance(error, InvalidTopicName):
-        return ServerError.INVALID_TOPIC_NAME, shorten(error)
-    if isinstance(error, BrokerError):
-        return server_error(error.code, error.about), shorten(error)
-    _log.error("A request for a schema failed", exc_info=error)
-    return ServerError.UNKNOWN_ERROR, INTERNAL_ERROR

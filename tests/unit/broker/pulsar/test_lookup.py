@@ -106,7 +106,7 @@ async def test_partition_metadata_of_existing_and_missing_topics() -> None:
 
 async def test_unexpected_exception_is_answered_with_unknown_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """WIRE-1: nobody waits for an answer that never comes."""
-    monkeypatch.setattr(logging.getLogger("magnetar_broker.server.pulsar.lookup"), "propagate", False)
+    monkeypatch.setattr(logging.getLogger("magnetar_broker.server.request_errors"), "propagate", False)
 
     async with running_pulsar_broker() as scene:
         client = await scene.pulsar_client()
