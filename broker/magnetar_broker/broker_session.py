@@ -7,7 +7,7 @@ import dataclasses
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
 from magnetar_bookie.settings.ledger_client import LedgerClientSettings
@@ -16,6 +16,7 @@ from magnetar_broker.admin.dynamic_configuration import DynamicConfiguration
 from magnetar_broker.admin.health import BrokerHealth
 from magnetar_broker.catalog.applied_policies import default_policies, override_policies
 from magnetar_broker.catalog.catalog import Catalog
+from magnetar_broker.client_streams import ClientStreams
 from magnetar_broker.counters import BrokerCounters, DeliveryCounters, Traffic
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
@@ -49,14 +50,12 @@ from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
-from magnetar_wire.transport import Code, Refusal, Transport
+from magnetar_wire.transport import Transport
 
-__all__ = ["STREAM_END_TIMEOUT_S", "BrokerIdentity", "BrokerSession", "ClientStream", "sample_topic"]
+__all__ = ["BrokerIdentity", "BrokerSession", "sample_topic"]
 
 _log = logging.getLogger(__name__)
 _MIB: Final = 1 << 20
-# How long the end of a session waits for streams to send their last messages.
-STREAM_END_TIMEOUT_S: Final = 2.0
 # Pause before a background task that failed is restarted.
 _RESTART_PAUSE_S: Final = 1.0
 # Topics whose rates are sampled before other tasks run, and the pause for those.
@@ -75,15 +74,6 @@ class BrokerIdentity:
     http_address: str
     # CPU time that the process has used so far.
     cpu_seconds: Callable[[], float]
-
-
-class ClientStream(Protocol):
-    """A stream of a client."""
-
-    async def serve(self) -> None: ...
-
-    def end(self) -> None:
-        """Accept nothing more. `serve` returns when the client was sent all results."""
 
 
 class BrokerSession:
@@ -189,8 +179,7 @@ class BrokerSession:
         self._clock = clock
         self._settings = settings
         self._counters = counters
-        # Streams of clients, oldest first, and the task that serves each.
-        self.open_streams: dict[ClientStream, asyncio.Task[Any]] = {}
+        self.client_streams = ClientStreams()
         self._background_tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -220,7 +209,7 @@ class BrokerSession:
         await _run_within(timeout_s, self.ownership.release_bundles(), "Releasing the bundles")
         closing = TopicUnloaded("its broker is shutting down: look it up again")
         await _run_within(timeout_s, self.topics.close(closing), "Closing the topics")
-        await self.end_streams()
+        await self.client_streams.end("the broker is shutting down")
 
     async def abort(self, problem: BrokerError) -> None:
         """End a session that is lost: close all topics at once."""
@@ -228,22 +217,7 @@ class BrokerSession:
         await self.ownership.close()
         await self._stop_background_tasks()
         await self.topics.wait_ended()
-        await self.end_streams()
-
-    async def end_streams(self) -> None:
-        """End the streams of clients, which know the topics of this session only. Clients open other streams.
-
-        A stream whose client does not take its last messages in time is cancelled.
-        """
-        streams = dict(self.open_streams)
-        for stream in streams:
-            stream.end()
-        if streams:
-            _, left = await asyncio.wait(list(streams.values()), timeout=STREAM_END_TIMEOUT_S)
-            for task in left:
-                task.cancel()
-            if left:
-                await asyncio.wait(left)
+        await self.client_streams.end("the broker's metadata session has ended")
 
     async def close(self) -> None:
         """Release everything, after `end` or `abort`."""
@@ -257,11 +231,6 @@ class BrokerSession:
         self._load.close()
         await self.client.close()
         await self.store.close()
-
-    @property
-    def streams(self) -> int:
-        """Number of open streams of clients."""
-        return len(self.open_streams)
 
     async def _restart_on_error(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -328,27 +297,6 @@ class BrokerSession:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-
-    async def serve_stream(self, stream: ClientStream) -> None:
-        """Serve a stream until it ends. Raises `Refusal` if it is cancelled with the session.
-
-        The caller's task is not cancelled for that: a listener takes this for a client that has disconnected, and sends
-        no status, so that the client would wait for ever.
-        """
-        serving = asyncio.get_running_loop().create_task(stream.serve())
-        self.open_streams[stream] = serving
-        try:
-            await asyncio.wait([serving])
-        finally:
-            if not serving.done():
-                serving.cancel()
-                await asyncio.wait([serving])
-            del self.open_streams[stream]
-            error = None if serving.cancelled() else serving.exception()
-        if serving.cancelled():
-            raise Refusal(Code.UNAVAILABLE, "the broker's metadata session has ended: look the topic up again")
-        if error is not None:
-            raise error
 
 
 def sample_topic(topic: Topic, now: float) -> None:

@@ -156,7 +156,16 @@ RULES: Final = frozenset(
 )
 APART: Final = (("magnetar_broker.server.grpc", "magnetar_broker.server.pulsar"),)
 BROKER_LAYERS: Final = (
-    ("concurrency_limit", "counters", "name_locks", "paths", "position", "session_end", "system_topics"),
+    (
+        "client_streams",
+        "concurrency_limit",
+        "counters",
+        "name_locks",
+        "paths",
+        "position",
+        "session_end",
+        "system_topics",
+    ),
     ("errors",),
     ("begun_changes", "owned_tasks", "peers", "settings", "single_flight", "topic_properties"),
     ("managed_ledger",),

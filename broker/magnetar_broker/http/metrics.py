@@ -130,7 +130,7 @@ class BrokerMetrics:
         yield from self._list_pulsar_metrics(connections)
         if session is not None:
             yield self._gauge("lb_bundles_owned", "Bundles that this broker owns.", len(session.ownership.list_owned()))
-            streams = session.streams + len(connections)
+            streams = len(session.client_streams) + len(connections)
             yield self._gauge("active_connections", "Streams and connections of clients.", streams)
             yield self._gauge(
                 "broker_pending_publish_bytes",

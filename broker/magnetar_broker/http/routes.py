@@ -141,6 +141,6 @@ def describe_broker(broker: Broker, http_address: str) -> dict[str, Any]:
         "topics": len(topics),
         "producers": sum(len(topic.producers.connected()) for topic in topics),
         # Streams of clients over gRPC, and connections of Pulsar's protocol.
-        "streams": 0 if session is None else session.streams,
+        "streams": 0 if session is None else len(session.client_streams),
         "connections": len(broker.pulsar_connections),
     }

@@ -78,11 +78,12 @@ class BrokerService:
 
     async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
         session, settings = self._session(), self._server.settings
+        serve = session.client_streams.serve
         if method == "produce":
             find_topic = partial(self._find_topic, session)
-            await session.serve_stream(ProduceStream(stream, find_topic, session.budget, settings, peer.address))
+            await serve(ProduceStream(stream, find_topic, session.budget, settings, peer.address))
         elif method == "consume":
-            await session.serve_stream(
+            await serve(
                 ConsumeStream(
                     stream,
                     partial(self._find_topic, session),
@@ -93,7 +94,7 @@ class BrokerService:
                 )
             )
         elif method == "watch_topics":
-            await session.serve_stream(TopicWatchStream(stream, self._server))
+            await serve(TopicWatchStream(stream, self._server))
         else:
             raise Refusal(Code.UNIMPLEMENTED, f"a broker has no stream {method!r:.100}")
 
