@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         ProducerAccessMode,
         RegexSubscriptionMode,
     )
-    from magnetar._interceptor import ConsumerInterceptor, ProducerInterceptor, ProducerMessage
+    from magnetar._interceptor import ConsumerInterceptor, ProducerInterceptor, ProducerMessage, ReaderInterceptor
     from magnetar._key_shared_policy import ConsumerKeySharedPolicy
     from magnetar._letter_rules import ConsumerDeadLetterPolicy
     from magnetar._loggers import ConsoleLogger, FileLogger, LoggerLevel
@@ -103,6 +103,7 @@ __all__ = [
     "ProducerMessage",
     "PulsarException",
     "Reader",
+    "ReaderInterceptor",
     "RegexSubscriptionMode",
     "Result",
     "ServiceInfo",
@@ -153,6 +154,7 @@ _MODULES: Final = {
     "ProducerInterceptor": "magnetar._interceptor",
     "ProducerMessage": "magnetar._interceptor",
     "Reader": "magnetar._reader",
+    "ReaderInterceptor": "magnetar._interceptor",
     "RegexSubscriptionMode": "magnetar._enums",
     "ServiceInfo": "magnetar._unsupported",
     "ServiceInfoProvider": "magnetar._unsupported",

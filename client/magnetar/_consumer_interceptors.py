@@ -1,4 +1,4 @@
-"""Calls the interceptors of a consumer. A consumer without interceptors has none of this.
+"""Calls the interceptors of a consumer or reader. One without interceptors has none of this.
 
 **Arrival.** When entries have been added to the receiver queue, `on_arrival` is called for each of their messages, on
 the callback thread. A message can be received before that thread has reached it: then the receiving thread makes the
@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from magnetar._interceptor import ConsumerInterceptor
+from magnetar._interceptor import ConsumerInterceptor, ReaderInterceptor
 from magnetar._message import DeliveredEntry, Message
 from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar_wire.message_id import MessageId
 
-__all__ = ["ConsumerInterceptors", "to_sequence"]
+__all__ = ["CallLater", "ConsumerInterceptors", "intercept_reader", "to_sequence"]
 
 log = logging.getLogger("magnetar")
 
@@ -145,6 +145,32 @@ class ConsumerInterceptors:
     def _topic(self) -> str:
         topic: str = self._consumer.topic()
         return topic
+
+
+class _OfReader(ConsumerInterceptor):
+    """Calls an interceptor of a reader, which is a consumer inside."""
+
+    def __init__(self, interceptor: ReaderInterceptor) -> None:
+        self._interceptor = interceptor
+
+    def before_consume(self, consumer: Any, message: Message[Any]) -> Any:
+        return self._interceptor.before_read(consumer, message)
+
+    def on_partitions_change(self, topic: str, partitions: int) -> object:
+        return self._interceptor.on_partitions_change(topic, partitions)
+
+    def close(self) -> object:
+        return self._interceptor.close()
+
+    def __repr__(self) -> str:
+        return repr(self._interceptor)
+
+
+def intercept_reader(
+    reader: Any, core: MultiTopicConsumer, interceptors: Sequence[ReaderInterceptor], call_later: CallLater
+) -> None:
+    """Intercept the messages of a reader from now on."""
+    ConsumerInterceptors(reader, core, [_OfReader(one) for one in interceptors], call_later)
 
 
 def to_sequence(what: Any) -> Sequence[Any]:

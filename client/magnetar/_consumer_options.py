@@ -227,10 +227,11 @@ class ReaderOptions(Configuration):
     max_pending_chunked_message: int = Field(default=0, ge=0)
     expire_time_of_incomplete_chunked_message_ms: int = Field(default=60_000, ge=0)
     max_pending_chunked_bytes: int = Field(default=256 * 1024 * 1024, gt=0)
+    interceptors: Any = None
 
     def to_consumer_options(self, subscription_name: str) -> ConsumerOptions:
         """Return the options of the reader's consumer."""
-        own = {"value_schema", "reader_name", "subscription_role_prefix"}
+        own = {"value_schema", "reader_name", "subscription_role_prefix", "interceptors"}
         shared = {name: getattr(self, name) for name in ReaderOptions.model_fields if name not in own}
         renamed: dict[str, Any] = {"schema": self.value_schema, "consumer_name": self.reader_name}
         return ConsumerOptions(subscription_name=subscription_name, **renamed, **shared)

@@ -1,6 +1,6 @@
-"""Interceptors: classes of an application that see, and may change, each message of a producer or consumer.
+"""Interceptors: classes of an application that see, and may change, each message of a producer, consumer or reader.
 
-The methods are those of Java's ProducerInterceptor and ConsumerInterceptor. They are plain methods, also with asyncio.
+The methods are those of Java's interfaces of the same names. They are plain methods, also with asyncio.
 An error that an interceptor raises is logged, and has no effect on the message.
 """
 
@@ -15,7 +15,7 @@ from magnetar._message import Message
 from magnetar.exceptions import InvalidConfiguration
 from magnetar_wire.message_id import MessageId
 
-__all__ = ["ConsumerInterceptor", "ProducerInterceptor", "ProducerMessage", "check_interceptors"]
+__all__ = ["ConsumerInterceptor", "ProducerInterceptor", "ProducerMessage", "ReaderInterceptor", "check_interceptors"]
 
 
 @dataclass(slots=True)
@@ -94,13 +94,30 @@ class ConsumerInterceptor:
         """The redelivery of these entries was requested, since messages of them were not acknowledged in time."""
 
     def on_partitions_change(self, topic: str, partitions: int) -> object:
-        """The topic has this many partitions now."""
+        """The topic has this many partitions now. Not called for topics of a pattern, as in Java's client."""
 
     def close(self) -> object:
         """The consumer has ended."""
 
 
-def check_interceptors(interceptors: Any, kind: type[ProducerInterceptor | ConsumerInterceptor]) -> None:
+class ReaderInterceptor:
+    """What an application does with each message that a reader reads. A subclass overrides what it needs."""
+
+    def before_read(self, reader: Any, message: Message[Any]) -> Any:
+        """Return the message that is read instead, or None. Called by the thread or task that reads, or before the
+        listener is called. A message that is returned instead of the one that was read needs its method `message_id`.
+        """
+
+    def on_partitions_change(self, topic: str, partitions: int) -> object:
+        """The topic has this many partitions now. Called on the callback thread, with asyncio on the loop."""
+
+    def close(self) -> object:
+        """The reader has ended. Called on the callback thread, with asyncio on the loop."""
+
+
+def check_interceptors(
+    interceptors: Any, kind: type[ProducerInterceptor | ConsumerInterceptor | ReaderInterceptor]
+) -> None:
     """Raises InvalidConfiguration if these are not instances of the class."""
     given = () if interceptors is None else interceptors
     if not isinstance(given, (list, tuple)) or not all(isinstance(one, kind) for one in given):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Generic, Self
 
-from magnetar._consumer import Run, close_listener, refuse_receive
+from magnetar._consumer import Run, close_listener, pop_nothing, refuse_receive
+from magnetar._consumer_interceptors import CallLater, intercept_reader
+from magnetar._interceptor import ReaderInterceptor
 from magnetar._listener_threads import ListenerThreads
 from magnetar._message import Message
 from magnetar._multi_topic_consumer import MultiTopicConsumer
@@ -56,11 +58,16 @@ class Reader(BaseReader, Generic[T]):
         run: Run,
         listener: Callable[[Reader[T], Message[T]], object] | None,
         threads: ListenerThreads,
+        interceptors: Sequence[ReaderInterceptor] | None,
+        call_later: CallLater,
     ) -> None:
         super().__init__(core)
+        if interceptors:
+            intercept_reader(self, core, interceptors, call_later)
         self._run = run
         self._receiver = ThreadReceiver(core)
-        self._popping = core.queue.popping
+        # With interceptors, each message passes the receiver.
+        self._popping = core.queue.popping if core.interceptors is None else iter(pop_nothing, None)
         self._listener: BaseThreadListener | None = None
         if listener is not None:
             self._popping = iter(refuse_receive, None)

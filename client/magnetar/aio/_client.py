@@ -32,7 +32,7 @@ from magnetar._enums import (
     RegexSubscriptionMode,
 )
 from magnetar._event_listener import ConsumerEventListener, check_event_listener, notify_event_listener
-from magnetar._interceptor import ConsumerInterceptor, ProducerInterceptor, check_interceptors
+from magnetar._interceptor import ConsumerInterceptor, ProducerInterceptor, ReaderInterceptor, check_interceptors
 from magnetar._key_shared_policy import ConsumerKeySharedPolicy
 from magnetar._letter_rules import ConsumerDeadLetterPolicy
 from magnetar._listener_threads import MessageListenerExecutor, check_executor
@@ -282,15 +282,19 @@ class Client(Unpicklable):
         max_pending_chunked_message: int = 0,
         expire_time_of_incomplete_chunked_message_ms: int = 60_000,
         max_pending_chunked_bytes: int = 256 * 1024 * 1024,
+        interceptors: Sequence[ReaderInterceptor] | None = None,
     ) -> Reader[T]:
         """Create a reader of a topic. It begins after `start_message_id`, or at it with `start_message_id_inclusive`.
 
         `start_message_id` is the id of a message, `MessageId.earliest`, `MessageId.latest`, or a time in milliseconds
-        since 1970. `schema` and `decode_failure_action`: as of `subscribe`.
+        since 1970. `schema` and `decode_failure_action`: as of `subscribe`. `interceptors` are instances of
+        `ReaderInterceptor`, which see each message, in this order.
         """
         options = check_options(ReaderOptions, locals())
         check_listener("reader_listener", reader_listener, awaited=True)
-        return Reader(await open_reader(self._get_core(), topic, start_message_id, options), reader_listener)
+        check_interceptors(interceptors, ReaderInterceptor)
+        opened = await open_reader(self._get_core(), topic, start_message_id, options)
+        return Reader(opened, reader_listener, interceptors)
 
     @suggest_keywords
     async def create_table_view(

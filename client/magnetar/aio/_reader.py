@@ -5,11 +5,13 @@ Methods and docstrings are those of magnetar._reader, as tests/unit/client/test_
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Generic, Self
 
-from magnetar._consumer import refuse_receive
+from magnetar._consumer import pop_nothing, refuse_receive
+from magnetar._consumer_interceptors import intercept_reader
+from magnetar._interceptor import ReaderInterceptor
 from magnetar._message import Message
 from magnetar._message_listener import TaskListener
 from magnetar._multi_topic_consumer import MultiTopicConsumer
@@ -29,10 +31,18 @@ class Reader(BaseReader, Generic[T]):
     it waits, and continues behind them.
     """
 
-    def __init__(self, core: MultiTopicConsumer, listener: Callable[[Reader[T], Message[T]], object] | None) -> None:
+    def __init__(
+        self,
+        core: MultiTopicConsumer,
+        listener: Callable[[Reader[T], Message[T]], object] | None,
+        interceptors: Sequence[ReaderInterceptor] | None,
+    ) -> None:
         super().__init__(core)
+        if interceptors:
+            intercept_reader(self, core, interceptors, lambda call: call())
         self._receiver = TaskReceiver(core)
-        self._pop: Callable[[], Message[T]] = core.queue.ready.popleft
+        # With interceptors, each message passes the receiver.
+        self._pop: Callable[[], Message[T]] = core.queue.ready.popleft if core.interceptors is None else pop_nothing
         if listener is not None:
             self._pop = refuse_receive
             TaskListener(self, core, listener, self._receiver)

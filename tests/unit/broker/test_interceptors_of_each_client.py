@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 import magnetar
-from magnetar import ConsumerInterceptor, InitialPosition, Message, MessageId, ProducerInterceptor, ProducerMessage
+from magnetar import (
+    ConsumerInterceptor,
+    InitialPosition,
+    Message,
+    MessageId,
+    ProducerInterceptor,
+    ProducerMessage,
+    ReaderInterceptor,
+)
 from magnetar.exceptions import AlreadyClosed, InvalidConfiguration, TopicTerminated
 from tests.unit.broker.each_client import LONG_MS, EachClient, each_client
 from tests.unit.client.sync_consume_scene import wait_until
@@ -266,6 +274,46 @@ def test_consumer_interceptors_see_and_change_messages(kind: str, caplog: pytest
         assert "before_consume of the interceptor" in caplog.text
         with pytest.raises(InvalidConfiguration, match="instances of ConsumerInterceptor"):
             made.client.subscribe("t", "other", interceptors=print)
+
+
+class Reading(ReaderInterceptor):
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def before_read(self, reader: Any, message: Message) -> Any:
+        if message.data() == b"1":
+            raise ValueError("an interceptor's own")
+        return Renamed(message)
+
+    def on_partitions_change(self, topic: str, partitions: int) -> None:
+        self.calls.append((topic, partitions))
+
+    def close(self) -> None:
+        self.calls.append("closed")
+
+
+@_of_our_clients
+def test_reader_interceptors_see_and_change_messages(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """(CON-11) Also those that a listener gets. They are notified of new partitions."""
+    with each_client(kind) as made:
+        made.run(lambda: made.scene.admin.topics.create_partitioned("p", 1))
+        made.send_all(made.client.create_producer("p"), b"0", b"1")
+        seen, got = Reading(), list[bytes]()
+        options: Any = {"interceptors": [seen, ReaderInterceptor()], "auto_update_partitions_interval_seconds": 0.01}
+        reader = made.client.create_reader("p", MessageId.earliest, **options)
+        assert [reader.read_next(LONG_MS).data() for _ in range(2)] == [b"renamed 0", b"1"]
+        assert "failed in before_consume" in caplog.text
+        made.run(lambda: made.scene.admin.topics.update_partitioned("p", 2))
+        wait_until(lambda: seen.calls, "it is notified")
+        reader.close()
+        wait_until(lambda: len(seen.calls) == 2, "it is notified")
+        assert seen.calls == [(reader.topic(), 2), "closed"]
+        listening: Any = {"reader_listener": lambda reader, message: got.append(message.data())}
+        made.client.create_reader("p", MessageId.earliest, interceptors=[Reading()], **listening)
+        wait_until(lambda: len(got) == 2, "both are listened to")
+        assert got == [b"renamed 0", b"1"]
+        with pytest.raises(InvalidConfiguration, match="instances of ReaderInterceptor"):
+            made.client.create_reader("p", MessageId.earliest, interceptors=[Receiving()])
 
 
 @_of_our_clients
