@@ -121,7 +121,7 @@ class BaseConsumer(Unpicklable):
         self._core.check_open()
         if isinstance(what, (Message, MessageId)):
             return [self._core.targets.find(what)]
-        return [self._core.targets.find(one) for one in what]
+        return [self._core.targets.find(one) for one in (what if isinstance(what, Iterable) else [what])]
 
     def _find_cumulative_targets(self, what: Message[Any] | MessageId) -> list[AckTarget]:
         self._core.check_open()

@@ -177,4 +177,4 @@ def to_sequence(what: Any) -> Sequence[Any]:
     """Return the messages and ids that are acknowledged together. They may be iterated once only."""
     if isinstance(what, MessageId) or callable(getattr(what, "message_id", None)):
         return [what]
-    return list(what)
+    return list(what) if isinstance(what, Iterable) else [what]

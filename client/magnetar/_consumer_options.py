@@ -8,7 +8,7 @@ default.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import Field, field_validator, model_validator
@@ -61,6 +61,9 @@ class ConsumerBatchReceivePolicy:
         timeout_ms: int = 100,
         messages_from_multi_topics_enabled: bool = True,
     ) -> None:
+        for limit in (max_num_message, max_num_bytes, timeout_ms):
+            if not isinstance(limit, int) or isinstance(limit, bool):
+                raise InvalidConfiguration(f"a limit of a batch_receive_policy is an int, not {limit!r}")
         if max_num_message <= 0 and max_num_bytes <= 0 and timeout_ms <= 0:
             raise InvalidConfiguration(
                 f"a batch_receive_policy needs at least one limit above 0, not {max_num_message=}, {max_num_bytes=}, "
@@ -273,7 +276,10 @@ def topic_pattern(topic: str | Sequence[str] | re.Pattern[str], options: Consume
 
 def topic_names(topic: str | Sequence[str]) -> list[TopicName]:
     """Parse the topics given to `subscribe`, and drop duplicates."""
-    texts = [topic] if isinstance(topic, str) else list(topic)
+    texts = [topic] if isinstance(topic, str) else list(topic) if isinstance(topic, Iterable) else [topic]
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"subscribe takes a topic, a list of topics or a pattern, and {text!r:.200} is none")
     if not texts:
         raise InvalidTopicName("the list of topics is empty: name at least one")
     try:

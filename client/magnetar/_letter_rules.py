@@ -177,6 +177,7 @@ def make_letter_rules(
     if not enable_retry:
         for name in names if dead is None else ():
             _parse("dead_letter_topic", _default_name(name, subscription, "DLQ"))
+        _check_dead_letter_topic(dead, names)
         return LetterRules(subscription, maximum, None if dead is None else str(dead), initial, None)
     retry = _parse("retry_letter_topic", None if policy is None else policy.retry_letter_topic)
     if not names and (retry is None or dead is None):
@@ -186,7 +187,17 @@ def make_letter_rules(
         )
     retry = retry or _parse("retry_letter_topic", _default_name(names[0], subscription, "RETRY"))
     dead = dead or _parse("dead_letter_topic", _default_name(names[0], subscription, "DLQ"))
+    _check_dead_letter_topic(dead, [*names, retry] if retry is not None else names)
     return LetterRules(subscription, maximum, str(dead), initial, retry)
+
+
+def _check_dead_letter_topic(dead: TopicName | None, consumed: Sequence[TopicName]) -> None:
+    """Refuse a dead letter topic that the consumer reads: each dead letter would come back, without end."""
+    if dead is not None and dead.base in [name.base for name in consumed]:
+        raise InvalidConfiguration(
+            f"dead_letter_topic = {str(dead)!r} is consumed by the same consumer, so dead letters would come back to "
+            "it: use another topic in dead_letter_policy"
+        )
 
 
 def _default_name(topic: TopicName, subscription: str, suffix: str) -> str:

@@ -81,6 +81,8 @@ def _compile(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
         return re.compile(pattern)
     except re.error as error:
         raise InvalidTopicName(f"the topic pattern {pattern!r} is no regular expression: {error}") from None
+    except (RecursionError, OverflowError) as error:
+        raise InvalidTopicName(f"the topic pattern {pattern!r:.200} is too complex: {error}") from None
 
 
 def _split_domain(text: str) -> tuple[TopicDomain | None, str]:

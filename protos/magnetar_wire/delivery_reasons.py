@@ -141,14 +141,14 @@ READER_PROGRESS: Final = _kind(
 NO_CONSUMER: Final = _kind(
     "no_consumer",
     "no consumer is connected",
-    "The subscription has messages, and no consumer.",
+    "The subscription has no consumer. If it has a backlog, that waits, too.",
     "Start a consumer. If one runs, look for the answer to its subscribe request in its log: it may use another "
     "topic, subscription name or cluster.",
 )
 CONSUMER_REFUSED: Final = _kind(
     "consumer_refused",
-    "{times:,} subscribe requests were refused since the topic was loaded, the last one at {at_ms}, of consumer "
-    "{consumer} from {address}: {error}",
+    "subscribe requests refused since the topic was loaded: {times:,}, the last one at {at_ms}, of consumer {consumer} "
+    "from {address}: {error}",
     "A consumer may not join: for its schema, its type, an Exclusive consumer that is connected, a limit or a rate.",
     "Correct what the error names, and start the consumer again.",
     is_note=True,
@@ -242,7 +242,7 @@ LOOK_AHEAD: Final = _kind(
 KEY_HELD: Final = _kind(
     "key_held",
     "{entries:,} entries of {slots:,} key slots wait until the consumers that had these keys before have acknowledged "
-    "what they got of them: slot {slot} is held by consumer {holder} with {unacked:,} unacknowledged entries",
+    "what they got of them: slot {slot} is held by consumer {holder} (entries: {unacked:,})",
     "A Key_Shared subscription delivers a key that has moved to its new consumer only when the old one has "
     "acknowledged its earlier messages, those in its receiver queue included.",
     "Let consumer {holder} acknowledge, or close it if it hangs: then its keys move at once. If order does not matter, "
@@ -256,7 +256,7 @@ SLOT_WITHOUT_CONSUMER: Final = _kind(
 )
 MIXED_BATCHES: Final = _kind(
     "mixed_batches",
-    "{batches:,} batches had messages of several keys, and each went whole to the consumer of its first key",
+    "batches with messages of several keys, each delivered as a whole to the consumer of its first key: {batches:,}",
     "Order and distribution by key hold for the first keys of such batches only (Key_Shared). Batches count "
     "since the topic was loaded, by their first 100 messages.",
     "Let the producers use key-based batching, or no batching.",
@@ -294,15 +294,16 @@ DISPATCH_RATE_OF_BROKER: Final = _rate(
 # Nothing to deliver.
 WAITING_FOR_ACKS: Final = _kind(
     "waiting_for_acks",
-    "everything is delivered, and {delivered} wait for acknowledgement by {who} (last delivery: {delivered_ms}, "
-    "last acknowledgement: {acknowledged_ms})",
+    "everything is delivered, and the acknowledgement of {delivered} by {who} is missing (last delivery: "
+    "{delivered_ms}, last acknowledgement: {acknowledged_ms})",
     "Consumers have all messages, and have not acknowledged them. They may wait in the receiver queue.",
     "Find out what the application does with them: it is busy, it forgets to acknowledge, or the client waits "
-    "until it has them redelivered after a negative acknowledgement.",
+    "until it has them redelivered after a negative acknowledgement, or until it can store them as dead letters (its "
+    "log has the error).",
 )
 NO_BACKLOG: Final = _kind(
     "no_backlog",
-    "everything is acknowledged, up to the last entry {position}",
+    "everything that was published is acknowledged (mark-delete position {position})",
     "There is nothing to deliver. A subscription that was created at `latest` never gets earlier messages.",
     "Publish to this topic, and check the producer's topic name. To receive acknowledged messages again, move the "
     "subscription: `magnetar subscriptions reset`.",

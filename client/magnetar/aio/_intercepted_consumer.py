@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from magnetar._consumer import Acknowledgeable
@@ -38,3 +38,9 @@ class InterceptedConsumer(Consumer[T]):
     async def acknowledge_cumulative(self, message: Message[Any] | MessageId, *, receipt: bool | None = None) -> None:
         with self._interceptors.acknowledging([message], cumulative=True):
             await super().acknowledge_cumulative(message, receipt=receipt)
+
+    async def reconsume_later(
+        self, message: Message[Any], delay_ms: int = 0, properties: Mapping[str, str] | None = None
+    ) -> None:
+        with self._interceptors.acknowledging([message]):
+            await super().reconsume_later(message, delay_ms, properties)

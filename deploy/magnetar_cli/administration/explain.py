@@ -25,6 +25,8 @@ app = typer.Typer(
 )
 _MAX_CONSUMERS = 20
 _DELIVERS = "delivering"
+# Brokers don't count the unacknowledged messages of these, as Pulsar's.
+_ORDERED_TYPES = ("EXCLUSIVE", "FAILOVER")
 
 
 @app.callback()
@@ -102,7 +104,8 @@ def _list_facts(part: PartExplanation) -> Iterator[tuple[str, object]]:
     yield "type", stats.type or "no consumers"
     yield "backlog", f"{format_number(stats.backlog_entries)} entries"
     yield "waits for redelivery", f"{format_number(stats.to_be_redelivered)} entries"
-    yield "not acknowledged", f"{format_number(stats.unacknowledged_messages)} delivered messages"
+    if stats.type not in _ORDERED_TYPES:
+        yield "not acknowledged", f"{format_number(stats.unacknowledged_messages)} delivered messages"
     if stats.active_consumer:
         yield "active consumer", stats.active_consumer
     yield "delivered last", _format_time(stats.last_delivered_ms)
@@ -113,18 +116,19 @@ def _list_facts(part: PartExplanation) -> Iterator[tuple[str, object]]:
 def _print_consumers(part: PartExplanation) -> None:
     assert part.stats is not None
     shown = part.stats.consumers[:_MAX_CONSUMERS]
+    counted = part.stats.type not in _ORDERED_TYPES
     rows = [
         (
             one.consumer_name,
             one.address,
             one.client_version,
             one.permits,
-            one.unacknowledged_messages,
+            *([one.unacknowledged_messages] if counted else []),
             "" if one.reason is None else one.reason.text,
         )
         for one in shown
     ]
-    columns = ("consumer", "address", "client", "permits", "unacknowledged", "held back by")
+    columns = ("consumer", "address", "client", "permits", *(["unacknowledged"] if counted else []), "held back by")
     print_rows(columns, rows, as_json=False)
     if more := len(part.stats.consumers) - len(shown):
         print(f"and {more:,} more consumers: --json has them")

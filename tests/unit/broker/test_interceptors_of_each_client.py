@@ -331,3 +331,21 @@ def test_a_listener_gets_intercepted_messages(kind: str) -> None:
         )
         wait_until(lambda: len(got) == 2, "both are listened to")
         assert got == [b"renamed 0", b"1"]
+
+
+@_of_our_clients
+def test_a_retried_message_is_reported_as_acknowledged(kind: str) -> None:
+    """CON-9"""
+    with each_client(kind) as made:
+        made.client.create_producer("t").send(b"0")
+        seen = Receiving()
+        consumer = made.client.subscribe(
+            "t", "s", magnetar.ConsumerType.Shared, enable_retry=True, interceptors=[seen], **_EARLIEST
+        )
+        message = consumer.receive(LONG_MS)
+        with pytest.raises(TypeError, match="delay_ms is a number"):
+            consumer.reconsume_later(message, "soon")
+        consumer.reconsume_later(message, 0)
+        failed, done = seen.of("acknowledged")
+        assert (failed[1], type(failed[2])) == (message.message_id(), TypeError)
+        assert done == ("acknowledged", message.message_id(), None)

@@ -67,6 +67,16 @@ def test_partitions_have_a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[-1].split()[:3] == ["1", "no", "broker"]
 
 
+def test_unacknowledged_messages_are_shown_where_brokers_count_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ADM-3: not of Exclusive and Failover, where their number is always 0."""
+    found = SubscriptionExplanation(_TOPIC, "s", (_HELD,), (_PART,))
+    assert "not acknowledged" in rows(_run(monkeypatch, found).output)
+    part = replace(_PART, stats=replace(_STATS, type="FAILOVER"))
+    output = _run(monkeypatch, replace(found, parts=(part,))).output
+    assert "not acknowledged" not in rows(output)
+    assert "unacknowledged" not in output
+
+
 def test_json_has_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """ADM-3"""
     ended = _run(monkeypatch, SubscriptionExplanation(_TOPIC, "s", (_HELD,), (_PART,)), "--json")

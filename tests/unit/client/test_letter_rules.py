@@ -56,6 +56,17 @@ def test_topics_are_named_after_the_consumer_s() -> None:
         make_letter_rules("s", None, True, [])
 
 
+def test_dead_letters_do_not_come_back_to_their_consumer() -> None:
+    """CON-10: a dead letter topic that the consumer reads, its retry letter topic included, is refused."""
+    refused = pytest.raises(exceptions.InvalidConfiguration, match="consumed by the same consumer")
+    with refused:
+        _rules("t", "u-partition-0", policy=ConsumerDeadLetterPolicy(1, "u"), retry=False)
+    with refused:
+        _rules("t", policy=ConsumerDeadLetterPolicy(1, "persistent://public/default/t"))
+    with refused:
+        _rules("t", policy=ConsumerDeadLetterPolicy(1, "again", retry_letter_topic="again"))
+
+
 def test_letters_have_the_properties_of_pulsar_s_java_client() -> None:
     """CON-9: the origin is that of the first letter, and each retry counts."""
     rules = _rules(policy=ConsumerDeadLetterPolicy(2))

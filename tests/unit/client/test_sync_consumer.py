@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 
 import pytest
 
-from magnetar import ConsumerBatchReceivePolicy, ConsumerType, MessageId
-from magnetar.exceptions import AlreadyClosed, Timeout
+from magnetar import ConsumerBatchReceivePolicy, ConsumerInterceptor, ConsumerType, MessageId
+from magnetar.exceptions import AlreadyClosed, InvalidConfiguration, Timeout
 from tests.unit.client.sync_consume_scene import EARLIEST, LONG_MS, ctrl_c_interrupts, sync_consume_scene, wait_until
+
+
+def test_arguments_of_wrong_types_are_refused_by_name() -> None:
+    with sync_consume_scene() as on:
+        for topic in (None, 5, ["t", 5], [re.compile("t")]):
+            with pytest.raises(TypeError, match="subscribe takes a topic, a list of topics or a pattern"):
+                on.client.subscribe(topic, "s")  # type: ignore[arg-type]
+        for interceptors in (None, [ConsumerInterceptor()]):
+            with on.client.subscribe("t", "s", interceptors=interceptors) as consumer:
+                for wrong in (None, 5, "x", [None]):
+                    with pytest.raises(TypeError, match="a Message or MessageId can be acknowledged, not"):
+                        consumer.acknowledge(wrong)  # type: ignore[arg-type]
+    for limit in ("5", 1.5, None, True):
+        with pytest.raises(InvalidConfiguration, match="a limit of a batch_receive_policy is an int, not"):
+            ConsumerBatchReceivePolicy(limit)  # type: ignore[arg-type]
 
 
 def test_receive_acknowledge_seek_and_close() -> None:

@@ -46,6 +46,8 @@ def test_broker_and_client_match_the_same_names(
     ("pattern", "error", "text"),
     [
         ("(", InvalidTopicName, "no regular expression"),
+        ("(" * 5_000 + ")" * 5_000, InvalidTopicName, "too complex"),
+        ("a{1,99999999999}", InvalidTopicName, "too complex"),
         ("a/b", InvalidTopicName, "not within one namespace"),
         ("public/.*/a", InvalidTopicName, "not within one namespace"),
         (".*://public/default/a", InvalidTopicName, "persistent://tenant"),
