@@ -244,14 +244,16 @@ KEY_HELD: Final = _kind(
     "{entries:,} entries of {slots:,} key slots wait until the consumers that had these keys before have acknowledged "
     "what they got of them: slot {slot} is held by consumer {holder} (entries: {unacked:,})",
     "A Key_Shared subscription delivers a key that has moved to its new consumer only when the old one has "
-    "acknowledged its earlier messages, those in its receiver queue included.",
+    "acknowledged its earlier messages, those in its receiver queue included. The first 1,000 slots with waiting "
+    "entries are counted.",
     "Let consumer {holder} acknowledge, or close it if it hangs: then its keys move at once. If order does not matter, "
     "use allow_out_of_order_delivery.",
 )
 SLOT_WITHOUT_CONSUMER: Final = _kind(
     "slot_without_consumer",
     "{entries:,} entries wait, since no consumer has the hash range of their keys: the first one is of slot {slot}",
-    "The consumers of a Key_Shared subscription in the mode STICKY name their hash ranges, and leave a gap.",
+    "The consumers of a Key_Shared subscription in the mode STICKY name their hash ranges, and leave a gap. The first "
+    "1,000 slots with waiting entries are counted.",
     "Start a consumer whose ranges contain slot {slot}, or use the mode AUTO_SPLIT.",
 )
 MIXED_BATCHES: Final = _kind(

@@ -12,6 +12,7 @@ import pytest
 from magnetar_broker.admin.topic_stats import describe_loaded
 from magnetar_broker.topics.subscription_stats import SubscriptionStats
 from magnetar_protos.admin_pb2 import TopicStats, TopicStatsRequest
+from magnetar_testing.clock import ManualClock
 from magnetar_wire.admin.json.stats import TOPIC_STATS
 from magnetar_wire.hashing import KEY_SHARED_SLOTS, key_shared_slot
 from magnetar_wire.topic_name import TopicName
@@ -175,3 +176,56 @@ def test_a_batch_of_several_keys_goes_to_the_consumer_of_its_first_one(kind: str
         made.until(lambda: not _stats(made).consumers, "all consumers have left")
         shown = made.run(partial(made.scene.admin.topics.stats, TOPIC)).subscription("s")
         assert (shown.mixed_batches, shown.reasons[-1].code) == (2, "mixed_batches")
+
+
+@pytest.mark.parametrize("level", ["subscription", "topic"])
+@pytest.mark.parametrize("kind", ["sync", "stock"])
+def test_a_dispatch_rate_delays_keys_and_keeps_their_order(kind: str, level: str) -> None:
+    """(SUB-5, RET-4) Redelivered messages count, too."""
+    clock, settings = ManualClock(), {f"dispatch_throttling_rate_per_{level}_in_msg": 5}
+    with each_client(kind, **settings) as made:
+        made.client.create_producer(TOPIC).close()
+        topic = made.scene.broker_session.topics.get_loaded(TopicName.parse(TOPIC))
+        assert topic is not None
+        rates = topic.subscriptions.rates
+        for one in (rates, *rates.limits):
+            one.clock = clock
+        upper, lower = (_subscribe(made, name) for name in ("upper", "lower"))
+
+        def has_delivered(messages: int) -> bool:
+            clock.advance(1.0)
+            return _stats(made).counters.delivered.messages == messages
+
+        _publish(made, _KEYS * 2)
+        made.until(lambda: _stats(made).counters.delivered.messages == 5, "as many as the rate allows")
+        assert _stats(made).reasons[0].code == f"dispatch_rate_of_{level}"
+        made.until(partial(has_delivered, 2 * len(_KEYS)), "all are delivered")
+        had = _receive(upper, 2 * len(_UPPER))
+        assert _keys(had) == _UPPER * 2
+        assert _keys(_receive(lower, 2 * len(_LOWER))) == _LOWER * 2
+        for message in had:
+            upper.negative_acknowledge(message)
+        made.until(lambda: _stats(made).redelivery_entries > 0, "some wait for redelivery")
+        made.until(partial(has_delivered, 2 * len(_KEYS) + len(had)), "all are redelivered")
+        assert _keys(_receive(upper, len(had))) == _UPPER * 2
+
+
+@pytest.mark.parametrize("kind", ["sync", "stock"])
+def test_messages_in_chunks_go_to_the_consumer_of_their_key(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """(SUB-5) pulsar-client joins them. The SDK joins none on Key_Shared: it logs that, and acknowledges none."""
+    with each_client(kind, max_message_size=10_000) as made:
+        upper, lower = (_subscribe(made, name) for name in ("upper", "lower"))
+        producer = made.readers[0].create_producer(TOPIC, chunking_enabled=True, batching_enabled=False)
+        large = {key: key.encode() + bytes(25_000) for key in _KEYS}
+        for key, content in large.items():
+            producer.send(content, partition_key=key)
+        if made.is_ours:
+            reason = "on a Shared or Key_Shared subscription: use Exclusive or Failover"
+            made.until(lambda: reason in caplog.text, "it is logged")
+            assert _stats(made).backlog_entries > 2 * len(_KEYS)
+            return
+        for consumer, keys in ((upper, _UPPER), (lower, _LOWER)):
+            for message, key in zip(_receive(consumer, len(keys)), keys, strict=True):
+                assert (message.partition_key(), message.data()) == (key, large[key])
+                consumer.acknowledge(message)
+        made.until(lambda: _stats(made).backlog_entries == 0, "all chunks are acknowledged")

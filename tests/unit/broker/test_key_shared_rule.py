@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
-from magnetar_broker.managed_ledger.log_entry import LogEntry
+from magnetar_broker.managed_ledger.log_entry import Chunk, LogEntry
 from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
 from magnetar_broker.topics.dispatch.individual_delivery import IndividualDeliveryRule
@@ -19,7 +19,7 @@ from magnetar_wire.batch import encode_batch
 from magnetar_wire.entry import add_broker_metadata
 from magnetar_wire.entry_keys import has_several_keys, hash_entry_key
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
-from magnetar_wire.hashing import NO_KEY, murmur3_32
+from magnetar_wire.hashing import NO_KEY, key_shared_slot, murmur3_32
 from magnetar_wire.messages import Messages
 from tests.produce_client import entry
 from tests.unit.broker.subscription_scene import Scene, ack, redeliver, settle
@@ -115,6 +115,34 @@ def test_entries_that_are_dropped_and_added_again_count_once() -> None:
         waiting.take(Position(1, number % 2))
     assert len(cache) == 1
     assert len(cache._queue) < 2_500
+
+
+@pytest.mark.parametrize("end", ["it has all", "it discards the message", "it leaves"])
+async def test_the_chunks_of_a_message_stay_together_while_their_key_moves(end: str) -> None:
+    """(SUB-5, SUB-6) They are acknowledged together: all go to the old consumer of their key. Then the key moves."""
+    scene = Scene()
+    first, had = await scene.subscribe(kind=SubscriptionType.KEY_SHARED, permits=1)
+    key = next(key for key in map(str, range(20)) if key_shared_slot(key.encode()) < 32_768)
+    chunks = [scene.log.add(chunk=Chunk(1, number, number == 2), key=key) for number in range(3)]
+    _, others = await scene.subscribe(kind=SubscriptionType.KEY_SHARED)
+    await settle()
+    assert (had.positions, others.positions) == (chunks[:1], [])
+    first.flow(first.epoch, 1)
+    await settle()
+    assert (had.positions, others.positions) == (chunks[:2], [])
+    if end == "it leaves":
+        first.leave()
+        await settle()
+        assert others.positions == chunks
+        return
+    later = scene.log.add(key=key)
+    if end == "it has all":
+        first.flow(first.epoch, 1)
+        await settle()
+        assert (had.positions, others.positions) == (chunks, [])
+    ack(first, *had.positions)
+    await settle()
+    assert others.positions == ([later] if end == "it has all" else [chunks[2], later])
 
 
 def _sticky(first: int, last: int) -> KeySharedOptions:

@@ -21,8 +21,8 @@ from tests.running import until, within
 from tests.unit.broker.pulsar.pulsar_client import PulsarClient, sent
 from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, running_pulsar_broker
 
-_TYPES = (ConsumerType.Exclusive, ConsumerType.Shared, ConsumerType.Failover)
-_EXCLUSIVE, _SHARED, _FAILOVER = _TYPES
+_TYPES = (ConsumerType.Exclusive, ConsumerType.Shared, ConsumerType.Failover, ConsumerType.KeyShared)
+_EXCLUSIVE, _SHARED, _FAILOVER, _KEY_SHARED = _TYPES
 
 
 @pytest.fixture(autouse=True)
@@ -253,15 +253,18 @@ async def test_only_enabled_types_of_subscriptions_are_used(listener: _Make) -> 
         assert not await clients.consume("shared", _SHARED)
         refusal = await clients.consume("failover", _FAILOVER)
         assert "has no Failover subscriptions: use Exclusive or Shared (subscription_types_enabled" in refusal
-        await scene.admin.topics.change_policies("t", TopicPolicies(subscription_types_enabled=("Failover",)))
+        assert "has no Key_Shared subscriptions" in await clients.consume("by key", _KEY_SHARED)
+        enabled = ("Failover", "Key_Shared")
+        await scene.admin.topics.change_policies("t", TopicPolicies(subscription_types_enabled=enabled))
         live = _topic(scene).live_settings
-        await until(lambda: live.current.subscription_types_enabled == ("Failover",), "the policy is known")
+        await until(lambda: live.current.subscription_types_enabled == enabled, "the policy is known")
         assert "has no Shared subscriptions" in await clients.consume("shared", _SHARED)
         assert not await clients.consume("failover", _FAILOVER)
+        assert not await clients.consume("by key", _KEY_SHARED)
         await scene.admin.topics.change_policies("t", TopicPolicies(subscription_types_enabled=()))
         await until(lambda: "Shared" in live.current.subscription_types_enabled, "the policy is known")
         assert not await clients.consume("shared", _SHARED)
-        assert _topic(scene).subscriptions.names == ["shared", "failover"]
+        assert _topic(scene).subscriptions.names == ["shared", "failover", "by key"]
 
 
 @pytest.mark.parametrize("listener", _LISTENERS)

@@ -141,8 +141,8 @@ class KeySharedRule(IndividualDeliveryRule):
         if position in hold.positions:
             return hold.consumer
         selected = self.selector.select(slot)
-        if selected is hold.consumer:
-            return selected
+        if selected is hold.consumer or self.held.has_incomplete_message(slot):
+            return hold.consumer
         self.held.count_blocked(slot)
         return None
 
@@ -321,6 +321,8 @@ class KeySharedRule(IndividualDeliveryRule):
             self._slots.set(position, slot + 1)
             if in_order:
                 self.held.record_delivery(slot, position, consumer)
+                if one.entry.chunk is not None:
+                    self.held.record_chunk(slot, position, one.entry.chunk)
 
     # Statistics.
 

@@ -30,7 +30,11 @@ def find_waiting_keys(
             if selected is None:
                 free_entries += waiting.count(slot)
                 first_free = slot if first_free < 0 else first_free
-        elif hold.consumer is not selected and waiting.first(slot) not in hold.positions:
+        elif (
+            hold.consumer is not selected
+            and waiting.first(slot) not in hold.positions
+            and not held.has_incomplete_message(slot)
+        ):
             held_entries += waiting.count(slot)
             held_slots += 1
             first_held = slot if first_held < 0 else first_held
