@@ -26,7 +26,7 @@ from magnetar_broker.broker_session import BrokerSession
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.topic_list_rules import ListChange, Listing, TopicPattern
-from magnetar_broker.server.topic_names import count_partitions, filter_names, list_topic_names
+from magnetar_broker.server.topic_names import TooManyPartitions, count_partitions, filter_names, list_topic_names
 from magnetar_metadata.errors import MetadataError
 from magnetar_metadata.store import Watch
 from magnetar_protos.broker_pb2 import ErrorCode
@@ -246,8 +246,11 @@ class _Follower:
             await self._clock.sleep(self._interval_s)
 
     def _fail(self, code: ErrorCode, text: str) -> None:
+        self._wake_all(BrokerError(code, f"can't list the topics of {self.namespace}: {text}"))
+
+    def _wake_all(self, error: BrokerError) -> None:
         for watched in self.watched.values():
-            watched.wake(BrokerError(code, f"can't list the topics of {self.namespace}: {text}"))
+            watched.wake(error)
 
     async def _follow(self, session: BrokerSession) -> None:
         """Follow the topics until the session ends or the metadata store fails."""
@@ -292,7 +295,7 @@ class _Follower:
         return self._looked_at + self._interval_s - self._clock.monotonic()
 
     async def _look(self, catalog: Catalog) -> None:
-        """List all names, and update all lists. If that fails, all lists stay as they were."""
+        """List all names, and update all lists. If that fails, or there are too many, all lists stay as they were."""
         self._is_changed = self._is_requested = False
         self._looked_at = self._clock.monotonic()
         await catalog.sync()
@@ -305,7 +308,12 @@ class _Follower:
             counts[topic] = known[topic] if topic in known else await count_partitions(catalog, topic)
             return counts[topic]
 
-        names = await list_topic_names(catalog, self.namespace, count)
+        try:
+            names = await list_topic_names(catalog, self.namespace, count)
+        except TooManyPartitions as error:
+            _log.warning("Clients are not notified of new topics: %s", error)
+            self._wake_all(error)
+            return
         deleted, new = self._names - names, names - self._names
         watched_now = list(self.watched.values())
         made = [(watched, await _update_listing(watched, names, deleted, new)) for watched in watched_now]

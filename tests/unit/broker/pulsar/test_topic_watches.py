@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from magnetar_broker.server import topic_list_rules, topic_watches
+from magnetar_broker.server import topic_list_rules, topic_names, topic_watches
 from magnetar_broker.server.pulsar import topic_lists
 from magnetar_broker.server.pulsar.replies import frame, topic_update_frame
 from magnetar_broker.server.pulsar.topic_lists import PulsarTopicWatcher
@@ -17,6 +17,7 @@ from magnetar_broker.server.topic_list_rules import Listing
 from magnetar_metadata.store import ABSENT, ANY
 from magnetar_protos.pulsar_pb2 import (
     BaseCommand,
+    CommandGetTopicsOfNamespace,
     CommandWatchTopicList,
     CommandWatchTopicListClose,
     CommandWatchTopicListSuccess,
@@ -328,6 +329,25 @@ async def test_watches_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) ->
         assert (await _ask_to_watch(other, 2, topics_pattern=".*")).type == BaseCommand.ERROR
         await scene.admin.topics.create("a2")
         await known.wait("a1", "a2")
+
+
+async def test_a_list_of_too_many_partitions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few nodes may stand for more names than the broker has memory for. What clients have goes on."""
+    monkeypatch.setattr(topic_names, "MAX_LISTED_PARTITIONS", 10)
+    async with running_pulsar_broker(**_SOON) as scene:
+        client = await scene.pulsar_client()
+        await scene.admin.topics.create_partitioned("a", 6)
+        known = _Known(client, await _watch(client))
+        await scene.admin.topics.create_partitioned("b", 6)
+        refused = await _ask_to_watch(client, 2, topics_pattern="nothing")
+        assert refused.error.error == ServerError.NOT_ALLOWED_ERROR
+        assert "12 partitions" in refused.error.message
+        request = CommandGetTopicsOfNamespace(request_id=client.request_id(), namespace="public/default")
+        answer = await client.ask(BaseCommand.GET_TOPICS_OF_NAMESPACE, get_topics_of_namespace=request)
+        assert "12 partitions" in answer.error.message
+        await scene.admin.topics.delete_partitioned("b")
+        await scene.admin.topics.create("a1")
+        await known.wait("a1", *(f"a-partition-{number}" for number in range(6)))
 
 
 async def test_a_watch_that_can_not_be_is_refused() -> None:
