@@ -239,7 +239,7 @@ class EntryDecoder:
                     self.waits_for_schema = True
                     break
             entry = self._decode(self._pending.popleft(), decoder)
-            if entry is not None and (self._letters is None or not self._letters.take(entry)):
+            if entry is not None and (self._letters is None or not self._letters.withhold(entry)):
                 decoded.append(entry)
                 size += entry.size_bytes
         return decoded

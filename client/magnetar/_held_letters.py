@@ -19,7 +19,7 @@ from magnetar._message import DeliveredEntry
 
 __all__ = ["HeldLetter", "HeldLetters"]
 
-# As many of a partition are held beside the receiver queue.
+# The maximum of messages of a partition that are held beside the receiver queue.
 MAX_HELD: Final = 10_000
 
 

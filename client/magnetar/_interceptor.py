@@ -39,11 +39,12 @@ class ProducerInterceptor:
     """What an application does with each message that a producer sends. A subclass overrides what it needs."""
 
     def eligible(self, message: ProducerMessage) -> bool:
-        """Return whether this interceptor is for the message. If not, none of the next two methods is called."""
+        """Return whether this interceptor is for the message. If not, neither `before_send` nor
+        `on_send_acknowledgement` is called."""
         return True
 
     def before_send(self, producer: Any, message: ProducerMessage) -> ProducerMessage | None:
-        """Return the message that is sent instead, or None. The message may be changed, and is then sent so.
+        """Return the message to send instead, or None to send this one. It may have been changed.
 
         Called by the thread or task that sends, before the message is encoded, and before its partition is chosen.
         """
@@ -72,12 +73,12 @@ class ConsumerInterceptor:
     """
 
     def on_arrival(self, consumer: Any, message: Message[Any]) -> Any:
-        """Return the message that is received instead, or None. Called when a message has arrived in the receiver
-        queue, and in any case before `before_consume`."""
+        """Return the message to receive instead, or None for this one. Called when the message has arrived in the
+        receiver queue, and in any case before `before_consume`."""
 
     def before_consume(self, consumer: Any, message: Message[Any]) -> Any:
-        """Return the message that is received instead, or None. Called when the message is received, or before the
-        listener is called. A message that is returned instead of the received one needs its method `message_id`."""
+        """Return the message to receive instead, or None for this one. Called when the message is received, or before
+        the listener is called. A message that is returned instead needs the method `message_id`."""
 
     def on_acknowledge(self, consumer: Any, message_id: MessageId, exception: BaseException | None) -> object:
         """The message was acknowledged, or that has failed with this exception. With a receipt, it is durable."""
@@ -104,9 +105,8 @@ class ReaderInterceptor:
     """What an application does with each message that a reader reads. A subclass overrides what it needs."""
 
     def before_read(self, reader: Any, message: Message[Any]) -> Any:
-        """Return the message that is read instead, or None. Called by the thread or task that reads, or before the
-        listener is called. A message that is returned instead of the one that was read needs its method `message_id`.
-        """
+        """Return the message to read instead, or None for this one. Called by the thread or task that reads, or before
+        the listener is called. A message that is returned instead needs the method `message_id`."""
 
     def on_partitions_change(self, topic: str, partitions: int) -> object:
         """The topic has this many partitions now. Called on the callback thread, with asyncio on the loop."""

@@ -42,12 +42,12 @@ __all__ = ["LetterProducers", "get_properties"]
 log = logging.getLogger("magnetar")
 
 # Beyond this, the producer that was not used for longest is closed.
-_MOST_PRODUCERS: Final = 16
+_MAX_PRODUCERS: Final = 16
 # Characters of the consumer's name in the names of its producers, which brokers limit.
-_MOST_NAME: Final = 100
+_MAX_NAME_LENGTH: Final = 100
 
 
-class _Kind(NamedTuple):
+class _LetterKind(NamedTuple):
     """Letters that share a producer."""
 
     topic: str
@@ -70,7 +70,7 @@ class LetterProducers:
         self._client = client
         self._name = name
         # The last one was used last. A producer that can't be opened is removed.
-        self._opening: OrderedDict[_Kind, asyncio.Task[TopicProducer]] = OrderedDict()
+        self._opening: OrderedDict[_LetterKind, asyncio.Task[TopicProducer]] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
         self._error: MagnetarException | None = None
 
@@ -80,13 +80,15 @@ class LetterProducers:
         """Store a letter. Returns when it is durable."""
         letter = _make_letter(message, properties)
         schema = await self._find_schema(message)
-        kind = _Kind(topic, initial_subscription, CompressionType(message._entry.metadata.compression), _key_of(schema))
+        kind = _LetterKind(
+            topic, initial_subscription, CompressionType(message._entry.metadata.compression), _key_of(schema)
+        )
         producer = await self._open(kind, schema)
         result: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
         await self._put(kind, producer, letter, partial(_settle, result))
         return await result
 
-    async def _put(self, kind: _Kind, producer: TopicProducer, letter: OutgoingMessage, waiter: Waiter) -> None:
+    async def _put(self, kind: _LetterKind, producer: TopicProducer, letter: OutgoingMessage, waiter: Waiter) -> None:
         partition = producer.route(letter)
         if not partition.was_opened:
             await producer.open_partition(partition)
@@ -96,9 +98,8 @@ class LetterProducers:
                 return partition.queue.add_message(letter, waiter=waiter)
             except ProducerQueueIsFull:
                 await partition.queue.wait_for_capacity()
-            except (
-                MagnetarException
-            ):  # it has ended, as its topic was deleted, for example: the next letter opens another
+            except MagnetarException:
+                # It has ended, since its topic was deleted, for example. The next letter opens another one.
                 if (opening := self._opening.get(kind)) and opening.done() and opening.result() is producer:
                     del self._opening[kind]
                 raise
@@ -120,7 +121,7 @@ class LetterProducers:
 
     # Producers.
 
-    async def _open(self, kind: _Kind, schema: SchemaInfo | None) -> TopicProducer:
+    async def _open(self, kind: _LetterKind, schema: SchemaInfo | None) -> TopicProducer:
         """Return the producer. Several letters may wait for the same opening."""
         if self._error is not None:
             raise type(self._error)(*self._error.args)
@@ -137,10 +138,10 @@ class LetterProducers:
                 raise AlreadyClosed("the consumer is closed") from None
             raise
 
-    async def _create(self, kind: _Kind, schema: SchemaInfo | None) -> TopicProducer:
+    async def _create(self, kind: _LetterKind, schema: SchemaInfo | None) -> TopicProducer:
         given: dict[str, Any] = {"schema": None if schema is None else _StoredSchema(schema)}
         options = ProducerOptions(
-            producer_name=f"{self._name[:_MOST_NAME]}-{self._client.randomness.token(5).hex()}",
+            producer_name=f"{self._name[:_MAX_NAME_LENGTH]}-{self._client.randomness.token(5).hex()}",
             compression_type=kind.compression,
             batching_enabled=False,
             **given,
@@ -155,12 +156,12 @@ class LetterProducers:
             raise NotAllowedError(f"letters can't be stored in {kind.topic}: {error}") from error
         return producer
 
-    def _forget_failed(self, kind: _Kind, opening: asyncio.Task[TopicProducer]) -> None:
+    def _forget_failed(self, kind: _LetterKind, opening: asyncio.Task[TopicProducer]) -> None:
         if (opening.cancelled() or opening.exception() is not None) and self._opening.get(kind) is opening:
             del self._opening[kind]
 
     def _close_unused(self) -> None:
-        for kind, opening in list(self._opening.items())[:-_MOST_PRODUCERS]:
+        for kind, opening in list(self._opening.items())[:-_MAX_PRODUCERS]:
             if opening.done():
                 del self._opening[kind]
                 closing = asyncio.get_running_loop().create_task(_close(opening))

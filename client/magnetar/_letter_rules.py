@@ -32,7 +32,7 @@ DELAY_TIME: Final = "DELAY_TIME"
 # Without a dead letter policy, a message is retried this often.
 _DEFAULT_MAX_REDELIVER_COUNT: Final = 16
 # Numbers in properties, which any client may write, are read up to this.
-_MOST_DIGITS: Final = 18
+_MAX_DIGITS: Final = 18
 
 
 class ConsumerDeadLetterPolicy:
@@ -220,4 +220,4 @@ def _parse(option: str, text: str | None) -> TopicName | None:
 
 def _read_number(text: str | None) -> int:
     """Read a number of 0 or more. 0: there is none."""
-    return int(text) if text and len(text) <= _MOST_DIGITS and text.isascii() and text.isdigit() else 0
+    return int(text) if text and len(text) <= _MAX_DIGITS and text.isascii() and text.isdigit() else 0

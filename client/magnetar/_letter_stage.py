@@ -1,4 +1,4 @@
-"""Decides what becomes of each entry of one partition, between its decoding and the receiver queue.
+"""Withholds entries of one partition from the receiver queue: dead letters, and retry letters that are not due.
 
 Most entries are handed out. An entry that was delivered too often goes to the dead letter topic (`_letters.py`), and a
 letter of the retry topic that is not due yet is held (`_held_letters.py`). Neither is handed out before, and neither is
@@ -53,8 +53,9 @@ class LetterStage:
         # By position.
         self._moving: dict[tuple[int, int], DeadEntry] = {}
 
-    def take(self, entry: DeliveredEntry) -> bool:
-        """Take an entry that isn't to be handed out now. Its messages count in the receiver queue."""
+    def withhold(self, entry: DeliveredEntry) -> bool:
+        """Return whether an entry isn't to be handed out now, and hold it or move it to the dead letter topic. Its
+        messages count in the receiver queue."""
         if self._is_retry_letter_topic:
             now_ms = self._clock.time_ms()
             due_ms = max(_find_due_ms(Message[Any](entry, row), now_ms) for row in entry.remaining)

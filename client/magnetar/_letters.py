@@ -12,7 +12,7 @@ the message is redelivered after the delay of a negative acknowledgement.
   letter would be too large is handed out, and an error is logged: it would be redelivered forever otherwise.
 
 **Bounds.** Entries of the last kind count in the receiver queue until their letters are stored, so a dead letter topic
-that stores nothing stops the deliveries. Of negatively acknowledged messages, `MOST_NACKED` become letters at a time.
+that stores nothing stops the deliveries. Of negatively acknowledged messages, `MAX_NACKED` become letters at a time.
 Others are redelivered, and take the way of the entries.
 """
 
@@ -38,7 +38,7 @@ __all__ = ["DeadEntry", "Letters", "OnMoved"]
 
 log = logging.getLogger("magnetar")
 
-MOST_NACKED: Final = 1_000
+MAX_NACKED: Final = 1_000
 # The letter would be too large: by its origin, for example, or since its batch was compressed better.
 _NEVER_STORED: Final = (MessageTooBig, InvalidMessage)
 
@@ -136,7 +136,7 @@ class Letters:
         self._acks.distribute()
         if entry.acknowledged & (entry.make_bits([row]) if entry.batch_size else 1) or entry.moved_rows >> row & 1:
             return True
-        if self._nacked >= MOST_NACKED or self._is_closing:
+        if self._nacked >= MAX_NACKED or self._is_closing:
             return False
         entry.moved_rows |= 1 << row
         self._nacked += 1

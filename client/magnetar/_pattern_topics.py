@@ -113,7 +113,7 @@ class PatternTopics:
     def left(self, partition: PartitionConsumer, error: MagnetarException) -> None:
         """A joined topic is not served any more, because of this error."""
         if isinstance(error, TopicNotFound):
-            log.info("%s was deleted, and is consumed no more", partition.topic)
+            log.info("%s was deleted, and is no longer consumed", partition.topic)
         else:
             log.warning("%s is not consumed now, and is retried: %s", partition.topic, error)
         self._joined.drop([partition], error)

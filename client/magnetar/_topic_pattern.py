@@ -95,7 +95,8 @@ def _split_domain(text: str) -> tuple[TopicDomain | None, str]:
         return TopicDomain(before), rest.removeprefix("^")
     except ValueError:
         raise InvalidTopicName(
-            f"the topic pattern {text!r} begins with no domain: use persistent://tenant/namespace/…"
+            f"the topic pattern {text!r} begins with {before!r}: use persistent://tenant/namespace/…, or "
+            "non-persistent://tenant/namespace/…"
         ) from None
 
 

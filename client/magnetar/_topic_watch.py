@@ -74,7 +74,8 @@ class TopicWatch:
         while True:
             if self._watching is not None:
                 await asyncio.wait([self._watching.ended])
-                log.info("the topics of %s are watched again: %s", self._pattern.text, self._watching.ended.result())
+                reason = self._watching.ended.result()
+                log.info("the watch of topics of %s has ended, and is begun again: %s", self._pattern.text, reason)
                 self._watching = None
                 pause_s = backoff.after(clock.monotonic() - began_s)
             if pause_s:

@@ -79,9 +79,9 @@ class _Scene:
 def test_letters_are_handed_out_in_the_order_of_their_times() -> None:
     """CON-9: however often they were delivered, since they may have been held before. Others are handed out at once."""
     scene = _Scene()
-    assert not scene.stage.take(scene.entry(0))
-    assert scene.stage.take(scene.entry(1, 2_000, redelivery_count=9))
-    assert scene.stage.take(scene.entry(2, 1_000))
+    assert not scene.stage.withhold(scene.entry(0))
+    assert scene.stage.withhold(scene.entry(1, 2_000, redelivery_count=9))
+    assert scene.stage.withhold(scene.entry(2, 1_000))
     assert scene.permits.queued == 1, "those that are held don't count in the receiver queue"
     scene.clock.advance(1.5)
     assert scene.received() == [2]
@@ -90,18 +90,18 @@ def test_letters_are_handed_out_in_the_order_of_their_times() -> None:
     assert scene.permits.queued == 3
     assert scene.changes == 2
     other = _Scene("persistent://public/default/t")
-    assert not other.stage.take(other.entry(1, 2_000)), "only letters of the retry topic are held"
+    assert not other.stage.withhold(other.entry(1, 2_000)), "only letters of the retry topic are held"
 
 
 def test_letters_that_will_be_redelivered_are_dropped() -> None:
     """CON-9"""
     scene = _Scene()
     for entry_id in range(4):
-        assert scene.stage.take(scene.entry(entry_id, 1_000))
+        assert scene.stage.withhold(scene.entry(entry_id, 1_000))
     scene.stage.drop_entries({(1, 0), (1, 2)})
     scene.clock.advance(1)
     assert scene.received() == [1, 3]
-    assert scene.stage.take(scene.entry(4, 1_000))
+    assert scene.stage.withhold(scene.entry(4, 1_000))
     scene.stage.clear()
     scene.clock.advance(2)
     assert scene.received() == []
@@ -111,7 +111,7 @@ def test_what_is_held_is_bounded() -> None:
     """CON-9: beyond the limit, letters count in the receiver queue, so that no more are delivered."""
     scene = _Scene()
     for entry_id in range(MAX_HELD + 2):
-        assert scene.stage.take(scene.entry(entry_id, _HOUR_MS))
+        assert scene.stage.withhold(scene.entry(entry_id, _HOUR_MS))
     assert scene.permits.queued == 2
     scene.stage.drop_entries({(1, MAX_HELD + 1)})
     assert scene.permits.queued == 1
@@ -127,7 +127,7 @@ def test_what_is_held_is_bounded() -> None:
 def test_entries_that_become_dead_letters_count_in_the_receiver_queue_until_they_are_stored() -> None:
     """CON-10: so a dead letter topic that stores nothing stops the deliveries."""
     scene = _Scene()
-    taken = [scene.stage.take(scene.entry(number, redelivery_count=number)) for number in range(5)]
+    taken = [scene.stage.withhold(scene.entry(number, redelivery_count=number)) for number in range(5)]
     assert taken == [False, False, False, True, True]
     assert scene.permits.queued == 5
     scene.letters.store()
@@ -139,15 +139,15 @@ def test_entries_that_become_dead_letters_count_in_the_receiver_queue_until_they
 def test_a_redelivery_of_what_becomes_a_dead_letter_makes_no_second_letter(is_cleared: bool) -> None:
     """CON-10: the last delivery is acknowledged. A queue that was cleared counts only what came after that."""
     scene = _Scene()
-    scene.stage.take(scene.entry(7, redelivery_count=3))
+    scene.stage.withhold(scene.entry(7, redelivery_count=3))
     if is_cleared:
         scene.stage.clear()
         scene.permits.start_epoch()
     again = scene.entry(7, redelivery_count=4)
-    assert scene.stage.take(again)
+    assert scene.stage.withhold(again)
     ((dead, _),) = scene.letters.moving
     assert dead.entry is again
     scene.letters.store()
     assert scene.permits.queued == 0
-    assert scene.stage.take(scene.entry(7, redelivery_count=5))
+    assert scene.stage.withhold(scene.entry(7, redelivery_count=5))
     assert len(scene.letters.moving) == 1
