@@ -69,6 +69,25 @@ async def test_opening_is_answered_if_something_that_it_waits_for_is_cancelled(
         assert "was interrupted" in caplog.text
 
 
+async def test_internal_error_of_one_opening_ends_no_other_producer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_produce_server() as (server, connect):
+
+        async def find_fails(*_: Any, **__: Any) -> Any:
+            raise KeyError("a bug")
+
+        client = connect()
+        await client.open(1, "p")
+        with monkeypatch.context() as patched:
+            patched.setattr(server.topics, "find", find_fails)
+            await client.send(OpenProducer(producer_id=2, topic="t"))
+            assert await client.code(2) == ErrorCode.UNKNOWN_ERROR
+        assert "a bug" in caplog.text
+        await client.send((1, 0, [entry(0, producer="p")]))
+        await until(lambda: (1, 0) in client.receipts, "the other producer goes on")
+
+
 async def test_invalid_entry_is_refused_alone_with_both_sizes() -> None:
     """MSG-2: the broker refuses entries that are too large, and names both sizes; later ones are stored."""
     too_large = _forged(MAX_MESSAGE_BYTES + 1)
