@@ -38,8 +38,8 @@ _log = logging.getLogger(__name__)
 # How long a closing listener waits for clients to read their last messages, and then for them to disconnect.
 _LAST_MESSAGES_TIMEOUT_S: Final = 1.0
 _DISCONNECT_TIMEOUT_S: Final = 1.0
-# How long a client may take to read the messages before an error. Then they are dropped: until the stream is closed, it
-# counts, and the error keeps what it refers to in memory.
+# How long a client may take to read the messages before an error. Then they are dropped: until the error is sent, what
+# it refers to stays in memory.
 FLUSH_BEFORE_ERROR_TIMEOUT_S: Final = 5.0
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -185,13 +185,17 @@ class _Handler:
             raise Refusal(Code.RESOURCE_EXHAUSTED, f"{of_connection} streams of this connection are being served")
         self._streams += 1
         self._streams_of[connection] = of_connection + 1
-        try:
-            await self._serve_stream(method, context, status)
-        finally:
-            self._streams -= 1
-            self._streams_of[connection] -= 1
-            if not self._streams_of[connection]:
-                del self._streams_of[connection]
+        # The stream counts until its status is sent: gRPC holds messages that the client does not read.
+        task = asyncio.current_task()
+        assert task is not None
+        task.add_done_callback(lambda _: self._release_stream(connection))
+        await self._serve_stream(method, context, status)
+
+    def _release_stream(self, connection: str) -> None:
+        self._streams -= 1
+        self._streams_of[connection] -= 1
+        if not self._streams_of[connection]:
+            del self._streams_of[connection]
 
     async def _serve_stream(self, method: str, context: Context, status: ErrorStatus) -> None:
         stream = ServedStream(context, self._admission, self._settings, on_cancel=status.send_cancelled)

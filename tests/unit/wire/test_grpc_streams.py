@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
 from magnetar_wire.grpc_transport import GrpcSettings, GrpcTransport
+from magnetar_wire.grpc_transport import listener as listener_module
 from magnetar_wire.grpc_transport.admission import Admission
 from magnetar_wire.grpc_transport.grpc_library import grpc
 from magnetar_wire.grpc_transport.listener import GrpcListener
 from magnetar_wire.grpc_transport.outcomes import to_transport_error
 from magnetar_wire.grpc_transport.served_stream import ServedStream
 from magnetar_wire.grpc_transport.wire import SERVICE, STREAM, method_metadata
-from magnetar_wire.transport import Disconnected, Peer, Rejected, Stream, TransportError
+from magnetar_wire.transport import Code, Disconnected, Peer, Refusal, Rejected, Stream, TransportError
 from tests.running import until, within
 
 
@@ -92,6 +94,43 @@ async def test_a_connection_with_all_its_streams_does_not_block_others() -> None
             await answers(third.open_stream("s"))
         for connection in (greedy, other, third):
             await connection.close()
+
+
+class RefusedFlood(Echo):
+    """Sends until the client does not receive for a moment, and refuses the stream then."""
+
+    def __init__(self) -> None:
+        self.refusals: list[weakref.ref[Refusal]] = []
+
+    async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.05):
+                while True:
+                    await stream.send(bytes(100_000))
+        refusal = Refusal(Code.INVALID_ARGUMENT, "too much")
+        self.refusals.append(weakref.ref(refusal))
+        try:
+            raise refusal
+        finally:
+            del refusal  # it refers to this frame
+
+
+async def test_refused_stream_of_a_client_that_does_not_receive_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHK-49: gRPC still holds messages of it. The error and all that it refers to are freed."""
+    monkeypatch.setattr(listener_module, "FLUSH_BEFORE_ERROR_TIMEOUT_S", 0.01)
+    transport, service = GrpcTransport(GrpcSettings(grpc_max_long_streams_per_connection=1)), RefusedFlood()
+    async with listening(transport, service) as listener:
+        connection = transport.connect(listener.address)
+        first = connection.open_stream("flood")
+        await first.send(b"x")
+        await until(lambda: bool(service.refusals) and service.refusals[0]() is None, "the error is freed")
+        with pytest.raises(Rejected, match="1 streams of this connection"):
+            await within(connection.open_stream("flood").receive(), "the second stream is refused")
+        with pytest.raises(Rejected, match="too much"):
+            while await within(first.receive(), "the error") is not None:
+                pass
+        assert await within(connection.open_stream("flood").receive(), "another stream is served") is not None
+        await connection.close()
 
 
 async def test_clients_that_do_not_receive_do_not_block_others() -> None:
