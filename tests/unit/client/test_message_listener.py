@@ -262,7 +262,7 @@ async def test_an_asyncio_listener_goes_on_after_errors_and_closing_waits_for_it
         assert topic.cursors.cursors["s"].acknowledged_entries == {topic.log.order[2]}
 
 
-@pytest.mark.parametrize("how", ["cancelled", "late", "by a task of the listener"])
+@pytest.mark.parametrize("how", ["cancelled", "late", "by a task of the listener", "by closing its client"])
 async def test_an_asyncio_listener_s_call_does_not_block_a_close_for_ever(how: str) -> None:
     async with client_of(operation_timeout_seconds=0.05 if how == "late" else 60) as (broker, client):
         called, cancelled = asyncio.Event(), asyncio.Event()
@@ -272,6 +272,8 @@ async def test_an_asyncio_listener_s_call_does_not_block_a_close_for_ever(how: s
             try:
                 if how == "by a task of the listener":
                     await asyncio.create_task(consumer.close())
+                elif how == "by closing its client":
+                    await client.close()
                 else:
                     await asyncio.Event().wait()
             finally:
