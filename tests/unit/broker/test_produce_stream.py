@@ -20,6 +20,7 @@ from magnetar_protos.frame_pb2 import Frame, Run
 from magnetar_wire.batch import encode_batch
 from magnetar_wire.limits import MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
 from magnetar_wire.messages import Messages
+from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import Rejected
 from tests.produce_client import entry
 from tests.running import until, within
@@ -73,16 +74,18 @@ async def test_internal_error_of_one_opening_ends_no_other_producer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running_produce_server() as (server, connect):
+        find = server.topics.find
 
-        async def find_fails(*_: Any, **__: Any) -> Any:
-            raise KeyError("a bug")
+        async def find_or_fail(name: TopicName, *others: Any, **options: Any) -> Any:
+            if name.local_name == "bad":
+                raise KeyError("a bug")
+            return await find(name, *others, **options)
 
+        monkeypatch.setattr(server.topics, "find", find_or_fail)
         client = connect()
         await client.open(1, "p")
-        with monkeypatch.context() as patched:
-            patched.setattr(server.topics, "find", find_fails)
-            await client.send(OpenProducer(producer_id=2, topic="t"))
-            assert await client.code(2) == ErrorCode.UNKNOWN_ERROR
+        await client.send(OpenProducer(producer_id=2, topic="bad"))
+        assert await client.code(2) == ErrorCode.UNKNOWN_ERROR
         assert "a bug" in caplog.text
         await client.send((1, 0, [entry(0, producer="p")]))
         await until(lambda: (1, 0) in client.receipts, "the other producer goes on")
