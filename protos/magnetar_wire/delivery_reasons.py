@@ -249,6 +249,13 @@ KEY_HELD: Final = _kind(
     "Let consumer {holder} acknowledge, or close it if it hangs: then its keys move at once. If order does not matter, "
     "use allow_out_of_order_delivery.",
 )
+KEYS_WAIT: Final = _kind(
+    "keys_wait",
+    "{entries:,} entries wait for the consumers of their keys, which get nothing now: {cause}",
+    "A Key_Shared subscription delivers a key to one consumer only. Consumers with capacity get other keys. The first "
+    "1,000 slots with waiting entries are counted.",
+    "Let {who} receive and acknowledge. To move its keys to other consumers, close it.",
+)
 SLOT_WITHOUT_CONSUMER: Final = _kind(
     "slot_without_consumer",
     "{entries:,} entries wait, since no consumer has the hash range of their keys: the first one is of slot {slot}",

@@ -284,6 +284,33 @@ async def test_look_ahead() -> None:
     assert int(answer.facts["entries"]) >= 2
 
 
+async def test_keys_wait() -> None:
+    """ADM-3, SUB-5: entries of the keys of a consumer without permits, while another one has permits."""
+    scene = Scene()
+    halves = [
+        KeySharedOptions(mode=KeySharedMode.STICKY, ranges=[SlotRange(first=first, last=first + 32_767)])
+        for first in (0, 32_768)
+    ]
+    slow, _ = await scene.subscribe(kind=KEY_SHARED, consumer="slow", permits=1, key_shared=halves[0])
+    fast, gets = await scene.subscribe(kind=KEY_SHARED, consumer="fast", key_shared=halves[1])
+    for number in range(20):
+        scene.log.add(key=f"key {number}")
+    scene.log.on_appended()
+    await settle()
+    of_slow = 20 - len(gets.positions)
+    answer = _answer(scene)
+    assert (answer.code, answer.facts["entries"], answer.facts["who"]) == ("keys_wait", of_slow - 1, "consumer slow")
+    assert "the receiver queue of consumer slow is full" in answer.text
+    assert not answer.kind.is_normal
+    ack(fast, *gets.take())
+    fast.leave()
+    await settle()
+    assert _codes(scene) == ["no_permits"]
+    slow.flow(slow.epoch, 100)
+    await settle()
+    assert _codes(scene) == ["waiting_for_acks"]
+
+
 async def test_slot_without_consumer() -> None:
     """ADM-3, SUB-12: keys in a gap of the consumers' ranges."""
     scene = Scene()

@@ -348,7 +348,10 @@ class KeySharedRule(IndividualDeliveryRule):
         return None
 
     def find_waiting(self) -> Sequence[DeliveryReason]:
-        return list(find_waiting_keys(self.waiting, self.held, self.selector.select))
+        some_have_capacity = super().find_shortage() is None
+        return list(
+            find_waiting_keys(self.waiting, self.held, self.selector.select, some_have_capacity=some_have_capacity)
+        )
 
 
 @dataclass(slots=True)
