@@ -59,7 +59,9 @@ class LetterStage:
         if self._is_retry_letter_topic:
             now_ms = self._clock.time_ms()
             due_ms = max(_find_due_ms(Message[Any](entry, row), now_ms) for row in entry.remaining)
-            if due_ms > now_ms:
+            first_ms = self._held.next_due_ms
+            # One that is held may be due, while its timer has not fired yet: it is handed out first.
+            if due_ms > now_ms or (first_ms is not None and first_ms <= due_ms):
                 self._hold(entry, due_ms)
                 return True
         if self._letters.rules.is_dead(entry.redelivery_count):

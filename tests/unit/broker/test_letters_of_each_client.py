@@ -15,6 +15,7 @@ import pytest
 
 import magnetar
 from magnetar_testing.clock import ManualClock
+from magnetar_wire.hashing import key_shared_slot
 from tests.running import GENEROUS_S
 from tests.unit.broker.broker_scene import URL, running_broker
 from tests.unit.broker.each_client import KINDS, LONG_MS, EachClient, each_client
@@ -22,6 +23,8 @@ from tests.unit.broker.each_client import KINDS, LONG_MS, EachClient, each_clien
 _of_each_client = pytest.mark.parametrize("kind", KINDS)
 _of_ours = pytest.mark.parametrize("kind", ["sync", "aio"])
 _DLQ = "t-s-DLQ"
+# A second consumer of a Key_Shared subscription has its slot.
+_MOVING_KEY = next(key for key in map(str, range(20)) if key_shared_slot(key.encode()) < 32_768)
 
 
 def _subscribe(made: EachClient, topic: str = "t", **options: Any) -> Any:
@@ -56,11 +59,12 @@ async def _has_prefetched(made: EachClient, messages: int) -> bool:
 
 
 @_of_each_client
-def test_a_message_that_is_refused_too_often_becomes_a_dead_letter(kind: str) -> None:
+@pytest.mark.parametrize("type_", ["Shared", "KeyShared"])
+def test_a_message_that_is_refused_too_often_becomes_a_dead_letter(kind: str, type_: str) -> None:
     """CON-8, CON-10: after 1 + 2 deliveries. It is acknowledged, and its letter has its key, payload, time and
     properties, and names its origin. The first subscription of the dead letter topic was there before."""
     with each_client(kind) as made:
-        consumer = _subscribe(made)
+        consumer = _subscribe(made, consumer_type=getattr(made.library.ConsumerType, type_))
         producer = made.readers[0].create_producer("t", batching_enabled=False)
         sent = producer.send(b"bad", {"own": "1"}, "key", "order", event_timestamp=77)
         producer.send(b"good")
@@ -138,6 +142,47 @@ def test_a_message_is_retried_until_it_is_a_dead_letter(kind: str) -> None:
         consumer.close()
         for topic in ("t", "t-s-RETRY"):
             assert _backlog(made, topic) == 0
+
+
+@_of_each_client
+def test_a_key_s_letters_are_in_order(kind: str) -> None:
+    """(SUB-5, SUB-6, CON-8, CON-10) Messages that are refused until they are dead letters are redelivered to the old
+    consumer of their key, in order. Then the new one gets the later messages."""
+    with each_client(kind) as made:
+        options: Any = {"consumer_type": made.library.ConsumerType.KeyShared}
+        first = _subscribe(made, consumer_name="first", **options)
+        producer = made.readers[0].create_producer("t", batching_enabled=False)
+        for content in (b"0", b"1"):
+            producer.send(content, partition_key=_MOVING_KEY)
+        messages = [first.receive(LONG_MS) for _ in range(2)]
+        second = _subscribe(made, consumer_name="second", **options)
+        producer.send(b"2", partition_key=_MOVING_KEY)
+        for count in (1, 2, 3):
+            for message in messages:
+                first.negative_acknowledge(message)
+            if count < 3:
+                messages = [first.receive(LONG_MS) for _ in range(2)]
+                assert [(one.data(), one.redelivery_count()) for one in messages] == [(b"0", count), (b"1", count)]
+        assert [letter.data() for letter in _letters(made, 2)] == [b"0", b"1"]
+        assert second.receive(LONG_MS).data() == b"2"
+
+
+@_of_ours
+def test_retried_messages_of_a_key_are_in_order(kind: str) -> None:
+    """(SUB-5, CON-9) Letters have the keys of their messages, so all retries of a key go to one consumer."""
+    with each_client(kind) as made:
+        options: Any = {"consumer_type": magnetar.ConsumerType.KeyShared, "enable_retry": True}
+        policy = magnetar.ConsumerDeadLetterPolicy(10)
+        consumers = [_subscribe(made, consumer_name=name, dead_letter_policy=policy, **options) for name in "ab"]
+        producer = made.readers[0].create_producer("t", batching_enabled=False)
+        for number in range(3):
+            producer.send(b"%d" % number, partition_key=_MOVING_KEY)
+        for times in (None, "1", "2"):
+            messages = [consumers[1].receive(LONG_MS) for _ in range(3)]
+            assert [one.data() for one in messages] == [b"0", b"1", b"2"]
+            assert {one.properties().get("RECONSUMETIMES") for one in messages} == {times}
+            for message in messages:
+                consumers[1].reconsume_later(message, 1)
 
 
 @_of_ours
