@@ -74,6 +74,7 @@ _REDELIVERY: Final = (
     "byTheRetryTopic",
     "lettersOfAnotherClient",
 )
+_KEY_SHARED: Final = ("autoSplit", "sticky")
 _READING: Final = (
     "fromEitherEnd",
     "fromAnId",
@@ -112,6 +113,7 @@ _ALL: Final = {
     "Consuming": _CONSUMING,
     "Acknowledging": _ACKNOWLEDGING,
     "Redelivery": _REDELIVERY,
+    "KeyShared": _KEY_SHARED,
     "Reading": _READING,
     "Finding": _FINDING,
     "Schemas": _SCHEMAS,
@@ -284,6 +286,12 @@ def test_acknowledging(problems: dict[str, str], check: str) -> None:
 def test_redelivery(problems: dict[str, str], check: str) -> None:
     """WIRE-1"""
     assert problems[f"Redelivery.{check}"] == ""
+
+
+@pytest.mark.parametrize("check", _KEY_SHARED)
+def test_key_shared(problems: dict[str, str], check: str) -> None:
+    """WIRE-1, SUB-5, SUB-6, SUB-10, SUB-12"""
+    assert problems[f"KeyShared.{check}"] == ""
 
 
 @pytest.mark.parametrize("check", _READING)

@@ -22,8 +22,8 @@ import org.apache.pulsar.client.api.PulsarClient;
  */
 final class Main {
     private static final List<Class<?>> GROUPS = List.of(
-            Publishing.class, Consuming.class, Acknowledging.class, Redelivery.class, Reading.class, Finding.class,
-            Schemas.class, Refusals.class, AccessModes.class, Moving.class);
+            Publishing.class, Consuming.class, Acknowledging.class, Redelivery.class, KeyShared.class, Reading.class,
+            Finding.class, Schemas.class, Refusals.class, AccessModes.class, Moving.class);
     // By themselves, when the others have ended: what they have done to the broker all would feel.
     private static final List<Class<?>> AFTERWARDS = List.of(Recovering.class);
     private static final long LONGEST_S = 60;
