@@ -4,6 +4,7 @@ pulsar-client over Pulsar's protocol. Statistics are read by both admin interfac
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -27,7 +28,7 @@ _LOWER = [key for key in _KEYS if key_shared_slot(key.encode()) < _MIDDLE]
 _UPPER = [key for key in _KEYS if key not in _LOWER]
 
 
-def _subscribe(made: EachClient, name: str, **policy: Any) -> Any:
+def _subscribe(made: EachClient, name: str, listener: dict[str, Any] | None = None, **policy: Any) -> Any:
     library = made.library
     if policy:
         policy["key_shared_mode"] = getattr(library.KeySharedMode, policy.pop("mode", "AutoSplit"))
@@ -40,6 +41,7 @@ def _subscribe(made: EachClient, name: str, **policy: Any) -> Any:
         initial_position=library.InitialPosition.Earliest,
         negative_ack_redelivery_delay_ms=1,
         **policy,
+        **(listener or {}),
     )
 
 
@@ -229,3 +231,36 @@ def test_messages_in_chunks_go_to_the_consumer_of_their_key(kind: str, caplog: p
                 assert (message.partition_key(), message.data()) == (key, large[key])
                 consumer.acknowledge(message)
         made.until(lambda: _stats(made).backlog_entries == 0, "all chunks are acknowledged")
+
+
+@_of_each_client
+def test_listeners_get_the_messages_of_a_key_one_after_the_other(kind: str) -> None:
+    """(SUB-5, CON-2) Also if an executor calls a listener with messages of several keys at a time."""
+    with each_client(kind) as made, ThreadPoolExecutor(3) as executor:
+        got: dict[str, list[tuple[str, bytes]]] = {key: [] for key in _KEYS}
+        running: list[str] = []
+        overlaps: list[str] = []
+
+        def listen(consumer: Any, message: Any) -> Any:
+            key = message.partition_key()
+            if key in running:
+                overlaps.append(key)
+            running.append(key)
+            got[key].append((consumer.consumer_name(), message.data()))
+            running.remove(key)
+            return consumer.acknowledge(message)
+
+        options: dict[str, Any] = {"message_listener": listen}
+        if kind == "sync":
+            options["message_listener_executor"] = executor
+        consumers = [_subscribe(made, name, options) for name in ("upper", "lower")]
+        producer = made.client.create_producer(TOPIC, batching_enabled=False)
+        contents = [b"%d" % number for number in range(10)]
+        for content in contents:
+            made.send_all(producer, *[content] * len(_KEYS), partition_keys=_KEYS)
+        made.until(lambda: _stats(made).backlog_entries == 0, "all are acknowledged")
+        for key in _KEYS:
+            assert got[key] == [("lower" if key in _LOWER else "upper", content) for content in contents]
+        assert not overlaps
+        for consumer in consumers:
+            consumer.close()
