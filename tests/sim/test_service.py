@@ -38,6 +38,11 @@ _BRANCHES: Final = [
     # Deliveries and acknowledgements of an epoch that has ended (CHK-52).
     Branch("Subscription.acknowledge", "raise acknowledged.problem or BrokerError(\nErrorCode.STALE_EPOCH"),
     Branch("PartitionConsumer.delivered", "if not self.is_connected or delivery.epoch != self.epoch.number:\nreturn"),
+    # Keys that wait for their old consumer, or for any, in each way to assign keys to consumers (CHK-35).
+    Branch("KeySharedRule._find_consumer", "self.held.count_blocked(slot)"),
+    Branch("HashRing.select", "return consumers[slot % len(consumers)]"),
+    Branch("StickyRanges.select", "return self._consumers[number]"),
+    Branch("StickyRanges._check_free", "raise BrokerError"),
     # A cursor in a ledger that was deleted (CHK-54).
     Branch("AckState._find_equivalent", "return self._log.before_first"),
     # A ledger that was written without a subscription: retained, and deleted after its time; and a first subscription.

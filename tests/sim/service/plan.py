@@ -7,11 +7,14 @@ thing, and some are storms.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Final
 
+from magnetar import ConsumerKeySharedPolicy, KeySharedMode
 from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_testing.randomness import SeededRandomness
+from magnetar_wire.hashing import KEY_SHARED_SLOTS
 from tests.sim.chance import Chance
 from tests.sim.service.faults import SERVICE_FAULTS
 from tests.sim.world.odd_settings import with_odd
@@ -135,10 +138,13 @@ def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
             number += 1
         for subscription, kind in topic.subscriptions:
             consumers = draw.choice((1, 1, 2, 3) if kind != "EXCLUSIVE" else (1, 1, 1, 2))
+            policies: list[dict[str, Any]] = [{}] * consumers
             if kind == "KEY_SHARED":
                 consumers += by_key.choice((1, 1, 2))
-            for _ in range(consumers):
-                applications[number % len(applications)].append(_consumer(draw, topic, subscription, kind))
+                policies = _key_shared_policies(chance.stream("key ranges"), consumers)
+            for policy in policies:
+                consumer = _consumer(draw, topic, subscription, kind)
+                applications[number % len(applications)].append(replace(consumer, options=consumer.options | policy))
                 number += 1
         if draw.random() < 0.3:
             applications[number % len(applications)].append(_consumer(draw, topic, "", "READER"))
@@ -170,6 +176,7 @@ def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
                     minutes := chance.stream("retention policy").choice(_RETENTION_POLICY)
                 ),
                 "default_retention_size_in_mb": -1 if minutes else 0,
+                "subscription_key_shared_use_consistent_hashing": chance.stream("hash ring").random() < 0.4,
                 "broker_deduplication_enabled": (every := chance.stream("deduplication").choice(_SNAPSHOT_EVERY)) > 0,
                 "broker_deduplication_entries_interval": every or 1_000,
                 "broker_deduplication_snapshot_frequency_in_seconds": 1,
@@ -232,6 +239,17 @@ def _topic(draw: SeededRandomness, by_key: SeededRandomness, name: str) -> Topic
     kinds = ["KEY_SHARED" if kind == "SHARED" and by_key.random() < 0.6 else kind for kind in kinds]
     subscriptions = tuple((f"s{number}", kind) for number, kind in enumerate(kinds))
     return TopicPlan(name, draw.choice((0, 0, 0, 2)), subscriptions)
+
+
+def _key_shared_policies(draw: SeededRandomness, consumers: int) -> list[dict[str, Any]]:
+    """Return what each consumer of a subscription requests: mostly nothing, else equal ranges of slots."""
+    if draw.random() < 0.7:
+        return [{}] * consumers
+    ends = [number * KEY_SHARED_SLOTS // consumers for number in range(consumers + 1)]
+    return [
+        {"key_shared_policy": ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=[(first, end - 1)])}
+        for first, end in pairwise(ends)
+    ]
 
 
 def _producer(draw: SeededRandomness, topic: TopicPlan, number: int) -> ProducerPlan:
