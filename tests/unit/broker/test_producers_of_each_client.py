@@ -329,3 +329,21 @@ def test_an_exclusive_producer_has_all_partitions_or_none(kind: str) -> None:
         for name in ("p", "p-partition-0", "p-partition-2"):
             with pytest.raises(made.errors.ProducerBusy):
                 made.client.create_producer(name)
+
+
+@_of_each_client
+def test_a_ledger_without_entries_leaves_and_one_is_made_for_all_messages_that_wait(kind: str) -> None:
+    """CHK-31: however many producers wait, and however many ledgers failed before."""
+    with each_client(kind, add_entry_timeout_seconds=0.05) as made:
+        producers = [made.client.create_producer("t", batching_enabled=False) for _ in range(3)]
+        made.hold_bookies()
+        waiting = [result for one in producers for result in made.start_sends(one, b"0", b"1", b"2")]
+        topic = made.scene.broker_session.topics.get_loaded(TopicName.parse("t"))
+        assert topic is not None
+        made.until(lambda: topic.log.closed_ledgers >= 1, "a ledger is closed without entries")
+        made.resume_bookies()
+        ids = [_position(one.result(GENEROUS_S)) for one in waiting]
+        assert len({ledger_id for ledger_id, _, _ in ids}) == 1
+        stats = made.run(lambda: made.scene.admin.topics.internal_stats("t"))
+        assert [one.ledger_id for one in stats.ledgers] == [ids[0][0]]
+        assert len(made.payloads("t")) == len(waiting)

@@ -6,13 +6,14 @@ As in test_delivery_reasons.py, a test of a reason has its code as its name.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
-from magnetar import ConsumerType, MessageId, aio, schema
+from magnetar import ConsumerKeySharedPolicy, ConsumerType, KeySharedMode, MessageId, aio, schema
 from magnetar.admin import DeliveryReason, SubscriptionExplanation
 from magnetar.exceptions import MagnetarException, SubscriptionNotFound, TopicNotFound
 from magnetar_broker.admin import explain_calls
@@ -21,6 +22,7 @@ from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.topics.backlog_quota_rules import QuotaKind
 from magnetar_broker.topics.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.pulsar_pb2 import IntRange, KeySharedMeta
 from magnetar_wire.delivery_reasons import REASONS
 from magnetar_wire.topic_name import TopicName
 from tests.running import until
@@ -30,7 +32,7 @@ from tests.unit.broker.pulsar.pulsar_client import PulsarClient
 from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, running_pulsar_broker
 from tests.unit.broker.rate_scene import LISTENERS
 
-_KINDS = {"Exclusive": 0, "Shared": 1, "Failover": 2}
+_KINDS = {"Exclusive": 0, "Shared": 1, "Failover": 2, "KeyShared": 3}
 
 
 class _Clients:
@@ -44,18 +46,32 @@ class _Clients:
         self._consumers = 0
 
     async def publish(self, count: int, topic: str = "t") -> None:
+        """Publish messages, each with a key of its own."""
         producer = await self.sdk.create_producer(topic, batching_enabled=False)
-        for _ in range(count):
-            await producer.send(b"x")
+        for number in range(count):
+            await producer.send(b"x", partition_key=f"key {number}")
         await producer.close()
 
     async def consume(
-        self, name: str = "c", kind: str = "Exclusive", *, permits: int = 100, priority: int = 0, topic: str = "t"
+        self,
+        name: str = "c",
+        kind: str = "Exclusive",
+        *,
+        permits: int = 100,
+        priority: int = 0,
+        topic: str = "t",
+        slots: tuple[int, int] | None = None,
     ) -> Any:
         """Open a consumer that grants permits, and receives nothing."""
         if self.pulsar is None:
+            policy = slots and ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=[slots])
             return await self.sdk.subscribe(
-                topic, "s", ConsumerType[kind], consumer_name=name, receiver_queue_size=permits
+                topic,
+                "s",
+                ConsumerType[kind],
+                consumer_name=name,
+                receiver_queue_size=permits,
+                key_shared_policy=policy,
             )
         self._consumers += 1
         await self.pulsar.subscribe(
@@ -65,6 +81,8 @@ class _Clients:
             consumer_name=name,
             permits=permits,
             priority_level=priority,
+            key_shared_meta=slots
+            and KeySharedMeta(key_shared_mode=1, hash_ranges=[IntRange(start=slots[0], end=slots[1])]),
         )
         return self._consumers
 
@@ -144,6 +162,60 @@ async def test_what_consumers_wait_for_is_explained(listener: str) -> None:
         await clients.admin.subscriptions.skip("t", "s", 2)
         found = await clients.until_answer("no_permits")
         assert not found.reasons[0].normal
+
+
+async def _deliver_keys(clients: _Clients) -> None:
+    """Deliver 10 keys to one consumer, let another one take over half of the slots, and publish 10 messages more."""
+    await clients.consume("a", "KeyShared")
+    await clients.publish(10)
+    await clients.until_answer("waiting_for_acks")
+    await clients.consume("b", "KeyShared")
+    await clients.publish(10)
+
+
+async def _consume_10(clients: _Clients, kind: str, **options: Any) -> None:
+    await clients.publish(10)
+    await clients.consume(kind=kind, **options)
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+@pytest.mark.parametrize(
+    ("code", "act", "settings"),
+    [
+        ("no_backlog", _Clients.consume, {}),
+        ("waiting_for_acks", partial(_consume_10, kind="KeyShared"), {}),
+        ("max_unacked_consumer", partial(_consume_10, kind="Shared"), {"max_unacked_messages_per_consumer": 2}),
+        (
+            "max_unacked_subscription",
+            partial(_consume_10, kind="KeyShared"),
+            {"max_unacked_messages_per_subscription": 2},
+        ),
+        ("slot_without_consumer", partial(_consume_10, kind="KeyShared", slots=(0, 0)), {}),
+        ("key_held", _deliver_keys, {}),
+        (
+            "look_ahead",
+            _deliver_keys,
+            {"key_shared_look_ahead_msg_in_replay_threshold_per_subscription": 1, "dispatcher_max_read_batch_size": 1},
+        ),
+        *(
+            (
+                f"dispatch_rate_of_{level}",
+                partial(_consume_10, kind="KeyShared"),
+                {f"dispatch_throttling_rate_per_{level}_in_msg": 1},
+            )
+            for level in ("subscription", "topic")
+        ),
+    ],
+)
+async def test_what_holds_messages_back_is_explained(
+    listener: str, code: str, act: Callable[[_Clients], Awaitable[Any]], settings: dict[str, Any]
+) -> None:
+    """ADM-3: also of Key_Shared subscriptions (SUB-6, SUB-12)."""
+    async with _running(listener, **settings) as clients:
+        await act(clients)
+        found = await clients.until_answer(code)
+        assert found.reasons[0].text
+        assert found.reasons[0].action
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
