@@ -51,6 +51,10 @@ class ConsumerInterceptors:
         core.nacks.on_sent = partial(self._report_redelivery, "on_negative_acks_send")
         if core.timeouts is not None:
             core.timeouts.on_sent = partial(self._report_redelivery, "on_ack_timeout_send")
+        if core.letters is not None:
+            core.letters.on_dead = lambda message: call_later(
+                partial(self._report_acknowledged, "on_acknowledge", [message], None)
+            )
         core.context.on_partitions_changed = lambda topic, count: call_later(
             partial(self._call_each, "on_partitions_change", topic, count)
         )

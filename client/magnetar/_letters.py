@@ -63,6 +63,8 @@ class Letters:
     ) -> None:
         """`name`: the consumer's."""
         self.rules = rules
+        # Called with each message that is acknowledged, because its dead letter is stored.
+        self.on_dead: Callable[[Message[Any]], object] = lambda message: None
         self._clock = client.clock
         self._operations = client.operations
         self._acks = acks
@@ -169,7 +171,9 @@ class Letters:
             self._backoff.reset()
         for row, result in zip(rows, results, strict=True):
             if not isinstance(result, BaseException):
-                self._acks.add(Message[Any](dead.entry, row))
+                message = Message[Any](dead.entry, row)
+                self._acks.add(message)
+                self.on_dead(message)
         if errors and not handed_out:
             self._nacks.redeliver_later(Message[Any](dead.entry, rows[0]))
         on_moved(dead, handed_out)

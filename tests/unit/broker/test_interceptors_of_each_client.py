@@ -349,3 +349,26 @@ def test_a_retried_message_is_reported_as_acknowledged(kind: str) -> None:
         failed, done = seen.of("acknowledged")
         assert (failed[1], type(failed[2])) == (message.message_id(), TypeError)
         assert done == ("acknowledged", message.message_id(), None)
+
+
+@_of_our_clients
+def test_a_dead_letter_is_reported_as_acknowledged(kind: str) -> None:
+    """CON-10"""
+    with each_client(kind) as made:
+        made.client.create_producer("t").send(b"0")
+        seen = Receiving()
+        consumer = made.client.subscribe(
+            "t",
+            "s",
+            magnetar.ConsumerType.Shared,
+            dead_letter_policy=magnetar.ConsumerDeadLetterPolicy(1),
+            negative_ack_redelivery_delay_ms=1,
+            interceptors=[RaisingConsumer(), seen],
+            **_EARLIEST,
+        )
+        for _ in range(2):
+            assert seen.of("acknowledged") == []
+            message = consumer.receive(LONG_MS)
+            consumer.negative_acknowledge(message)
+        wait_until(lambda: seen.of("acknowledged"), "the dead letter is stored")
+        assert seen.of("acknowledged") == [("acknowledged", message.message_id(), None)]
