@@ -47,8 +47,10 @@ class Scene:
         ids = [[9 if topic == RETRY else 1, number, -1]]
         self.story.say(who, what, consumer=f"t.s#{who}", place=topic, ids=ids)
 
-    def letter(self, topic: str, number: int, times: int, digest: str = "00000000", origin: str = "") -> None:
-        item = ["p", number, digest, "k", origin or f"1:{number}:-1", times, self.story.now]
+    def letter(
+        self, topic: str, number: int, times: int, digest: str = "00000000", origin: str = "", key: str | None = "k"
+    ) -> None:
+        item = ["p", number, digest, key, origin or f"1:{number}:-1", times, self.story.now]
         self.story.say("K", "letter", consumer=f"{topic}.k#K", place=topic, items=[item])
 
     def findings(self, folder: Path, *left: str) -> dict[str, int]:
@@ -124,6 +126,12 @@ def of_another_content(scene: Scene) -> None:
     scene.letter(DEAD, 0, 0, digest="00000001")
 
 
+def of_another_key(scene: Scene) -> None:
+    for redeliveries in range(3):
+        scene.got(0, redeliveries)
+    scene.letter(DEAD, 0, 0, key=None)
+
+
 def of_another_origin(scene: Scene) -> None:
     for redeliveries in range(3):
         scene.got(0, redeliveries)
@@ -143,7 +151,7 @@ def too_late(scene: Scene) -> None:
 
 
 WRONG = [lost_on_its_way_to_the_dead_letters, never_seen, lost_in_the_retry_topic, acknowledged_without_a_letter]
-WRONG += [of_another_content, of_another_origin, too_early, too_late]
+WRONG += [of_another_content, of_another_key, of_another_origin, too_early, too_late]
 
 
 @pytest.mark.parametrize("what", WRONG)

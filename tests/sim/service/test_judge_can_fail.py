@@ -27,8 +27,10 @@ from magnetar_protos.managed_ledger_pb2 import DELETING
 from magnetar_wire.message_id import MessageId
 from tests.sim.invariants.history import Violation
 from tests.sim.service.bundle_owners import check_bundles
+from tests.sim.service.held_keys import HeldKeys, KeyedEntry
 from tests.sim.service.history import ConsumerSeen, Found, ProducerSeen
 from tests.sim.service.judge_scene import MESSAGES, TOPIC, Scene, at
+from tests.sim.service.subscription_acks import WireAck
 from tests.sim.world.metadata import SimulatedMetadata
 
 
@@ -338,6 +340,17 @@ def test_a_key_goes_on_to_the_next_consumer_when_it_is_free() -> None:
     scene.sends_answer(1, 3, epochs=[EpochBegan(consumer_id=1, epoch=2, acknowledged_from=2)])
     scene.delivers(0, broker=1, stream=4, epoch=3)
     assert not scene.violations
+
+
+def test_a_batch_holds_its_key_until_all_of_its_messages_are_acknowledged() -> None:
+    """CHK-53"""
+    keys = HeldKeys(0, look=lambda _: None)
+    keys.deliver(KeyedEntry((1, 0), "k", 0b111), 0, "A")
+    keys.acknowledge(WireAck(1, parts={(1, 0): 0b011}))
+    with pytest.raises(Violation, match=r"A holds \(1, 0\)"):
+        keys.deliver(KeyedEntry((1, 1), "k", 1), 0, "B")
+    keys.acknowledge(WireAck(2, parts={(1, 0): 0b100}))
+    keys.deliver(KeyedEntry((1, 1), "k", 1), 0, "B")
 
 
 def handed_out_from_an_old_epoch(scene: Scene) -> None:
