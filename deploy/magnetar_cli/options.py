@@ -97,6 +97,16 @@ class SubscriptionType(enum.StrEnum):
     EXCLUSIVE = "exclusive"
     SHARED = "shared"
     FAILOVER = "failover"
+    KEY_SHARED = "key_shared"
+
+    @property
+    def consumer_type(self) -> str:
+        """The name in `magnetar.ConsumerType`."""
+        return "".join(word.capitalize() for word in self.split("_"))
+
+    @property
+    def delivers_in_order(self) -> bool:
+        return self in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
 
 
 class Start(enum.StrEnum):

@@ -306,9 +306,9 @@ WAITING_FOR_ACKS: Final = _kind(
     "everything is delivered, and the acknowledgement of {delivered} by {who} is missing (last delivery: "
     "{delivered_ms}, last acknowledgement: {acknowledged_ms})",
     "Consumers have all messages, and have not acknowledged them. They may wait in the receiver queue.",
-    "Find out what the application does with them: it is busy, it forgets to acknowledge, or the client waits "
-    "until it has them redelivered after a negative acknowledgement, or until it can store them as dead letters (its "
-    "log has the error).",
+    "Find out what the application does with them: it is busy, or forgets to acknowledge. Or the client waits: for the "
+    "delay of a negative acknowledgement, until a retry letter is due, or until it can store dead letters (its log has "
+    "the error).",
 )
 NO_BACKLOG: Final = _kind(
     "no_backlog",

@@ -32,6 +32,9 @@ def consume(
     subscription_type: Annotated[
         SubscriptionType, typer.Option("--type", "-t", help="Subscription type.")
     ] = SubscriptionType.EXCLUSIVE,
+    is_pattern: Annotated[
+        bool, typer.Option("--regex", help="TOPIC is a regular expression of topics within one namespace.")
+    ] = False,
     start: Annotated[Start, typer.Option(help="Start position of a new subscription.")] = Start.LATEST,
     count: Annotated[int, typer.Option("--count", "-n", min=0, help="Maximum number of messages; 0: no limit.")] = 0,
     quiet_s: Annotated[
@@ -67,20 +70,23 @@ def consume(
 
         if nack and not ack:
             raise typer.BadParameter("--nack acknowledges nothing: leave out --no-ack", param_hint="--nack")
+        if is_pattern and len(topics) > 1:
+            raise typer.BadParameter("use one pattern, such as 'a|b'", param_hint="--regex")
         with (
             connect_client(url, listener_name) as client,
             client.subscribe(
                 topics if len(topics) > 1 else topics[0],
                 subscription,
-                ConsumerType[subscription_type.capitalize()],
+                ConsumerType[subscription_type.consumer_type],
                 schema=choose_schema(output_format, decode=decode),
                 receiver_queue_size=min(count, 1000) or 1000,
                 consumer_name=consumer_name,
                 initial_position=InitialPosition[start.capitalize()],
                 negative_ack_redelivery_delay_ms=nack_delay_s * 1000,
+                is_pattern_topic=is_pattern,
             ) as consumer,
         ):
-            writer = MessageWriter(output_format, with_topics=len(topics) > 1)
+            writer = MessageWriter(output_format, with_topics=is_pattern or len(topics) > 1)
             acknowledgement = Acknowledgement.NACK if nack else Acknowledgement.ACK if ack else Acknowledgement.NOTHING
             code = receive_messages(consumer, writer, acknowledgement, StopCondition(count, quiet_s))
     raise typer.Exit(code)

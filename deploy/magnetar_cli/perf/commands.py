@@ -109,7 +109,7 @@ def consume(
             client.subscribe(
                 topic,
                 subscription,
-                ConsumerType[subscription_type.capitalize()],
+                ConsumerType[subscription_type.consumer_type],
                 receiver_queue_size=queue,
                 batch_receive_policy=ConsumerBatchReceivePolicy(min(queue, _MAX_BATCH), 8 << 20, 10),
                 initial_position=InitialPosition[start.capitalize()],
@@ -119,7 +119,7 @@ def consume(
                 consumer,
                 messages=messages,
                 seconds=seconds,
-                cumulative=subscription_type is not SubscriptionType.SHARED,
+                cumulative=subscription_type.delivers_in_order,
                 as_json=as_json,
             )
     raise typer.Exit(code)

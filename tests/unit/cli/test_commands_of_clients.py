@@ -116,6 +116,32 @@ def test_invalid_topic_names_and_urls_are_usage_errors(words: tuple[str, ...]) -
     assert "Invalid topic name" in ended.stderr or "does not begin with magnetar://" in ended.stderr
 
 
+@pytest.mark.parametrize("module", ["messages.consume", "perf.commands"])
+def test_consume_knows_all_types_and_patterns(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SUB-5, SUB-8"""
+    found: list[tuple[tuple[object, ...], dict[str, object]]] = []
+
+    class Client(contextlib.nullcontext[object]):
+        def __enter__(self) -> object:
+            return self
+
+        def subscribe(self, *arguments: object, **options: object) -> None:
+            found.append((arguments, options))
+            raise magnetar.Timeout("enough")
+
+    monkeypatch.setattr(f"magnetar_cli.{module}.connect_client", lambda *_: Client())
+    words = ["consume"] if module == "messages.consume" else ["perf", "consume"]
+    for kind in magnetar.ConsumerType:
+        name = re.sub("(?<=.)([A-Z])", r"_\1", kind.name).lower()
+        CliRunner().invoke(app, [*words, "t", "-s", "s", "--type", name])
+        assert found.pop()[0] == ("t", "s", kind)
+    if module == "messages.consume":
+        CliRunner().invoke(app, [*words, "a.*", "-s", "s", "--regex"])
+        assert found.pop()[1]["is_pattern_topic"] is True
+        several = CliRunner().invoke(app, [*words, "a", "b", "-s", "s", "--regex"])
+        assert (several.exit_code, found) == (ExitCode.USAGE, [])
+
+
 def test_the_url_may_stand_in_front(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAGNETAR_URL", "magnetar://127.0.0.1:1")
     monkeypatch.setenv("MAGNETAR_LISTENER_NAME", "")
