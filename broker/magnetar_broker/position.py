@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["EARLIEST", "LATEST", "Position"]
+__all__ = ["EARLIEST", "LATEST", "LedgerRange", "Position"]
+
+# Entries of one ledger: ledger id, first and last entry id.
+LedgerRange = tuple[int, int, int]
 
 
 class Position(NamedTuple):

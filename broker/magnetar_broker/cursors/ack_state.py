@@ -28,7 +28,7 @@ from typing import Final
 from magnetar_broker.cursors.entry_set import BLOCK_ENTRIES, EntrySet
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import LogPositions
-from magnetar_broker.position import EARLIEST, Position
+from magnetar_broker.position import EARLIEST, LedgerRange, Position
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 
@@ -37,13 +37,10 @@ __all__ = [
     "MAX_BATCH_BYTES",
     "MAX_NODE_ATTACHMENT_BYTES",
     "AckState",
-    "LedgerRange",
     "PartialBatch",
     "Unsaved",
 ]
 
-# Entries of one ledger: ledger id, first and last entry id.
-LedgerRange = tuple[int, int, int]
 # Some messages of one batch: its position, the messages as bits (bit i: message i), and the batch's size.
 PartialBatch = tuple[Position, int, int]
 

@@ -7,9 +7,9 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from magnetar_broker.cursors.ack_state import AckState, LedgerRange, PartialBatch
+from magnetar_broker.cursors.ack_state import AckState, PartialBatch
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.position import Position
+from magnetar_broker.position import LedgerRange, Position
 
 __all__ = ["Cursor", "SaveDone", "TransientCursor", "report_saved"]
 

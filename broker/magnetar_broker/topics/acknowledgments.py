@@ -12,11 +12,11 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
-from magnetar_broker.cursors.ack_state import LedgerRange, PartialBatch
+from magnetar_broker.cursors.ack_state import PartialBatch
 from magnetar_broker.cursors.cursor import Cursor, SaveDone, report_saved
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
-from magnetar_broker.position import Position
+from magnetar_broker.position import LedgerRange, Position
 from magnetar_broker.topics.client_positions import is_of_another_incarnation, make_incarnation_error
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.dispatch_rule import DispatchRule
@@ -180,13 +180,13 @@ def _acknowledge_each(
     completed = cursor.acknowledge(acknowledged.entries, acknowledged.messages)
     count = len(completed)
     for ledger_id, first, last in acknowledged.entries:
-        rule.record_acknowledged(consumer, ledger_id, first, last)
         if first == last:
             count += 1
         else:
             count += log.entries_between(Position(ledger_id, first - 1), Position(ledger_id, last))
+    ranges = [*acknowledged.entries, *((ledger_id, entry_id, entry_id) for ledger_id, entry_id in completed)]
+    rule.record_acknowledged(consumer, ranges)
     for position in completed:
-        rule.record_acknowledged(consumer, position.ledger_id, position.entry_id, position.entry_id)
         sizes.pop(position, None)
     for position, size in sizes.items():
         if acknowledged_bits := cursor.get_acknowledged_messages(position):

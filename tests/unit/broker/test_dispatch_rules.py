@@ -205,7 +205,7 @@ def test_a_chunk_waits_for_the_consumer_that_has_those_before_it_and_others_do_n
     entries = _chunks(Chunk(1, 0, False), None, Chunk(1, 1, False), None, Chunk(1, 2, False), Chunk(1, 3, True))
     assert _assigned(rule, entries) == [("a", 0), ("b", 1), ("b", 3)]
     assert rule.redelivery_entries == 3
-    rule.record_acknowledged(b, 1, 2, 2)
+    rule.record_acknowledged(b, [(1, 2, 2)])
     assert rule.redelivery_entries == 2
     read = rule.next_read(_LOG)
     assert read is not None

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from magnetar_broker.managed_ledger.log_entry import LogEntry
-from magnetar_broker.position import Position
+from magnetar_broker.position import LedgerRange, Position
 from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
 from magnetar_wire import delivery_reasons
 from magnetar_wire.delivery_reasons import DeliveryReason
@@ -121,26 +121,28 @@ class DeliveryCapacity:
 
         `measure` was called before, and nothing else has used the capacity since.
         """
-        permits, free_bytes, unacked = self.permits, self.free_bytes, self._unacked
-        count = messages = max_unacked = 0
-        if (of_all := self._unacked_of_all) is not None:
-            unacked_before = unacked.total
-            max_unacked = min(of_all.max_per_consumer, unacked_before + of_all.free_messages)
+        permits, free_bytes, of_all = self.permits, self.free_bytes, self._unacked_of_all
+        free_unacked = UNLIMITED
+        if of_all is not None:
+            free_unacked = min(of_all.max_per_consumer - self._unacked.total, of_all.free_messages)
+        messages = 0
+        unacked: list[int] = []
         for one in entries:
             entry = one.entry
-            count += 1
             messages += entry.messages
             permits -= entry.messages
             free_bytes -= len(entry.stored)
-            if of_all is not None:
-                unacked.set(entry.position, max(1, entry.messages - one.acknowledged.bit_count()))
-                if unacked.total >= max_unacked:
-                    break
-            if permits <= 0 or free_bytes <= 0 or messages >= max_messages:
+            left = max(1, entry.messages - one.acknowledged.bit_count()) if one.acknowledged else entry.messages or 1
+            free_unacked -= left
+            unacked.append(left)
+            if permits <= 0 or free_bytes <= 0 or messages >= max_messages or free_unacked <= 0:
                 break
         self.permits, self.free_bytes = permits, free_bytes
+        count = len(unacked)
         if of_all is not None:
-            of_all.change(unacked_before, unacked.total)
+            before = self._unacked.total
+            self._unacked.set_each([one.entry.position for one in entries[:count]], unacked)
+            of_all.change(before, self._unacked.total)
         return count
 
     def reserve(self, size_bytes: int) -> None:
@@ -186,6 +188,13 @@ class DeliveryCapacity:
         if found:
             self._unacked_changed(before)
         return found
+
+    def release_each(self, ranges: Sequence[LedgerRange]) -> Sequence[LedgerRange]:
+        """Remove unacknowledged entries. Return the ranges of which it did not have all."""
+        before = self._unacked.total
+        _, missing = self._unacked.take_each(ranges)
+        self._unacked_changed(before)
+        return missing
 
     def release_up_to(self, position: Position) -> bool:
         """Remove unacknowledged entries up to this one. Return whether the consumer had any."""

@@ -27,7 +27,7 @@ from typing import ClassVar
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.log_entry import LogEntry
-from magnetar_broker.position import Position
+from magnetar_broker.position import LedgerRange, Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, ReadSize
@@ -191,12 +191,12 @@ class DispatchRule(ABC):
 
     @abstractmethod
     def redeliver(
-        self, consumer: BaseConsumer, epoch: int, ranges: Iterable[tuple[int, int, int]], mark_delete: Position
+        self, consumer: BaseConsumer, epoch: int, ranges: Iterable[LedgerRange], mark_delete: Position
     ) -> ConsumerUpdates:
         """Redeliver unacknowledged entries that were delivered to the consumer in this epoch. Shared: those in
         `ranges` (ledger id, first and last entry id) if there are any; else all."""
 
-    def record_acknowledged(self, consumer: BaseConsumer, ledger_id: int, first: int, last: int) -> None:
+    def record_acknowledged(self, consumer: BaseConsumer, ranges: Sequence[LedgerRange]) -> None:
         """The consumer has acknowledged these entries, which may have been delivered to others."""
         return
 

@@ -7,11 +7,11 @@ the distance of its ends.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from typing import Final
 
-from magnetar_broker.position import Position
+from magnetar_broker.position import LedgerRange, Position
 
 __all__ = ["EntryCounts"]
 
@@ -56,6 +56,20 @@ class EntryCounts:
         self.total += number - entries.get(entry_id, 0)
         entries[entry_id] = number
 
+    def set_each(self, positions: Iterable[Position], numbers: Iterable[int]) -> None:
+        """Set the numbers of entries, which are not 0."""
+        known_ledger_id = known_block = -1
+        entries: dict[int, int] = {}
+        total = self.total
+        for (ledger_id, entry_id), number in zip(positions, numbers, strict=True):
+            block = entry_id >> _SHIFT
+            if block != known_block or ledger_id != known_ledger_id:
+                known_ledger_id, known_block = ledger_id, block
+                entries = self._ledgers.setdefault(ledger_id, {}).setdefault(block, {})
+            total += number - entries.get(entry_id, 0)
+            entries[entry_id] = number
+        self.total = total
+
     def increment(self, ledger_id: int, entry_ids: Collection[int]) -> None:
         """Add one to the number of each entry."""
         if not entry_ids:
@@ -97,8 +111,6 @@ class EntryCounts:
         blocks = self._ledgers.get(ledger_id)
         if blocks is None:
             return []
-        if first == last:
-            return [first] if self._take_one(ledger_id, blocks, first) else []
         taken: list[int] = []
         for block, found in _find_entries(blocks, first, last):
             entries = blocks[block]
@@ -113,16 +125,31 @@ class EntryCounts:
             del self._ledgers[ledger_id]
         return taken
 
-    def _take_one(self, ledger_id: int, blocks: dict[int, dict[int, int]], entry_id: int) -> int:
-        """Remove one entry, which is usual, and return its number."""
-        entries = blocks.get(entry_id >> _SHIFT)
-        number = entries.pop(entry_id, 0) if entries is not None else 0
-        self.total -= number
-        if entries is not None and not entries:
-            del blocks[entry_id >> _SHIFT]
-            if not blocks:
-                del self._ledgers[ledger_id]
-        return number
+    def take_each(self, ranges: Iterable[LedgerRange]) -> tuple[list[int], list[LedgerRange]]:
+        """Remove the entries of ranges. Return the numbers that they had, and the ranges with entries that had none."""
+        numbers: list[int] = []
+        missing: list[LedgerRange] = []
+        for one in ranges:
+            ledger_id, first, last = one
+            blocks = self._ledgers.get(ledger_id, {})
+            if first == last:  # usual
+                entries = blocks.get(first >> _SHIFT)
+                if entries is None or not (number := entries.pop(first, 0)):
+                    missing.append(one)
+                    continue
+                numbers.append(number)
+                self.total -= number
+                if not entries:
+                    del blocks[first >> _SHIFT]
+                    if not blocks:
+                        del self._ledgers[ledger_id]
+            else:
+                found = self.find_range(ledger_id, first, last)
+                numbers += [number for _, number in found]
+                self.take_range(ledger_id, first, last)
+                if len(found) <= last - first:
+                    missing.append(one)
+        return numbers, missing
 
     def drop_up_to(self, position: Position) -> None:
         """Remove entries up to this one."""

@@ -14,32 +14,56 @@ are missing, the holder gets all entries of the slot. Else the others would wait
 
 A holder that is not the selected consumer of its slot drains it. Whether a consumer holds a slot depends on its
 unacknowledged entries alone, not on the consumers that join and leave in the meantime.
+
+The dispatch rule has a **number** for each entry, which names its slot, and the hold under which it was delivered: each
+hold has another number. So the entries of a hold are only counted, and those of a hold that has ended belong to none.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from magnetar_broker.managed_ledger.log_entry import Chunk
 from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 
-__all__ = ["HeldKeys", "Hold"]
+__all__ = ["HeldKeys", "Hold", "find_slot", "number_without_hold"]
+
+# Of a number, the lowest bits are the slot plus 1, so that no number is 0. The others count the holds.
+_SLOT_BITS: Final = 33
+_SLOT: Final = (1 << _SLOT_BITS) - 1
 
 
-class Hold(NamedTuple):
-    consumer: BaseConsumer
-    # Delivered to the consumer and not acknowledged, those that it negatively acknowledged included. Never empty.
-    positions: set[Position]
+def number_without_hold(slot: int) -> int:
+    """Return the number of an entry that was not delivered."""
+    return slot + 1
+
+
+def find_slot(number: int) -> int:
+    """Return the slot of an entry with this number."""
+    return (number & _SLOT) - 1
+
+
+class Hold:
+    __slots__ = ("consumer", "entries", "number")
+
+    def __init__(self, consumer: BaseConsumer, number: int) -> None:
+        self.consumer = consumer
+        # That of its entries.
+        self.number = number
+        # How many were delivered to the consumer and not acknowledged, with those that it negatively acknowledged.
+        self.entries = 0
 
 
 class HeldKeys:
-    __slots__ = ("_cleared", "_draining", "_holds", "_incomplete")
+    __slots__ = ("_cleared", "_count", "_draining", "_holds", "_incomplete")
 
     def __init__(self) -> None:
         self._holds: dict[int, Hold] = {}
+        # The number of holds that there ever were.
+        self._count = 0
         # By held slot: the messages of which not all chunks were delivered, and the last one that was.
         self._incomplete: dict[int, dict[int, Position]] = {}
         # For statistics: the slots that are drained, with the number of deliveries that waited for it; and how many
@@ -50,51 +74,65 @@ class HeldKeys:
     def find(self, slot: int) -> Hold | None:
         return self._holds.get(slot)
 
-    def record_delivery(self, slot: int, position: Position, consumer: BaseConsumer) -> None:
-        """The consumer holds the slot from now on. No other consumer does."""
-        hold = self._holds.get(slot)
-        if hold is None:
-            self._holds[slot] = Hold(consumer, {position})
-        else:
-            hold.positions.add(position)
+    def record_deliveries(self, consumer: BaseConsumer, numbers: Iterable[int]) -> list[int]:
+        """The consumer holds the slots of entries with these numbers from now on. No other consumer does. Return the
+        entries' new numbers."""
+        recorded: list[int] = []
+        holds = self._holds
+        for number in numbers:
+            slot = (number & _SLOT) - 1
+            hold = holds.get(slot)
+            if hold is None:
+                self._count += 1
+                hold = holds[slot] = Hold(consumer, self._count << _SLOT_BITS | number_without_hold(slot))
+            if number != hold.number:  # otherwise it is redelivered, and counts already
+                hold.entries += 1
+            recorded.append(hold.number)
+        return recorded
 
     def record_chunk(self, slot: int, position: Position, chunk: Chunk) -> None:
         """A chunk was delivered to the consumer that holds the slot."""
-        incomplete = self._incomplete.setdefault(slot, {})
         if not chunk.last:
-            incomplete[chunk.message] = position
-            return
-        incomplete.pop(chunk.message, None)
-        if not incomplete:
-            del self._incomplete[slot]
+            self._incomplete.setdefault(slot, {})[chunk.message] = position
+        elif slot in self._incomplete:
+            self._forget_message(slot, chunk.message)
 
     def has_incomplete_message(self, slot: int) -> bool:
         """Whether the holder has some chunks of a message, and not all of them."""
         return slot in self._incomplete
 
-    def _discard_chunk(self, slot: int, position: Position) -> None:
-        """Forget the message of a chunk that was acknowledged: its consumer discards it."""
-        incomplete = self._incomplete[slot]
+    @property
+    def has_incomplete_messages(self) -> bool:
+        return bool(self._incomplete)
+
+    def discard_chunk(self, slot: int, position: Position) -> None:
+        """Forget the message of a chunk that was acknowledged: its consumer discards it. Others are ignored."""
+        incomplete = self._incomplete.get(slot, {})
         for message in [message for message, last in incomplete.items() if last == position]:
-            del incomplete[message]
+            self._forget_message(slot, message)
+
+    def _forget_message(self, slot: int, message: int) -> None:
+        incomplete = self._incomplete[slot]
+        incomplete.pop(message, None)
         if not incomplete:
             del self._incomplete[slot]
 
-    def discard_entry(self, slot: int, position: Position) -> bool:
-        """Remove an entry that was acknowledged. Return whether this has released the slot."""
-        hold = self._holds.get(slot)
-        if hold is None:
-            return False
-        hold.positions.discard(position)
-        if slot in self._incomplete:
-            self._discard_chunk(slot, position)
-        if hold.positions:
-            return False
-        del self._holds[slot]
-        self._incomplete.pop(slot, None)
-        if self._draining.pop(slot, None) is not None:
-            self._cleared[hold.consumer] += 1
-        return True
+    def discard_entries(self, numbers: Iterable[int]) -> list[int]:
+        """Remove entries that were acknowledged. Return the slots that this has released."""
+        released: list[int] = []
+        holds = self._holds
+        for number in numbers:
+            slot = (number & _SLOT) - 1
+            hold = holds.get(slot)
+            if hold is None or hold.number != number:
+                continue
+            hold.entries -= 1
+            if not hold.entries:
+                del holds[slot]
+                released.append(slot)
+                if self._draining and self._draining.pop(slot, None) is not None:
+                    self._cleared[hold.consumer] += 1
+        return released
 
     def release_consumer(self, consumer: BaseConsumer) -> None:
         """Release the slots of a consumer that leaves."""

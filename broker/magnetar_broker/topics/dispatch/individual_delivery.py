@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
-from magnetar_broker.position import Position
+from magnetar_broker.position import LedgerRange, Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, UnackedMessages
 from magnetar_broker.topics.dispatch.dispatch_rule import ConsumerUpdates, DispatchContext, DispatchLimits, DispatchRule
@@ -45,7 +45,7 @@ class IndividualDeliveryRule(DispatchRule):
     # Redelivery.
 
     def redeliver(
-        self, consumer: BaseConsumer, epoch: int, ranges: Iterable[tuple[int, int, int]], mark_delete: Position
+        self, consumer: BaseConsumer, epoch: int, ranges: Iterable[LedgerRange], mark_delete: Position
     ) -> ConsumerUpdates:
         if epoch != consumer.epoch:
             return ConsumerUpdates()  # after a seek the consumer does not have these entries any more
@@ -85,20 +85,22 @@ class IndividualDeliveryRule(DispatchRule):
     def record_lost(self, position: Position) -> None:
         self._counts.take_range(position.ledger_id, position.entry_id, position.entry_id)
 
-    def _release(self, consumer: BaseConsumer, ledger_id: int, first: int, last: int) -> int:
-        """Release acknowledged entries that the consumer has, and return their number."""
-        found = len(consumer.capacity.release_range(ledger_id, first, last))
-        if found:
-            self.recheck(consumer)
-        return found
+    def _release_from_all(self, consumer: BaseConsumer, ranges: Sequence[LedgerRange]) -> Sequence[LedgerRange]:
+        """Release entries that the consumer has acknowledged. Return the ranges with entries that no consumer had:
+        they may wait. It may return others, too."""
+        missing = self._release(consumer, ranges)
+        for other in self.consumers:
+            if not missing:
+                break
+            if other is not consumer:
+                missing = self._release(other, missing)
+        return missing
 
-    def _release_from_all(self, consumer: BaseConsumer, ledger_id: int, first: int, last: int) -> int:
-        """Release entries that the consumer has acknowledged. Return how many of them no consumer has."""
-        missing = last - first + 1 - self._release(consumer, ledger_id, first, last)
-        if missing:
-            for other in self.consumers:
-                if other is not consumer and missing:
-                    missing -= self._release(other, ledger_id, first, last)
+    def _release(self, consumer: BaseConsumer, ranges: Sequence[LedgerRange]) -> Sequence[LedgerRange]:
+        """Release acknowledged entries that the consumer has. Return the ranges of which it had not all."""
+        missing = consumer.capacity.release_each(ranges)
+        if len(missing) < len(ranges) or any(first < last for _, first, last in missing):
+            self.recheck(consumer)
         return missing
 
     def record_acknowledged_messages(self, consumer: BaseConsumer, position: Position, left: int) -> None:

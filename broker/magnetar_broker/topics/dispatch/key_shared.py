@@ -5,9 +5,9 @@ An entry's **slot** follows from the key of its first message. A selector assign
 
 - A slot is delivered to its new consumer only when the old one has acknowledged all that it got of it
   (held_keys.py). What the old one negatively acknowledged is redelivered to it, while it is connected.
-- An entry waits behind earlier waiting entries of its slot (waiting_keys.py).
+- An entry waits behind earlier ones that wait for the same consumer's capacity, or for its slot (waiting_keys.py).
 
-So a slot that has not moved is never held up, and one that waits holds up no other:
+So a slot that has not moved waits for its consumer's capacity only, and one that waits holds up no other:
 
     A has unacknowledged 1:0 of slot 7, and B joins, and takes over slots 0 … 32,767
     1:1 of slot 7 waits. 1:2 of slot 9, of which A has nothing, goes to B, and 1:3 of slot 40,000 to A
@@ -25,12 +25,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heapreplace
+from itertools import takewhile
 
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
-from magnetar_broker.managed_ledger.log_entry import LogEntry
-from magnetar_broker.position import Position
+from magnetar_broker.managed_ledger.log_entry import Chunk, LogEntry
+from magnetar_broker.position import LedgerRange, Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable
 from magnetar_broker.topics.dispatch.dispatch_rule import (
@@ -41,7 +41,7 @@ from magnetar_broker.topics.dispatch.dispatch_rule import (
     DispatchRead,
 )
 from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
-from magnetar_broker.topics.dispatch.held_keys import HeldKeys
+from magnetar_broker.topics.dispatch.held_keys import HeldKeys, find_slot, number_without_hold
 from magnetar_broker.topics.dispatch.individual_delivery import IndividualDeliveryRule
 from magnetar_broker.topics.dispatch.key_selectors import HashRing, KeySelector, SplitRanges, StickyRanges
 from magnetar_broker.topics.dispatch.key_shared_policy import KeySharedPolicy, SlotRange
@@ -72,13 +72,14 @@ class KeySharedRule(IndividualDeliveryRule):
         # That of the first consumer. The selector is chosen by it.
         self.policy = KeySharedPolicy()
         self.selector: KeySelector = SplitRanges()
-        # The slots of all entries that were delivered or wait, and are not acknowledged; plus 1.
-        self._slots = EntryCounts()
+        # The numbers (held_keys.py) of all entries that were delivered or wait, and are not acknowledged. No entry from
+        # `read_position` on has one.
+        self._numbers = EntryCounts()
         self.held = HeldKeys()
         self.waiting = WaitingKeys()
         # Of the waiting entries, those that are not read again.
         self._entries = WaitingEntries(self.context.cache)
-        # The consumers that may have capacity: an ordered set.
+        # The consumers that may have capacity, in the order of their turns: an ordered set.
         self._able: dict[BaseConsumer, None] = {}
 
     # Consumers.
@@ -113,9 +114,7 @@ class KeySharedRule(IndividualDeliveryRule):
         if not self.consumers:
             self._entries.clear()
         self.held.find_draining(self.selector.select)
-        self.waiting.unschedule_all()
-        for slot in self.waiting.slots():
-            self._schedule(slot)
+        self.put_back(self.waiting.take_all())
         return ConsumerUpdates()
 
     def recheck(self, consumer: BaseConsumer) -> None:
@@ -133,38 +132,65 @@ class KeySharedRule(IndividualDeliveryRule):
 
     # Slots.
 
-    def _find_consumer(self, slot: int, position: Position) -> BaseConsumer | None:
-        """Return the consumer that gets an entry if it is the first one of its slot. None: it waits."""
-        hold = self.held.find(slot)
-        if hold is None:
-            return self.selector.select(slot)
-        if position in hold.positions:
-            return hold.consumer
+    def _find_consumer(self, slot: int, number: int) -> BaseConsumer | None:
+        """Return the consumer that gets an entry with this number. None: the entry is blocked."""
         selected = self.selector.select(slot)
-        if selected is hold.consumer or self.held.has_incomplete_message(slot):
+        hold = self.held.find(slot)
+        if hold is None or hold.consumer is selected:
+            return selected
+        if hold.number == number or self.held.has_incomplete_message(slot):
             return hold.consumer
-        self.held.count_blocked(slot)
         return None
 
-    def _schedule(self, slot: int) -> None:
-        """Schedule a slot with waiting entries, since its first entry, its holder or its consumer has changed."""
-        if (first := self.waiting.first(slot)) is not None:
-            self.waiting.schedule(slot, self._find_consumer(slot, first))
+    def _wait(self, number: int, position: Position) -> None:
+        slot = find_slot(number)
+        consumer = self._find_consumer(slot, number)
+        if consumer is None:
+            self.held.count_blocked(slot)
+        self.waiting.add(consumer, slot, position)
 
-    def _wait(self, slot: int, position: Position, entry: LogEntry | None = None) -> None:
-        self._slots.set(position, slot + 1)
-        if entry is not None:
-            self._entries.add(entry, self.limits.max_read_bytes)
-        if self.waiting.add(slot, position):
-            self._schedule(slot)
+    def _wait_in_memory(self, number: int, entry: LogEntry) -> None:
+        """Let an entry wait that was read."""
+        self._numbers.set(entry.position, number)
+        self._entries.add(entry, self.limits.max_read_bytes)
+        self._wait(number, entry.position)
 
-    def _forget(self, slot: int, position: Position) -> None:
-        """Forget an entry that is acknowledged."""
+    def _discard_waiting(self, number: int, position: Position) -> None:
+        """Remove an entry that is acknowledged, if it waits."""
+        slot = find_slot(number)
+        self.waiting.discard(self._find_consumer(slot, number), slot, position)
         self._entries.take(position)
-        if self.waiting.discard(slot, position):
-            self._schedule(slot)
-        if self.held.discard_entry(slot, position):
-            self._schedule(slot)
+
+    def _release_holds(self, numbers: Iterable[int]) -> None:
+        """Entries with these numbers are acknowledged."""
+        for slot in self.held.discard_entries(numbers):
+            self.waiting.unblock(slot, self.selector.select(slot))
+
+    # Chunks. Whether a slot's holder has all chunks of its messages decides who gets the slot's entries.
+
+    def _record_chunk(self, number: int, position: Position, chunk: Chunk) -> None:
+        slot = find_slot(number)
+        before = self.held.has_incomplete_message(slot)
+        self.held.record_chunk(slot, position, chunk)
+        if self.held.has_incomplete_message(slot) != before:
+            self._sort_waiting(slot)
+
+    def _discard_chunk(self, number: int, position: Position) -> None:
+        """An entry is acknowledged, and may be a chunk."""
+        slot = find_slot(number)
+        if self.held.has_incomplete_message(slot):
+            self.held.discard_chunk(slot, position)
+            if not self.held.has_incomplete_message(slot):
+                self._sort_waiting(slot)
+
+    def _sort_waiting(self, slot: int) -> None:
+        """Find the consumers of a slot's waiting entries again."""
+        hold = self.held.find(slot)
+        if hold is not None and hold.consumer is not self.selector.select(slot):
+            self.put_back(self.waiting.take_slot(slot, hold.consumer, self._find_slot))
+
+    def _find_slot(self, position: Position) -> int:
+        return find_slot(self._numbers.get(position))
 
     # Redelivery and acknowledgement.
 
@@ -173,32 +199,46 @@ class KeySharedRule(IndividualDeliveryRule):
 
     def put_back(self, positions: Iterable[Position]) -> None:
         for position in positions:
-            if number := self._slots.get(position):  # otherwise it was acknowledged in the meantime
-                self._wait(number - 1, position)
+            if number := self._numbers.get(position):  # otherwise it was acknowledged in the meantime
+                self._wait(number, position)
 
-    def record_acknowledged(self, consumer: BaseConsumer, ledger_id: int, first: int, last: int) -> None:
-        self._release_from_all(consumer, ledger_id, first, last)
-        for entry_id, number in self._slots.find_range(ledger_id, first, last):
-            self._forget(number - 1, Position(ledger_id, entry_id))
-        self._slots.take_range(ledger_id, first, last)
+    def record_acknowledged(self, consumer: BaseConsumer, ranges: Sequence[LedgerRange]) -> None:
+        for position, number in self._find_entries(self._release_from_all(consumer, ranges)):
+            self._discard_waiting(number, position)
+        if self.held.has_incomplete_messages:
+            for position, number in self._find_entries(ranges):
+                self._discard_chunk(number, position)
+        numbers, _ = self._numbers.take_each(ranges)
+        self._release_holds(numbers)
         if self._counts:
-            self._counts.take_range(ledger_id, first, last)
+            self._counts.take_each(ranges)
+
+    def _find_entries(self, ranges: Iterable[LedgerRange]) -> Iterator[tuple[Position, int]]:
+        """Yield the entries of ranges that have numbers, with these."""
+        for ledger_id, first, last in ranges:
+            for entry_id, number in self._numbers.find_range(ledger_id, first, last):
+                yield Position(ledger_id, entry_id), number
 
     def record_acknowledged_up_to(self, mark_delete: Position) -> None:
         super().record_acknowledged_up_to(mark_delete)
-        for position, number in self._slots.find_up_to(mark_delete):
-            self._forget(number - 1, position)
-        self._slots.drop_up_to(mark_delete)
+        if found := self._numbers.find_up_to(mark_delete):
+            for position, number in found:
+                self._discard_waiting(number, position)
+                self._discard_chunk(number, position)
+            self._numbers.drop_up_to(mark_delete)
+            self._release_holds(number for _, number in found)
 
     def record_lost(self, position: Position) -> None:
         super().record_lost(position)
-        if number := self._slots.get(position):
-            self._slots.set(position, 0)
-            self._forget(number - 1, position)
+        if number := self._numbers.get(position):
+            self._discard_waiting(number, position)
+            self._discard_chunk(number, position)
+            self._numbers.set(position, 0)
+            self._release_holds([number])
 
     def _clear_deliveries(self) -> None:
         super()._clear_deliveries()
-        self._slots.clear()
+        self._numbers.clear()
         self.held.clear()
         self.waiting.clear()
         self._entries.clear()
@@ -222,44 +262,39 @@ class KeySharedRule(IndividualDeliveryRule):
     def next_read(self, log: Log) -> DispatchRead | None:
         if self.has_max_unacked:
             return None
-        max_bytes = self.limits.max_read_bytes
-        if len(self.waiting) and (positions := self._take_waiting()):
-            entries = [entry for position in positions if (entry := self._entries.take(position)) is not None]
-            return DispatchRead(positions, self.read_position, len(positions), max_bytes, None, entries=entries)
+        if len(self.waiting) and (read := self._read_waiting()) is not None:
+            return read
         if self.read_position > log.last or self.has_max_waiting:
             return None
         permits = sum(one.capacity.permits for one in list(self._able) if self._is_able(one))
         if not permits:
             return None
-        return DispatchRead([], self.read_position, self._read_size.entries_for(permits), max_bytes, None)
+        return self._create_read([], self._read_size.entries_for(permits))
 
-    def _take_waiting(self) -> list[Position]:
-        """Remove the first waiting entries that can be delivered, and return them in order: entries that are all in
-        memory, or none of which is."""
-        waiting = self.waiting
-        # The first entry of each consumer with capacity, and how many more it probably takes.
-        heads: list[tuple[Position, int, int, BaseConsumer]] = []
-        left: dict[BaseConsumer, int] = {}
+    def _create_read(self, positions: list[Position], count: int, entries: Sequence[LogEntry] = ()) -> DispatchRead:
+        return DispatchRead(positions, self.read_position, count, self.limits.max_read_bytes, None, entries=entries)
+
+    def _read_waiting(self) -> DispatchRead | None:
+        """Remove the first waiting entries of a consumer with capacity, and read them: entries that are all in memory,
+        or none of which is. The next read is another consumer's turn."""
         for consumer in list(self._able):
-            if (first := waiting.find_first(consumer)) is not None and self._is_able(consumer):
-                heads.append((*first, consumer.number, consumer))
-                left[consumer] = self._read_size.entries_for(consumer.capacity.permits)
-        heapify(heads)
-        taken: list[Position] = []
-        while heads and len(taken) < self.limits.max_read_entries:
-            position, slot, number, consumer = heads[0]
-            if taken and (position in self._entries) != (taken[0] in self._entries):
+            if self.waiting.has_queue(consumer) and self._is_able(consumer):
+                del self._able[consumer]
+                self._able[consumer] = None
+                positions = self.waiting.first_of(consumer, self._read_size.entries_for(consumer.capacity.permits))
+                entries = self._take_from_memory(positions)
+                count = len(entries) or sum(1 for _ in takewhile(lambda one: one not in self._entries, positions))
+                self.waiting.take(consumer, count)
+                return self._create_read(positions[:count], count, entries)
+        return None
+
+    def _take_from_memory(self, positions: Iterable[Position]) -> list[LogEntry]:
+        """Return the first of these entries, up to one that is not in memory."""
+        taken: list[LogEntry] = []
+        for position in positions:
+            if (entry := self._entries.take(position)) is None:
                 break
-            waiting.take_first(slot)
-            self._schedule(slot)
-            taken.append(position)
-            left[consumer] -= 1
-            following = waiting.find_first(consumer) if left[consumer] else None
-            if following is None:
-                heappop(heads)
-            else:
-                heapreplace(heads, (*following, number, consumer))
-        taken.sort()  # a slot may be scheduled for another consumer after its first entry
+            taken.append(entry)
         return taken
 
     def assign(self, entries: Sequence[Deliverable], read: DispatchRead, end: Position | None) -> Iterator[Assignment]:
@@ -269,14 +304,14 @@ class KeySharedRule(IndividualDeliveryRule):
             self._count_mixed_batches(entries)
         elif len(entries) < len(read.positions):
             self._forget_missing(entries, read.positions)
-        for consumer, group in self._group_by_consumer(entries).items():
+        for consumer, group in self._group_by_consumer(entries, are_new=end is not None).items():
             may_take = not self.has_max_unacked and self._is_able(consumer)
             count = consumer.capacity.take(group.entries) if may_take else 0
-            for one, slot in zip(group.entries[count:], group.slots[count:], strict=True):
-                self._wait(slot, one.entry.position, one.entry)
+            for one, number in zip(group.entries[count:], group.numbers[count:], strict=True):
+                self._wait_in_memory(number, one.entry)
             if count:
                 taken = group.entries[:count]
-                self._record_deliveries(consumer, taken, group.slots)
+                self._record_deliveries(consumer, taken, group.numbers[:count])
                 yield consumer, taken
 
     def _count_mixed_batches(self, entries: Sequence[Deliverable]) -> None:
@@ -288,41 +323,43 @@ class KeySharedRule(IndividualDeliveryRule):
         """Forget entries that do not exist any more."""
         found = {one.entry.position for one in entries}
         for position in positions:
-            number = self._slots.get(position)
-            if number and position not in found and not self.waiting.has_entry(number - 1, position):
-                self.record_lost(position)
+            number = self._numbers.get(position)
+            if number and position not in found:
+                slot = find_slot(number)
+                if not self.waiting.has_entry(self._find_consumer(slot, number), slot, position):
+                    self.record_lost(position)
 
-    def _group_by_consumer(self, entries: Sequence[Deliverable]) -> dict[BaseConsumer, _Group]:
+    def _group_by_consumer(self, entries: Sequence[Deliverable], *, are_new: bool) -> dict[BaseConsumer, _Group]:
+        """Return the entries that consumers get if they have capacity; the others wait. `are_new`: they were not read
+        before."""
         groups: dict[BaseConsumer, _Group] = {}
-        in_order = not self.policy.allow_out_of_order_delivery
-        waiting, slots, known = self.waiting, self.selector.slots, self._slots
+        waiting, slots, numbers = self.waiting, self.selector.slots, self._numbers
         for one in entries:
-            position = one.entry.position
-            number = known.get(position)
-            slot = number - 1 if number else hash_entry_key(one.entry.stored) % slots
-            first = waiting.first(slot) if in_order else None
-            consumer = None
-            if first is None or first > position:
-                consumer = self._find_consumer(slot, position)
-            if consumer is None:
-                self._wait(slot, position, one.entry)
+            entry = one.entry
+            position = entry.position
+            number = 0 if are_new else numbers.get(position)
+            if not number:
+                number = number_without_hold(hash_entry_key(entry.stored) % slots)
+            consumer = self._find_consumer(find_slot(number), number)
+            if consumer is None or waiting.is_behind(consumer, position):
+                self._wait_in_memory(number, entry)
                 continue
             if (group := groups.get(consumer)) is None:
                 group = groups[consumer] = _Group([], [])
             group.entries.append(one)
-            group.slots.append(slot)
+            group.numbers.append(number)
         return groups
 
-    def _record_deliveries(self, consumer: BaseConsumer, entries: Sequence[Deliverable], slots: Sequence[int]) -> None:
+    def _record_deliveries(self, consumer: BaseConsumer, entries: Sequence[Deliverable], numbers: list[int]) -> None:
         self._set_redelivery_counts(entries)
-        in_order = not self.policy.allow_out_of_order_delivery
-        for one, slot in zip(entries, slots, strict=False):
-            position = one.entry.position
-            self._slots.set(position, slot + 1)
-            if in_order:
-                self.held.record_delivery(slot, position, consumer)
+        positions = [one.entry.position for one in entries]
+        if not self.policy.allow_out_of_order_delivery:
+            numbers = self.held.record_deliveries(consumer, numbers)
+        self._numbers.set_each(positions, numbers)
+        if not self.policy.allow_out_of_order_delivery:
+            for one, number in zip(entries, numbers, strict=True):
                 if one.entry.chunk is not None:
-                    self.held.record_chunk(slot, position, one.entry.chunk)
+                    self._record_chunk(number, one.entry.position, one.entry.chunk)
 
     # Statistics.
 
@@ -337,7 +374,7 @@ class KeySharedRule(IndividualDeliveryRule):
         """Return the slots that consumers drain. A consumer that drains none is missing."""
         found: dict[BaseConsumer, list[DrainingSlot]] = {}
         for slot, hold, blocked in self.held.draining():
-            found.setdefault(hold.consumer, []).append(DrainingSlot(slot, len(hold.positions), blocked))
+            found.setdefault(hold.consumer, []).append(DrainingSlot(slot, hold.entries, blocked))
         return found
 
     def find_shortage(self) -> DeliveryReason | None:
@@ -349,17 +386,15 @@ class KeySharedRule(IndividualDeliveryRule):
 
     def find_waiting(self) -> Sequence[DeliveryReason]:
         some_have_capacity = super().find_shortage() is None
-        return list(
-            find_waiting_keys(self.waiting, self.held, self.selector.select, some_have_capacity=some_have_capacity)
-        )
+        return list(find_waiting_keys(self.waiting, self.held, some_have_capacity=some_have_capacity))
 
 
 @dataclass(slots=True)
 class _Group:
-    """Entries for one consumer, and their slots."""
+    """Entries for one consumer, and their numbers."""
 
     entries: list[Deliverable]
-    slots: list[int]
+    numbers: list[int]
 
 
 def _describe(policy: KeySharedPolicy) -> str:

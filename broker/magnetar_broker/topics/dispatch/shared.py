@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.log_entry import Chunk, LogEntry
-from magnetar_broker.position import Position
+from magnetar_broker.position import LedgerRange, Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.chunk_owners import ChunkOwners
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable
@@ -80,12 +80,12 @@ class SharedRule(IndividualDeliveryRule):
     def _add_redelivery(self, ledger_id: int, entry_ids: list[int]) -> None:
         self._redelivery.add_all(ledger_id, entry_ids)
 
-    def record_acknowledged(self, consumer: BaseConsumer, ledger_id: int, first: int, last: int) -> None:
-        if self._release_from_all(consumer, ledger_id, first, last):
+    def record_acknowledged(self, consumer: BaseConsumer, ranges: Sequence[LedgerRange]) -> None:
+        for ledger_id, first, last in self._release_from_all(consumer, ranges):
             self._redelivery.discard_range(ledger_id, first, last)
             self._chunks.discard_range(ledger_id, first, last)
         if self._counts:
-            self._counts.take_range(ledger_id, first, last)
+            self._counts.take_each(ranges)
 
     def record_acknowledged_up_to(self, mark_delete: Position) -> None:
         super().record_acknowledged_up_to(mark_delete)

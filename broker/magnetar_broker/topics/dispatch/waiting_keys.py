@@ -1,20 +1,17 @@
-"""Key_Shared: entries that were read and not delivered, by the slots of their keys.
+"""Key_Shared: entries that were read and not delivered.
 
-The entries of a slot are in a queue, in the order of the log; only the first one may be delivered. The dispatch rule
-*schedules* each slot for the consumer that gets its first entry, or for none if that may not be delivered now, because
-another consumer holds the slot, or none has it. A slot is scheduled again when its first entry, its holder or the
-consumers have changed. So entries that can't be delivered cost nothing while others are.
+Each consumer has a queue of the entries that it gets next, in the order of the log. They wait for its capacity. An
+entry of a *blocked* slot is in no queue, because no consumer may get it now: another one holds the slot, or none has
+it. When the slot is released, its entries join the queue of its consumer. So entries that can't be delivered cost
+nothing while others are.
 
-Each consumer has a heap of the slots scheduled for it, by their first entries. An item of a heap is stale if its slot
-was scheduled again in the meantime: it is dropped when it is the lowest, or when there are many.
+The dispatch rule decides which entries are blocked. When consumers join or leave, it sorts all of them again.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
-from typing import Final
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
 from magnetar_broker.managed_ledger.log_entry import LogEntry
@@ -24,128 +21,118 @@ from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 
 __all__ = ["WaitingEntries", "WaitingKeys"]
 
-_MAX_STALE: Final = 64
-
 
 class WaitingKeys:
-    __slots__ = ("_count", "_heaps", "_queues", "_scheduled")
+    __slots__ = ("_blocked", "_count", "_queues")
 
     def __init__(self) -> None:
-        # By slot, ascending. No queue is empty.
-        self._queues: dict[int, list[Position]] = {}
+        # By consumer, and by slot; each ascends, and none is empty.
+        self._queues: dict[BaseConsumer, list[Position]] = {}
+        self._blocked: dict[int, list[Position]] = {}
         self._count = 0
-        # The consumer for which each slot is scheduled. The others are scheduled for none.
-        self._scheduled: dict[int, BaseConsumer] = {}
-        self._heaps: dict[BaseConsumer, list[tuple[Position, int]]] = {}
 
     def __len__(self) -> int:
         """The number of entries."""
         return self._count
 
-    def __contains__(self, slot: int) -> bool:
-        return slot in self._queues
+    def has_queue(self, consumer: BaseConsumer) -> bool:
+        """Return whether entries wait for the consumer's capacity."""
+        return consumer in self._queues
 
-    def slots(self) -> Iterator[int]:
-        return iter(self._queues)
+    def is_behind(self, consumer: BaseConsumer, position: Position) -> bool:
+        """Return whether an earlier entry than this one waits for the consumer's capacity."""
+        queue = self._queues.get(consumer)
+        return queue is not None and queue[0] < position
 
-    def count(self, slot: int) -> int:
-        """Return the number of entries of a slot."""
-        return len(self._queues.get(slot, ()))
+    def queues(self) -> Iterator[tuple[BaseConsumer, int]]:
+        """Return the consumers for whose capacity entries wait, with the number of entries."""
+        return ((consumer, len(queue)) for consumer, queue in self._queues.items())
 
-    def first(self, slot: int) -> Position | None:
-        queue = self._queues.get(slot)
-        return queue[0] if queue else None
+    def blocked(self) -> Iterator[tuple[int, Sequence[Position]]]:
+        """Return the blocked slots, with their entries."""
+        return iter(self._blocked.items())
 
-    def has_entry(self, slot: int, position: Position) -> bool:
-        queue = self._queues.get(slot, [])
-        at = bisect_left(queue, position)
-        return at < len(queue) and queue[at] == position
+    def has_entry(self, consumer: BaseConsumer | None, slot: int, position: Position) -> bool:
+        """Return whether an entry waits. `consumer`: who gets it; None: it is blocked."""
+        found = self._find(consumer, slot)
+        at = bisect_left(found, position)
+        return at < len(found) and found[at] == position
 
-    def add(self, slot: int, position: Position) -> bool:
-        """Add an entry, once. Return whether it is the first one of its slot now: then the slot must be scheduled."""
-        queue = self._queues.get(slot)
-        if queue is None:
-            self._queues[slot] = [position]
-        elif position > queue[-1]:
-            queue.append(position)
-            self._count += 1
-            return False
-        elif queue[bisect_left(queue, position)] == position:
-            return False
+    def add(self, consumer: BaseConsumer | None, slot: int, position: Position) -> None:
+        """Add an entry. `consumer`: who gets it; None: it is blocked."""
+        if consumer is not None:
+            waiting = self._queues.setdefault(consumer, [])
         else:
-            insort(queue, position)
+            waiting = self._blocked.setdefault(slot, [])
+        if waiting and waiting[-1] >= position:
+            at = bisect_left(waiting, position)
+            if waiting[at] == position:
+                return
+            waiting.insert(at, position)
+        else:
+            waiting.append(position)
         self._count += 1
-        if self._queues[slot][0] is not position:
-            return False
-        self._scheduled.pop(slot, None)
-        return True
 
-    def discard(self, slot: int, position: Position) -> bool:
-        """Remove an entry that was acknowledged. Return whether the slot has another first one now, which must be
-        scheduled."""
-        queue = self._queues.get(slot)
-        if queue is None:
-            return False
-        at = bisect_left(queue, position)
-        if at == len(queue) or queue[at] != position:
-            return False
-        del queue[at]
-        self._count -= 1
-        if at:
-            return False
-        self._scheduled.pop(slot, None)
-        if queue:
-            return True
-        del self._queues[slot]
-        return False
+    def discard(self, consumer: BaseConsumer | None, slot: int, position: Position) -> None:
+        """Remove an entry, if it waits. `consumer`: who would get it; None: it is blocked."""
+        if self.has_entry(consumer, slot, position):
+            waiting = self._find(consumer, slot)
+            del waiting[bisect_left(waiting, position)]
+            self._count -= 1
+            self._drop_empty(consumer, slot, waiting)
 
-    def schedule(self, slot: int, consumer: BaseConsumer | None) -> None:
-        """The consumer gets the slot's first entry. None: nobody does now."""
-        if consumer is None:
-            self._scheduled.pop(slot, None)
+    def _find(self, consumer: BaseConsumer | None, slot: int) -> list[Position]:
+        return (self._blocked.get(slot) if consumer is None else self._queues.get(consumer)) or []
+
+    def _drop_empty(self, consumer: BaseConsumer | None, slot: int, waiting: list[Position]) -> None:
+        if waiting:
             return
-        self._scheduled[slot] = consumer
-        heap = self._heaps.setdefault(consumer, [])
-        heappush(heap, (self._queues[slot][0], slot))
-        if len(heap) > 2 * len(self._scheduled) + _MAX_STALE:
-            self._drop_stale(consumer)
+        if consumer is None:
+            del self._blocked[slot]
+        else:
+            del self._queues[consumer]
 
-    def _is_valid(self, consumer: BaseConsumer, position: Position, slot: int) -> bool:
-        return self._scheduled.get(slot) is consumer and self._queues[slot][0] == position
+    def unblock(self, slot: int, consumer: BaseConsumer | None) -> None:
+        """Nobody holds the slot any more. The consumer gets its entries; None: no consumer has it."""
+        if consumer is None or (released := self._blocked.pop(slot, None)) is None:
+            return
+        queue = self._queues.setdefault(consumer, released)
+        if queue is not released:
+            queue += released
+            queue.sort()
 
-    def _drop_stale(self, consumer: BaseConsumer) -> None:
-        valid = {one for one in self._heaps[consumer] if self._is_valid(consumer, *one)}
-        heap = self._heaps[consumer] = list(valid)
-        heapify(heap)
+    def take_slot(self, slot: int, holder: BaseConsumer, find_slot: Callable[[Position], int]) -> Sequence[Position]:
+        """Remove the entries of a slot that are blocked, and those that wait for its holder's capacity."""
+        taken = self._blocked.pop(slot, [])
+        queue = self._queues.pop(holder, [])
+        taken += [position for position in queue if find_slot(position) == slot]
+        if left := [position for position in queue if find_slot(position) != slot]:
+            self._queues[holder] = left
+        self._count -= len(taken)
+        return taken
 
-    def find_first(self, consumer: BaseConsumer) -> tuple[Position, int] | None:
-        """Return the first entry of the slots scheduled for the consumer, with its slot."""
-        heap = self._heaps.get(consumer)
-        while heap:
-            if self._is_valid(consumer, *heap[0]):
-                return heap[0]
-            heappop(heap)
-        self._heaps.pop(consumer, None)
-        return None
+    def first_of(self, consumer: BaseConsumer, count: int) -> list[Position]:
+        """Return the first entries of the consumer's queue, at most `count`."""
+        return self._queues[consumer][:count]
 
-    def take_first(self, slot: int) -> None:
-        """Remove the first entry of a slot. If the slot has another one, it must be scheduled."""
-        self._scheduled.pop(slot, None)
-        queue = self._queues[slot]
-        del queue[0]
-        self._count -= 1
+    def take(self, consumer: BaseConsumer, count: int) -> None:
+        """Remove the first entries of the consumer's queue, which has as many."""
+        queue = self._queues[consumer]
+        del queue[:count]
+        self._count -= count
         if not queue:
-            del self._queues[slot]
+            del self._queues[consumer]
 
-    def unschedule_all(self) -> None:
-        """The consumers have changed: all slots must be scheduled again."""
-        self._scheduled.clear()
-        self._heaps.clear()
+    def take_all(self) -> list[Position]:
+        """Remove all entries, and return them in order."""
+        taken = [position for waiting in (*self._queues.values(), *self._blocked.values()) for position in waiting]
+        self.clear()
+        taken.sort()
+        return taken
 
     def clear(self) -> None:
         self._queues.clear()
-        self._scheduled.clear()
-        self._heaps.clear()
+        self._blocked.clear()
         self._count = 0
 
 
