@@ -22,7 +22,7 @@ from magnetar._ack_targets import AckTarget
 from magnetar._message import DeliveredEntry, Message
 from magnetar._received_messages import ReceivedMessages
 from magnetar._receiver_queue import ReceiverQueue
-from magnetar._redelivery_backoff import RedeliveryBackoff
+from magnetar._redelivery_backoff import RedeliveryBackoff, find_delay_s
 from magnetar_wire.clock import Clock, Timer
 
 __all__ = ["AckTimeoutTracker"]
@@ -85,7 +85,7 @@ class AckTimeoutTracker:
     def _enter(self, entry: DeliveredEntry, rows: Sequence[int], now: float) -> None:
         delay_s = self._timeout_s
         if self._backoff is not None:
-            delay_s += self._backoff.next(entry.redelivery_count) / 1000
+            delay_s += find_delay_s(self._backoff, entry.redelivery_count)
         due_tick = -int(-(now + delay_s) // self._tick_s)
         wheel, position = entry.epoch.origin.received, (entry.ledger_id, entry.entry_id)
         if entry.batch_size:

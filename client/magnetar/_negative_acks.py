@@ -21,7 +21,7 @@ from magnetar._ack_targets import AckTarget
 from magnetar._ack_timeouts import AckTimeoutTracker
 from magnetar._loop_inbox import CallSoon, LoopInbox
 from magnetar._message import Message
-from magnetar._redelivery_backoff import RedeliveryBackoff
+from magnetar._redelivery_backoff import RedeliveryBackoff, find_delay_s
 from magnetar_wire.clock import Clock, Timer
 
 __all__ = ["NackSchedule", "NegativeAcksTracker"]
@@ -99,7 +99,7 @@ class NegativeAcksTracker:
             delivered.nacked = True
             redelivery_count = delivered.redelivery_count
         position = (entry.ledger_id, entry.entry_id)
-        self._scheduled.add_entry(partition, position, nacked_at_s + self._backoff.next(redelivery_count) / 1000)
+        self._scheduled.add_entry(partition, position, nacked_at_s + find_delay_s(self._backoff, redelivery_count))
 
     def _set_timer(self) -> None:
         due_s = self._scheduled.next_due_s()

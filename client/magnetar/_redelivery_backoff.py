@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import logging
+import math
+from typing import Final, Protocol
 
 from magnetar.exceptions import InvalidConfiguration
 
-__all__ = ["FixedDelay", "MultiplierRedeliveryBackoff", "RedeliveryBackoff"]
+__all__ = ["FixedDelay", "MultiplierRedeliveryBackoff", "RedeliveryBackoff", "find_delay_s"]
+
+log = logging.getLogger("magnetar")
 
 
 class RedeliveryBackoff(Protocol):
@@ -47,3 +51,19 @@ class FixedDelay:
 
     def next(self, redelivery_count: int) -> float:
         return self.min_delay_ms
+
+
+_DEFAULT: Final = MultiplierRedeliveryBackoff()
+
+
+def find_delay_s(backoff: RedeliveryBackoff, redelivery_count: int) -> float:
+    """Return the delay in seconds. If a backoff of the application fails, that is logged, and the delay is that of the
+    default backoff: the message must be redelivered all the same."""
+    try:
+        delay_ms = float(backoff.next(redelivery_count))
+        if not 0 <= delay_ms < math.inf:
+            raise ValueError(f"the backoff returned {delay_ms}: a delay is 0 ms or more")
+    except Exception:
+        log.exception("the redelivery backoff %r failed, so the default one is used", backoff)
+        delay_ms = _DEFAULT.next(redelivery_count)
+    return delay_ms / 1000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
@@ -68,6 +69,42 @@ async def test_a_backoff_grows_with_each_redelivery() -> None:
     assert backoff.next(10_000) == 60_000
     with pytest.raises(InvalidConfiguration):
         MultiplierRedeliveryBackoff(10, 5)
+
+
+class BrokenBackoff:
+    """A backoff of an application."""
+
+    min_delay_ms = 0
+
+    def __init__(self, delay: Any) -> None:
+        self.delay = delay
+
+    def next(self, redelivery_count: int) -> Any:
+        return self.delay(redelivery_count)
+
+
+@pytest.mark.parametrize("delay", [lambda count: 1 / 0, lambda count: "soon", lambda count: -1, lambda count: math.nan])
+@pytest.mark.parametrize("timeout", [False, True])
+async def test_a_backoff_that_fails_loses_no_redelivery(
+    delay: Any, timeout: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CON-5, CON-6: that is logged, and the default backoff is used, of 1 s here."""
+    clock = ManualClock()
+    options: dict[str, Any] = {"negative_ack_redelivery_backoff": BrokenBackoff(delay)}
+    if timeout:
+        options = {"unacked_messages_timeout_ms": 1_000, "ack_timeout_redelivery_backoff": BrokenBackoff(delay)}
+    async with client_of(_clock=clock) as (broker, client):
+        broker.topic("t").publish(b"a")
+        consumer = await client.subscribe("t", "s", ConsumerType.Shared, **EARLIEST, **options)
+        [message] = await receive(consumer, 1)
+        if not timeout:
+            await consumer.negative_acknowledge(message)
+        for _ in range(6):
+            await let_client_work()
+            clock.advance(1)
+        [again] = await receive(consumer, 1)
+        assert again.redelivery_count() == 1
+    assert "failed, so the default one is used" in caplog.text
 
 
 @pytest.mark.parametrize(
