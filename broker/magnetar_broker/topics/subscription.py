@@ -249,10 +249,10 @@ class Subscription:
         self._reconnections.stop()
         consumers, self._consumers = self.consumers, {}
         if self.dispatcher is not None:
+            self.dispatcher.rule.leave(consumers, self.cursor.mark_delete)  # it releases its memory
             self.dispatcher.stop()
             self.dispatcher = None
         for consumer in consumers:
-            consumer.stop_delivery()
             consumer.sink.ended(problem)
 
     def _run(self) -> None:

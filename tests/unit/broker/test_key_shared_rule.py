@@ -87,6 +87,18 @@ async def test_waiting_entries_of_all_subscriptions_share_the_cache() -> None:
     assert (cache.size_bytes, len(cache)) == (0, 0)
 
 
+async def test_the_end_of_a_subscription_releases_its_waiting_entries() -> None:
+    """(CHK-68) As when its topic is unloaded."""
+    scene = Scene()
+    cache = scene.log.cache = EntryCache(1 << 20)
+    scene.log.add(key="key")
+    await scene.subscribe("s", kind=SubscriptionType.KEY_SHARED, key_shared=_sticky(0, 0))
+    await settle()
+    assert len(cache) == 1
+    await scene.subscriptions.close()
+    assert (cache.size_bytes, len(cache)) == (0, 0)
+
+
 def test_waiting_entries_of_one_subscription_leave_memory_for_others() -> None:
     """(CHK-68) It has `dispatcher_max_read_size_bytes` of the cache, also after the cache has evicted some."""
     entry_bytes = ENTRY_OVERHEAD_BYTES + len(_entry(1).stored)

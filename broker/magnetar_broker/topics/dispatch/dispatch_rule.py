@@ -50,7 +50,7 @@ class DispatchLimits:
     max_read_bytes: int = 5_242_880
     # Shared: the messages that a consumer gets before the next one's turn.
     max_round_robin_messages: int = 20
-    # Shared: messages that are delivered and not acknowledged. 0: no limit.
+    # Shared, Key_Shared: messages that are delivered and not acknowledged. 0: no limit.
     max_unacked_per_consumer: int = 50_000
     max_unacked_per_subscription: int = 200_000
     # Key_Shared: how slots are assigned to consumers that do not request theirs, and how many entries may wait.
@@ -193,8 +193,8 @@ class DispatchRule(ABC):
     def redeliver(
         self, consumer: BaseConsumer, epoch: int, ranges: Iterable[LedgerRange], mark_delete: Position
     ) -> ConsumerUpdates:
-        """Redeliver unacknowledged entries that were delivered to the consumer in this epoch. Shared: those in
-        `ranges` (ledger id, first and last entry id) if there are any; else all."""
+        """Redeliver unacknowledged entries that were delivered to the consumer in this epoch. Shared, Key_Shared: those
+        in `ranges` (ledger id, first and last entry id) if there are any; else all."""
 
     def record_acknowledged(self, consumer: BaseConsumer, ranges: Sequence[LedgerRange]) -> None:
         """The consumer has acknowledged these entries, which may have been delivered to others."""
@@ -249,12 +249,12 @@ class DispatchRule(ABC):
 
     @property
     def unacked_messages(self) -> int:
-        """Shared: the number of messages that are delivered and not acknowledged."""
+        """Shared, Key_Shared: the number of messages that are delivered and not acknowledged."""
         return 0
 
     @property
     def has_max_unacked(self) -> bool:
-        """Shared: whether no consumer gets more until messages are acknowledged."""
+        """Shared, Key_Shared: whether no consumer gets more until messages are acknowledged."""
         return False
 
     # Why nothing is delivered.

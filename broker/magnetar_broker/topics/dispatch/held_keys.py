@@ -149,7 +149,7 @@ class HeldKeys:
 
     # Statistics.
 
-    def find_draining(self, select: Callable[[int], BaseConsumer | None]) -> None:
+    def record_draining(self, select: Callable[[int], BaseConsumer | None]) -> None:
         """Record which slots are drained, because the consumers have changed. `select` returns a slot's consumer."""
         self._draining = {
             slot: self._draining.get(slot, 0) for slot, hold in self._holds.items() if select(slot) is not hold.consumer

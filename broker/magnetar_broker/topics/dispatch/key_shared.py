@@ -113,7 +113,7 @@ class KeySharedRule(IndividualDeliveryRule):
     def _consumers_changed(self, mark_delete: Position, joined: BaseConsumer | None = None) -> ConsumerUpdates:
         if not self.consumers:
             self._entries.clear()
-        self.held.find_draining(self.selector.select)
+        self.held.record_draining(self.selector.select)
         self.put_back(self.waiting.take_all())
         return ConsumerUpdates()
 
