@@ -25,6 +25,7 @@ from magnetar_broker import paths
 from magnetar_broker.broker_session import BrokerSession
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.server.request_errors import INTERNAL_ERROR
 from magnetar_broker.server.topic_list_rules import ListChange, Listing, TopicPattern
 from magnetar_broker.server.topic_names import TooManyPartitions, count_partitions, filter_names, list_topic_names
 from magnetar_metadata.errors import MetadataError
@@ -42,7 +43,6 @@ _MAX_PATTERNS: Final = 1_000
 _MAX_LISTED_NAMES: Final = 10_000_000
 # Lists that are made at a time for clients that don't watch: each may be long.
 _CONCURRENT_LISTS: Final = 4
-_INTERNAL_ERROR: Final = "internal error of the broker: see its log"
 
 
 class TopicWatcher(Protocol):
@@ -242,7 +242,7 @@ class _Follower:
                 self._fail(ErrorCode.METADATA_ERROR, "the broker has no connection to the metadata store: retry later")
             except* Exception:  # noqa: BLE001 (the follower must go on)
                 _log.exception("Can't list the topics of %s, and retry", self.namespace)
-                self._fail(ErrorCode.UNKNOWN_ERROR, _INTERNAL_ERROR)
+                self._fail(ErrorCode.UNKNOWN_ERROR, INTERNAL_ERROR)
             await self._clock.sleep(self._interval_s)
 
     def _fail(self, code: ErrorCode, text: str) -> None:
