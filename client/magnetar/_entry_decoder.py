@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from magnetar._chunk_assembly import ChunkAssembler, Position
@@ -55,6 +55,7 @@ from magnetar_protos.entry_pb2 import BrokerEntryMetadata, MessageMetadata
 from magnetar_wire.batch import check_not_encrypted
 from magnetar_wire.entry import Entry, decode_entry, locate_payload
 from magnetar_wire.errors import MalformedFrame, PartOfMessage, UnsupportedEntry, WireError
+from magnetar_wire.frame import find_entry_ids
 
 __all__ = ["EntryDecoder"]
 
@@ -127,7 +128,8 @@ class EntryDecoder:
         """Add delivered entries. Raises MalformedFrame if the broker has delivered them without permits."""
         acknowledged = delivery.acknowledged if len(entries) == 1 else b""
         self._epoch = epoch
-        for entry_id, stored in enumerate(entries, delivery.first_entry_id):
+        entry_ids = find_entry_ids(delivery.first_entry_id, delivery.gaps, len(entries))
+        for entry_id, stored in zip(entry_ids, entries, strict=True):
             if self._is_stopped:  # by a chunk of this delivery
                 return
             try:
@@ -150,9 +152,10 @@ class EntryDecoder:
                     epoch, delivery.ledger_id, entry_id, delivery.redelivery_count, acknowledged, entry, count
                 )
             )
-        last_entry_id = delivery.first_entry_id + len(entries) - 1
-        self._position.count_delivered(delivery.ledger_id, last_entry_id)
-        self._unacked_chunks.add_delivered(EntryRun(delivery.ledger_id, delivery.first_entry_id, last_entry_id))
+        self._position.count_delivered(delivery.ledger_id, entry_ids[-1])
+        if self._assembler is not None:  # else there are no cumulative acknowledgements
+            for run in _find_runs(delivery, entry_ids):
+                self._unacked_chunks.add_delivered(run)
         if self._permits.is_overdrawn:
             raise MalformedFrame(
                 f"the broker delivered messages of {self._topic} without permits: it has {self._permits.outstanding}"
@@ -350,3 +353,13 @@ def _count_permits(stored: bytes) -> int:
         return get_batch_size(decode_entry(stored, verify=False).metadata) or 1
     except WireError:
         return 1
+
+
+def _find_runs(delivery: Delivery, entry_ids: Sequence[int]) -> Iterator[EntryRun]:
+    """Yield the delivered entries as runs with consecutive ids."""
+    first = 0
+    for number, gap in enumerate(delivery.gaps, 1):
+        if gap:
+            yield EntryRun(delivery.ledger_id, entry_ids[first], entry_ids[number - 1])
+            first = number
+    yield EntryRun(delivery.ledger_id, entry_ids[first], entry_ids[-1])

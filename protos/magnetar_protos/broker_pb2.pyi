@@ -662,18 +662,20 @@ class ActiveChanged(_message.Message):
     def __init__(self, consumer_id: _Optional[int] = ..., active: bool = ...) -> None: ...
 
 class Delivery(_message.Message):
-    __slots__ = ("ledger_id", "first_entry_id", "epoch", "redelivery_count", "acknowledged")
+    __slots__ = ("ledger_id", "first_entry_id", "epoch", "redelivery_count", "acknowledged", "gaps")
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     FIRST_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     REDELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    GAPS_FIELD_NUMBER: _ClassVar[int]
     ledger_id: int
     first_entry_id: int
     epoch: int
     redelivery_count: int
     acknowledged: bytes
-    def __init__(self, ledger_id: _Optional[int] = ..., first_entry_id: _Optional[int] = ..., epoch: _Optional[int] = ..., redelivery_count: _Optional[int] = ..., acknowledged: _Optional[bytes] = ...) -> None: ...
+    gaps: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, ledger_id: _Optional[int] = ..., first_entry_id: _Optional[int] = ..., epoch: _Optional[int] = ..., redelivery_count: _Optional[int] = ..., acknowledged: _Optional[bytes] = ..., gaps: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Done(_message.Message):
     __slots__ = ("consumer_id", "request_id", "problem")

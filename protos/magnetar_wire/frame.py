@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -17,7 +18,7 @@ from magnetar_wire.errors import InvalidMessage, MalformedFrame, TooLarge
 from magnetar_wire.limits import FRAME_FILL_BYTES, MAX_ENTRY_BYTES, MAX_FRAME_BYTES, MAX_FRAME_ENTRIES
 from magnetar_wire.protobuf_fields import encode_bytes_fields
 
-__all__ = ["DecodedRun", "FrameBuilder", "decode_frame"]
+__all__ = ["DecodedRun", "FrameBuilder", "decode_frame", "find_entry_ids"]
 
 _MAX_NUMBER: Final = 2**64 - 1
 _ENTRIES: Final = Frame.ENTRIES_FIELD_NUMBER
@@ -109,6 +110,16 @@ def decode_frame(
     if largest > max_entry_bytes:
         raise TooLarge(f"the frame has an entry of {largest} bytes, above the limit of {max_entry_bytes}")
     return list(_split_runs(frame, entries))
+
+
+def find_entry_ids(first: int, gaps: Sequence[int], count: int) -> Sequence[int]:
+    """Return the ids of a run's entries: the first one, and for each other one how many ids it skips. No gaps: the ids
+    are consecutive."""
+    if not gaps:
+        return range(first, first + count)
+    if len(gaps) != count - 1:
+        raise MalformedFrame(f"a run of {count} entries has {len(gaps)} gaps")
+    return list(accumulate(gaps, lambda entry_id, gap: entry_id + gap + 1, initial=first))
 
 
 def _parse(data: bytes) -> Frame:

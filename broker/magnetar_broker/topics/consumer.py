@@ -46,7 +46,7 @@ MAX_CLIENT_VERSION_LENGTH: Final = 100
 
 @dataclass(slots=True)
 class DeliveryRun:
-    """Consecutive entries of one ledger that are delivered with the same epoch and redelivery count."""
+    """Ascending entries of one ledger that are delivered with the same epoch and redelivery count."""
 
     epoch: int
     redelivery_count: int
@@ -153,7 +153,7 @@ class Consumer(BaseConsumer):
         epoch = self.epoch
         runs: list[DeliveryRun] = []
         run: DeliveryRun | None = None
-        ledger_id = next_entry_id = -1
+        ledger_id = last_entry_id = -1
         messages = size = redelivered = chunks = 0
         for one in entries:
             entry = one.entry
@@ -167,7 +167,7 @@ class Consumer(BaseConsumer):
                 redelivered += entry.messages
             if (
                 run is not None
-                and position.entry_id == next_entry_id
+                and position.entry_id > last_entry_id
                 and position.ledger_id == ledger_id
                 and one.redelivery_count == run.redelivery_count
                 and not one.acknowledged
@@ -180,7 +180,7 @@ class Consumer(BaseConsumer):
                 runs.append(run)
                 if bits:
                     run = None
-            ledger_id, next_entry_id = position.ledger_id, position.entry_id + 1
+            ledger_id, last_entry_id = position
         now_ms = self.subscription.time_ms()
         self.subscription.counters.deliver(messages, len(entries), size, redelivered, now_ms)
         self.counters.deliver(messages, len(entries), size, redelivered, now_ms)

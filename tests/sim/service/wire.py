@@ -29,6 +29,7 @@ from magnetar_protos.broker_pb2 import (
     ConsumeRequest,
     OpenConsumer,
 )
+from magnetar_wire.frame import find_entry_ids
 from tests.sim.invariants.history import Violation
 from tests.sim.process import Process
 from tests.sim.service.held_keys import HeldKeys, KeyedEntry, keyed_entry
@@ -377,7 +378,7 @@ class Wire:
 def _runs(answer: ConsumeAnswer) -> Iterator[tuple[int, int, list[Entry], int]]:
     """Yield the consumer, epoch and entries of each delivery, and the messages of a single entry that don't count."""
     for run, delivery in zip(answer.frame.runs, answer.deliveries, strict=True):
-        first = delivery.first_entry_id
-        entries = [(delivery.ledger_id, entry_id) for entry_id in range(first, first + run.count)]
+        entry_ids = find_entry_ids(delivery.first_entry_id, delivery.gaps, run.count)
+        entries = [(delivery.ledger_id, entry_id) for entry_id in entry_ids]
         bits = int.from_bytes(delivery.acknowledged, "little") if run.count == 1 else 0
         yield run.channel, delivery.epoch, entries, bits

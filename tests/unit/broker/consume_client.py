@@ -26,7 +26,7 @@ from magnetar_protos.broker_pb2 import (
     Problem,
     SubscriptionType,
 )
-from magnetar_wire.frame import decode_frame
+from magnetar_wire.frame import decode_frame, find_entry_ids
 from magnetar_wire.in_process_transport import InProcessTransport
 from magnetar_wire.topic_name import TopicName
 from magnetar_wire.transport import Code, Peer, Refusal, Stream, TransportError
@@ -155,10 +155,11 @@ class ConsumeClient:
             had = self.delivered.setdefault(run.channel, [])
             assert run.first == (had[-1].number + 1 if had else 0)
             assert not delivery.acknowledged or len(run.entries) == 1
+            entry_ids = find_entry_ids(delivery.first_entry_id, delivery.gaps, len(run.entries))
             for number, entry in enumerate(run.entries):
                 had.append(
                     Delivered(
-                        Position(delivery.ledger_id, delivery.first_entry_id + number),
+                        Position(delivery.ledger_id, entry_ids[number]),
                         run.first + number,
                         delivery.epoch,
                         delivery.redelivery_count,

@@ -11,6 +11,7 @@ from magnetar_broker.topics.consumer import DeliveryRun
 from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget, OutboxCapacity
 from magnetar_protos.broker_pb2 import ConsumeAnswer, ConsumerEnded, Done
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
+from magnetar_wire.frame import decode_frame, find_entry_ids
 
 # A few of these fill a frame.
 _PAYLOAD = bytes(100_000)
@@ -97,6 +98,26 @@ def test_entries_of_a_closed_consumer_delay_no_answer() -> None:
     answer = on.compose()
     assert [one.consumer_id for one in answer.ended] == [1]
     assert answer.deliveries
+
+
+def test_entries_that_skip_others_share_a_run() -> None:
+    """The ids that they skip are in the delivery; one that another header describes begins a new run."""
+    on = _Filled()
+    positions = [Position(1, entry_id) for entry_id in (0, 3, 4, 9, 9_000_000)]
+    again, next_ledger = Position(1, 5), Position(2, 9_000_001)
+    for run in ([*positions[:3]], [*positions[3:]], [again], [next_ledger]):
+        entries = [LogEntry(position, b"x", 1, 0, 0, 0) for position in run]
+        on.outbox.deliver(on.channel, [DeliveryRun(1, 0, b"", entries, 0)])
+    message = on.outbox.compose()
+    assert message is not None
+    answer = ConsumeAnswer.FromString(message)
+    assert [list(one.gaps) for one in answer.deliveries] == [[2, 0, 4, 8_999_990], [], []]
+    found = [
+        Position(delivery.ledger_id, entry_id)
+        for delivery, run in zip(answer.deliveries, decode_frame(answer.frame), strict=True)
+        for entry_id in find_entry_ids(delivery.first_entry_id, delivery.gaps, len(run.entries))
+    ]
+    assert found == [*positions, again, next_ledger]
 
 
 def test_the_last_parts_come_when_the_entries_are_dropped() -> None:

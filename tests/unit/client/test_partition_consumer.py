@@ -17,6 +17,7 @@ from magnetar.exceptions import (
 )
 from magnetar_protos.broker_pb2 import Delivery, ErrorCode
 from magnetar_testing.clock import ManualClock
+from magnetar_wire.errors import MalformedFrame
 from tests.running import run, until
 from tests.unit.client.consume_scene import MemoryBroker, client_of, payloads, receive
 
@@ -344,7 +345,7 @@ async def test_messages_in_flight_before_a_seek_are_dropped() -> None:
 
 
 async def test_deliveries_of_an_old_epoch_are_dropped() -> None:
-    """CHK-52: a broker may send them, and they take no permits."""
+    """CHK-52: a broker may send them, and they take no permits. Others name the entries that they skip."""
     async with client_of() as (broker, client):
         position = broker.topic("t").publish(b"a")
         consumer = await client.subscribe("t", "s", **EARLIEST)
@@ -359,3 +360,10 @@ async def test_deliveries_of_an_old_epoch_are_dropped() -> None:
         part.delivered(Delivery(ledger_id=position[0], first_entry_id=position[1], epoch=part.epoch.number), stored)
         part.take_delivered()
         assert payloads(await receive(consumer, 1)) == [b"a"]
+        delivery = Delivery(ledger_id=70, first_entry_id=3, epoch=part.epoch.number, gaps=[0, 5])
+        part.delivered(delivery, 3 * stored)
+        part.take_delivered()
+        received = [(await consumer.receive(60_000)).message_id() for _ in range(3)]
+        assert [(one.ledger_id(), one.entry_id()) for one in received] == [(70, 3), (70, 4), (70, 10)]
+        with pytest.raises(MalformedFrame):
+            part.delivered(delivery, 2 * stored)

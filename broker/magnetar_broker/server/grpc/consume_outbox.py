@@ -120,24 +120,31 @@ class ConsumeOutbox:
         deliveries: list[Delivery] = []
         builder = self._builder
         messages = entries = size = bits = released = 0
-        # The header with which the next entry joins the last run: consumer, position, epoch, redelivery count.
-        joins: tuple[int, Position, int, int] | None = None
+        # The header with which a later entry joins the last run: consumer, ledger, epoch, redelivery count; how many
+        # ids each entry of the run skips; and its last entry.
+        joins: tuple[int, int, int, int] | None = None
+        gaps: list[int] = []
+        last_entry_id = -1
         while self._runs and not builder.is_full and bits < _MAX_BITS_BYTES:
             channel, run = self._runs[0]
             if not channel.is_closed:
+                header = (channel.consumer_id, run.entries[0].position.ledger_id, run.epoch, run.redelivery_count)
                 for entry in run.entries[self._sent_entries :]:
-                    header = (channel.consumer_id, entry.position, run.epoch, run.redelivery_count)
-                    new_run = header != joins or bool(run.acknowledged)
+                    entry_id = entry.position.entry_id
+                    new_run = header != joins or entry_id <= last_entry_id or bool(run.acknowledged)
                     if not builder.try_add_entry(
                         channel.consumer_id, channel.next_number, _bytes_for(channel, entry), new_run=new_run
                     ):
+                        _add_gaps(deliveries, gaps)
                         self._count_sent(messages, entries, size, released)
                         return deliveries
                     if new_run:
+                        _add_gaps(deliveries, gaps)
                         deliveries.append(_delivery(run, entry.position))
-                    joins = None
-                    if not run.acknowledged:
-                        joins = (channel.consumer_id, entry.position.next, run.epoch, run.redelivery_count)
+                        joins, gaps = None if run.acknowledged else header, []
+                    else:
+                        gaps.append(entry_id - last_entry_id - 1)
+                    last_entry_id = entry_id
                     channel.next_number += 1
                     self._sent_entries += 1
                     memory_bytes = len(entry.stored) + ENTRY_OVERHEAD_BYTES
@@ -150,6 +157,7 @@ class ConsumeOutbox:
             released += run.memory_bytes  # of entries that are dropped, because the consumer is closed
             self._runs.popleft()
             self._sent_entries = 0
+        _add_gaps(deliveries, gaps)
         self._count_sent(messages, entries, size, released)
         return deliveries
 
@@ -187,6 +195,12 @@ def _delivery(run: DeliveryRun, first: Position) -> Delivery:
         redelivery_count=run.redelivery_count,
         acknowledged=run.acknowledged,
     )
+
+
+def _add_gaps(deliveries: Sequence[Delivery], gaps: Sequence[int]) -> None:
+    """Add the ids that the entries of the last run skip."""
+    if any(gaps):
+        deliveries[-1].gaps.extend(gaps)
 
 
 def _bytes_for(channel: DeliveryChannel, entry: LogEntry) -> bytes:
