@@ -116,6 +116,10 @@ class AckState:
         of_ledger = self._batches.get(position.ledger_id)
         return of_ledger.get(position.entry_id, (0, 0)) if of_ledger else (0, 0)
 
+    def count_acknowledged_messages(self) -> int:
+        """Return the number of acknowledged messages of partially acknowledged batches."""
+        return sum(bits.bit_count() for of_ledger in self._batches.values() for bits, _ in of_ledger.values())
+
     def find_unacknowledged_after(self, position: Position) -> Position:
         ledger_id, entry_id = max(position, self.mark_delete)
         while True:

@@ -79,6 +79,10 @@ class Cursor(ABC):
         """Return a batch's acknowledged messages as bits. 0: none of them, or the whole entry."""
         return self._state.get_acknowledged_messages(position)
 
+    def count_acknowledged_messages(self) -> int:
+        """Return the number of acknowledged messages of batches that are not wholly acknowledged."""
+        return self._state.count_acknowledged_messages()
+
     def find_unacknowledged_after(self, position: Position) -> Position:
         """Return the first unacknowledged position after this one. The log may not have an entry there (yet)."""
         return self._state.find_unacknowledged_after(position)

@@ -295,8 +295,9 @@ class SubscriptionStats:
     type: str
     durable: bool
     backlog_entries: int
-    # Counted from the oldest message that is not acknowledged; acknowledged ones after it are included. In the
-    # statistics of all topics of a broker, the number of entries.
+    # At most as many messages are not acknowledged. The number is exact unless whole batches are acknowledged behind a
+    # message that is not: each counts as one acknowledged message. In the statistics of all topics of a broker, the
+    # number of entries.
     backlog_messages: int
     unacknowledged_messages: int
     # Entries that wait to be redelivered.

@@ -1061,6 +1061,27 @@ async def test_deliveries_are_counted() -> None:
     assert scene.subscriptions.consumers == 1
 
 
+async def test_messages_that_are_acknowledged_behind_others_are_no_backlog() -> None:
+    """ADM-3: exactly, unless a whole batch is acknowledged: it counts as one message."""
+    scene = Scene()
+    entries = [scene.log.add() for _ in range(10)]
+    batches = [scene.log.add(5, batch=True) for _ in range(2)]
+    consumer, _ = await scene.subscribe(kind=SHARED)
+
+    async def measure() -> int:
+        return (await scene.subscriptions.measure_backlog("s")).messages
+
+    assert await measure() == 20
+    ack(consumer, *entries[1:9])
+    assert await measure() == 12
+    ack_messages(consumer, batches[0], 5, 0, 3)
+    assert await measure() == 10
+    ack(consumer, entries[0])
+    assert await measure() == 9
+    ack(consumer, batches[1])
+    assert (await measure(), scene.stats().backlog_entries) == (8, 2)
+
+
 async def _log_has_ended(kind: SubscriptionType, monkeypatch: pytest.MonkeyPatch) -> None:
     def given_up(start: Position, max_entries: int, max_bytes: int) -> None:
         raise TopicUnloaded("fenced")
