@@ -245,7 +245,7 @@ async def test_chunks_wait() -> None:
     assert _codes(scene) == ["waiting_for_acks"]
 
 
-async def _hold_a_key(scene: Scene) -> tuple[Consumer, RecordingSink]:
+async def _hold_a_key(scene: Scene, *, permits_of_second: int = 1_000) -> tuple[Consumer, RecordingSink]:
     """Deliver two entries of each of 20 keys to one consumer, then let another one take over half of the keys, and add
     another entry of each."""
     one, gets = await scene.subscribe(kind=KEY_SHARED, consumer="one")
@@ -253,7 +253,7 @@ async def _hold_a_key(scene: Scene) -> tuple[Consumer, RecordingSink]:
         for number in range(20):
             scene.log.add(key=f"key {number}")
     scene.log.on_appended()
-    await scene.subscribe(kind=KEY_SHARED, consumer="two")
+    await scene.subscribe(kind=KEY_SHARED, consumer="two", permits=permits_of_second)
     for number in range(20):
         scene.log.add(key=f"key {number}")
     scene.log.on_appended()
@@ -270,9 +270,25 @@ async def test_key_held() -> None:
     assert (answer.code, facts["holder"], facts["unacked"]) == ("key_held", "one", 2)
     assert facts["slots"] == facts["entries"] == 60 - len(gets.positions) > 0
     assert f"slot {facts['slot']}" in answer.text
+    of_second = _of_consumer(scene, "two")
+    assert of_second is not None
+    assert (of_second.code, of_second.facts) == (answer.code, facts)
+    assert (of_holder := _of_consumer(scene, "one")) is not None
+    assert of_holder.code == "waiting_for_acks"
     ack(one, *gets.take())
     await settle()
     assert "key_held" not in _codes(scene)
+    assert (after := _of_consumer(scene, "two")) is not None
+    assert after.code == "waiting_for_acks"
+
+
+async def test_a_consumer_without_permits_has_that_reason_first() -> None:
+    """ADM-3: although its keys are held, too."""
+    scene = Scene()
+    await _hold_a_key(scene, permits_of_second=0)
+    assert "key_held" in _codes(scene)
+    assert (reason := _of_consumer(scene, "two")) is not None
+    assert reason.code == "no_permits"
 
 
 async def test_look_ahead() -> None:
@@ -282,6 +298,28 @@ async def test_look_ahead() -> None:
     answer, held = scene.stats().reasons[:2]
     assert (answer.code, answer.facts["limit"], held.code) == ("look_ahead", 2, "key_held")
     assert int(answer.facts["entries"]) >= 2
+
+
+async def test_look_ahead_needs_entries_that_were_not_read() -> None:
+    """ADM-3, SUB-6"""
+    scene = Scene(key_shared_look_ahead_msg_in_replay_threshold_per_subscription=2)
+    await scene.subscribe(kind=KEY_SHARED, consumer="one")
+    for number in range(20):
+        scene.log.add(key=f"key {number}")
+    scene.log.on_appended()
+    await scene.subscribe(kind=KEY_SHARED, consumer="two")
+    for number in range(20):
+        if scene.stats().redelivery_entries < 2:
+            scene.log.add(key=f"key {number}")
+            scene.log.on_appended()
+            await settle()
+    assert scene.stats().redelivery_entries == 2
+    assert "key_held" in _codes(scene)
+    assert "look_ahead" not in _codes(scene)
+    scene.log.add(key="new")
+    scene.log.on_appended()
+    await settle()
+    assert "look_ahead" in _codes(scene)
 
 
 async def test_keys_wait() -> None:

@@ -30,13 +30,14 @@ async def test_nothing_new_is_read_while_as_many_entries_wait_as_may() -> None:
     scene = Scene(key_shared_look_ahead_msg_in_replay_threshold_per_subscription=10)
     for _ in range(40):
         scene.log.add(key="stuck")
-    later = scene.log.add(key="other")
     first, had = await scene.subscribe(kind=SubscriptionType.KEY_SHARED, permits=5)
     second, others = await scene.subscribe(kind=SubscriptionType.KEY_SHARED)
     rule = first.subscription.rule
     assert isinstance(rule, KeySharedRule)
     while len(rule.waiting) and rule.find_shortage() is None:
         first.flow(first.epoch, 1)
+    later = scene.log.add(key="other")
+    scene.log.on_appended()
     stats = scene.stats()
     assert stats.redelivery_entries >= 10
     assert {reason.code for reason in stats.reasons} & {"look_ahead"}

@@ -36,6 +36,8 @@ _log = logging.getLogger(__name__)
 # After a read that failed: the first and the longest pause.
 _PAUSE_S: Final = 0.1
 _MAX_PAUSE_S: Final = 5.0
+# Holds back only entries that were not read.
+_LOOK_AHEAD: Final = delivery_reasons.LOOK_AHEAD.code
 
 
 class Dispatcher:
@@ -107,7 +109,8 @@ class Dispatcher:
             return delivery_reasons.READ_FAILED(
                 times=self._failures, position=str(position), ledger=position.ledger_id, error=self.read_error
             )
-        if (shortage := self.rule.find_shortage()) is not None:
+        shortage = self.rule.find_shortage()
+        if shortage is not None and (shortage.code != _LOOK_AHEAD or self.rule.read_position <= self._log.last):
             return shortage
         if (wait := self.rates.find_wait()) is not None:
             return wait

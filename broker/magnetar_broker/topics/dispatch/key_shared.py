@@ -45,7 +45,7 @@ from magnetar_broker.topics.dispatch.held_keys import HeldKeys, find_slot, numbe
 from magnetar_broker.topics.dispatch.individual_delivery import IndividualDeliveryRule
 from magnetar_broker.topics.dispatch.key_selectors import HashRing, KeySelector, SplitRanges, StickyRanges
 from magnetar_broker.topics.dispatch.key_shared_policy import KeySharedPolicy, SlotRange
-from magnetar_broker.topics.dispatch.key_shared_reasons import find_waiting_keys
+from magnetar_broker.topics.dispatch.key_shared_reasons import find_consumers_of_held_keys, find_waiting_keys
 from magnetar_broker.topics.dispatch.waiting_keys import WaitingEntries, WaitingKeys
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire import delivery_reasons
@@ -387,6 +387,10 @@ class KeySharedRule(IndividualDeliveryRule):
     def find_waiting(self) -> Sequence[DeliveryReason]:
         some_have_capacity = super().find_shortage() is None
         return list(find_waiting_keys(self.waiting, self.held, some_have_capacity=some_have_capacity))
+
+    def find_consumer_shortages(self) -> dict[BaseConsumer, DeliveryReason]:
+        of_held = find_consumers_of_held_keys(self.waiting, self.held, self.selector.select)
+        return of_held | super().find_consumer_shortages()
 
 
 @dataclass(slots=True)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
 from typing import Final
 
+from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.held_keys import HeldKeys
 from magnetar_broker.topics.dispatch.waiting_keys import WaitingKeys
 from magnetar_wire import delivery_reasons
 from magnetar_wire.delivery_reasons import DeliveryReason
 
-__all__ = ["find_waiting_keys"]
+__all__ = ["find_consumers_of_held_keys", "find_waiting_keys"]
 
 # Slots that are looked at: statistics take a bounded time, and count fewer then.
 _MAX_SLOTS: Final = 1_000
@@ -23,28 +25,54 @@ def find_waiting_keys(
 ) -> Iterator[DeliveryReason]:
     """Yield why keys wait that a consumer with capacity could not get, or whose consumer has none while others have
     some."""
-    held_entries = held_slots = free_entries = 0
-    first_held = first_free = -1
+    of_held, of_free = _Blocked(), _Blocked()
     for slot, positions in islice(waiting.blocked(), _MAX_SLOTS):
-        if held.find(slot) is None:
-            free_entries += len(positions)
-            first_free = slot if first_free < 0 else first_free
-        else:
-            held_entries += len(positions)
-            held_slots += 1
-            first_held = slot if first_held < 0 else first_held
-    if held_slots and (hold := held.find(first_held)) is not None:
-        yield delivery_reasons.KEY_HELD(
-            entries=held_entries,
-            slots=held_slots,
-            slot=first_held,
-            holder=hold.consumer.name,
-            unacked=hold.entries,
-        )
-    if free_entries:
-        yield delivery_reasons.SLOT_WITHOUT_CONSUMER(entries=free_entries, slot=first_free)
+        (of_held if held.find(slot) is not None else of_free).add(slot, len(positions))
+    if of_held.slots:
+        yield _describe_held(of_held, held)
+    if of_free.slots:
+        yield delivery_reasons.SLOT_WITHOUT_CONSUMER(entries=of_free.entries, slot=of_free.first_slot)
     if some_have_capacity:
         yield from _find_busy(waiting)
+
+
+def find_consumers_of_held_keys(
+    waiting: WaitingKeys, held: HeldKeys, select: Callable[[int], BaseConsumer | None]
+) -> dict[BaseConsumer, DeliveryReason]:
+    """Return the consumers that get keys only when other consumers have acknowledged what they got of them. `select`
+    returns a slot's consumer."""
+    found: dict[BaseConsumer, _Blocked] = {}
+    for slot, positions in islice(waiting.blocked(), _MAX_SLOTS):
+        if held.find(slot) is not None and (consumer := select(slot)) is not None:
+            found.setdefault(consumer, _Blocked()).add(slot, len(positions))
+    return {consumer: _describe_held(blocked, held) for consumer, blocked in found.items()}
+
+
+@dataclass(slots=True)
+class _Blocked:
+    """Slots whose entries no consumer may get now."""
+
+    entries: int = 0
+    slots: int = 0
+    first_slot: int = -1
+
+    def add(self, slot: int, entries: int) -> None:
+        if not self.slots:
+            self.first_slot = slot
+        self.slots += 1
+        self.entries += entries
+
+
+def _describe_held(blocked: _Blocked, held: HeldKeys) -> DeliveryReason:
+    hold = held.find(blocked.first_slot)
+    assert hold is not None, "nobody holds the slot"
+    return delivery_reasons.KEY_HELD(
+        entries=blocked.entries,
+        slots=blocked.slots,
+        slot=blocked.first_slot,
+        holder=hold.consumer.name,
+        unacked=hold.entries,
+    )
 
 
 def _find_busy(waiting: WaitingKeys) -> Iterator[DeliveryReason]:
