@@ -111,6 +111,8 @@ class BaseConsumer(Unpicklable):
             raise TypeError(f"reconsume_later takes a message, whose copy is stored, not {type(message).__name__}")
         if not isinstance(delay_ms, int) or isinstance(delay_ms, bool):
             raise TypeError(f"delay_ms is a number of ms, not {delay_ms!r}")
+        if properties is not None and not isinstance(properties, Mapping):
+            raise TypeError(f"properties are a dict, not {type(properties).__name__}")
         letters = self._core.letters
         if letters is None or letters.rules.retry_letter_topic is None:
             raise InvalidConfiguration("reconsume_later needs a consumer that was created with enable_retry=True")

@@ -86,9 +86,13 @@ class ConsumerPartitions:
                 "that partition, or start at earliest, latest or a time"
             )
         if self._options.receiver_queue_size == 0:
+            letters = self._context.letters
+            retry = None if letters is None else letters.rules.retry_letter_topic
             raise InvalidConfiguration(
                 f"receiver_queue_size = 0 needs a single topic without partitions, not {len(self.all)} topics "
-                "or partitions: use 1 or more"
+                "or partitions"
+                + ("" if retry is None else f", one of which is the retry letter topic {retry} (enable_retry)")
+                + ": use 1 or more"
             )
 
     async def _count_partitions(self, name: TopicName, *, create: bool = True) -> int:

@@ -463,6 +463,8 @@ async def test_a_retry_goes_on_when_its_caller_stops_waiting() -> None:
             await retrying
         with pytest.raises(TypeError, match="a property's name and value are str"):
             await consumer.reconsume_later(messages[1], 0, {"count": 1})  # type: ignore[dict-item]
+        with pytest.raises(TypeError, match="properties are a dict, not int"):
+            await consumer.reconsume_later(messages[1], 0, 5)  # type: ignore[arg-type]
         await consumer.close()
         reader = await client.create_reader("t-s-RETRY", magnetar.MessageId.earliest)
         assert (await reader.read_next(LONG_MS)).data() == b"first"

@@ -64,6 +64,8 @@ async def test_without_a_queue_one_message_is_requested_at_a_time() -> None:
         broker.partitioned["persistent://public/default/p"] = 2
         with pytest.raises(InvalidConfiguration):
             await client.subscribe("p", "s", receiver_queue_size=0)
+        with pytest.raises(InvalidConfiguration, match="the retry letter topic persistent://public/default/t-s-RETRY"):
+            await client.subscribe("t", "s", ConsumerType.Shared, enable_retry=True, receiver_queue_size=0)
         assert other.is_connected()
 
 
