@@ -62,6 +62,7 @@ class TopicWatch:
         self._addresses = client.pool.service_addresses
         self._turn = 0
         self._watching: _Watching | None = None
+        self._has_warned = False
 
     async def open(self) -> None:
         """Begin to watch, and return when the list is known. Raises the error of the last attempt."""
@@ -144,6 +145,16 @@ class TopicWatch:
         if names.keys() != before.keys():
             self._on_changed()
 
+    def warn_namespace_missing(self) -> None:
+        """Log once that the namespace does not exist: its name may be misspelled, and no topic would ever match."""
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "the namespace %s does not exist: the consumer of %s waits until it is created, and has topics",
+                self._pattern.namespace,
+                self._pattern.text,
+            )
+
     def _parse(self, text: str) -> TopicName | None:
         try:
             name = TopicName.parse(text)
@@ -197,6 +208,8 @@ class _Watching:
             deleted, self._deleted = self._deleted, []
             if update.time_ms and not self._watch.listed_ms:
                 self._watch.listed_ms = update.time_ms
+            if update.namespace_missing:
+                self._watch.warn_namespace_missing()
             if update.is_list or added or deleted:
                 self._watch.apply(added, deleted, is_list=update.is_list, new_hash=update.hash)
             if not self.listed.done():

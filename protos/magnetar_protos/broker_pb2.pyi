@@ -237,7 +237,7 @@ class WatchTopicsAnswer(_message.Message):
     def __init__(self, updates: _Optional[_Iterable[_Union[TopicsUpdate, _Mapping]]] = ...) -> None: ...
 
 class TopicsUpdate(_message.Message):
-    __slots__ = ("watch_id", "problem", "is_list", "deleted", "added", "hash", "time_ms")
+    __slots__ = ("watch_id", "problem", "is_list", "deleted", "added", "hash", "time_ms", "namespace_missing")
     WATCH_ID_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     IS_LIST_FIELD_NUMBER: _ClassVar[int]
@@ -245,6 +245,7 @@ class TopicsUpdate(_message.Message):
     ADDED_FIELD_NUMBER: _ClassVar[int]
     HASH_FIELD_NUMBER: _ClassVar[int]
     TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_MISSING_FIELD_NUMBER: _ClassVar[int]
     watch_id: int
     problem: Problem
     is_list: bool
@@ -252,7 +253,8 @@ class TopicsUpdate(_message.Message):
     added: _containers.RepeatedScalarFieldContainer[str]
     hash: str
     time_ms: int
-    def __init__(self, watch_id: _Optional[int] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., is_list: bool = ..., deleted: _Optional[_Iterable[str]] = ..., added: _Optional[_Iterable[str]] = ..., hash: _Optional[str] = ..., time_ms: _Optional[int] = ...) -> None: ...
+    namespace_missing: bool
+    def __init__(self, watch_id: _Optional[int] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., is_list: bool = ..., deleted: _Optional[_Iterable[str]] = ..., added: _Optional[_Iterable[str]] = ..., hash: _Optional[str] = ..., time_ms: _Optional[int] = ..., namespace_missing: bool = ...) -> None: ...
 
 class ProduceRequest(_message.Message):
     __slots__ = ("open", "frame", "close")

@@ -80,6 +80,16 @@ class TopicWatches:
             count = partial(count_partitions, catalog)
             return Listing.of(await list_topic_names(catalog, namespace, count, pattern.matches))
 
+    async def is_missing(self, namespace: NamespaceName) -> bool:
+        """Return whether the namespace, or its tenant, does not exist. Raises `BrokerError`."""
+        try:
+            await self._get_session().catalog.get_namespace(namespace)
+        except BrokerError as error:
+            if error.code == ErrorCode.NOT_FOUND:
+                return True
+            raise
+        return False
+
     async def watch(self, namespace: NamespaceName, pattern: TopicPattern, watcher: TopicWatcher) -> Listing:
         """Add a watcher and return the current list. Updates begin once the caller has set the watcher's `sent`.
 

@@ -104,6 +104,23 @@ def test_topics_that_appear_join_from_their_first_message(kind: str) -> None:
 
 
 @_of_ours
+def test_a_namespace_that_does_not_exist_is_named_in_the_log(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """SUB-8: once for each consumer, which waits: the namespace may be created. One that exists is not named."""
+    with each_client(kind, **_SOON) as made:
+        made.client.subscribe(re.compile("a-.*"), "s")
+        made.client.subscribe(re.compile("public/missing/a-.*"), "s")
+        made.client.subscribe(re.compile("nobody/default/b-.*"), "s")
+        logged = [one.getMessage() for one in caplog.records if one.name == "magnetar"]
+        warnings = [text for text in logged if "does not exist" in text]
+        assert warnings == [
+            "the namespace public/missing does not exist: the consumer of public/missing/a-.* waits until it is "
+            "created, and has topics",
+            "the namespace nobody/default does not exist: the consumer of nobody/default/b-.* waits until it is "
+            "created, and has topics",
+        ]
+
+
+@_of_ours
 def test_a_deleted_topic_leaves_and_joins_again_when_it_is_recreated(kind: str) -> None:
     """SUB-8: without an error, and the others go on. The consumer does not create it. Acknowledgements of messages that
     were received before have no effect."""

@@ -58,10 +58,10 @@ class _StreamWatcher:
     def has_capacity(self) -> bool:
         return self.updates is None
 
-    def begin(self, listing: Listing, time_ms: int) -> None:
+    def begin(self, listing: Listing, time_ms: int, *, namespace_missing: bool) -> None:
         """Send the list, unless the client has it."""
         self.sent = listing
-        self.updates = _list_updates(self.request, listing, time_ms)
+        self.updates = _list_updates(self.request, listing, time_ms, namespace_missing)
         self._wake()
 
     def send(self, change: ListChange) -> None:
@@ -147,6 +147,8 @@ class TopicWatchStream:
         try:
             with as_broker_error(f"Listing the topics of {request.namespace}"), self._server.lookup_limit.hold():
                 namespace, pattern = _parse(request, self._server.settings.subscription_pattern_max_length)
+                # Before the watch begins: between its list and `begin` no change may be missed.
+                is_missing = await watches.is_missing(namespace)
                 if request.once:
                     listing = await watches.list_once(namespace, pattern)
                 else:
@@ -155,7 +157,7 @@ class TopicWatchStream:
             self._end_watch(request.watch_id)
             self._refuse(request.watch_id, error)
         else:
-            watcher.begin(listing, time_ms)
+            watcher.begin(listing, time_ms, namespace_missing=is_missing and not listing.names)
         finally:
             watcher.beginning = None
 
@@ -200,8 +202,12 @@ class TopicWatchStream:
                     self._watchers.pop(watch_id, None)
 
 
-def _list_updates(request: WatchTopics, listing: Listing, time_ms: int) -> Iterator[TopicsUpdate]:
-    last = TopicsUpdate(watch_id=request.watch_id, hash=listing.hash, time_ms=time_ms)
+def _list_updates(
+    request: WatchTopics, listing: Listing, time_ms: int, namespace_missing: bool
+) -> Iterator[TopicsUpdate]:
+    last = TopicsUpdate(
+        watch_id=request.watch_id, hash=listing.hash, time_ms=time_ms, namespace_missing=namespace_missing
+    )
     if request.hash != listing.hash:
         last.is_list = True
         for names in split_names(listing.names):
