@@ -216,6 +216,11 @@ async def test_what_holds_messages_back_is_explained(
         found = await clients.until_answer(code)
         assert found.reasons[0].text
         assert found.reasons[0].action
+        if code == "key_held":
+            stats = (await clients.admin.topics.stats("t")).subscription("s")
+            reasons = {one.consumer_name: one.reason for one in stats.consumers}
+            assert (reason := reasons["b"]) is not None
+            assert (reason.code, reason.facts["holder"]) == (code, "a")
 
 
 @pytest.mark.parametrize("listener", LISTENERS)
