@@ -108,6 +108,13 @@ class AckState:
         entries = self._entries.get(position.ledger_id)
         return entries is not None and position.entry_id in entries
 
+    def may_be_acknowledged_from(self, position: Position) -> bool:
+        return (
+            position <= self.mark_delete
+            or any((ledger_id, entries.last) >= position for ledger_id, entries in self._entries.items())
+            or any(ledger_id >= position.ledger_id for ledger_id in self._batches)
+        )
+
     def get_acknowledged_messages(self, position: Position) -> int:
         return self.get_batch(position)[0]
 

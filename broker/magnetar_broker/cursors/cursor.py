@@ -75,6 +75,10 @@ class Cursor(ABC):
         """Whether the whole entry is acknowledged."""
         return self._state.is_acknowledged(position)
 
+    def may_be_acknowledged_from(self, position: Position) -> bool:
+        """Whether an entry from this position on, or messages of one, may be acknowledged. False: none is."""
+        return self._state.may_be_acknowledged_from(position)
+
     def get_acknowledged_messages(self, position: Position) -> int:
         """Return a batch's acknowledged messages as bits. 0: none of them, or the whole entry."""
         return self._state.get_acknowledged_messages(position)

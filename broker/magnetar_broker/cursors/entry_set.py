@@ -35,6 +35,12 @@ class EntrySet:
         number, bit = divmod(entry_id, BLOCK_ENTRIES)
         return bool(self._blocks.get(number, 0) >> bit & 1)
 
+    @property
+    def last(self) -> int:
+        """The highest entry id. The set is not empty."""
+        number = max(self._blocks)
+        return number * BLOCK_ENTRIES + self._blocks[number].bit_length() - 1
+
     def add(self, first: int, last: int, added: EntrySet | None = None) -> int:
         """Add `first` to `last`. Return how many of them were not in the set, and add those to `added`, too."""
         before = self.count

@@ -27,7 +27,7 @@ _MANY_STALE: Final = 1000
 
 class EntryCache:
     def __init__(self, max_bytes: int, read_ahead_readers: int = 16) -> None:
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         # For reads of entries that are not cached.
         self.read_ahead = ReadAhead(read_ahead_readers)
         self.size_bytes = 0
@@ -50,7 +50,7 @@ class EntryCache:
             table[position] = entry
             queue.append((topic, position))
             self.size_bytes += len(entry.stored) + ENTRY_OVERHEAD_BYTES
-        while self.size_bytes > self._max_bytes:
+        while self.size_bytes > self.max_bytes:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:

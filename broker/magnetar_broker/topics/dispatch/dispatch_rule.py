@@ -100,7 +100,7 @@ class DispatchRead:
     measured: BaseConsumer | None
     # The consumer that gets all of it: `max_bytes` of its outbox are reserved while the dispatcher waits for entries.
     only_for: BaseConsumer | None = None
-    # The entries at `positions`, if the rule has them in memory: then nothing is read.
+    # The entries at `positions`, if the rule has them in memory: then nothing is read. None of them is acknowledged.
     entries: Sequence[LogEntry] = ()
 
 

@@ -143,13 +143,13 @@ class Dispatcher:
                     rule.put_back(read.positions)
                     return
                 if read.entries:
-                    self._deliver(read, read.entries, none_acknowledged=False)
+                    self._deliver(read, self._describe(read.entries))
                     continue
                 if read.positions:
                     self._start_read(read)
                     return
                 # Usual if clients acknowledge in order: no entry needs to be looked up in the cursor.
-                none_acknowledged = not cursor.has_holes and read.start > cursor.mark_delete
+                none_acknowledged = not cursor.may_be_acknowledged_from(read.start)
                 if not none_acknowledged:
                     read.start = self._first_open(read.start)
                     if read.start > log.last:
@@ -166,7 +166,7 @@ class Dispatcher:
                     return
                 if self.read_error:
                     self._note_success()
-                self._deliver(read, entries, none_acknowledged)
+                self._deliver(read, self._drop_acknowledged(entries), entries[-1].position.next)
         finally:
             self._is_running = False
 
@@ -176,11 +176,8 @@ class Dispatcher:
             return position
         return self._cursor.find_unacknowledged_after(position.previous)
 
-    def _deliver(self, read: DispatchRead, entries: Sequence[LogEntry], none_acknowledged: bool) -> None:
-        deliverable = (
-            [Deliverable(entry) for entry in entries] if none_acknowledged else self._drop_acknowledged(entries)
-        )
-        end = None if read.positions else entries[-1].position.next
+    def _deliver(self, read: DispatchRead, deliverable: list[Deliverable], end: Position | None = None) -> None:
+        """`end`: where reading continues; None if `read` named its positions."""
         if (allowed := self.rates.count_allowed(deliverable)) < len(deliverable):
             left, deliverable = deliverable[allowed:], deliverable[:allowed]
             if end is None:
@@ -193,12 +190,14 @@ class Dispatcher:
 
     def _drop_acknowledged(self, entries: Sequence[LogEntry]) -> list[Deliverable]:
         cursor = self._cursor
-        found: list[Deliverable] = []
-        for entry in entries:
-            if not cursor.is_acknowledged(entry.position):
-                acknowledged = cursor.get_acknowledged_messages(entry.position) if entry.batch_size else 0
-                found.append(Deliverable(entry, acknowledged))
-        return found
+        if not entries or not cursor.may_be_acknowledged_from(entries[0].position):
+            return [Deliverable(entry) for entry in entries]
+        return self._describe([entry for entry in entries if not cursor.is_acknowledged(entry.position)])
+
+    def _describe(self, entries: Sequence[LogEntry]) -> list[Deliverable]:
+        """Add the acknowledged messages of batches."""
+        find = self._cursor.get_acknowledged_messages
+        return [Deliverable(entry, find(entry.position) if entry.batch_size else 0) for entry in entries]
 
     # Reads that are waited for.
 
@@ -222,9 +221,7 @@ class Dispatcher:
         self._note_success()
         found = [entry for entry in entries if entry is not None]
         if found or read.positions:
-            cursor = self._cursor
-            none_acknowledged = bool(found) and not cursor.has_holes and found[0].position > cursor.mark_delete
-            self._deliver(read, found, none_acknowledged)
+            self._deliver(read, self._drop_acknowledged(found), None if read.positions else found[-1].position.next)
             self.run()
         elif self._must_run_again or skipped != self.skipped_entries:
             self.run()

@@ -58,10 +58,11 @@ class Hold:
 
 
 class HeldKeys:
-    __slots__ = ("_cleared", "_count", "_draining", "_holds", "_incomplete")
+    __slots__ = ("_cleared", "_count", "_draining", "_incomplete", "holds")
 
     def __init__(self) -> None:
-        self._holds: dict[int, Hold] = {}
+        # By slot. Changed only here.
+        self.holds: dict[int, Hold] = {}
         # The number of holds that there ever were.
         self._count = 0
         # By held slot: the messages of which not all chunks were delivered, and the last one that was.
@@ -72,13 +73,13 @@ class HeldKeys:
         self._cleared: Counter[BaseConsumer] = Counter()
 
     def find(self, slot: int) -> Hold | None:
-        return self._holds.get(slot)
+        return self.holds.get(slot)
 
     def record_deliveries(self, consumer: BaseConsumer, numbers: Iterable[int]) -> list[int]:
         """The consumer holds the slots of entries with these numbers from now on. No other consumer does. Return the
         entries' new numbers."""
         recorded: list[int] = []
-        holds = self._holds
+        holds = self.holds
         for number in numbers:
             slot = (number & _SLOT) - 1
             hold = holds.get(slot)
@@ -120,7 +121,7 @@ class HeldKeys:
     def discard_entries(self, numbers: Iterable[int]) -> list[int]:
         """Remove entries that were acknowledged. Return the slots that this has released."""
         released: list[int] = []
-        holds = self._holds
+        holds = self.holds
         for number in numbers:
             slot = (number & _SLOT) - 1
             hold = holds.get(slot)
@@ -136,14 +137,14 @@ class HeldKeys:
 
     def release_consumer(self, consumer: BaseConsumer) -> None:
         """Release the slots of a consumer that leaves."""
-        for slot in [slot for slot, hold in self._holds.items() if hold.consumer is consumer]:
-            del self._holds[slot]
+        for slot in [slot for slot, hold in self.holds.items() if hold.consumer is consumer]:
+            del self.holds[slot]
             self._draining.pop(slot, None)
             self._incomplete.pop(slot, None)
         self._cleared.pop(consumer, None)
 
     def clear(self) -> None:
-        self._holds.clear()
+        self.holds.clear()
         self._draining.clear()
         self._incomplete.clear()
 
@@ -152,7 +153,7 @@ class HeldKeys:
     def record_draining(self, select: Callable[[int], BaseConsumer | None]) -> None:
         """Record which slots are drained, because the consumers have changed. `select` returns a slot's consumer."""
         self._draining = {
-            slot: self._draining.get(slot, 0) for slot, hold in self._holds.items() if select(slot) is not hold.consumer
+            slot: self._draining.get(slot, 0) for slot, hold in self.holds.items() if select(slot) is not hold.consumer
         }
 
     def count_blocked(self, slot: int) -> None:
@@ -163,7 +164,7 @@ class HeldKeys:
     def draining(self) -> Iterator[tuple[int, Hold, int]]:
         """Return the slots that are drained, with the number of deliveries that waited for it."""
         for slot, blocked in self._draining.items():
-            yield slot, self._holds[slot], blocked
+            yield slot, self.holds[slot], blocked
 
     def count_cleared(self, consumer: BaseConsumer) -> int:
         """Return how many slots the consumer has drained."""

@@ -14,8 +14,9 @@ So a slot that has not moved waits for its consumer's capacity only, and one tha
     A acknowledges 1:0. Nobody holds slot 7 any more, and 1:1 goes to B
 
 Entries wait as positions, and are delivered before new entries are read. Some of them stay in memory
-(`dispatcher_max_read_size_bytes`, in the broker's cache), the others are read again when they can be delivered. At most
-`max_waiting_per_subscription` entries wait, and `max_waiting_per_consumer` for each consumer: then nothing new is read.
+(`dispatcher_max_read_size_bytes` for each consumer, and at most half of the broker's cache, which they are in), the
+others are read again when they can be delivered. At most `max_waiting_per_subscription` entries wait, and
+`max_waiting_per_consumer` for each consumer: then nothing new is read.
 
 With `allow_out_of_order_delivery` neither rule applies: nothing is recorded of slots, and all entries go to the present
 consumer of their slot. All consumers of a subscription agree in that, and in their mode.
@@ -149,11 +150,20 @@ class KeySharedRule(IndividualDeliveryRule):
             self.held.count_blocked(slot)
         self.waiting.add(consumer, slot, position)
 
-    def _wait_in_memory(self, number: int, entry: LogEntry) -> None:
-        """Let an entry wait that was read."""
-        self._numbers.set(entry.position, number)
-        self._entries.add(entry, self.limits.max_read_bytes)
-        self._wait(number, entry.position)
+    def _wait_in_memory(self, consumer: BaseConsumer, entries: Sequence[Deliverable], numbers: Sequence[int]) -> None:
+        """Let entries that were read wait for the consumer's capacity."""
+        positions = [one.entry.position for one in entries]
+        self._numbers.set_each(positions, numbers)
+        max_bytes = self._max_memory_bytes
+        for one in entries:
+            self._entries.add(one.entry, max_bytes)
+        self.waiting.extend(consumer, positions)
+
+    @property
+    def _max_memory_bytes(self) -> int:
+        """The maximum size of the waiting entries in memory."""
+        limit = self.limits.max_read_bytes
+        return min(limit * len(self.consumers), max(limit, self.context.cache.max_bytes // 2))
 
     def _discard_waiting(self, number: int, position: Position) -> None:
         """Remove an entry that is acknowledged, if it waits."""
@@ -305,10 +315,11 @@ class KeySharedRule(IndividualDeliveryRule):
         elif len(entries) < len(read.positions):
             self._forget_missing(entries, read.positions)
         for consumer, group in self._group_by_consumer(entries, are_new=end is not None).items():
-            may_take = not self.has_max_unacked and self._is_able(consumer)
-            count = consumer.capacity.take(group.entries) if may_take else 0
-            for one, number in zip(group.entries[count:], group.numbers[count:], strict=True):
-                self._wait_in_memory(number, one.entry)
+            ready = group.find_before(self.waiting.first_of(consumer, 1))
+            may_take = ready and not self.has_max_unacked and self._is_able(consumer)
+            count = consumer.capacity.take(ready) if may_take else 0
+            if count < len(group.entries):
+                self._wait_in_memory(consumer, group.entries[count:], group.numbers[count:])
             if count:
                 taken = group.entries[:count]
                 self._record_deliveries(consumer, taken, group.numbers[:count])
@@ -330,19 +341,24 @@ class KeySharedRule(IndividualDeliveryRule):
                     self.record_lost(position)
 
     def _group_by_consumer(self, entries: Sequence[Deliverable], *, are_new: bool) -> dict[BaseConsumer, _Group]:
-        """Return the entries that consumers get if they have capacity; the others wait. `are_new`: they were not read
-        before."""
+        """Return the entries that consumers get, also those that must wait for their capacity. The others are blocked.
+        `are_new`: they were not read before."""
         groups: dict[BaseConsumer, _Group] = {}
-        waiting, slots, numbers = self.waiting, self.selector.slots, self._numbers
+        slots, numbers, select, holds = self.selector.slots, self._numbers, self.selector.select, self.held.holds
         for one in entries:
-            entry = one.entry
-            position = entry.position
-            number = 0 if are_new else numbers.get(position)
-            if not number:
-                number = number_without_hold(hash_entry_key(entry.stored) % slots)
-            consumer = self._find_consumer(find_slot(number), number)
-            if consumer is None or waiting.is_behind(consumer, position):
-                self._wait_in_memory(number, entry)
+            number = 0 if are_new else numbers.get(one.entry.position)
+            if number:
+                slot = find_slot(number)
+            else:
+                slot = hash_entry_key(one.entry.stored) % slots
+                number = number_without_hold(slot)
+            hold, consumer = holds.get(slot), select(slot)
+            if hold is not None and hold.consumer is not consumer:
+                consumer = self._find_consumer(slot, number)
+            if consumer is None:
+                self._numbers.set(one.entry.position, number)
+                self._entries.add(one.entry, self._max_memory_bytes)
+                self._wait(number, one.entry.position)
                 continue
             if (group := groups.get(consumer)) is None:
                 group = groups[consumer] = _Group([], [])
@@ -399,6 +415,12 @@ class _Group:
 
     entries: list[Deliverable]
     numbers: list[int]
+
+    def find_before(self, waiting: Sequence[Position]) -> Sequence[Deliverable]:
+        """Return the entries before the first one that waits already."""
+        if not waiting or self.entries[-1].entry.position < waiting[0]:
+            return self.entries
+        return [one for one in self.entries if one.entry.position < waiting[0]]
 
 
 def _describe(policy: KeySharedPolicy) -> str:

@@ -39,11 +39,6 @@ class WaitingKeys:
         """Return whether entries wait for the consumer's capacity."""
         return consumer in self._queues
 
-    def is_behind(self, consumer: BaseConsumer, position: Position) -> bool:
-        """Return whether an earlier entry than this one waits for the consumer's capacity."""
-        queue = self._queues.get(consumer)
-        return queue is not None and queue[0] < position
-
     def queues(self) -> Iterator[tuple[BaseConsumer, int]]:
         """Return the consumers for whose capacity entries wait, with the number of entries."""
         return ((consumer, len(queue)) for consumer, queue in self._queues.items())
@@ -72,6 +67,15 @@ class WaitingKeys:
         else:
             waiting.append(position)
         self._count += 1
+
+    def extend(self, consumer: BaseConsumer, positions: Sequence[Position]) -> None:
+        """Add ascending entries that do not wait yet to the consumer's queue."""
+        queue = self._queues.setdefault(consumer, [])
+        is_in_order = not queue or queue[-1] < positions[0]
+        queue += positions
+        if not is_in_order:
+            queue.sort()
+        self._count += len(positions)
 
     def discard(self, consumer: BaseConsumer | None, slot: int, position: Position) -> None:
         """Remove an entry, if it waits. `consumer`: who would get it; None: it is blocked."""
@@ -113,7 +117,7 @@ class WaitingKeys:
 
     def first_of(self, consumer: BaseConsumer, count: int) -> list[Position]:
         """Return the first entries of the consumer's queue, at most `count`."""
-        return self._queues[consumer][:count]
+        return self._queues[consumer][:count] if consumer in self._queues else []
 
     def take(self, consumer: BaseConsumer, count: int) -> None:
         """Remove the first entries of the consumer's queue, which has as many."""
