@@ -29,8 +29,9 @@ from tests.bench.harness import Result
 
 SCALE: Final = float(os.environ.get("MAGNETAR_BENCH_SCALE", "1"))
 MESSAGE_BYTES: Final = 100
-# Fewer than the consumers of a subscription may hold without an acknowledgement.
+# Enough for a turn of a second or more, without batches and with them.
 COUNT: Final = max(1000, int(100_000 * SCALE))
+BATCHED_COUNT: Final = max(1000, int(1_500_000 * SCALE))
 KEYS: Final = max(100, int(10_000 * SCALE))
 HOLES: Final = max(10_000, int(1_000_000 * SCALE))
 TOPICS: Final = max(10, int(1_000 * SCALE))
@@ -40,23 +41,25 @@ _TIMEOUT_S: Final = 600.0
 
 
 def benches() -> Iterator[Result]:
-    return run_benches(BENCHES)
+    # An arm that acknowledges nothing receives as many messages as the other.
+    return run_benches(BENCHES, max_unacked_messages_per_consumer=0, max_unacked_messages_per_subscription=0)
 
 
 class ConsumedTopic:
-    """A topic with `COUNT` messages, which each call of `consume` receives by a new subscription."""
+    """A topic with messages, all of which each call of `consume` receives by a new subscription."""
 
     _numbers = itertools.count()
 
     def __init__(self, client: magnetar.Client, topic: str, *, batched: bool, keys: int = 0) -> None:
         self._client = client
         self._topic = topic
-        publish(client, topic, COUNT, batched=batched, keys=keys)
+        self._count = BATCHED_COUNT if batched else COUNT
+        publish(client, topic, self._count, batched=batched, keys=keys)
 
     def consume(self, consumers: int, consumer_type: magnetar.ConsumerType, *, acknowledge: bool) -> float:
         """Return messages/s: from the first subscription to the last message, and the end of all consumers, which send
         their acknowledgements then."""
-        group = ReceivingGroup(acknowledge=acknowledge)
+        group = ReceivingGroup(self._count, acknowledge=acknowledge)
         name = f"s{next(self._numbers)}"
         began = time.perf_counter()
         for _ in range(consumers):
@@ -66,13 +69,14 @@ class ConsumedTopic:
                 )
             )
         group.wait()
-        return COUNT / (time.perf_counter() - began)
+        return self._count / (time.perf_counter() - began)
 
 
 class ReceivingGroup:
-    """The consumers of one subscription: each has a thread that receives, until all have `COUNT` messages together."""
+    """The consumers of one subscription: each has a thread that receives, until all have `count` messages together."""
 
-    def __init__(self, *, acknowledge: bool) -> None:
+    def __init__(self, count: int, *, acknowledge: bool) -> None:
+        self._count = count
         self._acknowledge = acknowledge
         self._numbers = itertools.count(1)
         self._has_all = threading.Event()
@@ -86,20 +90,23 @@ class ReceivingGroup:
 
     def wait(self) -> None:
         if not self._has_all.wait(_TIMEOUT_S):
-            raise TimeoutError(f"{next(self._numbers) - 1:,} of {COUNT:,} messages were received in {_TIMEOUT_S:.0f} s")
+            raise TimeoutError(
+                f"{next(self._numbers) - 1:,} of {self._count:,} messages were received in {_TIMEOUT_S:.0f} s"
+            )
         for consumer in self._consumers:
             consumer.close()
         for thread in self._threads:
             thread.join()
 
     def _receive(self, consumer: magnetar.Consumer[bytes]) -> None:
-        receive, acknowledge, numbers = consumer.receive, consumer.acknowledge, self._numbers
+        receive, acknowledge = consumer.receive, consumer.acknowledge
+        numbers, count = self._numbers, self._count
         try:
             while True:
                 message = receive()
                 if self._acknowledge:
                     acknowledge(message)
-                if next(numbers) == COUNT:
+                if next(numbers) == count:
                     self._has_all.set()
         except magnetar.AlreadyClosed:
             return

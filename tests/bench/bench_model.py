@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import magnetar
 from magnetar.admin import NamespacePolicies
@@ -42,13 +42,13 @@ def benches() -> Iterator[Result]:
     return run_benches(BENCHES)
 
 
-def run_benches(available: Benches) -> Iterator[Result]:
-    """Run the benches that `MAGNETAR_BENCH_ONLY` names, or all."""
+def run_benches(available: Benches, **settings: Any) -> Iterator[Result]:
+    """Run the benches that `MAGNETAR_BENCH_ONLY` names, or all. `settings`: of the standalone."""
     wanted = [name for name in os.environ.get("MAGNETAR_BENCH_ONLY", "").split(",") if name] or list(available)
     for name in wanted:
         with (
             tempfile.TemporaryDirectory(dir=os.environ.get("MAGNETAR_BENCH_FOLDER")) as folder,
-            StandaloneProcess(Path(folder) / "standalone") as server,
+            StandaloneProcess(Path(folder) / "standalone", **settings) as server,
         ):
             yield from available[name](server)
 
