@@ -55,10 +55,11 @@ class _Key:
 
 
 class HeldKeys:
-    """The keys of one subscription at one broker, from its first consumer there to its last, or from a move on.
+    """The keys of one subscription at one broker, from its first consumer there to its last, or from a move of its
+    cursor or a truncation of its topic on.
 
-    `before`: those until the move. What was delivered since the broker made the move, and before the client knew that,
-    is not held, but it is not new either.
+    `before`: those until then. What was delivered since the broker made the move, and before the client knew that, is
+    not held, but it is not new either.
     """
 
     def __init__(self, since: int, look: Callable[[str], None], before: HeldKeys | None = None) -> None:

@@ -88,7 +88,13 @@ class MessageHistory:
         self.subscribed = Subscribed(self.incarnations, self.published, self.tick, self.look)
         subscribed = self.subscribed
         self.wire = Wire(
-            self.incarnations, subscribed.is_unchanged, subscribed.may_be_skipped, self.tick, self.look, now
+            self.incarnations,
+            subscribed.is_unchanged,
+            subscribed.keeps_backlog,
+            subscribed.may_be_skipped,
+            self.tick,
+            self.look,
+            now,
         )
         self.sessions = Sessions(self.look, now)
 

@@ -184,6 +184,10 @@ class Subscribed:
         since = self._exists_since(subscription, topic)
         return since is not None and since < tick and not subscription.moved_since(tick)
 
+    def keeps_backlog(self, topic: str, name: str, tick: int) -> bool:
+        """Whether the subscription is unchanged since, and the topic was not truncated."""
+        return self.is_unchanged(topic, name, tick) and not self._may_be_truncated(topic, tick)
+
     # ── acknowledgements ──
 
     def acknowledging(
@@ -271,9 +275,9 @@ class Subscribed:
         self._truncating[name] -= 1
         self._truncated[name] = self._tick()
 
-    def _may_be_truncated(self, topic: str, sent: Sent) -> bool:
+    def _may_be_truncated(self, topic: str, since: int) -> bool:
         name = of_application(topic)
-        return self._truncating.get(name, 0) > 0 or self._truncated.get(name, 0) > sent.at
+        return self._truncating.get(name, 0) > 0 or self._truncated.get(name, 0) > since
 
     def _concerns(self, move: _Move, topic: str) -> bool:
         """Whether it is known to have moved the subscription in this topic or partition."""
@@ -307,7 +311,7 @@ class Subscribed:
     def may_be_trimmed(self, sent: Sent, position: Position) -> bool:
         """Whether all durable subscriptions that existed when it was sent are done with it."""
         incarnation = self._incarnations.of_ledger(position[0])
-        if incarnation is None or self._may_be_truncated(incarnation.topic, sent):
+        if incarnation is None or self._may_be_truncated(incarnation.topic, sent.at):
             return True
         for subscription in self._subscriptions.values():
             if subscription.topic != of_application(incarnation.topic):
@@ -345,7 +349,7 @@ class Subscribed:
         found = self._found.get(topic)
         if found is not None and position not in found:
             return ""  # its trimming was checked there
-        if sent.at < since or self._may_be_truncated(topic, sent):
+        if sent.at < since or self._may_be_truncated(topic, sent.at):
             return ""
         if not subscription.moves:
             return "" if any(subscription.covering(topic, position)) else "54, SUB-7"

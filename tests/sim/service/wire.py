@@ -111,6 +111,7 @@ class Wire:
         self,
         incarnations: TopicIncarnations,
         is_unchanged: Callable[[str, str, int], bool],
+        keeps_backlog: Callable[[str, str, int], bool],
         may_be_skipped: Callable[[str, str], bool],
         tick: Callable[[], int],
         look: Callable[[str], None],
@@ -120,7 +121,9 @@ class Wire:
         self._incarnations = incarnations
         # Nothing has moved or deleted this subscription since.
         self._is_unchanged = is_unchanged
-        # Nor has an administrator acknowledged anything of it.
+        # Nor has a truncation acknowledged all of it.
+        self._keeps_backlog = keeps_backlog
+        # An administrator may have acknowledged something of it.
         self._may_be_skipped = may_be_skipped
         self._tick = tick
         self._look = look
@@ -307,9 +310,9 @@ class Wire:
             self._look("34, CON-3")
             self._not_done(opening, entry.position, bits)
         keys = self._keys.get(opening.serving)
-        if keys is None or not self._is_unchanged(*opening.subscription, keys.since):
+        if keys is None or not self._keeps_backlog(*opening.subscription, keys.since):
             keys = self._keys[opening.serving] = HeldKeys(tick, self._look, keys)
-        if self._is_unchanged(*opening.subscription, tick):
+        if self._keeps_backlog(*opening.subscription, tick):
             keys.deliver(entry, bits, opening)
         else:
             keys.see(entry)
