@@ -81,6 +81,8 @@ def test_a_key_goes_to_the_next_point_on_the_ring() -> None:
         assert selector.select(hash_) is points[following]
     slots = sum(last - first + 1 for one in (worker, other) for first, last in selector.ranges(one))
     assert slots == 2**32
+    ends = {slot: one for one in (worker, other) for ends in selector.ranges(one) for slot in ends}
+    assert {slot: selector.select(slot) for slot in ends} == ends
     selector.leave(worker)
     assert selector.ranges(other) == [(0, 2**32 - 1)]
     selector.leave(other)

@@ -23,7 +23,7 @@ may be slots without a consumer.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import itemgetter
@@ -104,15 +104,17 @@ class SplitRanges(KeySelector):
 
 
 class HashRing(KeySelector):
-    __slots__ = ("_consumers", "_points", "_points_of_consumer")
+    __slots__ = ("_consumers", "_points", "_points_of", "_points_per_consumer")
     slots = RING_SLOTS
 
-    def __init__(self, points_of_consumer: int) -> None:
-        self._points_of_consumer = points_of_consumer
+    def __init__(self, points_per_consumer: int) -> None:
+        self._points_per_consumer = points_per_consumer
         # Ascending.
         self._points: list[int] = []
         # By point, in the order in which they joined. No list is empty.
         self._consumers: dict[int, list[BaseConsumer]] = {}
+        # The points of each consumer, ascending.
+        self._points_of: dict[BaseConsumer, list[int]] = {}
 
     def select(self, slot: int) -> BaseConsumer | None:
         if not self._points:
@@ -122,29 +124,26 @@ class HashRing(KeySelector):
         return consumers[slot % len(consumers)]
 
     def join(self, consumer: BaseConsumer) -> None:
-        for point in self._find_points(consumer):
-            if point in self._consumers:
-                self._consumers[point].append(consumer)
-            else:
-                self._consumers[point] = [consumer]
-                insort(self._points, point)
+        points = self._points_of[consumer] = sorted(set(ring_points(consumer.name, self._points_per_consumer)))
+        self._points += [point for point in points if point not in self._consumers]
+        self._points.sort()
+        for point in points:
+            self._consumers.setdefault(point, []).append(consumer)
 
     def leave(self, consumer: BaseConsumer) -> None:
-        for point in self._find_points(consumer):
+        for point in self._points_of.pop(consumer):
             consumers = self._consumers[point]
             consumers.remove(consumer)
             if not consumers:
                 del self._consumers[point]
-                del self._points[bisect_left(self._points, point)]
-
-    def _find_points(self, consumer: BaseConsumer) -> set[int]:
-        return set(ring_points(consumer.name, self._points_of_consumer))
+        self._points = [point for point in self._points if point in self._consumers]
 
     def ranges(self, consumer: BaseConsumer) -> list[SlotRange]:
         """Return the consumer's slots, with those of points that it shares with others."""
-        found = [
-            (before + 1, point) for before, point in pairwise((-1, *self._points)) if consumer in self._consumers[point]
-        ]
+        found: list[SlotRange] = []
+        for point in self._points_of[consumer]:
+            number = bisect_left(self._points, point)
+            found.append((self._points[number - 1] + 1 if number else 0, point))
         if self._points[-1] < RING_SLOTS - 1 and consumer in self._consumers[self._points[0]]:
             found.append((self._points[-1] + 1, RING_SLOTS - 1))
         return _join_adjacent(found)
