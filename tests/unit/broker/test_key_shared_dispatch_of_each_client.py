@@ -15,7 +15,7 @@ from magnetar_broker.topics.subscription_stats import SubscriptionStats
 from magnetar_protos.admin_pb2 import TopicStats, TopicStatsRequest
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.admin.json.stats import TOPIC_STATS
-from magnetar_wire.hashing import KEY_SHARED_SLOTS, key_shared_slot
+from magnetar_wire.hashing import KEY_SHARED_SLOTS, key_shared_slot, murmur3_32
 from magnetar_wire.topic_name import TopicName
 from tests.unit.broker.each_client import KINDS, LONG_MS, EachClient, each_client
 
@@ -26,6 +26,8 @@ _KEYS = [f"key-{number}" for number in range(12)]
 # A second consumer takes over the lower half of the slots.
 _LOWER = [key for key in _KEYS if key_shared_slot(key.encode()) < _MIDDLE]
 _UPPER = [key for key in _KEYS if key not in _LOWER]
+# Of the worked examples: slot 6,067.
+_EXAMPLE = "Order-3459134"
 
 
 def _subscribe(made: EachClient, name: str, listener: dict[str, Any] | None = None, **policy: Any) -> Any:
@@ -73,6 +75,55 @@ def _describe(made: EachClient) -> TopicStats:
     return describe_loaded(topic, TopicStatsRequest())
 
 
+def _ranges(made: EachClient) -> dict[str, list[tuple[int, int]]]:
+    """Return the slots of each consumer, as an administrator sees them."""
+    shown = made.run(partial(made.scene.admin.topics.stats, TOPIC)).subscription("s")
+    return {one.consumer_name: [(each.first, each.last) for each in one.key_ranges] for one in shown.consumers}
+
+
+@_of_each_client
+def test_slots_are_split_as_consumers_join_and_leave(kind: str) -> None:
+    """(SUB-10) The worked example: C1, C2, C3 and C4 join, C4 and C1 leave."""
+    with each_client(kind) as made:
+        c1, c2 = _subscribe(made, "C1"), _subscribe(made, "C2")
+        assert _ranges(made) == {"C2": [(0, 32_767)], "C1": [(32_768, 65_535)]}
+        c3 = _subscribe(made, "C3")  # both ranges have the same size: the lowest
+        assert _ranges(made) == {"C3": [(0, 16_383)], "C2": [(16_384, 32_767)], "C1": [(32_768, 65_535)]}
+        c4 = _subscribe(made, "C4")
+        lower = {"C3": [(0, 16_383)], "C2": [(16_384, 32_767)]}
+        assert _ranges(made) == lower | {"C4": [(32_768, 49_151)], "C1": [(49_152, 65_535)]}
+        _publish(made, [_EXAMPLE])
+        assert _keys(_receive(c3, 1)) == [_EXAMPLE]
+        c4.close()
+        assert _ranges(made) == lower | {"C1": [(32_768, 65_535)]}
+        c1.close()
+        assert _ranges(made) == {"C3": [(0, 16_383)], "C2": [(16_384, 65_535)]}
+        c2.close()
+        assert _ranges(made) == {"C3": [(0, 65_535)]}
+
+
+@_of_each_client
+def test_keys_go_to_the_next_points_of_consistent_hashing(kind: str) -> None:
+    """(SUB-11) The points of the worked example: the hash of the name followed by 1 … 100."""
+    with each_client(kind, subscription_key_shared_use_consistent_hashing=True) as made:
+        names = ["orders-aggregator-pod-2345-consumer", "other"]
+        points = {murmur3_32(f"{name}{number}".encode()): name for name in names for number in range(1, 101)}
+        assert points[1003084738] == names[0]
+        consumers = {name: _subscribe(made, name) for name in names}
+        expected: dict[str, list[str]] = {name: [] for name in names}
+        for key in [*_KEYS, _EXAMPLE]:
+            hash_ = murmur3_32(key.encode())
+            expected[points[min((point for point in points if point >= hash_), default=min(points))]].append(key)
+        _publish(made, [*_KEYS, _EXAMPLE])
+        for name, consumer in consumers.items():
+            assert expected[name]
+            assert _keys(_receive(consumer, len(expected[name]))) == expected[name]
+        shown = _ranges(made)
+        assert sum(last - first + 1 for ranges in shown.values() for first, last in ranges) == 2**32
+        consumers["other"].close()
+        assert _ranges(made) == {names[0]: [(0, 2**32 - 1)]}
+
+
 @_of_each_client
 def test_a_key_moves_when_its_old_consumer_has_acknowledged_all_that_it_got(kind: str) -> None:
     """(SUB-5, SUB-6, CHK-35, CHK-53) What the old client has prefetched or negatively acknowledged counts. Keys that
@@ -110,8 +161,7 @@ def test_a_key_moves_when_its_old_consumer_has_acknowledged_all_that_it_got(kind
             {"hash": drained[0].slot, "unackMsgs": 1, "blockedAttempts": drained[0].blocked}
         ]
         assert (json["keySharedMode"], json["allowOutOfOrderDelivery"]) == ("AUTO_SPLIT", False)
-        ranges = {one.consumer_name: [(each.first, each.last) for each in one.key_ranges] for one in shown.consumers}
-        assert ranges == {"first": [(_MIDDLE, KEY_SHARED_SLOTS - 1)], "second": [(0, _MIDDLE - 1)]}
+        assert _ranges(made) == {"first": [(_MIDDLE, KEY_SHARED_SLOTS - 1)], "second": [(0, _MIDDLE - 1)]}
         first.acknowledge(again[0])
         assert _keys(_receive(second, 1)) == [_LOWER[0]]
 

@@ -149,20 +149,26 @@ def test_keys_are_divided_among_consumers_and_messages_without_a_key_are_one(kin
 
 @_of_each_client
 def test_sticky_consumers_get_their_slots(kind: str) -> None:
-    """(SUB-12) One without ranges, or with an overlap, is refused, and the others go on."""
+    """(SUB-12) The worked example. One without ranges, or with an overlap, is refused, and the others go on."""
+    keys = [*_KEYS, "Order-3459134"]
     with each_client(kind) as made:
-        low = _subscribe(made, key_shared_policy=_sticky(made, (0, 32_767)))
-        high = _subscribe(made, key_shared_policy=_sticky(made, (32_768, 50_000), (50_001, 65_535)))
+        slots = {1: [(0, 16_383), (32_768, 49_151)], 2: [(16_384, 32_767), (49_152, 65_535)]}
+        consumers = {number: _subscribe(made, key_shared_policy=_sticky(made, *slots[number])) for number in slots}
         with pytest.raises(Exception, match=r"slots|ConsumerAssign"):
             _subscribe(made, key_shared_policy=_sticky(made, (100, 200)))
         with pytest.raises(ValueError, match="sticky_ranges"):
             _policy(made, key_shared_mode=made.library.KeySharedMode.Sticky)
-        _publish(made, _KEYS)
-        for consumer, is_low in ((low, True), (high, False)):
-            expected = [key for key in _KEYS if (key_shared_slot(key.encode()) < 32_768) is is_low]
+        _publish(made, keys)
+        for number, consumer in consumers.items():
+            expected = [key for key in keys if _is_in(slots[number], key)]
             assert expected
+            assert ("Order-3459134" in expected) == (number == 1)
             messages = [consumer.receive(LONG_MS) for _ in expected]
             assert sorted(message.partition_key() for message in messages) == sorted(expected)
+
+
+def _is_in(ranges: list[tuple[int, int]], key: str) -> bool:
+    return any(first <= key_shared_slot(key.encode()) <= last for first, last in ranges)
 
 
 @_of_each_client

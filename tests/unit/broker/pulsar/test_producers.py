@@ -47,6 +47,21 @@ async def test_refused_messages_are_answered_in_publish_order(library: str, erro
         assert not client.is_disconnected
 
 
+async def test_an_initial_subscription_is_refused_where_subscriptions_are_not_created_on_first_use() -> None:
+    """CON-10: a dead letter would have no subscription. The error names the setting, and no producer is open."""
+
+    async with running_pulsar_broker(allow_auto_subscription_creation=False) as scene:
+        client = await scene.pulsar_client()
+        command = CommandProducer(topic="t-s-DLQ", producer_id=1, request_id=9, initial_subscription_name="first")
+        answer = await client.ask(BaseCommand.PRODUCER, producer=command)
+        assert answer.type == BaseCommand.ERROR
+        assert answer.error.error == ServerError.NOT_ALLOWED_ERROR
+        assert "allow_auto_subscription_creation" in answer.error.message
+        assert not client.producers
+        await scene.admin.subscriptions.create("t-s-DLQ", "first")
+        await client.open_producer(topic="t-s-DLQ", initial_subscription_name="first")
+
+
 @pytest.mark.parametrize("alive", [True, False])
 @pytest.mark.parametrize("epoch", [0, 1, 2, 2**64 - 1])
 async def test_generated_name_is_busy_while_connection_is_alive(epoch: int, alive: bool) -> None:
