@@ -10,7 +10,7 @@ from magnetar_cli.output import format_bytes, format_number, print_facts, print_
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from magnetar.admin import InternalStats, SubscriptionStats, TopicStats, Traffic
+    from magnetar.admin import InternalStats, SlotRange, SubscriptionStats, TopicStats, Traffic
 
 __all__ = [
     "SUBSCRIPTION_COLUMNS",
@@ -20,6 +20,8 @@ __all__ = [
     "print_topic_stats",
 ]
 
+# Of a consumer; consistent hashing gives it about 100.
+_MAX_RANGES = 3
 SUBSCRIPTION_COLUMNS = ("subscription", "type", "backlog", "unacknowledged", "messages/s", "consumers", "waits for")
 
 
@@ -132,6 +134,33 @@ def print_subscription(topic: str, stats: SubscriptionStats) -> None:
             for one in stats.consumers
         ]
         print_rows(columns, rows, as_json=False)
+    if stats.key_shared_mode:
+        print()
+        _print_keys(stats)
+
+
+def _print_keys(stats: SubscriptionStats) -> None:
+    """Print which consumer has which slots of keys, and what the next consumers of slots that moved wait for."""
+    order = ", out of order" if stats.allow_out_of_order_delivery else ""
+    print_facts(
+        [
+            ("keys", f"{stats.key_shared_mode}{order}"),
+            ("wait for consumers", f"{format_number(stats.to_be_redelivered)} entries"),
+            ("batches of several keys", format_number(stats.mixed_batches)),
+        ]
+    )
+    print()
+    rows = [
+        (one.consumer_name, _format_ranges(one.key_ranges), one.draining_slots, one.draining_entries)
+        for one in stats.consumers
+    ]
+    print_rows(("consumer", "slots of keys", "draining slots", "their entries"), rows, as_json=False)
+
+
+def _format_ranges(ranges: Sequence[SlotRange]) -> str:
+    shown = ", ".join(f"{one.first:,} … {one.last:,}" for one in ranges[:_MAX_RANGES])
+    more = len(ranges) - _MAX_RANGES
+    return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def print_internal_stats(topic: str, stats: InternalStats) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from magnetar import MessageId
-from magnetar.admin import InternalStats, SubscriptionStats, TopicStats, Traffic
+from magnetar.admin import ConsumerStats, InternalStats, SlotRange, SubscriptionStats, TopicStats, Traffic
 from magnetar_cli.administration.stats_views import print_internal_stats, print_subscription, print_topic_stats
 
 IDLE: Final = Traffic(messages=0, entries=0, bytes=0, messages_per_s=0, bytes_per_s=0)
@@ -96,6 +96,36 @@ def test_the_topic_epoch_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows(capsys.readouterr().out)["topic epoch"] == "0"
     print_topic_stats(TOPIC)
     assert "topic epoch" not in rows(capsys.readouterr().out)
+
+
+def test_key_shared_shows_who_has_which_keys_and_what_is_drained(capsys: pytest.CaptureFixture[str]) -> None:
+    """ADM-3, SUB-6"""
+    traffic = {"delivered": IDLE, "redelivered_messages": 0, "acknowledged_entries": 0, "properties": {}}
+    plain: Any = {
+        "consumer_id": 1,
+        "address": "a",
+        "connected_since_ms": 0,
+        "priority_level": 0,
+        "permits": 0,
+    } | traffic
+    one = ConsumerStats(
+        "one",
+        **plain,
+        unacknowledged_messages=2,
+        blocked_by="",
+        key_ranges=(SlotRange(0, 1_234),),
+        draining_slots=3,
+        draining_entries=7,
+    )
+    ring = replace(one, consumer_name="ring", key_ranges=[SlotRange(2 * at, 2 * at) for at in range(1_000, 1_005)])
+    print_subscription(
+        "t", replace(SUBSCRIPTION, key_shared_mode="AUTO_SPLIT", consumers=(one, ring), to_be_redelivered=9)
+    )
+    shown = capsys.readouterr().out
+    assert rows(shown)["keys"] == "AUTO_SPLIT"
+    assert rows(shown)["wait for consumers"] == "9 entries"
+    assert re.search(r"one +0 … 1,234 +3 +7", shown)
+    assert "2,000 … 2,000, 2,002 … 2,002, 2,004 … 2,004 and 2 more" in shown
 
 
 def test_a_non_persistent_topic_shows_what_it_drops(capsys: pytest.CaptureFixture[str]) -> None:
