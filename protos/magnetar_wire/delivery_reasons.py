@@ -252,8 +252,7 @@ KEY_HELD: Final = _kind(
 KEYS_WAIT: Final = _kind(
     "keys_wait",
     "{entries:,} entries wait for the consumers of their keys, which get nothing now: {cause}",
-    "A Key_Shared subscription delivers a key to one consumer only. Consumers with capacity get other keys. The first "
-    "1,000 slots with waiting entries are counted.",
+    "A Key_Shared subscription delivers a key to one consumer only. Consumers with capacity get other keys.",
     "Let {who} receive and acknowledge. To move its keys to other consumers, close it.",
 )
 SLOT_WITHOUT_CONSUMER: Final = _kind(
@@ -379,7 +378,7 @@ POLICIES_UNKNOWN: Final = _kind(
 DELIVERING: Final = _kind(
     "delivering",
     "messages are being delivered: the broker holds nothing back",
-    "There is a backlog, and consumers have permits. The last delivery is in the facts.",
+    "There is a backlog, and consumers have permits. The statistics have the time of the last delivery.",
     "If the application gets nothing, look at the client: messages may wait in its receiver queue.",
     is_normal=True,
 )
