@@ -166,6 +166,14 @@ def test_lists_of_files_in_docstrings_of_packages_are_complete() -> None:
     assert incomplete == {}
 
 
+def test_internals_of_the_client_name_each_of_its_files() -> None:
+    """No folder groups them, so that page is their index."""
+    named = (PROJECT / "client/internals.md").read_text()
+    files = sorted((PROJECT / "client/magnetar").glob("_[!_]*.py"))
+    assert files
+    assert [path.name for path in files if f"`{path.name}`" not in named] == []
+
+
 def test_documents_have_no_dead_links() -> None:
     documents = [path for path in PROJECT.rglob("*.md") if not {".venv", "node_modules"} & set(path.parts)]
     assert documents

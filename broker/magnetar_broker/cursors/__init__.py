@@ -42,8 +42,8 @@ trimmed ledgers are moved behind them.
 
 Files
 -----
-- `cursor.py`: what subscriptions call. `cursor_table.py`: the cursors of a topic. `durable_cursor.py`: when and how
-  changes are saved, and what happens if a ledger fails.
+- `cursor.py`: what subscriptions call. `cursor_table.py`: the cursors of a topic, and `cursor_context.py` what they
+  share. `durable_cursor.py`: when and how changes are saved, and what happens if a ledger fails.
 - Rules without I/O: `ack_state.py`, `entry_set.py` (bitmaps), `cursor_record.py` (the format of records),
   `subscription_limits.py` (names and properties).
 - Storage: `cursor_ledger.py`, `ledger_pause.py` (the pause after a failed ledger), `cursor_nodes.py` (the nodes, and
