@@ -125,7 +125,7 @@ class EntryDecoder:
     def add_delivery(
         self, epoch: DeliveryEpoch, delivery: Delivery, entries: Sequence[bytes], now: float = 0.0
     ) -> None:
-        """Add delivered entries. Raises MalformedFrame if the broker has delivered them without permits."""
+        """Add delivered entries. Raises MalformedFrame if they have no valid ids, or were delivered without permits."""
         acknowledged = delivery.acknowledged if len(entries) == 1 else b""
         self._epoch = epoch
         entry_ids = find_entry_ids(delivery.first_entry_id, delivery.gaps, len(entries))

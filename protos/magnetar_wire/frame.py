@@ -114,11 +114,13 @@ def decode_frame(
 
 def find_entry_ids(first: int, gaps: Sequence[int], count: int) -> Sequence[int]:
     """Return the ids of a run's entries: the first one, and for each other one how many ids it skips. No gaps: the ids
-    are consecutive."""
+    are consecutive. Raises MalformedFrame."""
+    if gaps and len(gaps) != count - 1:
+        raise MalformedFrame(f"a run of {count} entries has {len(gaps)} gaps")
+    if first + sum(gaps) + count - 1 > _MAX_NUMBER:
+        raise MalformedFrame(f"the entries of a run begin at {first}, and would exceed 2^64 - 1")
     if not gaps:
         return range(first, first + count)
-    if len(gaps) != count - 1:
-        raise MalformedFrame(f"a run of {count} entries has {len(gaps)} gaps")
     return list(accumulate(gaps, lambda entry_id, gap: entry_id + gap + 1, initial=first))
 
 

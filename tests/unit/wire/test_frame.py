@@ -9,7 +9,7 @@ import pytest
 from magnetar_protos.frame_pb2 import Frame, Run
 from magnetar_wire import frame as frame_module
 from magnetar_wire.errors import InvalidMessage, MalformedFrame, TooLarge, WireError
-from magnetar_wire.frame import DecodedRun, FrameBuilder, decode_frame
+from magnetar_wire.frame import DecodedRun, FrameBuilder, decode_frame, find_entry_ids
 from magnetar_wire.limits import FRAME_FILL_BYTES, MAX_ENTRY_BYTES, MAX_FRAME_BYTES, MAX_FRAME_ENTRIES
 
 LARGEST = bytes(MAX_ENTRY_BYTES)
@@ -243,3 +243,20 @@ def test_a_frame_joined_from_parts_is_the_same() -> None:
     assert b"".join(builder.build_parts()) == frame.SerializeToString()
     assert not len(builder)
     assert builder.run_count == 0
+
+
+def test_the_entries_of_a_run_are_consecutive_or_skip_others() -> None:
+    assert list(find_entry_ids(3, [], 2)) == [3, 4]
+    assert list(find_entry_ids(3, [0, 5], 3)) == [3, 4, 10]
+    assert list(find_entry_ids(2**64 - 4, [1], 2)) == [2**64 - 4, 2**64 - 2]
+
+
+@pytest.mark.parametrize(
+    ("first", "gaps", "count"),
+    [(1, [0], 1), (1, [0, 0], 2), (1, [0], 3), (2**64 - 1, [], 2), (2**64 - 2, [1], 2), (1, [2**64 - 1, 0], 3)],
+)
+def test_entry_ids_that_are_missing_or_have_more_than_64_bits_are_refused(
+    first: int, gaps: list[int], count: int
+) -> None:
+    with pytest.raises(MalformedFrame):
+        find_entry_ids(first, gaps, count)
