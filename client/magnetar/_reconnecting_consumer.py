@@ -207,6 +207,7 @@ class ReconnectingConsumer(ABC):
             durable=self._context.durable,
             start=self.position.start,
             broker_metadata=True,
+            accepts_gaps=True,
             incarnation=self._incarnation,
             properties=dict(options.properties),
             subscription_properties=dict(options.subscription_properties),

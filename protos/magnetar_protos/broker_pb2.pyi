@@ -442,7 +442,7 @@ class ConsumeRequest(_message.Message):
     def __init__(self, open: _Optional[_Iterable[_Union[OpenConsumer, _Mapping]]] = ..., acknowledge: _Optional[_Iterable[_Union[Acknowledge, _Mapping]]] = ..., redeliver: _Optional[_Iterable[_Union[Redeliver, _Mapping]]] = ..., seek: _Optional[_Iterable[_Union[Seek, _Mapping]]] = ..., flow: _Optional[_Iterable[_Union[Flow, _Mapping]]] = ..., unsubscribe: _Optional[_Iterable[_Union[Unsubscribe, _Mapping]]] = ..., close: _Optional[_Iterable[_Union[CloseConsumer, _Mapping]]] = ...) -> None: ...
 
 class OpenConsumer(_message.Message):
-    __slots__ = ("consumer_id", "topic", "subscription", "type", "consumer_name", "priority_level", "durable", "start", "broker_metadata", "incarnation", "properties", "subscription_properties", "read_compacted", "client_version", "schema", "key_shared", "must_exist")
+    __slots__ = ("consumer_id", "topic", "subscription", "type", "consumer_name", "priority_level", "durable", "start", "broker_metadata", "incarnation", "properties", "subscription_properties", "read_compacted", "client_version", "schema", "key_shared", "must_exist", "accepts_gaps")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -474,6 +474,7 @@ class OpenConsumer(_message.Message):
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     KEY_SHARED_FIELD_NUMBER: _ClassVar[int]
     MUST_EXIST_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTS_GAPS_FIELD_NUMBER: _ClassVar[int]
     consumer_id: int
     topic: str
     subscription: str
@@ -491,7 +492,8 @@ class OpenConsumer(_message.Message):
     schema: _schema_pb2.Schema
     key_shared: KeySharedOptions
     must_exist: bool
-    def __init__(self, consumer_id: _Optional[int] = ..., topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., consumer_name: _Optional[str] = ..., priority_level: _Optional[int] = ..., durable: bool = ..., start: _Optional[_Union[StartAt, _Mapping]] = ..., broker_metadata: bool = ..., incarnation: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., subscription_properties: _Optional[_Mapping[str, str]] = ..., read_compacted: bool = ..., client_version: _Optional[str] = ..., schema: _Optional[_Union[_schema_pb2.Schema, _Mapping]] = ..., key_shared: _Optional[_Union[KeySharedOptions, _Mapping]] = ..., must_exist: bool = ...) -> None: ...
+    accepts_gaps: bool
+    def __init__(self, consumer_id: _Optional[int] = ..., topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., consumer_name: _Optional[str] = ..., priority_level: _Optional[int] = ..., durable: bool = ..., start: _Optional[_Union[StartAt, _Mapping]] = ..., broker_metadata: bool = ..., incarnation: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., subscription_properties: _Optional[_Mapping[str, str]] = ..., read_compacted: bool = ..., client_version: _Optional[str] = ..., schema: _Optional[_Union[_schema_pb2.Schema, _Mapping]] = ..., key_shared: _Optional[_Union[KeySharedOptions, _Mapping]] = ..., must_exist: bool = ..., accepts_gaps: bool = ...) -> None: ...
 
 class StartAt(_message.Message):
     __slots__ = ("earliest", "latest", "message_id", "time_ms")

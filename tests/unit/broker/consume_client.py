@@ -187,6 +187,7 @@ class ConsumeClient:
         topic: str = "topic",
         permits: int = 1000,
         broker_metadata: bool = True,
+        accepts_gaps: bool = True,
     ) -> None:
         opened = OpenConsumer(
             consumer_id=consumer_id,
@@ -196,6 +197,7 @@ class ConsumeClient:
             durable=True,
             start=EARLIEST,
             broker_metadata=broker_metadata,
+            accepts_gaps=accepts_gaps,
         )
         await self.send(open=[opened])
         await eventually(lambda: consumer_id in self.epochs or consumer_id in self.ended)

@@ -23,6 +23,7 @@ class _Channel:
     next_number: int = 0
     is_closed: bool = False
     broker_metadata: bool = True
+    accepts_gaps: bool = True
 
 
 class _Filled:

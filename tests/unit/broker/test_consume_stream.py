@@ -125,6 +125,21 @@ async def test_broker_metadata_is_stripped_unless_requested() -> None:
         assert client.delivered[2][0].entry == entry
 
 
+@pytest.mark.parametrize("accepts_gaps", [True, False])
+async def test_entries_that_skip_others_share_a_run_if_the_client_accepts_gaps(accepts_gaps: bool) -> None:
+    """An older client would take the ids for consecutive, and acknowledge messages that it never got."""
+    async with _running() as (scene, _, client):
+        entries = scene.add(4)
+        await client.open(1, kind=SubscriptionType.SHARED, permits=0, accepts_gaps=accepts_gaps)
+        await client.send(acknowledge=[client.ack(1, entries[1], request_id=1)])
+        await eventually(lambda: 1 in client.done)
+        await client.flow(1, 10)
+        await eventually(lambda: client.positions(1) == [entries[0], *entries[2:]])
+        runs = [(one.first_entry_id, list(one.gaps)) for answer in client.answers for one in answer.deliveries]
+        first = entries[0].entry_id
+        assert runs == ([(first, [1, 0])] if accepts_gaps else [(first, []), (first + 2, [])])
+
+
 async def test_epoch_precedes_its_deliveries_and_stale_acks_are_refused() -> None:
     """SUB-9, CHK-52"""
     async with _running() as (scene, _, client):

@@ -55,6 +55,8 @@ class DeliveryChannel(Protocol):
     is_closed: bool
     # It gets entries with the broker's metadata.
     broker_metadata: bool
+    # The entries of a run may skip others.
+    accepts_gaps: bool
 
 
 class ConsumeOutbox:
@@ -131,7 +133,8 @@ class ConsumeOutbox:
                 header = (channel.consumer_id, run.entries[0].position.ledger_id, run.epoch, run.redelivery_count)
                 for entry in run.entries[self._sent_entries :]:
                     entry_id = entry.position.entry_id
-                    new_run = header != joins or entry_id <= last_entry_id or bool(run.acknowledged)
+                    follows = entry_id > last_entry_id if channel.accepts_gaps else entry_id == last_entry_id + 1
+                    new_run = header != joins or not follows or bool(run.acknowledged)
                     if not builder.try_add_entry(
                         channel.consumer_id, channel.next_number, _bytes_for(channel, entry), new_run=new_run
                     ):

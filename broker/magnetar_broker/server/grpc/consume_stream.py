@@ -264,7 +264,13 @@ class ConsumeStream:
             raise Refusal(
                 Code.INVALID_ARGUMENT, f"consumer {opening.consumer_id} is open on this stream: use another id"
             )
-        channel = ConsumerChannel(self._session, self._channels, opening.consumer_id, opening.broker_metadata)
+        channel = ConsumerChannel(
+            self._session,
+            self._channels,
+            opening.consumer_id,
+            broker_metadata=opening.broker_metadata,
+            accepts_gaps=opening.accepts_gaps,
+        )
         limit = self._settings.max_consumers_per_stream
         if len(self._channels) >= limit:
             text = f"this stream has {limit} consumers, the maximum of max_consumers_per_stream: use another stream"

@@ -33,6 +33,7 @@ class ConsumerChannel:
         "_has_ended",
         "_has_logged",
         "_session",
+        "accepts_gaps",
         "broker_metadata",
         "consumer",
         "consumer_id",
@@ -46,14 +47,17 @@ class ConsumerChannel:
         session: ConsumeSession,
         channels: dict[int, ConsumerChannel],
         consumer_id: int,
+        *,
         broker_metadata: bool,
+        accepts_gaps: bool,
     ) -> None:
         """`channels`: those of the stream, which contain this one until it is closed. `broker_metadata`: the client
-        gets entries with the broker's metadata."""
+        gets entries with the broker's metadata. `accepts_gaps`: the entries of a run may skip others."""
         self._session = session
         self._channels = channels
         self.consumer_id = consumer_id
         self.broker_metadata = broker_metadata
+        self.accepts_gaps = accepts_gaps
         # Number of the next entry.
         self.next_number = 0
         # The subscription's consumer, once it is open; until then the task that opens it.
