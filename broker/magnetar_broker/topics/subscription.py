@@ -249,7 +249,7 @@ class Subscription:
         self._reconnections.stop()
         consumers, self._consumers = self.consumers, {}
         if self.dispatcher is not None:
-            self.dispatcher.rule.leave(consumers, self.cursor.mark_delete)  # it releases its memory
+            self.dispatcher.rule.end()
             self.dispatcher.stop()
             self.dispatcher = None
         for consumer in consumers:

@@ -161,6 +161,12 @@ class DispatchRule(ABC):
             self._remove(consumer)
         return self._consumers_changed(mark_delete)
 
+    def end(self) -> None:
+        """All consumers leave, and the rule is not used any more. It releases its memory."""
+        for consumer in self.consumers:
+            consumer.capacity.stop()
+        self._clear_deliveries()
+
     def _remove(self, consumer: BaseConsumer) -> None:
         """Drop what the rule knows of a consumer that has left."""
         return
