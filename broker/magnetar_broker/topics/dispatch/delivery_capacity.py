@@ -54,7 +54,7 @@ class Deliverable:
     entry: LogEntry
     # The acknowledged messages of a batch, as bits.
     acknowledged: int = 0
-    # How often it was delivered before; set by the dispatch rule.
+    # How often it was redelivered, as far as that is counted; set by the dispatch rule.
     redelivery_count: int = 0
 
 

@@ -1,4 +1,4 @@
-"""A number for each of many entries: its unacknowledged messages, or how often it was delivered.
+"""A number for each of many entries: its unacknowledged messages, how often it was redelivered, or its hold.
 
 Fifty thousand entries take a few megabytes: small dicts from entry ids to numbers, one for each block of a ledger.
 Clients choose ranges, so the work for a range is bounded by the entries that it finds and the number of blocks, not by

@@ -173,8 +173,7 @@ class KeySharedRule(IndividualDeliveryRule):
 
     def _release_holds(self, numbers: Iterable[int]) -> None:
         """Entries with these numbers are acknowledged."""
-        for slot in self.held.discard_entries(numbers):
-            self.waiting.unblock(slot, self.selector.select(slot))
+        self.waiting.unblock(self.held.discard_entries(numbers), self.selector.select)
 
     # Chunks. Whether a slot's holder has all chunks of its messages decides who gets the slot's entries.
 

@@ -11,7 +11,7 @@ The dispatch rule decides which entries are blocked. When consumers join or leav
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
 from magnetar_broker.managed_ledger.log_entry import LogEntry
@@ -96,13 +96,14 @@ class WaitingKeys:
         else:
             del self._queues[consumer]
 
-    def unblock(self, slot: int, consumer: BaseConsumer | None) -> None:
-        """Nobody holds the slot any more. The consumer gets its entries; None: no consumer has it."""
-        if consumer is None or (released := self._blocked.pop(slot, None)) is None:
-            return
-        queue = self._queues.setdefault(consumer, released)
-        if queue is not released:
-            queue += released
+    def unblock(self, slots: Iterable[int], select: Callable[[int], BaseConsumer | None]) -> None:
+        """Nobody holds these slots any more. `select` returns who gets a slot's entries; None: no consumer has it."""
+        grown: dict[BaseConsumer, list[Position]] = {}
+        for slot in slots:
+            if slot in self._blocked and (consumer := select(slot)) is not None:
+                queue = grown[consumer] = self._queues.setdefault(consumer, [])
+                queue += self._blocked.pop(slot)
+        for queue in grown.values():  # once: there may be thousands of slots, and of entries
             queue.sort()
 
     def take_slot(self, slot: int, holder: BaseConsumer, find_slot: Callable[[Position], int]) -> Sequence[Position]:
