@@ -19,6 +19,7 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.position import Position
 from magnetar_broker.topics.consumer import Consumer, DeliveryRun
 from magnetar_broker.topics.dispatch.key_shared import KeySharedRule
+from magnetar_broker.topics.dispatch.key_shared_stats import describe_keys
 from magnetar_protos.broker_pb2 import ErrorCode, KeySharedMode, KeySharedOptions, OpenConsumer, SlotRange
 from magnetar_protos.broker_pb2 import SubscriptionType as Type
 from magnetar_wire.hashing import KEY_SHARED_SLOTS, key_shared_slot
@@ -194,7 +195,7 @@ class _Model:
             return
         rule = next(iter(self.consumers)).subscription.rule
         assert isinstance(rule, KeySharedRule)
-        draining = {one for slots in rule.find_draining().values() for one in slots}
+        draining = [one for keys in describe_keys(rule).consumers.values() for one in keys.draining]
         by_slot = {key_shared_slot(key.encode()): key for key in _KEYS}
         for one in draining:
             if self.mode != "ring":
@@ -230,7 +231,7 @@ class _Model:
         assert (stats.backlog_entries, stats.unacked_messages, stats.redelivery_entries) == (0, 0, 0)
         rule = next(iter(self.consumers)).subscription.rule
         assert isinstance(rule, KeySharedRule)
-        assert not rule.find_draining()
+        assert not list(rule.held.draining())
 
 
 def _choose_ranges(chance: random.Random) -> list[SlotRange]:

@@ -53,18 +53,7 @@ from magnetar_wire import delivery_reasons
 from magnetar_wire.delivery_reasons import DeliveryReason
 from magnetar_wire.entry_keys import has_several_keys, hash_entry_key
 
-__all__ = ["DrainingSlot", "KeySharedRule"]
-
-
-@dataclass(frozen=True, slots=True)
-class DrainingSlot:
-    """A slot that has another consumer now, and waits until its old one has acknowledged its entries."""
-
-    slot: int
-    # Of the old consumer.
-    unacked_entries: int
-    # How many deliveries waited for it.
-    blocked: int
+__all__ = ["KeySharedRule"]
 
 
 class KeySharedRule(IndividualDeliveryRule):
@@ -384,13 +373,6 @@ class KeySharedRule(IndividualDeliveryRule):
 
     def find_ranges(self, consumer: BaseConsumer) -> list[SlotRange]:
         return self.selector.ranges(consumer)
-
-    def find_draining(self) -> dict[BaseConsumer, list[DrainingSlot]]:
-        """Return the slots that consumers drain. A consumer that drains none is missing."""
-        found: dict[BaseConsumer, list[DrainingSlot]] = {}
-        for slot, hold, blocked in self.held.draining():
-            found.setdefault(hold.consumer, []).append(DrainingSlot(slot, hold.entries, blocked))
-        return found
 
     def find_shortage(self) -> DeliveryReason | None:
         if (found := super().find_shortage()) is not None:

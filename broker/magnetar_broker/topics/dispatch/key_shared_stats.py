@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
-from magnetar_broker.topics.dispatch.key_shared import DrainingSlot, KeySharedRule
+from magnetar_broker.topics.dispatch.key_shared import KeySharedRule
 from magnetar_broker.topics.dispatch.key_shared_policy import SlotRange
 
-__all__ = ["ConsumerKeys", "SubscriptionKeys", "describe_keys"]
+__all__ = ["ConsumerKeys", "DrainingSlot", "SubscriptionKeys", "describe_keys"]
 
 _MAX_RANGES: Final = 1_000
 _MAX_DRAINING: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
+class DrainingSlot:
+    """A slot that has another consumer now, and waits until its old one has acknowledged its entries."""
+
+    slot: int
+    # Of the old consumer.
+    unacked_entries: int
+    # How many deliveries waited for it.
+    blocked: int
+
+
+@dataclass(slots=True)
 class ConsumerKeys:
     # At most 1,000.
     ranges: Sequence[SlotRange]
-    # The slots that it drains, at most 100; and all of them, with their entries.
-    draining: Sequence[DrainingSlot]
-    draining_slots: int
-    draining_entries: int
     # How many slots it has drained.
     drained_slots: int
+    # The slots that it drains, at most 100; and all of them, with their entries.
+    draining: list[DrainingSlot] = field(default_factory=list)
+    draining_slots: int = 0
+    draining_entries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +47,13 @@ class SubscriptionKeys:
 
 
 def describe_keys(rule: KeySharedRule) -> SubscriptionKeys:
-    draining = rule.find_draining()
-    return SubscriptionKeys(
-        rule.policy.mode,
-        rule.policy.allow_out_of_order_delivery,
-        {one: _describe_consumer(rule, one, draining.get(one, ())) for one in rule.consumers},
-    )
-
-
-def _describe_consumer(rule: KeySharedRule, consumer: BaseConsumer, draining: Sequence[DrainingSlot]) -> ConsumerKeys:
-    return ConsumerKeys(
-        ranges=rule.find_ranges(consumer)[:_MAX_RANGES],
-        draining=list(islice(draining, _MAX_DRAINING)),
-        draining_slots=len(draining),
-        draining_entries=sum(one.unacked_entries for one in draining),
-        drained_slots=rule.held.count_cleared(consumer),
-    )
+    consumers = {
+        one: ConsumerKeys(rule.find_ranges(one)[:_MAX_RANGES], rule.held.count_cleared(one)) for one in rule.consumers
+    }
+    for slot, hold, blocked in rule.held.draining():
+        keys = consumers[hold.consumer]
+        keys.draining_slots += 1
+        keys.draining_entries += hold.entries
+        if keys.draining_slots <= _MAX_DRAINING:
+            keys.draining.append(DrainingSlot(slot, hold.entries, blocked))
+    return SubscriptionKeys(rule.policy.mode, rule.policy.allow_out_of_order_delivery, consumers)
