@@ -272,19 +272,19 @@ def test_publishing(problems: dict[str, str], check: str) -> None:
 
 @pytest.mark.parametrize("check", _CONSUMING)
 def test_consuming(problems: dict[str, str], check: str) -> None:
-    """WIRE-1"""
+    """WIRE-1, SUB-2, SUB-3, SUB-4, SUB-8, CON-1, CON-2"""
     assert problems[f"Consuming.{check}"] == ""
 
 
 @pytest.mark.parametrize("check", _ACKNOWLEDGING)
 def test_acknowledging(problems: dict[str, str], check: str) -> None:
-    """WIRE-1: also for a stock client that does not ask for parts of batches."""
+    """WIRE-1, CON-3, CON-4: also for a stock client that does not ask for parts of batches."""
     assert problems[f"Acknowledging.{check}"] == ""
 
 
 @pytest.mark.parametrize("check", _REDELIVERY)
 def test_redelivery(problems: dict[str, str], check: str) -> None:
-    """WIRE-1"""
+    """WIRE-1, CON-5, CON-6, CON-8, CON-9, CON-10: letters of either client are retried and counted by the other."""
     assert problems[f"Redelivery.{check}"] == ""
 
 
@@ -302,7 +302,7 @@ def test_reading(problems: dict[str, str], check: str) -> None:
 
 @pytest.mark.parametrize("check", _FINDING)
 def test_finding(problems: dict[str, str], check: str) -> None:
-    """WIRE-1"""
+    """WIRE-1, SUB-8"""
     assert problems[f"Finding.{check}"] == ""
 
 
