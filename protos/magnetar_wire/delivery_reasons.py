@@ -164,7 +164,7 @@ READING: Final = _kind(
     "reading",
     "entries are being read from the bookies, since {since_ms}",
     "Consumers have capacity, and wait for a read that is in progress.",
-    "Nothing, if it takes milliseconds. If it takes longer, the bookies are slow or overloaded.",
+    "Nothing, if it takes milliseconds. If it takes longer, check the bookies: they are slow or overloaded.",
     is_normal=True,
 )
 # The consumers.

@@ -419,3 +419,18 @@ async def test_http_explains_as_grpc_does() -> None:
         assert over_http.reasons == over_grpc.reasons
         assert over_http.parts[0].last == over_grpc.parts[0].last
         assert (await http.ask("GET", f"{path}/subscription/other/explain")).status == 404
+
+
+async def test_http_shows_keys_as_grpc_does() -> None:
+    """ADM-3, SUB-6: the slots of each consumer, those that it drains, and what waits for them."""
+    async with _running() as clients, serving_http(clients.scene) as http:
+        await _deliver_keys(clients)
+        found = await clients.until_answer("key_held")
+        by_grpc, by_http = [(await one.topics.stats("t")).subscription("s") for one in (clients.admin, http.admin)]
+        for name in ("key_shared_mode", "draining_slots", "draining_entries", "drained_slots", "to_be_redelivered"):
+            assert getattr(by_http, name) == getattr(by_grpc, name), name
+        for shown, expected in zip(by_http.consumers, by_grpc.consumers, strict=True):
+            assert list(shown.key_ranges) == list(expected.key_ranges)
+            assert list(shown.draining) == list(expected.draining)
+        assert [len(one.draining) > 0 for one in by_http.consumers] == [True, False]
+        assert str(by_http.draining_slots) == found.reasons[0].facts["slots"]
