@@ -452,6 +452,6 @@ class MultiTopicConsumer:
 
     def forked(self, error: MagnetarException) -> None:
         """In a child after a fork: raise the error in each use. Nothing else of the consumer is used there."""
-        self.error = error
+        self.error, self._closing = error, None
         self.queue.replace_lock()
         self.queue.fail(error)

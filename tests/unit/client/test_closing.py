@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from magnetar import MagnetarException, aio
+from magnetar import AlreadyClosed, MagnetarException, aio
 from magnetar_testing.clock import ManualClock
 from tests.running import GENEROUS_S
 from tests.unit.broker.broker_scene import running_broker
@@ -54,3 +54,16 @@ async def test_a_shutdown_ends_what_is_being_closed() -> None:
                 await sending
         for bookie in scene.bookies:
             bookie.resume()
+
+
+async def test_a_child_does_not_wait_for_what_its_parent_was_closing() -> None:
+    async with running_broker() as scene:
+        client = scene.client()
+        consumer = await client.subscribe("t", "s")
+        closing = asyncio.create_task(consumer._core.close())
+        await asyncio.sleep(0)
+        consumer._core.forked(AlreadyClosed("it was created before the process forked"))
+        await consumer._core.close()
+        assert not closing.done()
+        await closing
+        await client.close()
