@@ -1,7 +1,8 @@
 """Key_Shared against a simple model: which consumer has which entries of a key, and in which order it got them.
 
 Consumers join and leave, also in the middle of a drain, take what they have permits for, acknowledge entries and parts
-of batches, request redelivery, and seek. Reads may take a while, so all of it also happens during a read.
+of batches, request redelivery, and seek. Reads may take a while, so all of it also happens during a read. Some entries
+are chunks of large messages, and the broker's cache may be too small for what waits.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_broker.errors import BrokerError
+from magnetar_broker.managed_ledger.entry_cache import EntryCache
+from magnetar_broker.managed_ledger.log_entry import Chunk
 from magnetar_broker.position import Position
 from magnetar_broker.topics.consumer import Consumer, DeliveryRun
 from magnetar_broker.topics.dispatch.key_shared import KeySharedRule
@@ -66,6 +69,8 @@ class _Model:
         self.permits: dict[Consumer, int] = {}
         self.keys: dict[Position, str] = {}
         self.sizes: dict[Position, int] = {}
+        # By key: the chunk that comes next.
+        self.chunks: dict[str, Chunk] = {}
         # Delivered and not acknowledged; and those of them that the consumer has, as it did not request redelivery.
         self.holders: dict[Position, Consumer] = {}
         self.at: dict[Position, Consumer] = {}
@@ -102,11 +107,14 @@ class _Model:
                     assert self.at.get(one) is consumer, "an earlier entry of the key waits"
         self.holders[position] = self.at[position] = consumer
 
-    def add(self, key: str, size: int) -> None:
+    def add(self, key: str, size: int, *, is_chunk: bool = False) -> None:
         number = len(self.sizes)
         position = Position(7 + 3 * (number // 5), number % 5)
         self.keys[position], self.sizes[position] = key, size
-        assert self.scene.log.add(size, batch=size > 1, key=key) == position
+        chunk = self.chunks.pop(key, Chunk(number, 0, False)) if is_chunk else None
+        if chunk is not None and not chunk.last:
+            self.chunks[key] = Chunk(chunk.message, chunk.number + 1, chunk.number > 0)
+        assert self.scene.log.add(size, batch=size > 1, chunk=chunk, key=key) == position
 
     async def join(self, chance: random.Random) -> None:
         if len(self.consumers) >= _MAX_CONSUMERS:
@@ -229,6 +237,7 @@ class _Model:
         assert self.done == set(self.sizes), "an entry is stuck"
         stats = self.scene.stats()
         assert (stats.backlog_entries, stats.unacked_messages, stats.redelivery_entries) == (0, 0, 0)
+        assert len(self.scene.log.cache) == 0, "an entry that does not wait any more is in memory"
         rule = next(iter(self.consumers)).subscription.rule
         assert isinstance(rule, KeySharedRule)
         assert not list(rule.held.draining())
@@ -258,6 +267,8 @@ async def _run(mode: str, seed: int) -> None:
     chance = random.Random(seed)
     bounds = chance.choice([0, 3, 20_000])
     model = _Model(mode, {"key_shared_look_ahead_msg_in_replay_threshold_per_subscription": bounds})
+    model.scene.log.cache = EntryCache(chance.choice([0, 2_000, 1 << 24]))
+    chunks = chance.choice([0.0, 0.5])
     for _ in range(chance.randrange(20, 120)):
         what = chance.choice(_OPERATIONS)
         consumers = list(model.consumers)
@@ -265,7 +276,8 @@ async def _run(mode: str, seed: int) -> None:
         had = model.had.get(consumer, []) if consumer is not None else []
         if what == "add":
             for _ in range(chance.randrange(1, 5)):
-                model.add(chance.choice(_KEYS), chance.choice([1, 1, 1, 3]))
+                size = chance.choice([1, 1, 1, 3])
+                model.add(chance.choice(_KEYS), size, is_chunk=size == 1 and chance.random() < chunks)
         elif what == "join":
             await model.join(chance)
         elif what == "read":
