@@ -279,9 +279,11 @@ class AckState:
     def restore_bits(self, ledger_id: int, first: int, bits: int) -> None:
         """Restore acknowledged entries. Bit i stands for entry `first` + i."""
         end = self._last_entry_of(ledger_id)
-        if not bits or end is None or not 0 <= first <= end:
+        if end is None or not 0 <= first <= end:
             return
         bits &= (2 << (end - first)) - 1
+        if not bits:
+            return
         number, low = divmod(first, BLOCK_ENTRIES)
         bits <<= low
         entries = self._entries.setdefault(ledger_id, EntrySet())

@@ -174,14 +174,16 @@ def test_record_is_clipped_to_entries_of_the_log() -> None:
         AcknowledgedEntries(ledger_id=3, first_entry_id=far, runs=[1]),
         AcknowledgedEntries(ledger_id=far, first_entry_id=0, bits=b"\xff"),
         AcknowledgedEntries(ledger_id=3, first_entry_id=5, bits=b"\xff" * 1000),
+        AcknowledgedEntries(ledger_id=7, first_entry_id=1, bits=b"\xfc"),
     ]
-    state = _state((3, 10))
+    state = _state((3, 10), (7, 3))
     apply_record(
         state, CursorRecord(mark_delete=CursorPosition(ledger_id=3, entry_id=1), entries=encoded).SerializeToString()
     )
     state.match_log()
     assert [one for one in range(20) if state.is_acknowledged(at(3, one))] == [0, 1, 5, 6, 7, 8, 9]
-    assert state.count_unacknowledged() == 3
+    assert not state.may_be_acknowledged_from(at(7, 0))
+    assert state.count_unacknowledged() == 6
 
 
 def test_position_outside_all_ledgers_settles_at_equivalent_one() -> None:
