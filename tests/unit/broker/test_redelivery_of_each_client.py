@@ -114,6 +114,21 @@ def test_a_nack_redelivers_the_entry_without_its_acknowledged_messages(kind: str
         assert found == {b"next": 0, b"7": 1}
 
 
+@_of_each_client
+def test_redelivered_messages_precede_new_ones(kind: str) -> None:
+    """(SUB-14) In order: those that a consumer left behind, and then those that were published later."""
+    with each_client(kind) as made:
+        waiting = _subscribe(made, "Shared", receiver_queue_size=1)
+        _publish(made, b"0")
+        _wait_for_unacknowledged(made, 1)
+        leaving = _subscribe(made, "Shared")
+        _publish(made, *(b"%d" % number for number in range(1, 7)))
+        _wait_for_unacknowledged(made, 7)
+        leaving.close()
+        _publish(made, b"7", b"8", b"9")
+        assert _payloads(_receive(waiting, 10)) == [b"%d" % number for number in range(10)]
+
+
 @pytest.mark.parametrize("kind", ["sync", "aio"])
 def test_what_is_not_acknowledged_in_time_is_redelivered(kind: str) -> None:
     """(CON-6) By entry on a Shared or Key_Shared subscription, in order and with what was prefetched on an Exclusive or
