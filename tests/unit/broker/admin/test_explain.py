@@ -6,15 +6,14 @@ As in test_delivery_reasons.py, a test of a reason has its code as its name.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 import pytest
 
-from magnetar import ConsumerKeySharedPolicy, ConsumerType, KeySharedMode, MessageId, aio, schema
-from magnetar.admin import DeliveryReason, SubscriptionExplanation
+from magnetar import MessageId, schema
+from magnetar.admin import ConsumerStats, DeliveryReason, SubscriptionExplanation
 from magnetar.exceptions import MagnetarException, SubscriptionNotFound, TopicNotFound
 from magnetar_broker.admin import explain_calls
 from magnetar_broker.errors import BrokerError
@@ -22,104 +21,13 @@ from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.topics.backlog_quota_rules import QuotaKind
 from magnetar_broker.topics.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_protos.pulsar_pb2 import IntRange, KeySharedMeta
 from magnetar_wire.delivery_reasons import REASONS
 from magnetar_wire.topic_name import TopicName
 from tests.running import until
 from tests.unit.broker import test_delivery_reasons
+from tests.unit.broker.admin.explain_scene import ExplainClients, running_clients
 from tests.unit.broker.http.admin_scene import serving_http
-from tests.unit.broker.pulsar.pulsar_client import PulsarClient
-from tests.unit.broker.pulsar.pulsar_scene import PulsarScene, running_pulsar_broker
 from tests.unit.broker.rate_scene import LISTENERS
-
-_KINDS = {"Exclusive": 0, "Shared": 1, "Failover": 2, "KeyShared": 3}
-
-
-class _Clients:
-    """Producers of the SDK, and consumers of one of the listeners."""
-
-    def __init__(self, scene: PulsarScene, sdk: aio.Client, pulsar: PulsarClient | None) -> None:
-        self.scene = scene
-        self.admin = scene.admin
-        self.sdk = sdk
-        self.pulsar = pulsar
-        self._consumers = 0
-
-    async def publish(self, count: int, topic: str = "t") -> None:
-        """Publish messages, each with a key of its own."""
-        producer = await self.sdk.create_producer(topic, batching_enabled=False)
-        for number in range(count):
-            await producer.send(b"x", partition_key=f"key {number}")
-        await producer.close()
-
-    async def consume(
-        self,
-        name: str = "c",
-        kind: str = "Exclusive",
-        *,
-        permits: int = 100,
-        priority: int = 0,
-        topic: str = "t",
-        slots: tuple[int, int] | None = None,
-    ) -> Any:
-        """Open a consumer that grants permits, and receives nothing."""
-        if self.pulsar is None:
-            policy = slots and ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=[slots])
-            return await self.sdk.subscribe(
-                topic,
-                "s",
-                ConsumerType[kind],
-                consumer_name=name,
-                receiver_queue_size=permits,
-                key_shared_policy=policy,
-            )
-        self._consumers += 1
-        await self.pulsar.subscribe(
-            self._consumers,
-            topic,
-            sub_type=_KINDS[kind],
-            consumer_name=name,
-            permits=permits,
-            priority_level=priority,
-            key_shared_meta=slots
-            and KeySharedMeta(key_shared_mode=1, hash_ranges=[IntRange(start=slots[0], end=slots[1])]),
-        )
-        return self._consumers
-
-    async def refuse(self, name: str, topic: str = "t") -> None:
-        """Open a consumer, which is refused."""
-        if self.pulsar is None:
-            with pytest.raises(MagnetarException):
-                await self.sdk.subscribe(topic, "s", consumer_name=name)
-        else:
-            self.pulsar.answers_pings = True
-            assert (await self.pulsar.try_subscribe(99, topic, consumer_name=name)).HasField("error")
-
-    async def explain(self, topic: str = "t") -> SubscriptionExplanation:
-        return await self.admin.subscriptions.explain(topic, "s")
-
-    async def until_answer(self, code: str, topic: str = "t") -> SubscriptionExplanation:
-        """Return the explanation when its answer is this reason."""
-
-        async def is_answer() -> bool:
-            return (await self.explain(topic)).reasons[0].code == code
-
-        await until(is_answer, f"the answer is {code}")
-        return await self.explain(topic)
-
-    def topic(self, name: str = "t") -> Topic:
-        found = self.scene.broker_session.topics.get_loaded(TopicName.parse(name))
-        assert found is not None
-        return found
-
-
-@asynccontextmanager
-async def _running(listener: str = "grpc", **settings: Any) -> AsyncIterator[_Clients]:
-    async with running_pulsar_broker(**settings) as scene, scene.client() as sdk:
-        clients = _Clients(scene, sdk, await scene.pulsar_client() if listener == "pulsar" else None)
-        await clients.admin.topics.create("t")
-        await clients.admin.subscriptions.create("t", "s", MessageId.earliest)
-        yield clients
 
 
 def _find(found: SubscriptionExplanation, code: str) -> DeliveryReason:
@@ -137,7 +45,7 @@ def test_each_reason_has_a_test() -> None:
 @pytest.mark.parametrize("listener", LISTENERS)
 async def test_what_consumers_wait_for_is_explained(listener: str) -> None:
     """ADM-3: no consumer; no permits; everything delivered; of a consumer that is not active."""
-    async with _running(listener) as clients:
+    async with running_clients(listener) as clients:
         await clients.publish(4)
         found = await clients.explain()
         assert [one.code for one in found.reasons] == ["no_consumer"]
@@ -164,7 +72,31 @@ async def test_what_consumers_wait_for_is_explained(listener: str) -> None:
         assert not found.reasons[0].normal
 
 
-async def _deliver_keys(clients: _Clients) -> None:
+@pytest.mark.parametrize("listener", LISTENERS)
+async def test_consumers_of_a_lower_priority_wait_for_the_others(listener: str) -> None:
+    """ADM-3, SUB-4: those of the highest level get all messages, while they have permits."""
+    async with running_clients(listener) as clients:
+        await clients.consume("later", "Shared", priority=1)
+        await clients.consume("first", "Shared", permits=3)
+
+        async def consumers() -> dict[str, ConsumerStats]:
+            stats = (await clients.admin.topics.stats("t")).subscription("s")
+            return {one.consumer_name: one for one in stats.consumers}
+
+        async def waits() -> bool:
+            reason = (await consumers())["later"].reason
+            return reason is not None and reason.code == "lower_priority"
+
+        async def are_delivered() -> bool:
+            shown = await consumers()
+            return [shown[name].unacknowledged_messages for name in ("first", "later")] == [3, 2]
+
+        await until(waits, "it waits for the others")
+        await clients.publish(5)
+        await until(are_delivered, "it gets what the others have no permits for")
+
+
+async def _deliver_keys(clients: ExplainClients) -> None:
     """Deliver 10 keys to one consumer, let another one take over half of the slots, and publish 10 messages more."""
     await clients.consume("a", "KeyShared")
     await clients.publish(10)
@@ -173,7 +105,7 @@ async def _deliver_keys(clients: _Clients) -> None:
     await clients.publish(10)
 
 
-async def _consume_10(clients: _Clients, kind: str, **options: Any) -> None:
+async def _consume_10(clients: ExplainClients, kind: str, **options: Any) -> None:
     await clients.publish(10)
     await clients.consume(kind=kind, **options)
 
@@ -182,7 +114,7 @@ async def _consume_10(clients: _Clients, kind: str, **options: Any) -> None:
 @pytest.mark.parametrize(
     ("code", "act", "settings"),
     [
-        ("no_backlog", _Clients.consume, {}),
+        ("no_backlog", ExplainClients.consume, {}),
         ("waiting_for_acks", partial(_consume_10, kind="KeyShared"), {}),
         ("max_unacked_consumer", partial(_consume_10, kind="Shared"), {"max_unacked_messages_per_consumer": 2}),
         (
@@ -208,10 +140,10 @@ async def _consume_10(clients: _Clients, kind: str, **options: Any) -> None:
     ],
 )
 async def test_what_holds_messages_back_is_explained(
-    listener: str, code: str, act: Callable[[_Clients], Awaitable[Any]], settings: dict[str, Any]
+    listener: str, code: str, act: Callable[[ExplainClients], Awaitable[Any]], settings: dict[str, Any]
 ) -> None:
     """ADM-3: also of Key_Shared subscriptions (SUB-6, SUB-12)."""
-    async with _running(listener, **settings) as clients:
+    async with running_clients(listener, **settings) as clients:
         await act(clients)
         found = await clients.until_answer(code)
         assert found.reasons[0].text
@@ -226,7 +158,7 @@ async def test_what_holds_messages_back_is_explained(
 @pytest.mark.parametrize("listener", LISTENERS)
 async def test_consumer_refused(listener: str) -> None:
     """ADM-3: the last refusal is named until that consumer can join."""
-    async with _running(listener) as clients:
+    async with running_clients(listener) as clients:
         await clients.publish(1)
         consumer = await clients.consume("first")
         for _ in range(2):
@@ -251,7 +183,7 @@ async def test_a_consumer_with_another_schema_is_named() -> None:
     class Number(schema.Record):
         number = schema.Integer(required=True)
 
-    async with _running() as clients:
+    async with running_clients() as clients:
         producer = await clients.sdk.create_producer("t", schema=schema.AvroSchema(Name))
         await producer.send(Name(name="x"))
         for subscription in ("s", "new"):
@@ -263,7 +195,7 @@ async def test_a_consumer_with_another_schema_is_named() -> None:
 
 
 async def test_what_does_not_exist_is_an_error() -> None:
-    async with _running() as clients:
+    async with running_clients() as clients:
         with pytest.raises(SubscriptionNotFound, match="It has: s"):
             await clients.admin.subscriptions.explain("t", "other")
         with pytest.raises(TopicNotFound):
@@ -273,7 +205,7 @@ async def test_what_does_not_exist_is_an_error() -> None:
 @pytest.mark.parametrize("listener", LISTENERS)
 async def test_dispatch_rate_of_broker(listener: str) -> None:
     """ADM-3, RET-4"""
-    async with _running(listener, dispatch_throttling_rate_in_msg=2) as clients:
+    async with running_clients(listener, dispatch_throttling_rate_in_msg=2) as clients:
         await clients.publish(20)
         await clients.consume()
         found = await clients.until_answer("dispatch_rate_of_broker")
@@ -285,7 +217,7 @@ async def test_dispatch_rate_of_broker(listener: str) -> None:
 async def test_non_persistent(listener: str) -> None:
     """ADM-3"""
     topic = "non-persistent://public/default/t"
-    async with _running(listener) as clients:
+    async with running_clients(listener) as clients:
         await clients.consume(topic=topic)
         found = await clients.until_answer("non_persistent", topic)
         assert found.reasons[0].normal
@@ -295,7 +227,7 @@ async def test_non_persistent(listener: str) -> None:
 async def test_dropped(listener: str) -> None:
     """ADM-3: how many."""
     topic = "non-persistent://public/default/t"
-    async with _running(listener) as clients:
+    async with running_clients(listener) as clients:
         await clients.consume(topic=topic, permits=1)
         await clients.publish(4, topic)
         found = await clients.until_answer("no_permits", topic)
@@ -304,7 +236,7 @@ async def test_dropped(listener: str) -> None:
 
 async def test_publishing_waits() -> None:
     """ADM-3: there is no backlog, because messages are not stored."""
-    async with _running() as clients:
+    async with running_clients() as clients:
         clients.topic().quotas.blocks_producers = "the backlog quota is reached"
         assert _find(await clients.explain(), "publishing_waits").facts == {"cause": "the backlog quota is reached"}
         await clients.publish(1)
@@ -313,14 +245,14 @@ async def test_publishing_waits() -> None:
 
 async def test_evicted() -> None:
     """ADM-3"""
-    async with _running() as clients:
+    async with running_clients() as clients:
         clients.topic().quotas.evictions[QuotaKind.SIZE] = 3
         assert _find(await clients.explain(), "evicted").facts == {"times": "3"}
 
 
 async def test_policies_unknown() -> None:
     """ADM-3"""
-    async with _running() as clients:
+    async with running_clients() as clients:
         assert "policies_unknown" not in {one.code for one in (await clients.explain()).reasons}
         clients.topic().live_settings.are_known = False
         assert _find(await clients.explain(), "policies_unknown").action
@@ -328,7 +260,7 @@ async def test_policies_unknown() -> None:
 
 async def test_topic_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """ADM-3: why, and the least backlog by what is stored; a topic that can be loaded is explained after that."""
-    async with _running() as clients:
+    async with running_clients() as clients:
         await clients.publish(3)
         await clients.admin.topics.unload("t")
         find = clients.scene.broker_session.topics.get
@@ -358,7 +290,7 @@ async def test_topic_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     """ADM-3: one answer for all partitions, and what each has."""
-    async with _running() as clients:
+    async with running_clients() as clients:
         await clients.admin.topics.create_partitioned("p", 2)
         await clients.admin.subscriptions.create("p", "s", MessageId.earliest)
         await clients.publish(5, "p-partition-1")
@@ -383,7 +315,7 @@ async def test_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_partitions_are_explained_together() -> None:
     """ADM-3: also in the statistics of the partitioned topic; what is wrong comes first."""
-    async with _running() as clients:
+    async with running_clients() as clients:
         await clients.admin.topics.create_partitioned("p", 3)
         await clients.admin.subscriptions.create("p", "s", MessageId.earliest)
         await clients.sdk.subscribe("p-partition-0", "s")
@@ -398,7 +330,7 @@ async def test_partitions_are_explained_together() -> None:
 
 async def test_http_explains_as_grpc_does() -> None:
     """ADM-3: a path of our own, and the reasons in Pulsar's statistics."""
-    async with _running() as clients, serving_http(clients.scene) as http:
+    async with running_clients() as clients, serving_http(clients.scene) as http:
         await clients.publish(2)
         path = "persistent/public/default/t"
         body = await http.get(f"{path}/subscription/s/explain")
@@ -423,7 +355,7 @@ async def test_http_explains_as_grpc_does() -> None:
 
 async def test_http_shows_keys_as_grpc_does() -> None:
     """ADM-3, SUB-6: the slots of each consumer, those that it drains, and what waits for them."""
-    async with _running() as clients, serving_http(clients.scene) as http:
+    async with running_clients() as clients, serving_http(clients.scene) as http:
         await _deliver_keys(clients)
         found = await clients.until_answer("key_held")
         by_grpc, by_http = [(await one.topics.stats("t")).subscription("s") for one in (clients.admin, http.admin)]
