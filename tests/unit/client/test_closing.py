@@ -10,6 +10,7 @@ from magnetar import AlreadyClosed, MagnetarException, aio
 from magnetar_testing.clock import ManualClock
 from tests.running import GENEROUS_S
 from tests.unit.broker.broker_scene import running_broker
+from tests.unit.client.consume_scene import core_of
 
 
 async def _open_both(client: aio.Client) -> tuple[aio.Producer[bytes], aio.Consumer[bytes]]:
@@ -59,11 +60,11 @@ async def test_a_shutdown_ends_what_is_being_closed() -> None:
 async def test_a_child_does_not_wait_for_what_its_parent_was_closing() -> None:
     async with running_broker() as scene:
         client = scene.client()
-        consumer = await client.subscribe("t", "s")
-        closing = asyncio.create_task(consumer._core.close())
+        core = core_of(await client.subscribe("t", "s"))
+        closing = asyncio.create_task(core.close())
         await asyncio.sleep(0)
-        consumer._core.forked(AlreadyClosed("it was created before the process forked"))
-        await consumer._core.close()
+        core.forked(AlreadyClosed("it was created before the process forked"))
+        await core.close()
         assert not closing.done()
         await closing
         await client.close()
