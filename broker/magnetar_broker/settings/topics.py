@@ -95,7 +95,7 @@ class TopicSettings(BacklogQuotaSettings, PublishRateSettings):
     broker_deduplication_entries_interval: int = setting(
         1_000,
         "Number of entries of a topic after which deduplication stores a snapshot of the sequence ids; as many entries "
-        "as the snapshot has names, if these are more. It is also stored after 64 MiB of entries, or after 16 KiB for "
+        "as the snapshot has names, if these are more. It is also stored after 16 MiB of entries, or after 16 KiB for "
         "each name of the snapshot, if that is more. About as many entries are read when the topic is opened after a "
         "crash, before producers can publish.",
         subject=Subject.PUBLISHING,

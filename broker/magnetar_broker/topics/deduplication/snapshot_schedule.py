@@ -22,7 +22,7 @@ from magnetar_wire.clock import Clock
 
 __all__ = ["SNAPSHOT_BYTES", "SnapshotSchedule"]
 
-SNAPSHOT_BYTES: Final = 64 * 1024 * 1024
+SNAPSHOT_BYTES: Final = 16 * 1024 * 1024
 # It takes longer to read so much than to write one name.
 _BYTES_PER_NAME: Final = 16_384
 
