@@ -80,10 +80,10 @@ class _OwnersDisagree(ServiceWorld):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", _PARTS)
 def test_no_acknowledged_message_is_lost_and_no_receipted_acknowledgement(part: int) -> None:
-    """OWN-1, OWN-2, RET-1, RET-2, DUP-1, PRD-2, SUB-6, CHK-30, CHK-31, CHK-32, CHK-33, CHK-34, CHK-35, CHK-39, CHK-40,
-    CHK-52, CHK-53, CHK-54, CHK-57, CHK-58: what the judge asserts in each step of each run (tests/sim/service), while
-    brokers die, stand still, lose their sessions and each other's topics, and administrators unload, split, delete,
-    reset and truncate."""
+    """OWN-1, OWN-2, RET-1, RET-2, DUP-1, PRD-2, SUB-6, CON-9, CON-10, CHK-30, CHK-31, CHK-32, CHK-33, CHK-34, CHK-35,
+    CHK-39, CHK-40, CHK-52, CHK-53, CHK-54, CHK-57, CHK-58: what the judge asserts in each step of each run
+    (tests/sim/service), while brokers die, stand still, lose their sessions and each other's topics, and
+    administrators unload, split, delete, reset and truncate."""
     first = part * _SEEDS
     outcomes = list(run_seeds(range(first, first + _SEEDS), available_cores(), ["service"]))
     failed = [str(outcome) for outcome in outcomes if outcome.failure]
@@ -92,11 +92,12 @@ def test_no_acknowledged_message_is_lost_and_no_receipted_acknowledgement(part: 
     for outcome in outcomes:
         counts.update(outcome.counts)
     assert counts["messages stored"] > 20 * _SEEDS
+    assert counts["messages retried"] > _SEEDS
     assert counts["messages delivered"] > 20 * _SEEDS
     often = ("acknowledgements receipted", "broker sessions", "found at the end", "drained at the end")
     for what in (*often, "entries added by calls"):
         assert counts[what] > _SEEDS, what
-    for item in ("RET-1", "RET-2", "35, 53"):
+    for item in ("RET-1", "RET-2", "35, 53", "CON-9, CON-10"):
         assert any(item in outcome.looked for outcome in outcomes), item
 
 

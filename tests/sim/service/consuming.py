@@ -1,5 +1,5 @@
-"""A consumer or reader of an application: it receives, acknowledges in all ways, nacks, seeks, breaks off, closes and
-reopens.
+"""A consumer or reader of an application: it receives, acknowledges in all ways, nacks, retries, seeks, breaks off,
+closes and reopens.
 """
 
 from __future__ import annotations
@@ -154,7 +154,8 @@ class _Consuming:
         if self._host.world.trace.on:
             self._host.trace(f"{self._seen.name} is given {payload!r} at {message_id}")
         world.count("messages delivered")
-        world.judged(world.history.delivered, self._seen, payload, message_id, message.redelivery_count())
+        properties = message.properties()
+        world.judged(world.history.delivered, self._seen, payload, message_id, properties, message.partition_key())
         consumer = self._consumer
         if isinstance(consumer, aio.Reader):
             if chance.random() < plan.seeks:
@@ -164,9 +165,11 @@ class _Consuming:
         if draw < plan.refuses:
             world.judged(world.history.refused, self._seen, message_id)
             await consumer.negative_acknowledge(message)
-        elif draw < plan.refuses + plan.seeks:
+        elif draw < plan.refuses + plan.retries:
+            await self._retry(message)
+        elif draw < plan.refuses + plan.retries + plan.seeks:
             await self._seek(message_id)
-        elif draw < plan.refuses + plan.seeks + plan.keeps:
+        elif draw < plan.refuses + plan.retries + plan.seeks + plan.keeps:
             self._unacknowledged.append(message_id)
         elif chance.random() < plan.cumulative:
             self._unacknowledged.clear()
@@ -175,6 +178,18 @@ class _Consuming:
             also = [] if chance.random() < 0.7 else self._unacknowledged[-1 - chance.below(5) :]
             del self._unacknowledged[len(self._unacknowledged) - len(also) :]
             await self._acknowledge([*also, message_id], cumulative=False)
+
+    async def _retry(self, message: Message) -> None:
+        world, seen, consumer = self._world, self._seen, self._consumer
+        assert isinstance(consumer, aio.Consumer)
+        world.judged(world.history.refused, seen, message.message_id())
+        try:
+            await consumer.reconsume_later(message, self._chance.choice((0, 0, 300)))
+        except MagnetarException as error:
+            self._host.trace(f"{seen.name} could not retry {message.message_id()}: {type(error).__name__}: {error}")
+            check_error(world, "retrying failed", error, seen)
+        else:
+            world.count("messages retried")
 
     async def _acknowledge(self, message_ids: Sequence[MessageId], *, cumulative: bool) -> None:
         receipt = self._chance.random() < self._plan.receipts

@@ -124,7 +124,14 @@ class LastApplication(Application):
                 given.append(message.message_id())
                 if self.world.trace.on:
                     self.trace(f"{seen.name} is given {message.data()!r} at {given[-1]}")
-                judged(history.delivered, seen, message.data(), given[-1], message.redelivery_count())
+                judged(
+                    history.delivered,
+                    seen,
+                    message.data(),
+                    given[-1],
+                    message.properties(),
+                    message.partition_key(),
+                )
             judged(history.drained, seen, topic)
             self.world.count("drained at the end", len(given))
             if given:

@@ -2,8 +2,9 @@
 
 The hosts of the simulated world report here, at the boundary of the SDK: what an application knows. No rules of the
 production code are used. Each call may raise `Violation`; the world ends the run then. The checks are described at the
-heads of `published.py` (messages), `subscribed.py` (subscriptions), `topic_incarnations.py` (owners of a topic),
-`wire.py` (streams; it is a tap of the network) and `sessions.py` (brokers without a session).
+heads of `published.py` (messages), `subscribed.py` (subscriptions), `letters.py` (retry and dead letters),
+`topic_incarnations.py` (owners of a topic), `wire.py` (streams; it is a tap of the network) and `sessions.py` (brokers
+without a session).
 
 **A message** is known by its payload, which is unique in a run: `topic|producer|number|filling`, where the topic is the
 name that the application used (a partitioned topic's without the partition), the producer is unique to one producer
@@ -16,12 +17,13 @@ is reported before it is made, and again with its outcome, if it had one. A kill
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from magnetar_protos import cursor_pb2, managed_ledger_pb2
 from magnetar_wire.message_id import MessageId
 from tests.sim.process import Process
+from tests.sim.service.letters import Letters, is_letter_topic
 from tests.sim.service.published import Published, position_of
 from tests.sim.service.sessions import Sessions
 from tests.sim.service.subscribed import Subscribed
@@ -85,7 +87,8 @@ class MessageHistory:
         self._ticks = 0
         self.incarnations = TopicIncarnations(self.tick, self.look)
         self.published = Published(self.incarnations, self.tick, self.look)
-        self.subscribed = Subscribed(self.incarnations, self.published, self.tick, self.look)
+        self.letters = Letters(self.published, self.look)
+        self.subscribed = Subscribed(self.incarnations, self.published, self.letters, self.tick, self.look)
         subscribed = self.subscribed
         self.wire = Wire(
             self.incarnations,
@@ -120,9 +123,9 @@ class MessageHistory:
     def producer_opened(self, producer: ProducerSeen) -> None:
         self.published.opened(producer)
 
-    def sending(self, producer: ProducerSeen, payload: bytes) -> None:
+    def sending(self, producer: ProducerSeen, payload: bytes, key: str = "") -> None:
         """The producer is about to pass it to the SDK, behind all that it sent before."""
-        self.published.sending(producer, payload)
+        self.published.sending(producer, payload, key)
 
     def stored(self, producer: ProducerSeen, payload: bytes, message_id: MessageId) -> None:
         """The message is durable there: the producer has its receipt."""
@@ -139,10 +142,21 @@ class MessageHistory:
     def consumer_ended(self, consumer: ConsumerSeen) -> None:
         """It was closed, or its process was killed: it gets no message any more, but its requests may still arrive."""
 
-    def delivered(self, consumer: ConsumerSeen, payload: bytes, message_id: MessageId, redelivery_count: int) -> None:
+    def delivered(
+        self,
+        consumer: ConsumerSeen,
+        payload: bytes,
+        message_id: MessageId,
+        properties: Mapping[str, str] | None = None,
+        key: str = "",
+    ) -> None:
         """The application gets the message at this moment."""
-        self.subscribed.delivered(consumer, payload, message_id)
         incarnation = self.incarnations.of_ledger(message_id.ledger_id())
+        if incarnation is not None and is_letter_topic(incarnation.topic):
+            position = position_of(message_id)
+            self.letters.delivered(consumer, incarnation.topic, payload, position, properties or {}, key)
+        else:
+            self.subscribed.delivered(consumer, payload, message_id)
         if incarnation is not None:
             self.wire.handed_out(consumer, incarnation.topic, position_of(message_id))
 
@@ -151,6 +165,7 @@ class MessageHistory:
     ) -> None:
         """It is about to call acknowledge."""
         self.subscribed.acknowledging(consumer, message_ids, cumulative=cumulative, receipt=receipt)
+        self.letters.acknowledging(consumer, message_ids)
 
     def acknowledged(self, consumer: ConsumerSeen, message_ids: Sequence[MessageId], *, cumulative: bool) -> None:
         """The receipt has come: the acknowledgement is durable."""
@@ -162,7 +177,8 @@ class MessageHistory:
         self.subscribed.acknowledge_failed(consumer, message_ids, cumulative=cumulative)
 
     def refused(self, consumer: ConsumerSeen, message_id: MessageId) -> None:
-        """It is about to call negative_acknowledge."""
+        """It is about to call negative_acknowledge or reconsume_later."""
+        self.letters.refused(consumer, message_id)
 
     # ── what moves a subscription: of `topic` as the application names it, with all its partitions ──
 
@@ -213,6 +229,9 @@ class MessageHistory:
         """A reader has read a topic or partition, by its full name, from earliest to its end. `destroyed`: its entries
         that no bookie has any more.
         """
+        if is_letter_topic(topic):
+            self.letters.found(topic, [one.payload for one in messages])
+            return
         self.subscribed.found(topic, [position_of(one.message_id) for one in messages])
         self.published.found(topic, messages, self.subscribed.may_be_trimmed, destroyed)
 
@@ -224,3 +243,4 @@ class MessageHistory:
 
     def check_end(self) -> None:
         """The checks that need the whole history."""
+        self.letters.check_end()

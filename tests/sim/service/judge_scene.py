@@ -87,7 +87,7 @@ class Scene:
 
     def given(self, number: int, consumer: ConsumerSeen | None = None, where: int | None = None) -> None:
         position = at(number if where is None else where)
-        self.history.delivered(consumer or self.consumer, MESSAGES[number], position, 0)
+        self.history.delivered(consumer or self.consumer, MESSAGES[number], position)
 
     def acknowledges(self, *entries: int, cumulative: bool = False, receipt: bool = True) -> None:
         positions = [at(entry_id) for entry_id in entries]

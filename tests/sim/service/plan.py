@@ -10,13 +10,14 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
 
-from magnetar import ConsumerKeySharedPolicy, KeySharedMode
+from magnetar import ConsumerDeadLetterPolicy, ConsumerKeySharedPolicy, KeySharedMode
 from magnetar_bookie.settings.server import BookieServerSettings
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.hashing import KEY_SHARED_SLOTS
 from tests.sim.chance import Chance
 from tests.sim.service.faults import SERVICE_FAULTS
+from tests.sim.service.letters import DEAD_LETTERS
 from tests.sim.world.odd_settings import with_odd
 from tests.sim.world.plan import FAULTS, LOSSES, NOT_OF_TOPICS, Plan
 
@@ -96,6 +97,8 @@ class ConsumerPlan:
     seeks: float
     cancels: float
     longest_pause_s: float
+    # By `reconsume_later`.
+    retries: float = 0.0
 
 
 @dataclass(slots=True)
@@ -115,6 +118,9 @@ class ServicePlan:
     options: BrokerServiceSettings = field(repr=False)
     # The first broker and the first bookie are one process, as in a standalone, and adds go there by calls.
     in_one_process: bool = False
+    # The subscriptions whose consumers have retry and dead letter topics, by topic and name: how often a message is
+    # redelivered before.
+    letters: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def fill_up(self) -> None:
         """Have all producers send large messages, with short pauses."""
@@ -151,6 +157,7 @@ def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
             number += 1
     _reserve_topics(chance.stream("exclusive"), topics, applications)
     _publish_by_key(by_key, applications)
+    letters = _have_letters(chance.stream("letters"), topics, applications)
     _draw_faults(draw, plan)
     plan.active_s = draw.choice((4.0, 7.0, 12.0))
     # What is deleted goes soon: the end waits for it.
@@ -184,6 +191,7 @@ def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
             }
         ),
         in_one_process=chance.stream("one process").random() < 0.35,
+        letters=letters,
     )
 
 
@@ -213,6 +221,32 @@ def _publish_by_key(draw: SeededRandomness, applications: list[list[ProducerPlan
                 works[at] = replace(
                     work, keyed=draw.random() < 0.8, options={**work.options, "batching_enabled": batching}
                 )
+
+
+def _have_letters(
+    draw: SeededRandomness, topics: list[TopicPlan], applications: list[list[ProducerPlan | ConsumerPlan]]
+) -> dict[tuple[str, str], int]:
+    """Have the consumers of some subscriptions nack and retry more, with retry and dead letter topics."""
+    letters = {
+        (topic.name, name): draw.choice((1, 1, 2))
+        for topic in topics
+        for name, kind in topic.subscriptions
+        if kind in ("SHARED", "KEY_SHARED") and draw.random() < 0.5
+    }
+    for works in applications:
+        for at, work in enumerate(works):
+            most = letters.get((work.topic.name, work.subscription)) if isinstance(work, ConsumerPlan) else None
+            if isinstance(work, ConsumerPlan) and most is not None:
+                options = {
+                    **work.options,
+                    "dead_letter_policy": ConsumerDeadLetterPolicy(most, initial_subscription_name=DEAD_LETTERS),
+                    "enable_retry": True,
+                    # The retry letter topic is another one to receive from.
+                    "receiver_queue_size": max(work.options["receiver_queue_size"], 1),
+                    "negative_ack_redelivery_delay_ms": draw.choice((0, 100)),
+                }
+                works[at] = replace(work, options=options, refuses=0.2, retries=0.15, seeks=0.0)
+    return letters
 
 
 def _draw_faults(draw: SeededRandomness, plan: Plan) -> None:

@@ -97,7 +97,7 @@ class _Producing:
         payload = f"{seen.topic}|{seen.name}|{self._number}|".encode() + filling
         key = f"k{self._chance.below(5)}" if self._plan.keyed else None
         host.trace(f"sends {payload!r}")
-        world.judged(world.history.sending, seen, payload)
+        world.judged(world.history.sending, seen, payload, key or "")
         self._pending += 1
         host.pending += 1
         try:

@@ -56,6 +56,8 @@ class Sent:
     # The incarnations that this producer was opened on, unless it got an error that they were deleted: no later one may
     # get it. By the topic's or partition's name.
     meant: dict[str, Incarnation]
+    # Empty: it has none.
+    key: str = ""
     receipt: Position | None = None
     never: Exception | None = None
     # Its producer got an error, and does not resend it.
@@ -117,7 +119,7 @@ class Published:
         if incarnation is not None and not incarnation.dying:
             self._opened_on.setdefault(producer.name, {})[incarnation.topic] = incarnation
 
-    def sending(self, producer: ProducerSeen, payload: bytes) -> None:
+    def sending(self, producer: ProducerSeen, payload: bytes, key: str = "") -> None:
         if payload in self._sent:
             raise ValueError(f"{payload!r} is sent twice: payloads are to be unique")
         number = self._numbers[producer.name] = self._numbers.get(producer.name, -1) + 1
@@ -126,7 +128,7 @@ class Published:
         meant = {
             topic: incarnation for topic, incarnation in opened.items() if not (incarnation.dying or incarnation.doomed)
         }
-        self._sent[payload] = Sent(producer, payload, number, self._tick(), meant)
+        self._sent[payload] = Sent(producer, payload, number, self._tick(), meant, key)
 
     def stored(self, producer: ProducerSeen, payload: bytes, message_id: MessageId) -> None:
         sent, position = self._sent[payload], position_of(message_id)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from magnetar_broker import paths
 from tests.sim.process import Process
+from tests.sim.service.letters import is_letter_topic
 from tests.sim.service.striker import ServiceStriker
 
 if TYPE_CHECKING:
@@ -75,7 +76,10 @@ class StorageFaults(ServiceStriker):
         chains = [
             chain
             for name, chain in history.chains.items()
-            if (" " in name) is cursors and chain.ledgers and not name.startswith(paths.SCHEMAS)
+            if (" " in name) is cursors
+            and chain.ledgers
+            and not name.startswith(paths.SCHEMAS)
+            and not is_letter_topic(name.partition(" ")[0])
         ]
         if not chains:
             return ""

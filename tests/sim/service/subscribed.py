@@ -1,7 +1,8 @@
 """What subscriptions delivered to applications, the acknowledgements, and the checks of both.
 
 - An unacknowledged message is redelivered (54, SUB-7), and so are all messages behind the position to which the
-  subscription was moved (52, SUB-9), regardless of acknowledgements: the last drain of a subscription gets them.
+  subscription was moved (52, SUB-9), regardless of acknowledgements: the last drain of a subscription gets them. Of a
+  subscription with letters, `letters.py` looks for what is missing.
 - A message delivered before a seek is not acknowledged after it (52), and one of a deleted topic never is (57).
 - A reader goes forward (5).
 - A change is made to the subscription that is in use (69). The messages behind a reset are delivered to its consumers
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from magnetar_protos.cursor_pb2 import CursorNode
 from magnetar_wire.message_id import MessageId
 from tests.sim.invariants.history import Violation
+from tests.sim.service.letters import Letters
 from tests.sim.service.published import Position, Published, Sent, position_of
 from tests.sim.service.topic_incarnations import Incarnation, TopicIncarnations, of_application, short
 
@@ -94,11 +96,13 @@ class Subscribed:
         self,
         incarnations: TopicIncarnations,
         published: Published,
+        letters: Letters,
         tick: Callable[[], int],
         look: Callable[[str], None],
     ) -> None:
         self._incarnations = incarnations
         self._published = published
+        self._letters = letters
         self._tick = tick
         self._look = look
         self._subscriptions: dict[tuple[str, str], _Subscription] = {}
@@ -321,8 +325,12 @@ class Subscribed:
                 continue
             if any(subscription.covering(incarnation.topic, position)):
                 continue
-            if all(self._leads(move, incarnation.topic, position, sent) == _COMES for move in subscription.moves):
+            if any(self._leads(move, incarnation.topic, position, sent) != _COMES for move in subscription.moves):
+                continue
+            if not self._letters.has(subscription.topic, subscription.name):
                 return False
+            text = f"{sent} has a receipt for {incarnation.topic} at {position}, was trimmed, and had not come"
+            self._letters.missing(subscription.topic, subscription.name, position, "2, 30, 54", text)
         return True
 
     def drained(self, consumer: ConsumerSeen, topic: str) -> None:
@@ -338,11 +346,13 @@ class Subscribed:
                 continue
             self._look(item)
             if position not in given:
-                raise Violation(
-                    item,
+                text = (
                     f"{sent} is at {position} of {topic}, is still to come to {subscription.name}, and did not: "
-                    f"{len(given)} others did",
+                    f"{len(given)} others did"
                 )
+                if not self._letters.has(subscription.topic, subscription.name):
+                    raise Violation(item, text)
+                self._letters.missing(subscription.topic, subscription.name, position, item, text)
 
     def _must_come(self, subscription: _Subscription, topic: str, position: Position, sent: Sent, since: int) -> str:
         """Return the item that a missing delivery violates; empty: none."""

@@ -16,6 +16,7 @@ from magnetar_broker.topics.topic import Topic
 from magnetar_protos.broker_pb2 import ConsumeRequest, OpenConsumer, StartAt
 from magnetar_wire.topic_name import TopicName
 from tests.sim.process import Process
+from tests.sim.service.letters import is_letter_topic
 
 if TYPE_CHECKING:
     from tests.sim.service.world import ServiceWorld
@@ -60,6 +61,7 @@ class TurnAmbush:
             or host.broker.session is None
             or not opened.durable
             or name.is_partition
+            or is_letter_topic(str(name))
         ):
             return None
         return host.broker.session.topics.get_loaded(name)

@@ -73,6 +73,8 @@ class ServiceWorld(World):
         self.history = MessageHistory(lambda: self.loop.elapsed_s)
         self.history.published.deduplicates = self.service.options.broker_deduplication_enabled
         self.history.sessions.metadata = self.metadata
+        for (topic, subscription), most in self.service.letters.items():
+            self.history.letters.expect(topic, subscription, most)
         watch_session_ends(self)
         self.sessions = ServedSessions()
         self.memory = MemoryWatch(self, self.history.look)
