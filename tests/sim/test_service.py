@@ -39,7 +39,7 @@ _BRANCHES: Final = [
     Branch("Subscription.acknowledge", "raise acknowledged.problem or BrokerError(\nErrorCode.STALE_EPOCH"),
     Branch("PartitionConsumer.delivered", "if not self.is_connected or delivery.epoch != self.epoch.number:\nreturn"),
     # Keys that wait for their old consumer, or for any, in each way to assign keys to consumers (CHK-35).
-    Branch("KeySharedRule._find_consumer", "self.held.count_blocked(slot)"),
+    Branch("KeySharedRule._wait", "self.held.count_blocked(slot)"),
     Branch("HashRing.select", "return consumers[slot % len(consumers)]"),
     Branch("StickyRanges.select", "return self._consumers[number]"),
     Branch("StickyRanges._check_free", "raise BrokerError"),
