@@ -328,7 +328,7 @@ def test_refused_input_is_reported_with_reason(magnetar_of: CommandLine, topic: 
         (("produce", topic, "x", "-p", "no"), ExitCode.USAGE, "NAME=VALUE"),
         (("tail", topic, "--from", "someday"), ExitCode.USAGE, "2026-01-31T12:00:00"),
         (("tail", topic, "--json", "--hex"), ExitCode.USAGE, "exclude each other"),
-        (("consume", topic, "-s", "s", "--type", "key_shared"), ExitCode.USAGE, "not one of"),
+        (("consume", topic, "-s", "s", "--type", "fanout"), ExitCode.USAGE, "not one of"),
         (("subscriptions", "stats", topic, "nobody"), ExitCode.FAILED, "no subscription 'nobody'"),
         (("topics", "delete", topic), ExitCode.USAGE, "use --yes"),
     ):
