@@ -44,7 +44,7 @@ class StuckStream:
 
 async def test_cancelled_stream_is_not_cancelled_again() -> None:
     """Its clean-up would be interrupted. It is listed until that is done."""
-    streams, stream = ClientStreams(0.01), StuckStream()
+    streams, stream = ClientStreams(0.0), StuckStream()
     serving = asyncio.create_task(streams.serve(stream))
     await settle()
     for _ in range(2):  # the client has disconnected, and then the listener closes
@@ -53,7 +53,7 @@ async def test_cancelled_stream_is_not_cancelled_again() -> None:
     assert serving.cancelled()
     assert len(streams) == 1
     ending = asyncio.create_task(streams.end("the session has ended"))
-    await asyncio.sleep(0.05)
+    await settle()
     assert not ending.done()
     stream.may_end.set()
     await within(ending, "the session ends")
