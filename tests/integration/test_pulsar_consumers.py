@@ -295,7 +295,7 @@ def test_one_consumer_of_many_topics(server: StockServer, client: pulsar.Client)
     consumer.close()
     again = client.subscribe(partitioned, "s", ConsumerType.Shared)
     nothing_more(again)
-    again.unsubscribe()
+    again.close()
 
 
 def test_a_pattern_of_topics(server: StockServer, client: pulsar.Client) -> None:

@@ -209,7 +209,7 @@ def test_messages_go_to_partitions_as_the_client_routes_them(server: StockServer
     assert sum(counts()) == 16
     consumer = client.subscribe(name, "s", initial_position=pulsar.InitialPosition.Earliest)
     assert len(payloads(consumer, 16)) == 16
-    consumer.unsubscribe()
+    consumer.close()
 
 
 def test_more_than_may_be_pending_is_refused_or_waits(client: pulsar.Client) -> None:

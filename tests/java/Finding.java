@@ -32,7 +32,20 @@ final class Finding {
         scene.ask("partitions", topic + "-new-partitioned", 2);
         Scene.send(scene.singly(topic + "-new-partitioned").create(), 10, 14);
         Scene.equal(Scene.range(10, 14), Scene.sorted(Scene.numbers(Scene.receive(consumer, 4))));
+        Scene.equal("s", scene.ask("subscriptions", topic));
         consumer.unsubscribe();
+        for (String one : List.of(topic, partitioned + "-partition-1", topic + "-new")) {
+            Scene.equal("", scene.ask("subscriptions", one));
+        }
+    }
+
+    @Check
+    static void topicsOfAList(Scene scene) throws Exception {
+        List<String> topics = List.of(scene.topic(), scene.partitioned(2));
+        scene.client.newConsumer().topics(topics).subscriptionName("s").subscribe().unsubscribe();
+        for (String one : List.of(topics.get(0), topics.get(1) + "-partition-0", topics.get(1) + "-partition-1")) {
+            Scene.equal("", scene.ask("subscriptions", one));
+        }
     }
 
     @Check

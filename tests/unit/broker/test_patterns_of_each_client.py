@@ -60,7 +60,11 @@ def _subscriptions(made: EachClient, topic: str) -> list[str]:
 @_of_each_client
 def test_a_list_and_a_pattern_of_topics(kind: str) -> None:
     """SUB-8: a list, and a regular expression within one namespace. A partitioned topic counts as one, with all of its
-    partitions. `unsubscribe` and `seek` are of all topics."""
+    partitions. `unsubscribe` and `seek` are of all topics.
+
+    pulsar-client 3.13 does not call `unsubscribe` here: tests/stock_clients.py says why. Java's client does, in
+    tests/java/Finding.java.
+    """
     with each_client(kind, **_SOON) as made:
         made.run(lambda: made.scene.admin.topics.create_partitioned("a-b", 2))
         for topic in ("a-a", "a-b", "a-b", "b-a"):
@@ -75,9 +79,10 @@ def test_a_list_and_a_pattern_of_topics(kind: str) -> None:
             matched.seek(library.MessageId.earliest)
             assert sum(map(len, _receive(matched, 3).values())) == 3
         assert _subscriptions(made, "a-b-partition-1") == ["list", "pattern"]
-        matched.unsubscribe()
-        listed.unsubscribe()
-        assert [_subscriptions(made, topic) for topic in ("a-a", "a-b-partition-0", "b-a")] == [[], [], []]
+        if made.is_ours:
+            matched.unsubscribe()
+            listed.unsubscribe()
+            assert [_subscriptions(made, topic) for topic in ("a-a", "a-b-partition-0", "b-a")] == [[], [], []]
 
 
 @_of_ours
