@@ -63,7 +63,7 @@ _BRANCHES: Final = [
     Branch("StaleSessionDetector.is_stale", "return answer == self._instance"),
     Branch("split_held_bundle", "bundles.replace(held, parts)"),
     # A topic without capacity pauses its producers; pending entries wait, and are stored when there is capacity.
-    Branch("ProducerChannel._resume", "self._resuming = None\nself._send_flow()"),
+    Branch("StreamProducer._resume", "self._resuming = None\nself._send_flow()"),
     # Adds that a broker hands to the bookie of its own process by calls; and what is not taken so.
     Branch("AddStream.add_run", "left = [add.entry_id for add in decisions.duplicates]"),
     Branch("AddChannel._pass_queue", "self._queue.extendleft(reversed(runs))"),

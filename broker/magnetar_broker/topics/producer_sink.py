@@ -1,6 +1,6 @@
 """A producer's client: what it sends to open its producer, and the interface through which results reach it.
 
-Both listeners implement `ProducerSink`: `server/grpc/producer_channel.py` and `server/pulsar/producer.py`.
+Both listeners implement `ProducerSink`: `server/grpc/stream_producer.py` and `server/pulsar/producer.py`.
 """
 
 from __future__ import annotations

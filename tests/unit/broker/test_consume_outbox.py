@@ -18,7 +18,7 @@ _PAYLOAD = bytes(100_000)
 
 
 @dataclass
-class _Channel:
+class _Target:
     consumer_id: int = 1
     next_number: int = 0
     is_closed: bool = False
@@ -32,7 +32,7 @@ class _Filled:
     def __init__(self) -> None:
         self.outbox_capacity = OutboxCapacity(1 << 30, OutboxBudget(1 << 30), lambda: None)
         self.outbox = ConsumeOutbox(self.outbox_capacity)
-        self.channel = _Channel()
+        self.target = _Target()
         self.queued = 0
 
     def fill(self, size_bytes: int = 4_000_000, entries_per_run: int = 7) -> None:
@@ -43,7 +43,7 @@ class _Filled:
             ]
             self.queued += len(entries)
             memory_bytes = len(entries) * (len(_PAYLOAD) + ENTRY_OVERHEAD_BYTES)
-            self.outbox.deliver(self.channel, [DeliveryRun(1, 0, b"", entries, memory_bytes)])
+            self.outbox.deliver(self.target, [DeliveryRun(1, 0, b"", entries, memory_bytes)])
 
     def compose(self) -> ConsumeAnswer:
         """Return the next message. Entries follow at once, as on a stream that the network limits."""
@@ -66,10 +66,10 @@ def test_an_answer_comes_with_the_message_that_completes_the_entries_before_it()
         before = on.queued
         on.outbox.add_after(Done(consumer_id=1, request_id=number))
         on.fill(on.outbox_capacity.queued_bytes + 1)  # entries that need not be sent before it
-        sent = on.channel.next_number
+        sent = on.target.next_number
         while sent < before:
             answer = on.compose()
-            sent = on.channel.next_number
+            sent = on.target.next_number
             assert [one.request_id for one in answer.done] == ([number] if sent >= before else [])
 
 
@@ -84,7 +84,7 @@ def test_parts_without_entries_before_them_come_at_once_and_in_order() -> None:
     assert ([one.request_id for one in first.done], list(first.ended)) == ([1], [])
     assert on.outbox.waiting_answers == 2
     second = on.compose_until_done()
-    assert on.channel.next_number >= before
+    assert on.target.next_number >= before
     assert ([one.request_id for one in second.done], len(second.ended)) == ([2], 1)
     assert on.outbox.waiting_answers == 0
 
@@ -92,9 +92,9 @@ def test_parts_without_entries_before_them_come_at_once_and_in_order() -> None:
 def test_entries_of_a_closed_consumer_delay_no_answer() -> None:
     on = _Filled()
     on.fill()
-    on.channel.is_closed = True
+    on.target.is_closed = True
     on.outbox.add_after(ConsumerEnded(consumer_id=1))
-    on.channel = _Channel(2)
+    on.target = _Target(2)
     on.fill(2 * on.outbox_capacity.queued_bytes)
     answer = on.compose()
     assert [one.consumer_id for one in answer.ended] == [1]
@@ -108,7 +108,7 @@ def test_entries_that_skip_others_share_a_run() -> None:
     again, next_ledger = Position(1, 5), Position(2, 9_000_001)
     for run in ([*positions[:3]], [*positions[3:]], [again], [next_ledger]):
         entries = [LogEntry(position, b"x", 1, 0, 0, 0) for position in run]
-        on.outbox.deliver(on.channel, [DeliveryRun(1, 0, b"", entries, 0)])
+        on.outbox.deliver(on.target, [DeliveryRun(1, 0, b"", entries, 0)])
     message = on.outbox.compose()
     assert message is not None
     answer = ConsumeAnswer.FromString(message)

@@ -37,7 +37,7 @@ from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 from magnetar_wire.frame import FrameBuilder
 from magnetar_wire.protobuf_fields import encode_field_head
 
-__all__ = ["ConsumeOutbox", "DeliveryChannel"]
+__all__ = ["ConsumeOutbox", "DeliveryTarget"]
 
 # Maximum size of the parts besides the frame in one message. The transport allows a megabyte.
 _MAX_PARTS_BYTES: Final = 262_144
@@ -45,8 +45,8 @@ _MAX_PARTS_BYTES: Final = 262_144
 _MAX_BITS_BYTES: Final = 262_144
 
 
-class DeliveryChannel(Protocol):
-    """A consumer of the stream."""
+class DeliveryTarget(Protocol):
+    """A consumer of the stream, as far as the outbox knows it: a `StreamConsumer`."""
 
     consumer_id: int
     # Number of the next entry.
@@ -64,7 +64,7 @@ class ConsumeOutbox:
         self.outbox_capacity = outbox_capacity
         self._counters = counters
         # Runs to deliver, and how many entries of the first one are sent.
-        self._runs: deque[tuple[DeliveryChannel, DeliveryRun]] = deque()
+        self._runs: deque[tuple[DeliveryTarget, DeliveryRun]] = deque()
         self._sent_entries = 0
         # How many runs were ever queued.
         self._queued_runs = 0
@@ -86,9 +86,9 @@ class ConsumeOutbox:
     def waiting_answers(self) -> int:
         return len(self._before) + len(self._after)
 
-    def deliver(self, channel: DeliveryChannel, runs: Sequence[DeliveryRun]) -> None:
+    def deliver(self, target: DeliveryTarget, runs: Sequence[DeliveryRun]) -> None:
         for run in runs:
-            self._runs.append((channel, run))
+            self._runs.append((target, run))
             self.outbox_capacity.add(run.memory_bytes)
         self._queued_runs += len(runs)
 
@@ -128,15 +128,15 @@ class ConsumeOutbox:
         gaps: list[int] = []
         last_entry_id = -1
         while self._runs and not builder.is_full and bits < _MAX_BITS_BYTES:
-            channel, run = self._runs[0]
-            if not channel.is_closed:
-                header = (channel.consumer_id, run.entries[0].position.ledger_id, run.epoch, run.redelivery_count)
+            target, run = self._runs[0]
+            if not target.is_closed:
+                header = (target.consumer_id, run.entries[0].position.ledger_id, run.epoch, run.redelivery_count)
                 for entry in run.entries[self._sent_entries :]:
                     entry_id = entry.position.entry_id
-                    follows = entry_id > last_entry_id if channel.accepts_gaps else entry_id == last_entry_id + 1
+                    follows = entry_id > last_entry_id if target.accepts_gaps else entry_id == last_entry_id + 1
                     new_run = header != joins or not follows or bool(run.acknowledged)
                     if not builder.try_add_entry(
-                        channel.consumer_id, channel.next_number, _bytes_for(channel, entry), new_run=new_run
+                        target.consumer_id, target.next_number, _bytes_for(target, entry), new_run=new_run
                     ):
                         _add_gaps(deliveries, gaps)
                         self._count_sent(messages, entries, size, released)
@@ -148,7 +148,7 @@ class ConsumeOutbox:
                     else:
                         gaps.append(entry_id - last_entry_id - 1)
                     last_entry_id = entry_id
-                    channel.next_number += 1
+                    target.next_number += 1
                     self._sent_entries += 1
                     memory_bytes = len(entry.stored) + ENTRY_OVERHEAD_BYTES
                     released += memory_bytes
@@ -206,5 +206,5 @@ def _add_gaps(deliveries: Sequence[Delivery], gaps: Sequence[int]) -> None:
         deliveries[-1].gaps.extend(gaps)
 
 
-def _bytes_for(channel: DeliveryChannel, entry: LogEntry) -> bytes:
-    return entry.stored if channel.broker_metadata else split_broker_metadata(entry.stored)[1]
+def _bytes_for(target: DeliveryTarget, entry: LogEntry) -> bytes:
+    return entry.stored if target.broker_metadata else split_broker_metadata(entry.stored)[1]

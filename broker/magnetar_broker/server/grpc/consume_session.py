@@ -1,6 +1,6 @@
 """What the consumers of one `consume` stream share: its outbox, and the address of its client.
 
-The stream (consume_stream.py) reads requests and sends the outbox. Its consumers (consumer_channel.py) see this object
+The stream (consume_stream.py) reads requests and sends the outbox. Its consumers (stream_consumer.py) see this object
 only.
 """
 

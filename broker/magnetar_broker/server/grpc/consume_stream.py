@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.server.grpc.consume_session import ConsumeSession
-from magnetar_broker.server.grpc.consumer_channel import ConsumerChannel
+from magnetar_broker.server.grpc.stream_consumer import StreamConsumer
 from magnetar_broker.server.request_errors import as_broker_error
 from magnetar_broker.settings.delivery import ConsumeSettings
 from magnetar_broker.topics.consumer import Consumer, ConsumerSink
@@ -87,7 +87,7 @@ class ConsumeStream:
         self._session = ConsumeSession(address, settings.max_queued_bytes_per_stream, budget, counters)
         self.outbox = self._session.outbox
         # Consumers that are opening or open.
-        self._channels: dict[int, ConsumerChannel] = {}
+        self._consumers: dict[int, StreamConsumer] = {}
         # Pending requests, oldest first.
         self._tasks: dict[asyncio.Task[None], None] = {}
         # Requested receipts of acknowledgements that are not durable yet.
@@ -172,11 +172,11 @@ class ConsumeStream:
             self._wake_receiver()
 
     def _all_leave(self) -> None:
-        channels = list(self._channels.values())
-        self._channels.clear()
+        consumers = list(self._consumers.values())
+        self._consumers.clear()
         self._session.outbox_capacity.close()  # messages of one must not be dispatched to another that leaves too
-        for channel in channels:
-            channel.leave()
+        for stream_consumer in consumers:
+            stream_consumer.leave()
 
     # Receiving.
 
@@ -238,12 +238,12 @@ class ConsumeStream:
             case Acknowledge():
                 self._acknowledge(part)
                 return
-        channel = self._channels.get(part.consumer_id)
-        consumer = None if channel is None else channel.consumer
-        if channel is not None and isinstance(part, CloseConsumer):
-            channel.forget()
-            self._close(channel)
-        elif channel is None or consumer is None:
+        stream_consumer = self._consumers.get(part.consumer_id)
+        consumer = None if stream_consumer is None else stream_consumer.consumer
+        if stream_consumer is not None and isinstance(part, CloseConsumer):
+            stream_consumer.forget()
+            self._close(stream_consumer)
+        elif stream_consumer is None or consumer is None:
             if isinstance(part, Seek | Unsubscribe):
                 self._send_done(part.consumer_id, part.request_id, _not_open(part.consumer_id))
         elif isinstance(part, Flow):
@@ -252,89 +252,89 @@ class ConsumeStream:
             moves = part.moves if part.HasField("moves") else None
             self._spawn(self._answer(part.consumer_id, part.request_id, consumer.seek(part.to, moves)))
         elif isinstance(part, Unsubscribe):
-            self._spawn(self._unsubscribe(channel, part.request_id))
+            self._spawn(self._unsubscribe(stream_consumer, part.request_id))
         elif isinstance(part, Redeliver):
             try:
                 consumer.redeliver(part.epoch, part.entries)
             except BrokerError as error:
-                channel.log_once("A redelivery request", error)
+                stream_consumer.log_once("A redelivery request", error)
 
     def _open(self, opening: OpenConsumer) -> None:
-        if opening.consumer_id in self._channels:
+        if opening.consumer_id in self._consumers:
             raise Refusal(
                 Code.INVALID_ARGUMENT, f"consumer {opening.consumer_id} is open on this stream: use another id"
             )
-        channel = ConsumerChannel(
+        stream_consumer = StreamConsumer(
             self._session,
-            self._channels,
+            self._consumers,
             opening.consumer_id,
             broker_metadata=opening.broker_metadata,
             accepts_gaps=opening.accepts_gaps,
         )
         limit = self._settings.max_consumers_per_stream
-        if len(self._channels) >= limit:
+        if len(self._consumers) >= limit:
             text = f"this stream has {limit} consumers, the maximum of max_consumers_per_stream: use another stream"
-            channel.ended(Problem(code=ErrorCode.TOO_MANY_REQUESTS, text=text))
+            stream_consumer.ended(Problem(code=ErrorCode.TOO_MANY_REQUESTS, text=text))
             return
-        self._channels[opening.consumer_id] = channel
+        self._consumers[opening.consumer_id] = stream_consumer
         size_bytes = opening.ByteSize()
         self._opening_bytes += size_bytes
-        channel.opening = self._spawn(self._open_channel(channel, opening))
-        channel.opening.add_done_callback(lambda _: self._finish_opening(size_bytes))
+        stream_consumer.opening = self._spawn(self._open_consumer(stream_consumer, opening))
+        stream_consumer.opening.add_done_callback(lambda _: self._finish_opening(size_bytes))
 
     def _finish_opening(self, size_bytes: int) -> None:
         self._opening_bytes -= size_bytes
         self._wake_receiver()
 
-    async def _open_channel(self, channel: ConsumerChannel, opening: OpenConsumer) -> None:
+    async def _open_consumer(self, stream_consumer: StreamConsumer, opening: OpenConsumer) -> None:
         try:
             with as_broker_error(f"Opening a consumer of {opening.topic}"):
                 name = TopicName.parse(opening.topic)
                 topic = await self._find_topic(name, opening.incarnation, name.is_partition or not opening.must_exist)
-                await topic.subscribe(opening, channel)
+                await topic.subscribe(opening, stream_consumer)
         except BrokerError as error:
-            channel.ended(error.problem)
+            stream_consumer.ended(error.problem)
         finally:
-            channel.opening = None
+            stream_consumer.opening = None
 
     def _acknowledge(self, request: Acknowledge) -> None:
-        channel = self._channels.get(request.consumer_id)
-        if channel is None or channel.consumer is None:
+        stream_consumer = self._consumers.get(request.consumer_id)
+        if stream_consumer is None or stream_consumer.consumer is None:
             self._send_done(request.consumer_id, request.request_id, _not_open(request.consumer_id))
             return
         try:
-            channel.consumer.acknowledge(request)
+            stream_consumer.consumer.acknowledge(request)
         except BrokerError as error:
             if request.request_id:
                 self._send_done(request.consumer_id, request.request_id, error.problem)
             else:
-                channel.log_once("An acknowledgement", error)
+                stream_consumer.log_once("An acknowledgement", error)
             return
         if request.request_id:
             self._pending_receipts += 1
             consumer_id, request_id = request.consumer_id, request.request_id
-            channel.consumer.when_saved(lambda error: self._send_receipt(consumer_id, request_id, error))
+            stream_consumer.consumer.when_saved(lambda error: self._send_receipt(consumer_id, request_id, error))
 
     def _send_receipt(self, consumer_id: int, request_id: int, error: BrokerError | None) -> None:
         self._pending_receipts -= 1
         self._send_done(consumer_id, request_id, None if error is None else error.problem)
         self._wake_receiver()
 
-    def _close(self, channel: ConsumerChannel) -> None:
-        consumer = channel.consumer
+    def _close(self, stream_consumer: StreamConsumer) -> None:
+        consumer = stream_consumer.consumer
         if consumer is None:
-            channel.leave()
-            channel.ended(None)
+            stream_consumer.leave()
+            stream_consumer.ended(None)
             return
         self._pending_receipts += 1
 
         def saved(error: BrokerError | None) -> None:
             self._pending_receipts -= 1
-            channel.ended(None)
+            stream_consumer.ended(None)
             self._wake_receiver()
 
         consumer.when_saved(saved)
-        channel.leave()
+        stream_consumer.leave()
 
     async def _answer(self, consumer_id: int, request_id: int, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` and answer the request with its result."""
@@ -346,12 +346,12 @@ class ConsumeStream:
             problem = error.problem
         self._send_done(consumer_id, request_id, problem)
 
-    async def _unsubscribe(self, channel: ConsumerChannel, request_id: int) -> None:
-        assert channel.consumer is not None
-        consumer = channel.consumer
-        await self._answer(channel.consumer_id, request_id, consumer.unsubscribe())
+    async def _unsubscribe(self, stream_consumer: StreamConsumer, request_id: int) -> None:
+        assert stream_consumer.consumer is not None
+        consumer = stream_consumer.consumer
+        await self._answer(stream_consumer.consumer_id, request_id, consumer.unsubscribe())
         if consumer.has_left:
-            channel.ended(None)
+            stream_consumer.ended(None)
 
     def _send_done(self, consumer_id: int, request_id: int, problem: Problem | None) -> None:
         if request_id and not self.is_broken:

@@ -1,6 +1,6 @@
 """What the producers of one `produce` stream share: the answers to its client, its memory budget and its tasks.
 
-The stream (produce_stream.py) reads requests and sends answers. Its producers (producer_channel.py) see this object
+The stream (produce_stream.py) reads requests and sends answers. Its producers (stream_producer.py) see this object
 only.
 """
 

@@ -2,7 +2,7 @@
 
 A message is handled as a whole: opened producers, entries, closed producers. The next message is read when there is
 capacity: for the undecided entries of this stream and of the broker, and for answers that the client has not taken. So
-no client makes the broker hold more than these limits. A full topic pauses its own producers only (producer_channel.py,
+no client makes the broker hold more than these limits. A full topic pauses its own producers only (stream_producer.py,
 stream_budget.py). Entries that became durable together are answered in one message.
 
 When the stream breaks, its producers are closed at once. Entries that their topics have accepted may still be stored.
@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 
 from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.server.grpc.produce_session import ProduceSession
-from magnetar_broker.server.grpc.producer_channel import ProducerChannel
+from magnetar_broker.server.grpc.stream_producer import StreamProducer
 from magnetar_broker.server.request_errors import as_broker_error
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.system_topics import is_system_topic
@@ -62,7 +62,7 @@ class ProduceStream:
             budget, settings.max_pending_publish_bytes_per_connection, settings.max_waiting_producers_per_stream
         )
         # Producers whose end was not reported to the client, by id.
-        self._channels: dict[int, ProducerChannel] = {}
+        self._producers: dict[int, StreamProducer] = {}
         self._is_sending = False
         self._end_requested = asyncio.Event()
 
@@ -79,17 +79,17 @@ class ProduceStream:
                 receiver.cancel()
                 end_requested.cancel()
                 await asyncio.wait([receiver])  # one task at a time may wait for a change
-                for channel in list(self._channels.values()):
-                    self._close(channel)
-                while self._channels or len(session.answers) or self._is_sending:
+                for producer in list(self._producers.values()):
+                    self._close(producer)
+                while self._producers or len(session.answers) or self._is_sending:
                     await session.wait_change()
                 sender.cancel()
         except BaseExceptionGroup as errors:
             raise _choose(errors) from None
         finally:
-            for channel in list(self._channels.values()):
-                channel.break_off(_STREAM_ENDED)
-            self._channels.clear()
+            for producer in list(self._producers.values()):
+                producer.break_off(_STREAM_ENDED)
+            self._producers.clear()
 
     def end(self) -> None:
         """Accept nothing more. `serve` returns when all results are sent."""
@@ -100,7 +100,7 @@ class ProduceStream:
 
         The simulation compares them with the limits, which the production code checks by counters.
         """
-        return [size for channel in self._channels.values() for size in channel.undecided_sizes()]
+        return [size for producer in self._producers.values() for size in producer.undecided_sizes()]
 
     # Receiving.
 
@@ -114,8 +114,8 @@ class ProduceStream:
             for run in runs:
                 self._publish(run)
             for at, close in enumerate(request.close, 1):
-                if (channel := self._channels.get(close.producer_id)) is not None:
-                    self._close(channel)
+                if (producer := self._producers.get(close.producer_id)) is not None:
+                    self._close(producer)
                 if at % _MAX_PER_TURN == 0:
                     await asyncio.sleep(0)
             await self.session.wait_for_capacity(self._settings.max_waiting_publish_answers)
@@ -138,24 +138,24 @@ class ProduceStream:
         return request, runs
 
     def _publish(self, run: DecodedRun) -> None:
-        channel = self._channels.get(run.channel)
-        if channel is None:  # the producer has ended
+        producer = self._producers.get(run.channel)
+        if producer is None:  # the producer has ended
             return
-        channel.check_next(run)
+        producer.check_next(run)
         memory_bytes = count_entry_memory(run.entries)
         self.session.add_pending(memory_bytes)
-        channel.publish(run, memory_bytes)
+        producer.publish(run, memory_bytes)
 
     def _open(self, opening: OpenProducer) -> None:
-        if opening.producer_id in self._channels:
+        if opening.producer_id in self._producers:
             raise Refusal(
                 Code.INVALID_ARGUMENT, f"producer {opening.producer_id} is open on this stream: use another id"
             )
-        channel = ProducerChannel(opening.producer_id, self.session, self._channels)
-        self._channels[opening.producer_id] = channel
+        producer = StreamProducer(opening.producer_id, self.session, self._producers)
+        self._producers[opening.producer_id] = producer
         limit = self._settings.max_producers_per_stream
-        if len(self._channels) > limit:
-            channel.fail(
+        if len(self._producers) > limit:
+            producer.fail(
                 BrokerError(
                     ErrorCode.TOO_MANY_REQUESTS,
                     f"this stream has {limit} producers, the maximum of max_producers_per_stream: use another stream",
@@ -165,10 +165,10 @@ class ProduceStream:
         # A schema may have a megabyte, and its registration takes its time.
         size_bytes = opening.schema.ByteSize()
         self.session.add_pending(size_bytes)
-        channel.opening = self.session.spawn(self._open_channel(channel, opening))
-        channel.opening.add_done_callback(lambda _: self.session.finish_pending(size_bytes))
+        producer.opening = self.session.spawn(self._open_producer(producer, opening))
+        producer.opening.add_done_callback(lambda _: self.session.finish_pending(size_bytes))
 
-    async def _open_channel(self, channel: ProducerChannel, opening: OpenProducer) -> None:
+    async def _open_producer(self, producer: StreamProducer, opening: OpenProducer) -> None:
         try:
             with as_broker_error(f"Opening a producer of {opening.topic}"):
                 name = TopicName.parse(opening.topic)
@@ -178,19 +178,19 @@ class ProduceStream:
                 topic = await self._find_topic(name, opening.incarnation, True, to_publish=not initial)
                 if initial:
                     await topic.subscriptions.make_on_first_use(initial, StartAt(earliest=True))
-                await channel.open(opening, topic, self._address, self._settings.max_message_size)
+                await producer.open(opening, topic, self._address, self._settings.max_message_size)
         except BrokerError as error:
-            channel.fail(error)
+            producer.fail(error)
 
-    def _close(self, channel: ProducerChannel) -> None:
-        if not channel.is_closing:
-            channel.begin_close()
-            self.session.spawn(self._close_channel(channel, channel.opening))
+    def _close(self, producer: StreamProducer) -> None:
+        if not producer.is_closing:
+            producer.begin_close()
+            self.session.spawn(self._close_producer(producer, producer.opening))
 
-    async def _close_channel(self, channel: ProducerChannel, opening: asyncio.Task[None] | None) -> None:
+    async def _close_producer(self, producer: StreamProducer, opening: asyncio.Task[None] | None) -> None:
         if opening is not None:
             await asyncio.wait([opening])
-        await channel.close()
+        await producer.close()
 
     # Sending.
 

@@ -1,4 +1,4 @@
-"""A producer channel whose topic ends it while it is being closed."""
+"""A producer of a stream whose topic ends it while it is being closed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from magnetar_broker.errors import TopicUnloaded
 from magnetar_broker.server.grpc.produce_session import ProduceSession
-from magnetar_broker.server.grpc.producer_channel import ProducerChannel
+from magnetar_broker.server.grpc.stream_producer import StreamProducer
 from magnetar_broker.settings.rates import NO_RATE
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topics.publish_budget import PublishBudget
@@ -49,18 +49,18 @@ async def test_a_producer_that_ends_while_it_is_closed_reports_nothing_more() ->
     """Its client may open another producer with the same id, which must not be paused or resumed."""
     session = ProduceSession(PublishBudget(1 << 20), 1 << 20, 1)
     topic: Any = _FullTopic()
-    channels: dict[int, ProducerChannel] = {}
-    channel = channels[1] = ProducerChannel(1, session, channels)
+    producers: dict[int, StreamProducer] = {}
+    producer = producers[1] = StreamProducer(1, session, producers)
     async with OrderedTaskGroup() as tasks:
         session.tasks = tasks
-        await channel.open(OpenProducer(producer_id=1), topic, "client", 100)
+        await producer.open(OpenProducer(producer_id=1), topic, "client", 100)
         run = DecodedRun(1, 0, [b"entry"])
         session.add_pending(count_entry_memory(run.entries))
-        channel.publish(run, count_entry_memory(run.entries))
+        producer.publish(run, count_entry_memory(run.entries))
         assert [one.paused for one in session.answers.compose().flow] == [True]
-        closing = asyncio.create_task(channel.close())
+        closing = asyncio.create_task(producer.close())
         await asyncio.sleep(0)
-        channel.ended(TopicUnloaded("it moves"))
+        producer.ended(TopicUnloaded("it moves"))
         assert len(session.answers.compose().ended) == 1
         topic.budget.release(1)
         await closing

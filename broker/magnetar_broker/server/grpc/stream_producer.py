@@ -36,14 +36,13 @@ from magnetar_wire.entry_memory import count_entry_memory
 from magnetar_wire.frame import DecodedRun
 from magnetar_wire.transport import Code, Refusal
 
-__all__ = ["ProducerChannel"]
+__all__ = ["StreamProducer"]
 
 
-class ProducerChannel:
-    """Is a `ProducerSink`."""
+class StreamProducer:
+    """The `ProducerSink` of this protocol."""
 
     __slots__ = (
-        "_channels",
         "_has_ended",
         "_is_over_share",
         "_is_paused",
@@ -52,6 +51,7 @@ class ProducerChannel:
         "_producer",
         "_resuming",
         "_session",
+        "_stream_producers",
         "_topic",
         "_undecided_bytes",
         "_waiting",
@@ -61,11 +61,11 @@ class ProducerChannel:
         "producer_id",
     )
 
-    def __init__(self, producer_id: int, session: ProduceSession, channels: dict[int, ProducerChannel]) -> None:
-        """`channels`: those of the stream, which contain this one until it has ended."""
+    def __init__(self, producer_id: int, session: ProduceSession, producers: dict[int, StreamProducer]) -> None:
+        """`producers`: those of the stream, which contain this one until it has ended."""
         self.producer_id = producer_id
         self._session = session
-        self._channels = channels
+        self._stream_producers = producers
         self._topic: Topic | None = None
         self._producer: Producer | None = None
         # Entries that wait until the producer is open and its topic has capacity, in order.
@@ -205,8 +205,8 @@ class ProducerChannel:
         self._release(error or BrokerError(ErrorCode.UNKNOWN_ERROR, "it was closed by its client"))
         topic_epoch = error.topic_epoch if isinstance(error, StaleTopicEpoch) else None
         self._session.answers.add_ended(self.producer_id, None if error is None else error.problem, topic_epoch)
-        if self._channels.get(self.producer_id) is self:
-            del self._channels[self.producer_id]
+        if self._stream_producers.get(self.producer_id) is self:
+            del self._stream_producers[self.producer_id]
         self._session.report_change()
         self._session.wake_sender()
 

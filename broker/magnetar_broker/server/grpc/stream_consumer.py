@@ -20,19 +20,19 @@ from magnetar_protos.broker_pb2 import (
     TopicGrown,
 )
 
-__all__ = ["ConsumerChannel"]
+__all__ = ["StreamConsumer"]
 
 _log = logging.getLogger(__name__)
 
 
-class ConsumerChannel:
-    """Is a `ConsumerSink`."""
+class StreamConsumer:
+    """The `ConsumerSink` of this protocol."""
 
     __slots__ = (
-        "_channels",
         "_has_ended",
         "_has_logged",
         "_session",
+        "_stream_consumers",
         "accepts_gaps",
         "broker_metadata",
         "consumer",
@@ -45,16 +45,16 @@ class ConsumerChannel:
     def __init__(
         self,
         session: ConsumeSession,
-        channels: dict[int, ConsumerChannel],
+        consumers: dict[int, StreamConsumer],
         consumer_id: int,
         *,
         broker_metadata: bool,
         accepts_gaps: bool,
     ) -> None:
-        """`channels`: those of the stream, which contain this one until it is closed. `broker_metadata`: the client
+        """`consumers`: those of the stream, which contain this one until it is closed. `broker_metadata`: the client
         gets entries with the broker's metadata. `accepts_gaps`: the entries of a run may skip others."""
         self._session = session
-        self._channels = channels
+        self._stream_consumers = consumers
         self.consumer_id = consumer_id
         self.broker_metadata = broker_metadata
         self.accepts_gaps = accepts_gaps
@@ -63,8 +63,9 @@ class ConsumerChannel:
         # The subscription's consumer, once it is open; until then the task that opens it.
         self.consumer: Consumer | None = None
         self.opening: asyncio.Task[None] | None = None
-        # Nothing more is delivered; ConsumerEnded was sent.
+        # The client or the broker has closed it: nothing more is delivered.
         self.is_closed = False
+        # ConsumerEnded was sent.
         self._has_ended = False
         self._has_logged = False
 
@@ -138,8 +139,8 @@ class ConsumerChannel:
 
     def forget(self) -> None:
         """Remove it from the consumers of its stream."""
-        if self._channels.get(self.consumer_id) is self:
-            del self._channels[self.consumer_id]
+        if self._stream_consumers.get(self.consumer_id) is self:
+            del self._stream_consumers[self.consumer_id]
 
     def log_once(self, what: str, error: BrokerError) -> None:
         """Log the first error of a request that has no answer."""
