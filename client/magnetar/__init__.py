@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from magnetar import aio, asyncio, exceptions, schema
+    from magnetar._acknowledging.redelivery_backoff import MultiplierRedeliveryBackoff
     from magnetar._client import Client
     from magnetar._consumer import Consumer
-    from magnetar._consumer_options import ConsumerBatchReceivePolicy
+    from magnetar._consuming.consumer_options import ConsumerBatchReceivePolicy
+    from magnetar._consuming.key_shared_policy import ConsumerKeySharedPolicy
     from magnetar._enums import (
         BatchingType,
         CompressionType,
@@ -33,14 +35,17 @@ if TYPE_CHECKING:
         ProducerAccessMode,
         RegexSubscriptionMode,
     )
-    from magnetar._interceptor import ConsumerInterceptor, ProducerInterceptor, ProducerMessage, ReaderInterceptor
-    from magnetar._key_shared_policy import ConsumerKeySharedPolicy
-    from magnetar._letter_rules import ConsumerDeadLetterPolicy
+    from magnetar._interceptors.interceptor import (
+        ConsumerInterceptor,
+        ProducerInterceptor,
+        ProducerMessage,
+        ReaderInterceptor,
+    )
+    from magnetar._letters.letter_rules import ConsumerDeadLetterPolicy
     from magnetar._loggers import ConsoleLogger, FileLogger, LoggerLevel
     from magnetar._message import Message
     from magnetar._producer import Producer
     from magnetar._reader import Reader
-    from magnetar._redelivery_backoff import MultiplierRedeliveryBackoff
     from magnetar._table_view import TableView
     from magnetar._unsupported import (
         Authentication,
@@ -130,11 +135,11 @@ _MODULES: Final = {
     "CompressionType": "magnetar._enums",
     "ConsoleLogger": "magnetar._loggers",
     "Consumer": "magnetar._consumer",
-    "ConsumerBatchReceivePolicy": "magnetar._consumer_options",
+    "ConsumerBatchReceivePolicy": "magnetar._consuming.consumer_options",
     "ConsumerCryptoFailureAction": "magnetar._enums",
-    "ConsumerDeadLetterPolicy": "magnetar._letter_rules",
-    "ConsumerInterceptor": "magnetar._interceptor",
-    "ConsumerKeySharedPolicy": "magnetar._key_shared_policy",
+    "ConsumerDeadLetterPolicy": "magnetar._letters.letter_rules",
+    "ConsumerInterceptor": "magnetar._interceptors.interceptor",
+    "ConsumerKeySharedPolicy": "magnetar._consuming.key_shared_policy",
     "ConsumerType": "magnetar._enums",
     "CryptoKeyReader": "magnetar._unsupported",
     "DecodeFailureAction": "magnetar._enums",
@@ -147,14 +152,14 @@ _MODULES: Final = {
     "LoggerLevel": "magnetar._loggers",
     "Message": "magnetar._message",
     "MessageId": "magnetar_wire.message_id",
-    "MultiplierRedeliveryBackoff": "magnetar._redelivery_backoff",
+    "MultiplierRedeliveryBackoff": "magnetar._acknowledging.redelivery_backoff",
     "PartitionsRoutingMode": "magnetar._enums",
     "Producer": "magnetar._producer",
     "ProducerAccessMode": "magnetar._enums",
-    "ProducerInterceptor": "magnetar._interceptor",
-    "ProducerMessage": "magnetar._interceptor",
+    "ProducerInterceptor": "magnetar._interceptors.interceptor",
+    "ProducerMessage": "magnetar._interceptors.interceptor",
     "Reader": "magnetar._reader",
-    "ReaderInterceptor": "magnetar._interceptor",
+    "ReaderInterceptor": "magnetar._interceptors.interceptor",
     "RegexSubscriptionMode": "magnetar._enums",
     "ServiceInfo": "magnetar._unsupported",
     "ServiceInfoProvider": "magnetar._unsupported",

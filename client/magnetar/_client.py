@@ -1,7 +1,7 @@
 """The synchronous client.
 
-All clients of a process share one event loop on a thread of its own (`_event_loop.py`). A method of the client runs the
-core's coroutine there, and waits for it. `aio/_client.py` is the same for asyncio, with the same parameters:
+All clients of a process share one event loop on a thread of its own (`_threads/event_loop.py`). A method of the client
+runs the core's coroutine there, and waits for it. `aio/_client.py` is the same for asyncio, with the same parameters:
 tests/unit/client/test_signatures.py compares them, and the options' models.
 """
 
@@ -18,11 +18,19 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from magnetar._acknowledging.redelivery_backoff import RedeliveryBackoff
 from magnetar._client_core import ClientCore, Member
-from magnetar._connection_pool import LazyGrpcTransport
+from magnetar._connections.connection_pool import LazyGrpcTransport
+from magnetar._connections.endpoint_check import check_service_url
 from magnetar._consumer import Consumer
-from magnetar._consumer_options import ConsumerBatchReceivePolicy, ReaderOptions, TableViewOptions, consumer_options
-from magnetar._endpoint_check import check_service_url
+from magnetar._consuming.consumer_options import (
+    ConsumerBatchReceivePolicy,
+    ReaderOptions,
+    TableViewOptions,
+    consumer_options,
+)
+from magnetar._consuming.key_shared_policy import ConsumerKeySharedPolicy
+from magnetar._consuming.multi_topic_consumer import MultiTopicConsumer, open_consumer, open_reader
 from magnetar._enums import (
     BatchingType,
     CompressionType,
@@ -35,26 +43,28 @@ from magnetar._enums import (
     ProducerAccessMode,
     RegexSubscriptionMode,
 )
-from magnetar._event_listener import ConsumerEventListener, check_event_listener, notify_event_listener
-from magnetar._event_loop import background
 from magnetar._intercepted_consumer import InterceptedConsumer
 from magnetar._intercepted_producer import InterceptedProducer
-from magnetar._interceptor import ConsumerInterceptor, ProducerInterceptor, ReaderInterceptor, check_interceptors
-from magnetar._key_shared_policy import ConsumerKeySharedPolicy
-from magnetar._letter_rules import ConsumerDeadLetterPolicy
-from magnetar._listener_threads import ListenerThreads, MessageListenerExecutor, check_executor
+from magnetar._interceptors.interceptor import (
+    ConsumerInterceptor,
+    ProducerInterceptor,
+    ReaderInterceptor,
+    check_interceptors,
+)
+from magnetar._letters.letter_rules import ConsumerDeadLetterPolicy
+from magnetar._listeners.event_listener import ConsumerEventListener, check_event_listener, notify_event_listener
+from magnetar._listeners.listener_threads import ListenerThreads, MessageListenerExecutor, check_executor
+from magnetar._listeners.message_listener import check_listener
+from magnetar._listeners.thread_listener import finish_listeners
 from magnetar._loggers import ConsoleLogger, FileLogger
 from magnetar._message import Message
-from magnetar._message_listener import check_listener
-from magnetar._multi_topic_consumer import MultiTopicConsumer, open_consumer, open_reader
 from magnetar._options import KEEP_ALIVE_INTERVAL_S, check_options, client_options, producer_options, suggest_keywords
 from magnetar._producer import Producer
+from magnetar._producing.topic_producer import TopicProducer, open_producer
 from magnetar._public_object import Unpicklable
 from magnetar._reader import Reader
-from magnetar._redelivery_backoff import RedeliveryBackoff
 from magnetar._table_view import TableView
-from magnetar._thread_listener import finish_listeners
-from magnetar._topic_producer import TopicProducer, open_producer
+from magnetar._threads.event_loop import background
 from magnetar._typed_producer import TypedProducer
 from magnetar._unsupported import (
     Authentication,

@@ -11,14 +11,14 @@ import functools
 from collections.abc import Callable
 from typing import Protocol
 
-from magnetar._callback_thread import CallbackThread
-from magnetar._connection_pool import ConnectionPool, LazyGrpcTransport
-from magnetar._endpoint_check import EndpointCheck
-from magnetar._lookup import Lookup
-from magnetar._operations import Operations
+from magnetar._connections.connection_pool import ConnectionPool, LazyGrpcTransport
+from magnetar._connections.endpoint_check import EndpointCheck
+from magnetar._connections.lookup import Lookup
+from magnetar._connections.operations import Operations
+from magnetar._connections.schema_cache import SchemaCache
+from magnetar._connections.service_url import parse_service_url
 from magnetar._options import ClientOptions, parse_topic_name
-from magnetar._schema_cache import SchemaCache
-from magnetar._service_url import parse_service_url
+from magnetar._threads.callback_thread import CallbackThread
 from magnetar.exceptions import AlreadyClosed, MagnetarException
 from magnetar_wire.clock import Clock, SystemClock
 from magnetar_wire.process.version import read_version

@@ -11,14 +11,14 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, Self
 
-from magnetar._ack_targets import AckTarget
+from magnetar._acknowledging.ack_targets import AckTarget
+from magnetar._consuming.multi_topic_consumer import MultiTopicConsumer
+from magnetar._consuming.receiver import ThreadReceiver
 from magnetar._enums import ConsumerType
-from magnetar._listener_threads import ListenerThreads
+from magnetar._listeners.listener_threads import ListenerThreads
+from magnetar._listeners.thread_listener import BaseThreadListener, finish_listeners, listen_on_threads
 from magnetar._message import Message
-from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar._public_object import Unpicklable, repr_of
-from magnetar._receiver import ThreadReceiver
-from magnetar._thread_listener import BaseThreadListener, finish_listeners, listen_on_threads
 from magnetar.exceptions import (
     AlreadyClosed,
     CumulativeAcknowledgementNotAllowedError,
@@ -182,7 +182,8 @@ class Consumer(BaseConsumer, Generic[T]):
     def receive(self, timeout_millis: int | None = None) -> Message[T]:
         """Return the next message; wait until there is one. Raise Timeout if there is none within `timeout_millis`."""
         try:
-            for message in self._popping:  # Ctrl-C can't come between the pop and the return: see _receiver_queue.py
+            # Ctrl-C can't come between the pop and the return: see _prefetching/receiver_queue.py.
+            for message in self._popping:
                 return message
         except IndexError:
             pass

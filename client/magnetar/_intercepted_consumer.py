@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from magnetar._consumer import Acknowledgeable, Consumer, Run
-from magnetar._consumer_interceptors import ConsumerInterceptors, to_sequence
-from magnetar._interceptor import ConsumerInterceptor
-from magnetar._listener_threads import ListenerThreads
+from magnetar._consuming.multi_topic_consumer import MultiTopicConsumer
+from magnetar._interceptors.consumer_interceptors import ConsumerInterceptors, to_sequence
+from magnetar._interceptors.interceptor import ConsumerInterceptor
+from magnetar._listeners.listener_threads import ListenerThreads
 from magnetar._message import Message
-from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar.schema._schema import T
 from magnetar_wire.message_id import MessageId
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
-from magnetar._batch import Callback, OutcomeCallback, Waiter
-from magnetar._interceptor import ProducerInterceptor, ProducerMessage
+from magnetar._interceptors.interceptor import ProducerInterceptor, ProducerMessage
+from magnetar._interceptors.producer_interceptors import InterceptedMessage, ProducerInterceptors
 from magnetar._producer import Producer, SendResult
-from magnetar._producer_interceptors import InterceptedMessage, ProducerInterceptors
-from magnetar._topic_producer import TopicProducer
+from magnetar._producing.batch import Callback, OutcomeCallback, Waiter
+from magnetar._producing.topic_producer import TopicProducer
 from magnetar.schema._schema import T
 from magnetar_wire.message_id import MessageId
 

@@ -385,7 +385,7 @@ class DeliveredEntry:
 
 
 class DeliveryEpoch:
-    """The epoch in which an entry was delivered. See the theory in _partition_consumer.py."""
+    """The epoch in which an entry was delivered. See the theory in _consuming/partition_consumer.py."""
 
     __slots__ = ("number", "opening", "origin")
 
@@ -405,7 +405,7 @@ class MessageOrigin(Protocol):
 
 
 class ValueDecoder(Protocol):
-    """Decodes payloads to values: see _value_decoder.py, which this module must not import."""
+    """Decodes payloads to values: see _values/value_decoder.py, which this module must not import."""
 
     @property
     def uses_key(self) -> bool:

@@ -9,7 +9,7 @@ factory, the parameter's default is None. Options of Pulsar's client that are no
 fields: a value other than the default raises an error that names the alternative.
 
 The enumerations are in `_enums.py`, because importing this module imports pydantic. Options of consumers and readers
-are in `_consumer_options.py`.
+are in `_consuming/consumer_options.py`.
 """
 
 from __future__ import annotations

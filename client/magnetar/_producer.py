@@ -1,8 +1,8 @@
 """The synchronous producer. A send does not change threads.
 
-`send_async` puts a message into the open batch on the application's own thread (`_send_queue.py`), and the client's
-loop takes whole batches from there. The fast path, which most messages take, is in the body of `send_async`: a call
-would cost as much as all the rest.
+`send_async` puts a message into the open batch on the application's own thread (`_producing/send_queue.py`), and the
+client's loop takes whole batches from there. The fast path, which most messages take, is in the body of `send_async`: a
+call would cost as much as all the rest.
 
 When `send_async` returns, the message is checked, and is in the queue of its partition: nothing is sent yet. `send`
 returns when it is persisted.
@@ -16,12 +16,12 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Final, Generic, Self
 
-from magnetar._batch import Callback, Waiter
-from magnetar._event_loop import background
-from magnetar._outgoing_message import HEAD_BYTES, OutgoingMessage, make_message
+from magnetar._producing.batch import Callback, Waiter
+from magnetar._producing.outgoing_message import HEAD_BYTES, OutgoingMessage, make_message
+from magnetar._producing.send_queue import SendLimits, SendQueue
+from magnetar._producing.topic_producer import TopicProducer
 from magnetar._public_object import Unpicklable, repr_of
-from magnetar._send_queue import SendLimits, SendQueue
-from magnetar._topic_producer import TopicProducer
+from magnetar._threads.event_loop import background
 from magnetar.exceptions import MagnetarException
 from magnetar.schema._schema import T
 from magnetar_wire.interruptible_wait import acquire_lock

@@ -7,14 +7,14 @@ from types import TracebackType
 from typing import Generic, Self
 
 from magnetar._consumer import Run, close_listener, pop_nothing, refuse_receive
-from magnetar._consumer_interceptors import CallLater, intercept_reader
-from magnetar._interceptor import ReaderInterceptor
-from magnetar._listener_threads import ListenerThreads
+from magnetar._consuming.multi_topic_consumer import MultiTopicConsumer
+from magnetar._consuming.receiver import ThreadReceiver
+from magnetar._interceptors.consumer_interceptors import CallLater, intercept_reader
+from magnetar._interceptors.interceptor import ReaderInterceptor
+from magnetar._listeners.listener_threads import ListenerThreads
+from magnetar._listeners.thread_listener import BaseThreadListener, listen_on_threads
 from magnetar._message import Message
-from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar._public_object import Unpicklable, repr_of
-from magnetar._receiver import ThreadReceiver
-from magnetar._thread_listener import BaseThreadListener, listen_on_threads
 from magnetar.exceptions import AlreadyClosed
 from magnetar.schema._schema import T
 from magnetar_wire.message_id import MessageId
@@ -76,7 +76,8 @@ class Reader(BaseReader, Generic[T]):
     def read_next(self, timeout_millis: int | None = None) -> Message[T]:
         """Return the next message; wait until there is one. Raise Timeout if there is none within `timeout_millis`."""
         try:
-            for message in self._popping:  # Ctrl-C can't come between the pop and the return: see _receiver_queue.py
+            # Ctrl-C can't come between the pop and the return: see _prefetching/receiver_queue.py.
+            for message in self._popping:
                 return message
         except IndexError:
             pass

@@ -21,11 +21,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from magnetar._consuming.multi_topic_consumer import MultiTopicConsumer
+from magnetar._consuming.partition_consumer import PartitionConsumer
+from magnetar._consuming.receiver import TaskReceiver
 from magnetar._message import Message
-from magnetar._multi_topic_consumer import MultiTopicConsumer
-from magnetar._partition_consumer import PartitionConsumer
-from magnetar._read_position import BatchPosition, get_position
-from magnetar._receiver import TaskReceiver
+from magnetar._prefetching.read_position import BatchPosition, get_position
 from magnetar.exceptions import MagnetarException, SchemaUnavailable, Timeout
 
 __all__ = ["Change", "TableCallback", "TableContents", "follow_table", "refresh_table"]

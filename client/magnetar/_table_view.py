@@ -10,13 +10,13 @@ from functools import partial
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
-from magnetar._callback_thread import CallbackThread
 from magnetar._consumer import Run
+from magnetar._consuming.multi_topic_consumer import MultiTopicConsumer
+from magnetar._listeners.message_listener import check_listener
 from magnetar._message import Message
-from magnetar._message_listener import check_listener
-from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar._public_object import Unpicklable, repr_of
 from magnetar._table_contents import TableCallback, TableContents, follow_table, refresh_table
+from magnetar._threads.callback_thread import CallbackThread
 from magnetar.exceptions import OperationNotSupported, SchemaUnavailable
 from magnetar.schema._schema import T
 

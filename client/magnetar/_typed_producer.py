@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
-from magnetar._batch import Callback
 from magnetar._producer import Producer
-from magnetar._topic_producer import TopicProducer
-from magnetar._value_encoder import encode_value
+from magnetar._producing.batch import Callback
+from magnetar._producing.topic_producer import TopicProducer
+from magnetar._values.value_encoder import encode_value
 from magnetar.schema._schema import Schema, T
 from magnetar_wire.message_id import MessageId
 

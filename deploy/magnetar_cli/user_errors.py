@@ -16,8 +16,8 @@ from magnetar_cli.exit_codes import ExitCode
 __all__ = ["configure_logs", "is_user_error", "print_user_errors"]
 
 _SDK: Final = "magnetar"
-# The module of the SDK (magnetar/_endpoint_check.py) that warns when no broker has answered for a second.
-_ENDPOINT_CHECK: Final = "_endpoint_check"
+# The module of the SDK (magnetar/_connections/endpoint_check.py) that warns when no broker has answered for a second.
+_ENDPOINT_CHECK: Final = "endpoint_check"
 
 
 def configure_logs() -> None:

@@ -108,7 +108,7 @@ async def _check_brokers(options: SourceOptions, timeout_s: float) -> None:
 
 
 def _describe_endpoints(url: str, found: str, tried_s: float) -> str:
-    from magnetar._service_url import DEFAULT_PORT
+    from magnetar._connections.service_url import DEFAULT_PORT
 
     return (
         f"no broker has answered for {tried_s:.0f} s: {found}. Is a broker running (`magnetar standalone`), "

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import magnetar
-from magnetar._event_loop import background
+from magnetar._threads.event_loop import background
 from magnetar.admin import Admin, AsyncAdmin, MessagePosition
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_protos.ledger_pb2 import ReadRequest

@@ -7,7 +7,7 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar._ack_timeout_wheel import AckTimeoutWheel
+from magnetar._acknowledging.ack_timeout_wheel import AckTimeoutWheel
 
 # Batches of four messages have even entry ids; odd entries are single messages. Entries of several blocks and ledgers.
 ENTRIES = [(ledger_id, entry_id) for ledger_id in (1, 2) for entry_id in (0, 1, 1022, 1023, 1024, 1025)]

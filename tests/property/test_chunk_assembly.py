@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar._chunk_assembly import AssembledMessage, ChunkAssembler, ChunkBudget, Position
+from magnetar._acknowledging.pending_acks import EpochTracker, PendingAcks
+from magnetar._acknowledging.unacked_chunks import EntryRun, UnackedChunks
 from magnetar._message import DeliveryEpoch
-from magnetar._pending_acks import EpochTracker, PendingAcks
-from magnetar._unacked_chunks import EntryRun, UnackedChunks
+from magnetar._prefetching.chunk_assembly import AssembledMessage, ChunkAssembler, ChunkBudget, Position
 from magnetar_protos.entry_pb2 import MessageMetadata
 from tests.examples import examples
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar._batch import Batch
-from magnetar._in_flight import InFlight
+from magnetar._producing.batch import Batch
+from magnetar._producing.in_flight import InFlight
 
 _steps = st.lists(
     st.one_of(

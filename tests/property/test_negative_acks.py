@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar._negative_acks import NackSchedule
+from magnetar._acknowledging.negative_acks import NackSchedule
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.floats(0, 5)), max_size=40), st.floats(0.1, 3))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magnetar._acknowledging.pending_acks import AckReceipt, EpochTracker, PendingAcks
 from magnetar._message import DeliveredEntry, DeliveryEpoch
-from magnetar._pending_acks import AckReceipt, EpochTracker, PendingAcks
 from magnetar.exceptions import StaleEpoch
 from magnetar_protos.broker_pb2 import Acknowledge
 from magnetar_protos.entry_pb2 import MessageMetadata

@@ -9,8 +9,8 @@ The modules in `RULES` do no I/O: neither they nor anything of ours that they im
 module that does. The same holds for the modules of magnetar_wire, except the few that implement an interface.
 
 Some packages stand beside each other and don't import each other, not even for the type checker: `APART`. The folders
-and single modules of the broker are in layers, and import only what is in layers before theirs, not even for the type
-checker anything else: `BROKER_LAYERS`.
+and single modules of the SDK and of the broker are in layers, and import only what is in layers before theirs, not even
+for the type checker anything else: `LAYERS`.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ NOT_IN_RULES: Final = frozenset({"asyncio", "grpc", "rocksdict", "kazoo", "time"
 # Modules that hold rules, each beside the code that uses it.
 RULES: Final = frozenset(
     {
-        "magnetar._ack_timeout_wheel",
-        "magnetar._batch",
-        "magnetar._chunk_assembly",
-        "magnetar._chunks_in_flight",
-        "magnetar._held_letters",
-        "magnetar._in_flight",
-        "magnetar._letter_rules",
-        "magnetar._outgoing_message",
-        "magnetar._pending_acks",
-        "magnetar._permits",
-        "magnetar._redelivery_backoff",
-        "magnetar._topic_pattern",
-        "magnetar._unacked_chunks",
+        "magnetar._acknowledging.ack_timeout_wheel",
+        "magnetar._producing.batch",
+        "magnetar._prefetching.chunk_assembly",
+        "magnetar._producing.chunks_in_flight",
+        "magnetar._letters.held_letters",
+        "magnetar._producing.in_flight",
+        "magnetar._letters.letter_rules",
+        "magnetar._producing.outgoing_message",
+        "magnetar._acknowledging.pending_acks",
+        "magnetar._prefetching.permits",
+        "magnetar._acknowledging.redelivery_backoff",
+        "magnetar._patterns.topic_pattern",
+        "magnetar._acknowledging.unacked_chunks",
         "magnetar_bookie.auto_recovery.auditor_rules",
         "magnetar_bookie.auto_recovery.ledger_repair_rules",
         "magnetar_bookie.auto_recovery.lost_bookies",
@@ -155,32 +155,51 @@ RULES: Final = frozenset(
     }
 )
 APART: Final = (("magnetar_broker.server.grpc", "magnetar_broker.server.pulsar"),)
-BROKER_LAYERS: Final = (
-    (
-        "client_streams",
-        "concurrency_limit",
-        "counters",
-        "name_locks",
-        "paths",
-        "position",
-        "session_end",
-        "system_topics",
+LAYERS: Final = {
+    "magnetar": (
+        ("_enums", "_public_object", "exceptions"),
+        ("_errors", "_loggers", "_threads", "_unsupported", "schema"),
+        ("_message", "_options"),
+        ("_connections",),
+        ("_client_core", "admin"),
+        ("_patterns", "_values"),
+        ("_prefetching", "_producing"),
+        ("_acknowledging",),
+        ("_letters",),
+        ("_consuming",),
+        ("_interceptors", "_listeners", "_table_contents"),
+        ("_consumer", "_producer"),
+        ("_intercepted_consumer", "_intercepted_producer", "_reader", "_table_view", "_typed_producer"),
+        ("_client", "aio"),
+        ("asyncio",),
     ),
-    ("errors",),
-    ("begun_changes", "owned_tasks", "peers", "settings", "single_flight", "topic_properties"),
-    ("managed_ledger",),
-    ("catalog", "cursors"),
-    ("schemas",),
-    ("ownership",),
-    ("topics",),
-    ("topic_policies",),
-    ("admin",),
-    ("broker_session",),
-    ("server",),
-    ("broker",),
-    ("http",),
-    ("daemon",),
-)
+    "magnetar_broker": (
+        (
+            "client_streams",
+            "concurrency_limit",
+            "counters",
+            "name_locks",
+            "paths",
+            "position",
+            "session_end",
+            "system_topics",
+        ),
+        ("errors",),
+        ("begun_changes", "owned_tasks", "peers", "settings", "single_flight", "topic_properties"),
+        ("managed_ledger",),
+        ("catalog", "cursors"),
+        ("schemas",),
+        ("ownership",),
+        ("topics",),
+        ("topic_policies",),
+        ("admin",),
+        ("broker_session",),
+        ("server",),
+        ("broker",),
+        ("http",),
+        ("daemon",),
+    ),
+}
 # The modules and packages of magnetar_wire that do I/O; only shells may import them.
 WIRE_SHELLS: Final = frozenset(
     f"magnetar_wire.{name}"
@@ -257,24 +276,25 @@ def violations(project: Path, roots: list[str]) -> list[str]:
 
 
 def _layer_violations(module: Module) -> list[str]:
-    own = _folder_of_broker(module.name)
-    if own is None:
+    package = module.name.split(".")[0]
+    own = _folder_in(package, module.name)
+    if package not in LAYERS or own is None:
         return []
-    layers = {folder: number for number, folders in enumerate(BROKER_LAYERS) for folder in folders}
+    layers = {folder: number for number, folders in enumerate(LAYERS[package]) for folder in folders}
     if own not in layers:
-        return [f"{module.name}: {own} is in no layer of the broker"]
+        return [f"{module.name}: {own} is in no layer of {package}"]
     found = []
     for imported in sorted(module.all_imports):
-        other = _folder_of_broker(imported)
+        other = _folder_in(package, imported)
         if other not in (None, own) and layers.get(other, 0) >= layers[own]:
             found.append(f"{module.name} imports {imported}: its layer is not below that of {own}")
     return found
 
 
-def _folder_of_broker(name: str) -> str | None:
-    """Return the folder or single module of the broker that this name is in; None: it is in none."""
+def _folder_in(package: str, name: str) -> str | None:
+    """Return the folder or single module of the package that this name is in; None: it is in none."""
     parts = name.split(".")
-    return parts[1] if parts[0] == "magnetar_broker" and len(parts) > 1 else None
+    return parts[1] if parts[0] == package and len(parts) > 1 else None
 
 
 def _imports_of_each_other(pair: tuple[str, str], known: dict[str, Module]) -> list[str]:

@@ -48,7 +48,7 @@ class Base:
         ("from tests.base import Base\ndef f(base: Base): base._own = 1", ["2: base._own"]),
         ("class P(Protocol):\n    _name: int\nx = thing._name", ["3: thing._name"]),
         ("import sys\nsys._getframe()\nrow._replace(a=1)\nthing.__dict__", []),
-        ("from magnetar._pending_acks import PendingAcks", []),
+        ("from magnetar._acknowledging.pending_acks import PendingAcks", []),
         ("class C:\n    def __init__(self): self._name = 1\n    def f(self, other): return other._name", []),
         ("from tests.base import Base\nclass C(Base):\n    def f(self): return self._own", []),
         ("from tests import base\nclass C(base.Base[int]):\n    def f(self): return self._own", []),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from magnetar._connection_pool import LazyGrpcTransport
-from magnetar._event_loop import background
+from magnetar._connections.connection_pool import LazyGrpcTransport
+from magnetar._connections.service_url import http_scheme
 from magnetar._public_object import Unpicklable
-from magnetar._service_url import http_scheme
+from magnetar._threads.event_loop import background
 from magnetar.admin._async_methods import (
     AsyncBrokers,
     AsyncClusters,
@@ -149,7 +149,7 @@ class Admin(Unpicklable):
     ) -> None:
         self.close()
 
-    # ── around a fork: see magnetar/_event_loop.py ──
+    # ── around a fork: see magnetar/_threads/event_loop.py ──
 
     async def _suspend(self) -> None:
         await self._asynchronous._calls.suspend()

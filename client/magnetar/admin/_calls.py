@@ -2,7 +2,8 @@
 
 The call's row in the table of admin calls (magnetar_wire/admin/calls.py) says whether it may be sent again:
 
-- An idempotent call goes to the addresses of the service URL like a client's lookups (_lookup.py): to the next one
+- An idempotent call goes to the addresses of the service URL like a client's lookups (_connections/lookup.py): to the
+next one
   after an error, and also if one is silent for a while.
 - Any other call goes to the next one only if nothing was done: the broker was not reached, or it reports that it did
   nothing (it has no metadata session, or too many calls). If the answer was lost, the caller gets an error that says
@@ -22,12 +23,12 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
 
-from magnetar._connection_pool import ConnectionPool
-from magnetar._endpoint_check import EndpointCheck, check_service_url
+from magnetar._connections.connection_pool import ConnectionPool
+from magnetar._connections.endpoint_check import EndpointCheck, check_service_url
+from magnetar._connections.lookup import AnyBroker
+from magnetar._connections.operations import Operations
+from magnetar._connections.service_url import http_scheme, parse_http_url, parse_service_url
 from magnetar._errors import check_request_size, from_problem, from_transport
-from magnetar._lookup import AnyBroker
-from magnetar._operations import Operations
-from magnetar._service_url import http_scheme, parse_http_url, parse_service_url
 from magnetar.admin._values import make_request
 from magnetar.exceptions import (
     ConnectError,

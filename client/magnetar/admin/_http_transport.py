@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from magnetar._endpoint_check import describe_http_endpoints
+from magnetar._connections.endpoint_check import describe_http_endpoints
 from magnetar.admin._http_answers import Refused, choose_route, make_problem, read_response
 from magnetar.admin._http_exchange import AnswerTooLarge, HttpExchange
 from magnetar.exceptions import InvalidConfiguration

@@ -16,9 +16,17 @@ from concurrent.futures import Executor
 from types import TracebackType
 from typing import Any, Self
 
+from magnetar._acknowledging.redelivery_backoff import RedeliveryBackoff
 from magnetar._client_core import ClientCore
-from magnetar._consumer_options import ConsumerBatchReceivePolicy, ReaderOptions, TableViewOptions, consumer_options
-from magnetar._endpoint_check import check_service_url
+from magnetar._connections.endpoint_check import check_service_url
+from magnetar._consuming.consumer_options import (
+    ConsumerBatchReceivePolicy,
+    ReaderOptions,
+    TableViewOptions,
+    consumer_options,
+)
+from magnetar._consuming.key_shared_policy import ConsumerKeySharedPolicy
+from magnetar._consuming.multi_topic_consumer import open_consumer, open_reader
 from magnetar._enums import (
     BatchingType,
     CompressionType,
@@ -31,19 +39,21 @@ from magnetar._enums import (
     ProducerAccessMode,
     RegexSubscriptionMode,
 )
-from magnetar._event_listener import ConsumerEventListener, check_event_listener, notify_event_listener
-from magnetar._interceptor import ConsumerInterceptor, ProducerInterceptor, ReaderInterceptor, check_interceptors
-from magnetar._key_shared_policy import ConsumerKeySharedPolicy
-from magnetar._letter_rules import ConsumerDeadLetterPolicy
-from magnetar._listener_threads import MessageListenerExecutor, check_executor
+from magnetar._interceptors.interceptor import (
+    ConsumerInterceptor,
+    ProducerInterceptor,
+    ReaderInterceptor,
+    check_interceptors,
+)
+from magnetar._letters.letter_rules import ConsumerDeadLetterPolicy
+from magnetar._listeners.event_listener import ConsumerEventListener, check_event_listener, notify_event_listener
+from magnetar._listeners.listener_threads import MessageListenerExecutor, check_executor
+from magnetar._listeners.message_listener import check_listener
 from magnetar._loggers import ConsoleLogger, FileLogger
 from magnetar._message import Message
-from magnetar._message_listener import check_listener
-from magnetar._multi_topic_consumer import open_consumer, open_reader
 from magnetar._options import KEEP_ALIVE_INTERVAL_S, check_options, client_options, producer_options, suggest_keywords
+from magnetar._producing.topic_producer import open_producer
 from magnetar._public_object import Unpicklable
-from magnetar._redelivery_backoff import RedeliveryBackoff
-from magnetar._topic_producer import open_producer
 from magnetar._unsupported import (
     Authentication,
     CryptoKeyReader,

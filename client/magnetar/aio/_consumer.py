@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import Any, Generic, Self
 
 from magnetar._consumer import Acknowledgeable, BaseConsumer, get_single_id, pop_nothing, refuse_receive
+from magnetar._consuming.multi_topic_consumer import MultiTopicConsumer
+from magnetar._consuming.receiver import TaskReceiver
+from magnetar._listeners.message_listener import TaskListener
 from magnetar._message import Message
-from magnetar._message_listener import TaskListener
-from magnetar._multi_topic_consumer import MultiTopicConsumer
-from magnetar._receiver import TaskReceiver
 from magnetar.exceptions import AlreadyClosed
 from magnetar.schema._schema import T
 from magnetar_wire.message_id import MessageId

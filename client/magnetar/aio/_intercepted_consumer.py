@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from magnetar._consumer import Acknowledgeable
-from magnetar._consumer_interceptors import ConsumerInterceptors, to_sequence
-from magnetar._interceptor import ConsumerInterceptor
+from magnetar._consuming.multi_topic_consumer import MultiTopicConsumer
+from magnetar._interceptors.consumer_interceptors import ConsumerInterceptors, to_sequence
+from magnetar._interceptors.interceptor import ConsumerInterceptor
 from magnetar._message import Message
-from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar.aio._consumer import Consumer
 from magnetar.schema._schema import T
 from magnetar_wire.message_id import MessageId

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from magnetar._interceptor import ProducerInterceptor, ProducerMessage
-from magnetar._producer_interceptors import ProducerInterceptors
-from magnetar._topic_producer import TopicProducer
+from magnetar._interceptors.interceptor import ProducerInterceptor, ProducerMessage
+from magnetar._interceptors.producer_interceptors import ProducerInterceptors
+from magnetar._producing.topic_producer import TopicProducer
 from magnetar.aio._producer import Producer
 from magnetar.schema._schema import T
 from magnetar_wire.message_id import MessageId

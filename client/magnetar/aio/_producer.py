@@ -20,11 +20,11 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self
 
-from magnetar._outgoing_message import OutgoingMessage, make_message
-from magnetar._partition_producer import PartitionProducer
+from magnetar._producing.outgoing_message import OutgoingMessage, make_message
+from magnetar._producing.partition_producer import PartitionProducer
+from magnetar._producing.topic_producer import TopicProducer
 from magnetar._public_object import Unpicklable, repr_of
-from magnetar._topic_producer import TopicProducer
-from magnetar._value_encoder import encode_value
+from magnetar._values.value_encoder import encode_value
 from magnetar.exceptions import MagnetarException, OperationNotSupported, ProducerQueueIsFull
 from magnetar.schema._schema import T
 from magnetar_wire.message_id import MessageId

@@ -10,13 +10,13 @@ from types import TracebackType
 from typing import Generic, Self
 
 from magnetar._consumer import pop_nothing, refuse_receive
-from magnetar._consumer_interceptors import intercept_reader
-from magnetar._interceptor import ReaderInterceptor
+from magnetar._consuming.multi_topic_consumer import MultiTopicConsumer
+from magnetar._consuming.receiver import TaskReceiver
+from magnetar._interceptors.consumer_interceptors import intercept_reader
+from magnetar._interceptors.interceptor import ReaderInterceptor
+from magnetar._listeners.message_listener import TaskListener
 from magnetar._message import Message
-from magnetar._message_listener import TaskListener
-from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar._reader import BaseReader
-from magnetar._receiver import TaskReceiver
 from magnetar.exceptions import AlreadyClosed
 from magnetar.schema._schema import T
 from magnetar_wire.message_id import MessageId

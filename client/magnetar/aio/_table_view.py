@@ -15,9 +15,9 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+from magnetar._consuming.multi_topic_consumer import MultiTopicConsumer
+from magnetar._listeners.message_listener import check_listener
 from magnetar._message import Message
-from magnetar._message_listener import check_listener
-from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar._table_contents import TableCallback, follow_table, refresh_table
 from magnetar._table_view import NO_REFRESH_IN_CALLBACK, BaseTableView
 from magnetar.exceptions import OperationNotSupported, SchemaUnavailable

@@ -147,7 +147,7 @@ def _parse_url(options: Mapping[str, str]) -> str:
             f"brokers, or set {_URL_IN_ENVIRONMENT} in the environment of the "
             f"driver{'' if options else _NONE_GIVEN}"
         )
-    from magnetar._service_url import parse_service_url
+    from magnetar._connections.service_url import parse_service_url
 
     try:
         parse_service_url(url)

@@ -2,8 +2,8 @@
 
 Spark forks its Python workers from a daemon that never used gRPC, and gives a worker one task after the other. So the
 first task that reads from a bookie creates the connection. It belongs to the loop that the SDK has in each process
-(magnetar/_event_loop.py), which also allows the worker to fork. While a query runs, the next task starts at once, so
-connections are closed a few seconds after the last task: a worker that waits for its next query has none.
+(magnetar/_threads/event_loop.py), which also allows the worker to fork. While a query runs, the next task starts at
+once, so connections are closed a few seconds after the last task: a worker that waits for its next query has none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from magnetar._event_loop import background
+from magnetar._threads.event_loop import background
 from magnetar_protos.ledger_pb2 import ReadAnswer, ReadRequest
 from magnetar_wire.process.memory_tuning import keep_freed_memory
 from magnetar_wire.transport import Connection, Failed, NotReached, Transport
@@ -72,7 +72,7 @@ class BookieConnections:
         for connection in connections.values():
             await connection.close()
 
-    # Around a fork, and at the process's exit: see magnetar/_event_loop.py.
+    # Around a fork, and at the process's exit: see magnetar/_threads/event_loop.py.
 
     async def _suspend(self) -> None:
         self._suspended = True

@@ -22,7 +22,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from magnetar._event_loop import background
+from magnetar._threads.event_loop import background
 from magnetar_spark.arrow import EntriesToArrow, ProblemCounts
 from magnetar_spark.errors import DataLost
 from magnetar_spark.log_slice import LogSlice, SlicePiece

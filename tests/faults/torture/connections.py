@@ -1,9 +1,9 @@
 """Record which connections consumers have, as far as this process knows: the lines `connected` of its history.
 
-The SDK has no API for that, so this reads its private state (magnetar/_reconnecting_consumer.py): a part has a link and
-an id on it, and both change whenever it is reopened. It is read often, and recorded when it has changed; else a few
-times a second, and around each line `got`, so that a reader of the history knows over which connection messages can
-have come.
+The SDK has no API for that, so this reads its private state (magnetar/_consuming/reconnecting_consumer.py): a part has
+a link and an id on it, and both change whenever it is reopened. It is read often, and recorded when it has changed;
+else a few times a second, and around each line `got`, so that a reader of the history knows over which connection
+messages can have come.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import pulsar
 
 import magnetar
 from magnetar import aio
-from magnetar._event_loop import background
+from magnetar._threads.event_loop import background
 from magnetar_wire.batch import Messages, decode_messages
 from magnetar_wire.entry import Entry, decode_entry
 from magnetar_wire.topic_name import TopicName

@@ -477,7 +477,7 @@ async def test_a_retry_goes_on_when_its_caller_stops_waiting() -> None:
 @_of_ours
 def test_many_messages_become_dead_letters_one_each(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """CON-10: those that are too many to be stored at the same time are redelivered first, and not received again."""
-    monkeypatch.setattr("magnetar._letters.MAX_NACKED", 1)
+    monkeypatch.setattr("magnetar._letters.letters.MAX_NACKED", 1)
     with each_client(kind) as made:
         consumer = _subscribe(made)
         producer = made.readers[0].create_producer("t", batching_enabled=False)

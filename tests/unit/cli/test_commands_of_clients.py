@@ -179,7 +179,7 @@ def test_unreachable_broker_error_does_not_repeat_itself(monkeypatch: pytest.Mon
 def test_other_warnings_of_the_sdk_are_not_shown() -> None:
     code = (
         "import logging; from magnetar_cli.user_errors import configure_logs; configure_logs()\n"
-        "for name in ('magnetar', 'magnetar._broker_stream', 'kazoo', 'other'):\n"
+        "for name in ('magnetar', 'magnetar._connections.broker_stream', 'kazoo', 'other'):\n"
         "    logging.getLogger(name).warning('a warning')\n"
         "logging.getLogger('magnetar').error('an error')"
     )

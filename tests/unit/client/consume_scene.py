@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from magnetar import aio
+from magnetar._consuming.multi_topic_consumer import MultiTopicConsumer
 from magnetar._message import Message
-from magnetar._multi_topic_consumer import MultiTopicConsumer
 from magnetar.aio._consumer import Consumer
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.chunk_search import find_ends

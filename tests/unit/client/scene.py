@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import magnetar
 from magnetar import aio
 from magnetar._client_core import ClientCore
-from magnetar._event_loop import background
 from magnetar._options import client_options
+from magnetar._threads.event_loop import background
 from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.clock import Clock
 from magnetar_wire.in_process_transport import InProcessTransport

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import magnetar
 from magnetar import InitialPosition
-from magnetar._event_loop import background
+from magnetar._threads.event_loop import background
 from magnetar_wire.in_process_transport import InProcessTransport
 from tests.unit.client.consume_scene import ADDRESS, MemoryBroker
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from magnetar import ConsumerType, InitialPosition
-from magnetar._ack_grouping import AckGroupingTracker
-from magnetar._ack_targets import MessageIdTarget
-from magnetar._consumer_options import ConsumerOptions
+from magnetar._acknowledging.ack_grouping import AckGroupingTracker
+from magnetar._acknowledging.ack_targets import MessageIdTarget
+from magnetar._acknowledging.pending_acks import PendingAcks
+from magnetar._consuming.consumer_options import ConsumerOptions
 from magnetar._message import DeliveryEpoch
-from magnetar._pending_acks import PendingAcks
 from magnetar.exceptions import CumulativeAcknowledgementNotAllowedError
 from magnetar_testing.clock import ManualClock
 from tests.running import until

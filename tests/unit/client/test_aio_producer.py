@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from magnetar import aio
-from magnetar._outgoing_message import OutgoingMessage
+from magnetar._producing.outgoing_message import OutgoingMessage
 from magnetar.exceptions import AlreadyClosed, MessageTooBig
 from tests.running import until
 from tests.unit.client.fake_broker import FakeBroker, Topic

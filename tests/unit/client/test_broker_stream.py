@@ -9,7 +9,7 @@ import pytest
 
 from magnetar import InitialPosition
 from magnetar._client_core import ClientCore
-from magnetar._produce_stream import ProduceStream
+from magnetar._producing.produce_stream import ProduceStream
 from magnetar.exceptions import AlreadyClosed, ConnectError, InvalidArgument, MagnetarException, ProducerBusy
 from magnetar_protos.broker_pb2 import (
     EntryRefused,

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from magnetar import CompressionType, MessageId, Result, aio, exceptions
-from magnetar._batch import Batch, StoredAt
-from magnetar._chunks_in_flight import Chunk, ChunkedMessage
-from magnetar._in_flight import InFlight
+from magnetar._producing.batch import Batch, StoredAt
+from magnetar._producing.chunks_in_flight import Chunk, ChunkedMessage
+from magnetar._producing.in_flight import InFlight
 from magnetar.schema import StringSchema
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_testing.clock import ManualClock
@@ -286,7 +286,7 @@ async def test_a_message_that_is_too_large_is_refused(
 ) -> None:
     """MSG-2, PRD-8: with the size and the limit, before it is sent"""
     limit: Callable[..., None] = monkeypatch.setattr
-    limit("magnetar._outgoing_message.MAX_UNCOMPRESSED_BYTES", 5_000)
+    limit("magnetar._producing.outgoing_message.MAX_UNCOMPRESSED_BYTES", 5_000)
     async with small_entries() as (broker, client):
         producer = await client.create_producer("t", batching_enabled=False, chunking_enabled=chunking)
         with pytest.raises(exceptions.MessageTooBig, match=text):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from magnetar._consume_stream import RequestBuilder
-from magnetar._consumer_requests import OutboundRequests, PendingRequests
+from magnetar._acknowledging.pending_acks import EpochTracker, PendingAcks
+from magnetar._consuming.consume_stream import RequestBuilder
+from magnetar._consuming.consumer_requests import OutboundRequests, PendingRequests
 from magnetar._message import DeliveryEpoch
-from magnetar._pending_acks import EpochTracker, PendingAcks
 from magnetar_protos.broker_pb2 import ConsumeRequest
 
 

@@ -17,7 +17,7 @@ import pytest
 import magnetar
 from magnetar import aio, exceptions
 from magnetar._client_core import ClientCore
-from magnetar._endpoint_check import LEAST_PROBE_S, WARN_AFTER_S
+from magnetar._connections.endpoint_check import LEAST_PROBE_S, WARN_AFTER_S
 from magnetar.admin import AsyncAdmin
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.grpc_transport import GrpcTransport

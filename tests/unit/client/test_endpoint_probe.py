@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from magnetar._endpoint_check import PULSAR_CONNECT, describe_endpoint, describe_endpoints, describe_reply
+from magnetar._connections.endpoint_check import PULSAR_CONNECT, describe_endpoint, describe_endpoints, describe_reply
 from magnetar_protos.pulsar_pb2 import BaseCommand, CommandConnect
 
 CONNECTED = b"\0\0\0\x08\0\0\0\x04\x08\x03\x1a\0"

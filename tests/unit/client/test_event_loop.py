@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from magnetar import aio
-from magnetar._event_loop import BackgroundLoop
+from magnetar._threads.event_loop import BackgroundLoop
 from magnetar.exceptions import AlreadyClosed
 from tests.running import GENEROUS_S, run
 from tests.unit.client.scene import scene

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from magnetar import ProducerAccessMode, aio, exceptions
-from magnetar._partition_producer import PartitionProducer
+from magnetar._producing.partition_producer import PartitionProducer
 from magnetar_broker.errors import TopicUnloaded
 from magnetar_broker.topics.producers import Producers
 from magnetar_protos.broker_pb2 import ErrorCode, OpenProducer

@@ -13,9 +13,9 @@ import pytest
 
 import magnetar
 from magnetar import _unsupported, exceptions
-from magnetar._consumer_options import consumer_options
+from magnetar._connections.service_url import parse_service_url
+from magnetar._consuming.consumer_options import consumer_options
 from magnetar._options import producer_options
-from magnetar._service_url import parse_service_url
 from tests.unit.client.scene import sync_scene
 
 _ERRORS = [
@@ -142,7 +142,7 @@ def test_loggers_are_handlers_of_python_s(tmp_path: Path, capsys: pytest.Capture
             logging.getLogger(),
         ):
             magnetar.Client("magnetar://localhost:6652", logger=logger).close()
-        logging.getLogger("magnetar._event_loop").info("a line")
+        logging.getLogger("magnetar._threads.event_loop").info("a line")
         assert file.read_text().count("a line") == 1
         assert "a line" not in capsys.readouterr().out
         assert [record.getMessage() for record in records] == ["a line"]

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from magnetar import ConsumerType
-from magnetar._growth_watch import GrowthWatch
-from magnetar._outgoing_message import OutgoingMessage
+from magnetar._connections.growth_watch import GrowthWatch
+from magnetar._producing.outgoing_message import OutgoingMessage
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.randomness import SeededRandomness

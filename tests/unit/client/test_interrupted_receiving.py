@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from magnetar import Consumer, ConsumerBatchReceivePolicy, Message, MessageId, Reader
-from magnetar._event_loop import background
+from magnetar._threads.event_loop import background
 from magnetar.exceptions import StaleEpoch
 from tests.running import GENEROUS_S
 from tests.unit.client.interrupter import Interrupted, Interrupter

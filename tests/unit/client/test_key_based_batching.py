@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar import BatchingType, MessageId, Result, exceptions
-from magnetar._batch import Batch
-from magnetar._keyed_send_queue import MAX_OPEN_BATCHES, KeyedSendQueue
-from magnetar._outgoing_message import OutgoingMessage
-from magnetar._send_queue import SendLimits
+from magnetar._producing.batch import Batch
+from magnetar._producing.keyed_send_queue import MAX_OPEN_BATCHES, KeyedSendQueue
+from magnetar._producing.outgoing_message import OutgoingMessage
+from magnetar._producing.send_queue import SendLimits
 from magnetar.exceptions import ProducerQueueIsFull
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_testing.randomness import SeededRandomness

@@ -8,7 +8,7 @@ import pulsar
 import pytest
 
 from magnetar import ConsumerKeySharedPolicy, ConsumerType, KeySharedMode
-from magnetar._consumer_options import consumer_options
+from magnetar._consuming.consumer_options import consumer_options
 from magnetar.exceptions import InvalidConfiguration
 
 STICKY = KeySharedMode.Sticky

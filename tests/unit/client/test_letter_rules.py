@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from magnetar import ConsumerDeadLetterPolicy, ConsumerType, exceptions
-from magnetar._consumer_options import consumer_options
-from magnetar._letter_rules import LetterRules, Origin, find_due_ms, make_letter_rules
+from magnetar._consuming.consumer_options import consumer_options
+from magnetar._letters.letter_rules import LetterRules, Origin, find_due_ms, make_letter_rules
 from magnetar_wire.topic_name import TopicName
 
 _ORIGIN = Origin.make("persistent://public/default/t-partition-3", 1, 0, 3, 0)

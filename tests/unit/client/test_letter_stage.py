@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from magnetar import ConsumerDeadLetterPolicy
-from magnetar._held_letters import MAX_HELD, HeldLetters
-from magnetar._letter_rules import make_letter_rules
-from magnetar._letter_stage import LetterStage
-from magnetar._letters import DeadEntry, OnMoved
+from magnetar._letters.held_letters import MAX_HELD, HeldLetters
+from magnetar._letters.letter_rules import make_letter_rules
+from magnetar._letters.letter_stage import LetterStage
+from magnetar._letters.letters import DeadEntry, OnMoved
 from magnetar._message import DeliveredEntry, DeliveryEpoch, PickledOrigin, decode_delivered_entry
-from magnetar._permits import Permits
-from magnetar._receiver_queue import PartitionQueue, ReceiverQueue
+from magnetar._prefetching.permits import Permits
+from magnetar._prefetching.receiver_queue import PartitionQueue, ReceiverQueue
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.batch import encode_message

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from magnetar import aio, exceptions
-from magnetar._lookup import PATIENCE_S, REPEAT_LOOKUP_S
+from magnetar._connections.lookup import PATIENCE_S, REPEAT_LOOKUP_S
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.randomness import SeededRandomness

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from magnetar import InitialPosition, MessageId, Result, aio, exceptions
-from magnetar._operations import LONGEST_PAUSE_S
+from magnetar._connections.operations import LONGEST_PAUSE_S
 from magnetar_testing.clock import ManualClock
 from magnetar_testing.randomness import SeededRandomness
 from magnetar_wire.in_process_transport import InProcessTransport

@@ -12,7 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from magnetar import InitialPosition, schema
 from magnetar._options import producer_options
-from magnetar._value_encoder import encode_value
+from magnetar._values.value_encoder import encode_value
 from magnetar.exceptions import DecodeError
 from magnetar.schema import AvroSchema, BytesSchema, KeyValue, KeyValueSchema, Record, Schema, SchemaType, StringSchema
 from tests.unit.client.consume_scene import client_of, receive

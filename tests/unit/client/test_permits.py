@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from magnetar import ConsumerType, InitialPosition
-from magnetar._permits import Permits
+from magnetar._prefetching.permits import Permits
 from magnetar.exceptions import InvalidConfiguration, Timeout
 from tests.running import until
 from tests.unit.client.consume_scene import MemoryBroker, client_of, payloads, receive

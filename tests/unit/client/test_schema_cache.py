@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from magnetar._schema_cache import SchemaCache, VersionKey
+from magnetar._connections.schema_cache import SchemaCache, VersionKey
 from magnetar_protos.broker_pb2 import SchemaAnswer
 from magnetar_protos.schema_pb2 import Schema
 from magnetar_wire.schemas import encode_schema_version

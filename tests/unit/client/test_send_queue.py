@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar._batch import Batch
-from magnetar._outgoing_message import OutgoingMessage
-from magnetar._send_queue import SendLimits, SendQueue
+from magnetar._producing.batch import Batch
+from magnetar._producing.outgoing_message import OutgoingMessage
+from magnetar._producing.send_queue import SendLimits, SendQueue
 from magnetar.exceptions import AlreadyClosed, ProducerFenced, ProducerQueueIsFull
 from tests.running import GENEROUS_S
 

@@ -10,7 +10,7 @@ import pytest
 
 import magnetar
 from magnetar import CompressionType, aio, exceptions
-from magnetar._consumer_options import ConsumerOptions, ReaderOptions, TableViewOptions, consumer_options
+from magnetar._consuming.consumer_options import ConsumerOptions, ReaderOptions, TableViewOptions, consumer_options
 from magnetar._options import ClientOptions, ProducerOptions, client_options, option_fields, producer_options
 from magnetar_wire.configuration import Configuration
 from tests.running import run

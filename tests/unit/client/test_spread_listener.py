@@ -24,7 +24,7 @@ KEYS = [f"k{number}" for number in range(6)]
 
 @pytest.fixture(autouse=True)
 def _all_are_key_shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for module in ("magnetar._message_listener", "magnetar._thread_listener"):
+    for module in ("magnetar._listeners.message_listener", "magnetar._listeners.thread_listener"):
         monkeypatch.setattr(f"{module}.is_key_shared", lambda core: True)
     return iter(())
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from magnetar import RegexSubscriptionMode
-from magnetar._topic_pattern import TopicPattern
+from magnetar._patterns.topic_pattern import TopicPattern
 from magnetar.exceptions import InvalidConfiguration, InvalidTopicName, MagnetarException
 from magnetar_broker.server.topic_list_rules import TopicPattern as BrokersPattern
 from magnetar_wire.topic_name import TopicName

@@ -86,7 +86,7 @@ async def test_parts_take_effect_together_and_a_list_holds_over_a_broken_stream(
 
 async def test_a_list_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """SUB-8."""
-    monkeypatch.setattr("magnetar._topic_watch.MAX_NAMES", 3)
+    monkeypatch.setattr("magnetar._patterns.topic_watch.MAX_NAMES", 3)
     async with client_of(_ListingBroker(*(f"{_NS}{number}" for number in range(4)))) as (_, client):
         with pytest.raises(UnknownError, match="more than 3 topics"):
             await client.subscribe(re.compile(".*"), "s")

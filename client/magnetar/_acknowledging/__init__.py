@@ -1,0 +1,1 @@
+"""Acknowledgements, negative acknowledgements and acknowledgement timeouts."""

@@ -1,0 +1,1 @@
+"""Interceptors of the application, and what calls them."""

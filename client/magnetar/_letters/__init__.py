@@ -1,0 +1,1 @@
+"""Retry and dead letters: messages that are stored in another topic, and acknowledged then."""

@@ -1,0 +1,1 @@
+"""Patterns of topics, and which topics match one."""

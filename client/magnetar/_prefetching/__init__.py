@@ -1,0 +1,1 @@
+"""Messages that were delivered and not received yet: permits, chunks, and the receiver queue."""

@@ -1,0 +1,1 @@
+"""The SDK's own threads, and what passes items between them and the application's."""
