@@ -138,9 +138,13 @@ def _check_inactive_topics(name: str, value: Any, limits: PolicyLimits) -> None:
         raise _invalid(f"{name}: topics can't be deleted after {value.max_inactive_seconds} seconds: use 0 or more")
 
 
-def _check_period(name: str, value: Any, limits: PolicyLimits) -> None:
-    if value.period_seconds < 0:
-        raise _invalid(f"{name}: a period of {value.period_seconds} seconds: use 0 or more")
+def _check_rate(name: str, value: Any, limits: PolicyLimits) -> None:
+    for field, number in value.ListFields():
+        if field.name == "period_seconds":
+            if number < 0:
+                raise _invalid(f"{name}: a period of {number} seconds: use 0 or more")
+        elif number < -1:
+            raise _invalid(f"{name}: {field.name} = {number:,}: use 1 or more, or -1 or 0 for no limit")
 
 
 def _check_message_size(name: str, value: int, limits: PolicyLimits) -> None:
@@ -211,10 +215,11 @@ _CHECKS: Final[Mapping[str, Callable[[str, Any, PolicyLimits], None]]] = {
     "backlog_quota_age": _check_quota,
     "delayed_delivery": _check_delayed_delivery,
     "inactive_topics": _check_inactive_topics,
-    "dispatch_rate": _check_period,
-    "subscription_dispatch_rate": _check_period,
-    "replicator_dispatch_rate": _check_period,
-    "subscribe_rate": _check_period,
+    "publish_rate": _check_rate,
+    "dispatch_rate": _check_rate,
+    "subscription_dispatch_rate": _check_rate,
+    "replicator_dispatch_rate": _check_rate,
+    "subscribe_rate": _check_rate,
     "max_message_size_bytes": _check_message_size,
     "replication_clusters": _check_replication,
     "allowed_clusters": _check_clusters,

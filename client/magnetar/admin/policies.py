@@ -86,7 +86,7 @@ class InactiveTopics:
 
 @dataclass(frozen=True, slots=True)
 class PublishRate:
-    """A maximum rate of publishes; 0 or less: no limit."""
+    """A maximum rate of publishes; -1 or 0: no limit."""
 
     messages_per_s: int = -1
     bytes_per_s: int = -1
@@ -94,7 +94,7 @@ class PublishRate:
 
 @dataclass(frozen=True, slots=True)
 class DispatchRate:
-    """A maximum rate of dispatches, per period; 0 or less: no limit."""
+    """A maximum rate of dispatches, per period; -1 or 0: no limit."""
 
     messages: int = -1
     bytes: int = -1
@@ -105,7 +105,7 @@ class DispatchRate:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeRate:
-    """A maximum rate of subscribe requests of a consumer, per period; 0 or less: no limit."""
+    """A maximum rate of subscribe requests of a consumer, per period; -1 or 0: no limit."""
 
     per_consumer: int
     period_seconds: int = 30

@@ -16,7 +16,15 @@ from magnetar_broker.system_topics import heartbeat_topic, is_system_topic
 from magnetar_metadata.store import ABSENT
 from magnetar_protos.admin_pb2 import NamespaceRequest, TenantSettings
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_protos.catalog_pb2 import AutoSubscriptionCreation, AutoTopicCreation, Persistence, Policies
+from magnetar_protos.catalog_pb2 import (
+    AutoSubscriptionCreation,
+    AutoTopicCreation,
+    DispatchRate,
+    Persistence,
+    Policies,
+    PublishRate,
+    SubscribeRate,
+)
 from magnetar_wire.topic_name import NamespaceName, TopicName
 from tests.unit.broker.admin.catalog_scene import NAMESPACE, CatalogScene, code_of
 
@@ -96,6 +104,16 @@ def test_policies_that_cannot_hold_are_refused() -> None:
         assert refused.value.code == ErrorCode.INVALID_ARGUMENT
     with pytest.raises(BrokerError, match="11 partitions"):
         check_policies(Policies(auto_topic_creation=AutoTopicCreation(allowed=True, partitions=11)), limits)
+    for rate, text in (
+        (Policies(publish_rate=PublishRate(messages_per_s=-5)), "publishRate: messages_per_s = -5"),
+        (Policies(publish_rate=PublishRate(bytes_per_s=-2)), "publishRate: bytes_per_s = -2"),
+        (Policies(dispatch_rate=DispatchRate(messages=-5)), "dispatchRate: messages = -5"),
+        (Policies(subscribe_rate=SubscribeRate(per_consumer=-5)), "subscribeRate: per_consumer = -5"),
+        (Policies(subscribe_rate=SubscribeRate(period_seconds=-1)), "subscribeRate: a period of -1 seconds"),
+    ):
+        with pytest.raises(BrokerError, match=text):
+            check_policies(rate, limits)
+    check_policies(Policies(publish_rate=PublishRate(messages_per_s=-1, bytes_per_s=-1)), limits)
 
 
 def test_a_policy_that_this_broker_does_not_know_is_refused() -> None:
