@@ -141,14 +141,16 @@ class _Model:
         self.consumers[consumer] = sink
         self.permits[consumer] = 0
 
-    def leave(self, consumer: Consumer) -> None:
-        for position in [one for one, holder in self.holders.items() if holder is consumer]:
+    def leave(self, *consumers: Consumer) -> None:
+        """They leave together, as those of a connection."""
+        for position in [one for one, holder in self.holders.items() if holder in consumers]:
             del self.holders[position]
             self.at.pop(position, None)
-        del self.consumers[consumer], self.permits[consumer]
+        for consumer in consumers:
+            del self.consumers[consumer], self.permits[consumer]
         if not self.consumers:
             self.counts.clear()
-        consumer.leave()
+        consumers[0].subscription.leave(consumers)
 
     def flow(self, consumer: Consumer, permits: int) -> None:
         self.permits[consumer] += permits
@@ -204,6 +206,8 @@ class _Model:
         rule = next(iter(self.consumers)).subscription.rule
         assert isinstance(rule, KeySharedRule)
         draining = [one for keys in describe_keys(rule).consumers.values() for one in keys.draining]
+        moved = {slot for slot, hold in rule.held.holds.items() if rule.selector.select(slot) is not hold.consumer}
+        assert {one.slot for one in draining} == moved
         by_slot = {key_shared_slot(key.encode()): key for key in _KEYS}
         for one in draining:
             if self.mode != "ring":
@@ -216,9 +220,8 @@ class _Model:
     async def drain(self) -> None:
         """All that is not acknowledged is delivered to a consumer."""
         self.read_at_once(True)
-        if self.mode == "sticky":  # there may be gaps
-            for consumer in list(self.consumers):
-                self.leave(consumer)
+        if self.mode == "sticky" and self.consumers:  # there may be gaps
+            self.leave(*self.consumers)
         if not self.consumers:
             mode = KeySharedMode.STICKY if self.mode == "sticky" else KeySharedMode.AUTO_SPLIT
             ranges = [SlotRange(first=0, last=KEY_SHARED_SLOTS - 1)]
@@ -285,7 +288,7 @@ async def _run(mode: str, seed: int) -> None:
         elif consumer is None:
             continue
         elif what == "leave":
-            model.leave(consumer)
+            model.leave(*chance.sample(consumers, min(len(consumers), chance.choice([1, 1, 2, 3]))))
         elif what == "flow":
             model.flow(consumer, chance.randrange(1, 16))
         elif what == "ack" and had:

@@ -39,9 +39,9 @@ _BRANCHES: Final = [
     Branch("Subscription.acknowledge", "raise acknowledged.problem or BrokerError(\nErrorCode.STALE_EPOCH"),
     Branch("PartitionConsumer.delivered", "if not self.is_connected or delivery.epoch != self.epoch.number:\nreturn"),
     # Keys that wait for their old consumer, or for any, in each way to assign keys to consumers (CHK-35).
-    Branch("KeySharedRule._wait", "self.held.count_blocked(slot)"),
-    Branch("HashRing.select", "return consumers[slot % len(consumers)]"),
-    Branch("StickyRanges.select", "return self._consumers[number]"),
+    Branch("HeldKeys.count_blocked", "self._draining[slot] += 1"),
+    Branch("HashRing.select_each", "selected.append(sharing[slot % len(sharing)])"),
+    Branch("StickyRanges.select_each", "selected.append(self._consumers[index])"),
     Branch("StickyRanges._check_free", "raise BrokerError"),
     # A cursor in a ledger that was deleted (CHK-54).
     Branch("AckState._find_equivalent", "return self._log.before_first"),

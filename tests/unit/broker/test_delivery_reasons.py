@@ -372,11 +372,11 @@ async def test_reasons_of_waiting_keys_count_the_first_slots_only() -> None:
     scene = Scene()
     old, _ = await scene.subscribe(kind=KEY_SHARED, consumer="old")
     waiting, held = WaitingKeys(), HeldKeys()
-    for slot in range(1_100):
-        waiting.add(None, slot, Position(1, slot))
+    slots = range(1_100)
+    waiting.add_each([Position(1, slot) for slot in slots], [None for _ in slots], slots)
     without = {"entries": 1_000, "slot": 0}
     assert [one.facts for one in find_waiting_keys(waiting, held)] == [without]
-    held.record_deliveries(old, map(number_without_hold, range(1_100)))
+    held.record_deliveries(old, map(number_without_hold, slots))
     found = [(one.code, one.facts) for one in find_waiting_keys(waiting, held)]
     assert found == [("key_held", {"entries": 1_000, "slots": 1_000, "slot": 0, "holder": "old", "unacked": 1})]
 

@@ -47,12 +47,11 @@ def test_a_new_consumer_takes_the_lower_half_of_the_largest_range() -> None:
     assert selector.select(key_shared_slot(b"Order-3459134")) is c3
     c4 = _join(selector, "C4")
     assert (selector.ranges(c4), selector.ranges(c1)) == ([(32_768, 49_151)], [(49_152, 65_535)])
-    selector.leave(c4)
+    selector.leave([c4])
     assert selector.ranges(c1) == [(32_768, 65_535)]
-    selector.leave(c1)
+    selector.leave([c1])
     assert (selector.ranges(c3), selector.ranges(c2)) == ([(0, 16_383)], [(16_384, 65_535)])
-    selector.leave(c3)
-    selector.leave(c2)
+    selector.leave([c3, c2])
     assert selector.select(0) is None
 
 
@@ -83,9 +82,9 @@ def test_a_key_goes_to_the_next_point_on_the_ring() -> None:
     assert slots == 2**32
     ends = {slot: one for one in (worker, other) for ends in selector.ranges(one) for slot in ends}
     assert {slot: selector.select(slot) for slot in ends} == ends
-    selector.leave(worker)
+    selector.leave([worker])
     assert selector.ranges(other) == [(0, 2**32 - 1)]
-    selector.leave(other)
+    selector.leave([other])
     assert selector.select(5) is None
 
 
@@ -95,7 +94,7 @@ def test_consumers_share_the_points_that_they_have_in_common() -> None:
     selector = HashRing(100)
     old, new = _join(selector, "same"), _join(selector, "same")
     assert [selector.select(slot) for slot in (100, 101, 102)] == [old, new, old]
-    selector.leave(old)
+    selector.leave([old])
     assert [selector.select(slot) for slot in (100, 101, 102)] == [new, new, new]
 
 
@@ -112,7 +111,7 @@ def test_a_consumer_with_fixed_ranges_gets_what_it_requests() -> None:
     assert [selector.select(slot) for slot in (16_383, 16_384, 32_767, 49_151, 65_535)] == [c1, c2, c2, c1, c2]
     assert selector.select(key_shared_slot(b"Order-3459134")) is c1
     assert selector.ranges(c2) == [(16_384, 32_767), (49_152, 65_535)]
-    selector.leave(c1)
+    selector.leave([c1])
     assert [selector.select(slot) for slot in (0, 16_384)] == [None, c2]
     with pytest.raises(BrokerError, match="consumer C2 has 49152 … 65535"):
         _join(selector, "C3", (0, 10), (60_000, 60_001))

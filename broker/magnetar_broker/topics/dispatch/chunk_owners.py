@@ -15,7 +15,7 @@ owners are recorded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from magnetar_broker.managed_ledger.log_entry import Chunk
@@ -72,11 +72,11 @@ class ChunkOwners:
             for owner in [one for one in self._deferred if one.capacity.measure()]:
                 yield from _take_all(self._deferred.pop(owner))
 
-    def remove_consumer(self, consumer: BaseConsumer) -> Iterator[Position]:
-        """Remove a consumer that leaves, with its deferred chunks."""
-        self._owners = {message: owner for message, owner in self._owners.items() if owner is not consumer}
-        if consumer in self._deferred:
-            yield from _take_all(self._deferred.pop(consumer))
+    def remove_consumers(self, consumers: Collection[BaseConsumer]) -> Iterator[Position]:
+        """Remove consumers that leave, with their deferred chunks."""
+        self._owners = {message: owner for message, owner in self._owners.items() if owner not in consumers}
+        for owner in [one for one in self._deferred if one in consumers]:
+            yield from _take_all(self._deferred.pop(owner))
 
     def discard_range(self, ledger_id: int, first: int, last: int) -> None:
         """Remove acknowledged entries of one ledger, both ends included."""

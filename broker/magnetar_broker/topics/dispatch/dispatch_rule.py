@@ -20,7 +20,7 @@ what it reads.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -155,10 +155,11 @@ class DispatchRule(ABC):
 
     def leave(self, consumers: Iterable[BaseConsumer], mark_delete: Position) -> ConsumerUpdates:
         """Remove consumers that leave together. Their unacknowledged entries are redelivered to others."""
-        for consumer in consumers:
+        leaving = dict.fromkeys(consumers)
+        for consumer in leaving:
             consumer.capacity.stop()
-            self.consumers.remove(consumer)
-            self._remove(consumer)
+        self.consumers = [one for one in self.consumers if one not in leaving]
+        self._remove(leaving.keys())
         return self._consumers_changed(mark_delete)
 
     def end(self) -> None:
@@ -167,8 +168,8 @@ class DispatchRule(ABC):
             consumer.capacity.stop()
         self._clear_deliveries()
 
-    def _remove(self, consumer: BaseConsumer) -> None:
-        """Drop what the rule knows of a consumer that has left."""
+    def _remove(self, consumers: Collection[BaseConsumer]) -> None:
+        """Drop what the rule knows of consumers that have left together."""
         return
 
     def _consumers_changed(self, mark_delete: Position, joined: BaseConsumer | None = None) -> ConsumerUpdates:
@@ -240,7 +241,7 @@ class DispatchRule(ABC):
         is chosen, because it uses capacity of the outbox. `end`: where reading continues; None if `read` named its
         positions."""
 
-    def put_back(self, positions: Iterable[Position]) -> None:
+    def put_back(self, positions: Sequence[Position]) -> None:
         """These positions of a `DispatchRead` were not read: they are read again."""
         return
 

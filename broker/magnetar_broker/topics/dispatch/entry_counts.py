@@ -46,6 +46,19 @@ class EntryCounts:
         entries = blocks.get(position.entry_id >> _SHIFT) if blocks is not None else None
         return entries.get(position.entry_id, 0) if entries is not None else 0
 
+    def get_each(self, positions: Iterable[Position]) -> list[int]:
+        """Return the numbers of entries; 0 for one that has none."""
+        known_ledger_id = known_block = -1
+        entries: dict[int, int] = {}
+        found: list[int] = []
+        for ledger_id, entry_id in positions:
+            block = entry_id >> _SHIFT
+            if block != known_block or ledger_id != known_ledger_id:
+                known_ledger_id, known_block = ledger_id, block
+                entries = self._ledgers.get(ledger_id, {}).get(block, {})
+            found.append(entries.get(entry_id, 0))
+        return found
+
     def set(self, position: Position, number: int) -> None:
         """Set the entry's number; 0 removes it."""
         ledger_id, entry_id = position

@@ -22,14 +22,15 @@ hold has another number. So the entries of a hold are only counted, and those of
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from magnetar_broker.managed_ledger.log_entry import Chunk
 from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
+from magnetar_broker.topics.dispatch.key_selectors import KeySelector, SlotSet
 
-__all__ = ["HeldKeys", "Hold", "find_slot", "number_without_hold"]
+__all__ = ["HeldKeys", "Hold", "find_slot", "find_slots", "number_without_hold"]
 
 # Of a number, the lowest bits are the slot plus 1, so that no number is 0. The others count the holds.
 _SLOT_BITS: Final = 33
@@ -44,6 +45,11 @@ def number_without_hold(slot: int) -> int:
 def find_slot(number: int) -> int:
     """Return the slot of an entry with this number."""
     return (number & _SLOT) - 1
+
+
+def find_slots(numbers: Iterable[int]) -> list[int]:
+    """Return the slots of entries with these numbers."""
+    return [(number & _SLOT) - 1 for number in numbers]
 
 
 class Hold:
@@ -135,13 +141,16 @@ class HeldKeys:
                     self._cleared[hold.consumer] += 1
         return released
 
-    def release_consumer(self, consumer: BaseConsumer) -> None:
-        """Release the slots of a consumer that leaves."""
-        for slot in [slot for slot, hold in self.holds.items() if hold.consumer is consumer]:
+    def release_consumers(self, consumers: Collection[BaseConsumer]) -> list[int]:
+        """Release the slots of consumers that leave, and return them."""
+        released = [slot for slot, hold in self.holds.items() if hold.consumer in consumers]
+        for slot in released:
             del self.holds[slot]
             self._draining.pop(slot, None)
             self._incomplete.pop(slot, None)
-        self._cleared.pop(consumer, None)
+        for consumer in consumers:
+            self._cleared.pop(consumer, None)
+        return released
 
     def clear(self) -> None:
         self.holds.clear()
@@ -150,16 +159,20 @@ class HeldKeys:
 
     # Statistics.
 
-    def record_draining(self, select: Callable[[int], BaseConsumer | None]) -> None:
-        """Record which slots are drained, because the consumers have changed. `select` returns a slot's consumer."""
-        self._draining = {
-            slot: self._draining.get(slot, 0) for slot, hold in self.holds.items() if select(slot) is not hold.consumer
-        }
+    def record_moves(self, moved: SlotSet, selector: KeySelector) -> None:
+        """Record which of these slots, which have moved, are drained now."""
+        slots = moved.choose(self.holds)
+        for slot, selected in zip(slots, selector.select_each(slots), strict=True):
+            if selected is self.holds[slot].consumer:
+                self._draining.pop(slot, None)
+            else:
+                self._draining.setdefault(slot, 0)
 
-    def count_blocked(self, slot: int) -> None:
-        """A delivery waits until the slot is drained."""
-        if slot in self._draining:
-            self._draining[slot] += 1
+    def count_blocked(self, slots: Iterable[int]) -> None:
+        """Deliveries wait until these slots are drained."""
+        for slot in slots:
+            if slot in self._draining:
+                self._draining[slot] += 1
 
     def draining(self) -> Iterator[tuple[int, Hold, int]]:
         """Return the slots that are drained, with the number of deliveries that waited for it."""

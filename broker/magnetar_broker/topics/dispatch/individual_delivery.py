@@ -61,10 +61,14 @@ class IndividualDeliveryRule(DispatchRule):
         for ledger_id, entry_ids in consumer.capacity.release_all():
             self._redeliver_entries(ledger_id, entry_ids)
 
-    def _redeliver_after_leaving(self, consumer: BaseConsumer) -> None:
-        """Let all entries of a consumer that has left be redelivered, without counting that: its application may not
-        have received what its client had prefetched, and must not lose it to a dead letter topic."""
-        for ledger_id, entry_ids in consumer.capacity.release_all():
+    def _redeliver_after_leaving(self, consumers: Iterable[BaseConsumer]) -> None:
+        """Let all entries of consumers that have left be redelivered, without counting that: their applications may not
+        have received what their clients had prefetched, and must not lose it to a dead letter topic."""
+        found: dict[int, list[int]] = {}
+        for consumer in consumers:
+            for ledger_id, entry_ids in consumer.capacity.release_all():
+                found.setdefault(ledger_id, []).extend(entry_ids)
+        for ledger_id, entry_ids in sorted(found.items()):
             self._add_redelivery(ledger_id, entry_ids)
 
     def _redeliver_entries(self, ledger_id: int, entry_ids: list[int]) -> None:

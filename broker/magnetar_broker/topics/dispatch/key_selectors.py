@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from operator import itemgetter
 from typing import ClassVar
@@ -35,28 +35,53 @@ from magnetar_broker.topics.dispatch.key_shared_policy import SlotRange
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.hashing import KEY_SHARED_SLOTS, RING_SLOTS, ring_points
 
-__all__ = ["HashRing", "KeySelector", "SplitRanges", "StickyRanges"]
+__all__ = ["HashRing", "KeySelector", "SlotSet", "SplitRanges", "StickyRanges"]
 
 
 class KeySelector(ABC):
     # A key's slot is its hash modulo this number.
     slots: ClassVar[int] = KEY_SHARED_SLOTS
 
-    @abstractmethod
     def select(self, slot: int) -> BaseConsumer | None:
         """Return the slot's consumer; None: it has none."""
+        return self.select_each([slot])[0]
+
+    @abstractmethod
+    def select_each(self, slots: Sequence[int]) -> Sequence[BaseConsumer | None]:
+        """Return the consumers of slots."""
 
     @abstractmethod
     def join(self, consumer: BaseConsumer) -> None:
         """Assign slots to a new consumer. Raises `BrokerError` if it can't have any; then nothing has changed."""
 
     @abstractmethod
-    def leave(self, consumer: BaseConsumer) -> None:
-        """Remove a consumer that has joined."""
+    def leave(self, consumers: Collection[BaseConsumer]) -> None:
+        """Remove consumers that have joined and leave together."""
 
     @abstractmethod
     def ranges(self, consumer: BaseConsumer) -> list[SlotRange]:
-        """Return the consumer's slots, in order."""
+        """Return the consumer's slots, in order, with those that it shares with others. When it joins or leaves, no
+        other slots move."""
+
+
+class SlotSet:
+    """The slots of ascending ranges that do not overlap."""
+
+    __slots__ = ("_bounds",)
+
+    def __init__(self, ranges: Iterable[SlotRange]) -> None:
+        # The first slot in a range, the first one behind it, and so on.
+        self._bounds = [bound for first, last in ranges for bound in (first, last + 1)]
+
+    def find_each(self, slots: Iterable[int]) -> list[bool]:
+        """Return whether it has the slot, for each of them."""
+        bounds = self._bounds
+        return [bisect_right(bounds, slot) & 1 == 1 for slot in slots]
+
+    def choose(self, slots: Iterable[int]) -> list[int]:
+        """Return those of the slots that it has."""
+        bounds = self._bounds
+        return [slot for slot in slots if bisect_right(bounds, slot) & 1]
 
 
 class SplitRanges(KeySelector):
@@ -68,8 +93,9 @@ class SplitRanges(KeySelector):
         self._lasts: list[int] = []
         self._consumers: list[BaseConsumer] = []
 
-    def select(self, slot: int) -> BaseConsumer | None:
-        return self._consumers[bisect_left(self._lasts, slot)] if self._lasts else None
+    def select_each(self, slots: Sequence[int]) -> Sequence[BaseConsumer | None]:
+        lasts, consumers = self._lasts, self._consumers
+        return [consumers[bisect_left(lasts, slot)] for slot in slots] if lasts else [None] * len(slots)
 
     def join(self, consumer: BaseConsumer) -> None:
         if not self._lasts:
@@ -83,24 +109,21 @@ class SplitRanges(KeySelector):
                 f"each of {len(sizes):,} consumers has one slot of the Key_Shared subscription: there is none "
                 f"left for consumer {consumer.name}",
             )
-        number = sizes.index(largest)
-        first = self._lasts[number] - largest + 1
-        self._lasts.insert(number, first + largest // 2 - 1)
-        self._consumers.insert(number, consumer)
+        index = sizes.index(largest)
+        first = self._lasts[index] - largest + 1
+        self._lasts.insert(index, first + largest // 2 - 1)
+        self._consumers.insert(index, consumer)
 
-    def leave(self, consumer: BaseConsumer) -> None:
-        number = self._consumers.index(consumer)
-        del self._consumers[number]
-        if number < len(self._consumers):
-            del self._lasts[number]
-        elif number:
-            del self._lasts[number - 1]  # the rightmost range
-        else:
-            self._lasts.clear()
+    def leave(self, consumers: Collection[BaseConsumer]) -> None:
+        left = [pair for pair in zip(self._lasts, self._consumers, strict=True) if pair[1] not in consumers]
+        self._lasts = [last for last, _ in left]
+        self._consumers = [consumer for _, consumer in left]
+        if left:
+            self._lasts[-1] = self._last_slot
 
     def ranges(self, consumer: BaseConsumer) -> list[SlotRange]:
-        number = self._consumers.index(consumer)
-        return [(self._lasts[number - 1] + 1 if number else 0, self._lasts[number])]
+        index = self._consumers.index(consumer)
+        return [(self._lasts[index - 1] + 1 if index else 0, self._lasts[index])]
 
 
 class HashRing(KeySelector):
@@ -116,12 +139,16 @@ class HashRing(KeySelector):
         # The points of each consumer, ascending.
         self._points_of: dict[BaseConsumer, list[int]] = {}
 
-    def select(self, slot: int) -> BaseConsumer | None:
-        if not self._points:
-            return None
-        number = bisect_left(self._points, slot)
-        consumers = self._consumers[self._points[number if number < len(self._points) else 0]]
-        return consumers[slot % len(consumers)]
+    def select_each(self, slots: Sequence[int]) -> Sequence[BaseConsumer | None]:
+        points, consumers = self._points, self._consumers
+        if not points:
+            return [None] * len(slots)
+        selected: list[BaseConsumer | None] = []
+        for slot in slots:
+            index = bisect_left(points, slot)
+            sharing = consumers[points[index if index < len(points) else 0]]
+            selected.append(sharing[slot % len(sharing)])
+        return selected
 
     def join(self, consumer: BaseConsumer) -> None:
         points = self._points_of[consumer] = sorted(set(ring_points(consumer.name, self._points_per_consumer)))
@@ -130,20 +157,20 @@ class HashRing(KeySelector):
         for point in points:
             self._consumers.setdefault(point, []).append(consumer)
 
-    def leave(self, consumer: BaseConsumer) -> None:
-        for point in self._points_of.pop(consumer):
-            consumers = self._consumers[point]
-            consumers.remove(consumer)
-            if not consumers:
-                del self._consumers[point]
+    def leave(self, consumers: Collection[BaseConsumer]) -> None:
+        for consumer in consumers:
+            for point in self._points_of.pop(consumer):
+                sharing = self._consumers[point]
+                sharing.remove(consumer)
+                if not sharing:
+                    del self._consumers[point]
         self._points = [point for point in self._points if point in self._consumers]
 
     def ranges(self, consumer: BaseConsumer) -> list[SlotRange]:
-        """Return the consumer's slots, with those of points that it shares with others."""
         found: list[SlotRange] = []
         for point in self._points_of[consumer]:
-            number = bisect_left(self._points, point)
-            found.append((self._points[number - 1] + 1 if number else 0, point))
+            index = bisect_left(self._points, point)
+            found.append((self._points[index - 1] + 1 if index else 0, point))
         if self._points[-1] < RING_SLOTS - 1 and consumer in self._consumers[self._points[0]]:
             found.append((self._points[-1] + 1, RING_SLOTS - 1))
         return _join_adjacent(found)
@@ -157,9 +184,15 @@ class StickyRanges(KeySelector):
         self._ranges: list[SlotRange] = []
         self._consumers: list[BaseConsumer] = []
 
-    def select(self, slot: int) -> BaseConsumer | None:
-        number = bisect_right(self._ranges, (slot, KEY_SHARED_SLOTS)) - 1
-        return self._consumers[number] if number >= 0 and slot <= self._ranges[number][1] else None
+    def select_each(self, slots: Sequence[int]) -> Sequence[BaseConsumer | None]:
+        ranges, selected = self._ranges, list[BaseConsumer | None]()
+        for slot in slots:
+            index = bisect_right(ranges, (slot, KEY_SHARED_SLOTS)) - 1
+            if index >= 0 and slot <= ranges[index][1]:
+                selected.append(self._consumers[index])
+            else:
+                selected.append(None)
+        return selected
 
     def join(self, consumer: BaseConsumer) -> None:
         requested = consumer.key_shared.ranges
@@ -183,19 +216,19 @@ class StickyRanges(KeySelector):
 
     def _check_free(self, consumer: BaseConsumer, first: int, last: int) -> None:
         # The last range that begins at or before `last` is the only one that can contain it or end after `first`.
-        number = bisect_right(self._ranges, (last, KEY_SHARED_SLOTS)) - 1
-        if number < 0 or self._ranges[number][1] < first:
+        index = bisect_right(self._ranges, (last, KEY_SHARED_SLOTS)) - 1
+        if index < 0 or self._ranges[index][1] < first:
             return
-        held_first, held_last = self._ranges[number]
+        held_first, held_last = self._ranges[index]
         raise BrokerError(
             ErrorCode.CONSUMER_ASSIGN_ERROR,
             f"consumer {consumer.name} requests the slots {first} … {last}, and consumer "
-            f"{self._consumers[number].name} has {held_first} … {held_last}: request slots that no other has, or wait "
+            f"{self._consumers[index].name} has {held_first} … {held_last}: request slots that no other has, or wait "
             "until it has disconnected",
         )
 
-    def leave(self, consumer: BaseConsumer) -> None:
-        self._set([pair for pair in self._pairs() if pair[1] is not consumer])
+    def leave(self, consumers: Collection[BaseConsumer]) -> None:
+        self._set([pair for pair in self._pairs() if pair[1] not in consumers])
 
     def ranges(self, consumer: BaseConsumer) -> list[SlotRange]:
         return list(consumer.key_shared.ranges)

@@ -24,9 +24,9 @@ consumer of their slot. All consumers of a subscription agree in that, and in th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import compress, takewhile
 
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
@@ -42,9 +42,9 @@ from magnetar_broker.topics.dispatch.dispatch_rule import (
     DispatchRead,
 )
 from magnetar_broker.topics.dispatch.entry_counts import EntryCounts
-from magnetar_broker.topics.dispatch.held_keys import HeldKeys, find_slot, number_without_hold
+from magnetar_broker.topics.dispatch.held_keys import HeldKeys, find_slot, find_slots, number_without_hold
 from magnetar_broker.topics.dispatch.individual_delivery import IndividualDeliveryRule
-from magnetar_broker.topics.dispatch.key_selectors import HashRing, KeySelector, SplitRanges, StickyRanges
+from magnetar_broker.topics.dispatch.key_selectors import HashRing, KeySelector, SlotSet, SplitRanges, StickyRanges
 from magnetar_broker.topics.dispatch.key_shared_policy import KeySharedPolicy, SlotRange
 from magnetar_broker.topics.dispatch.key_shared_reasons import find_consumers_of_held_keys, find_waiting_keys
 from magnetar_broker.topics.dispatch.waiting_keys import WaitingEntries, WaitingKeys
@@ -85,7 +85,9 @@ class KeySharedRule(IndividualDeliveryRule):
                 f"{consumer.name} has {_describe(consumer.key_shared)}: use the same policy for all",
             )
         self.selector.join(consumer)
-        return super().join(consumer, mark_delete)
+        updates = super().join(consumer, mark_delete)
+        self._move_slots(self.selector.ranges(consumer))
+        return updates
 
     def _create_selector(self) -> KeySelector:
         if self.policy.is_sticky:
@@ -94,18 +96,30 @@ class KeySharedRule(IndividualDeliveryRule):
             return HashRing(self.limits.key_shared_points_per_consumer)
         return SplitRanges()
 
-    def _remove(self, consumer: BaseConsumer) -> None:
-        self.selector.leave(consumer)
-        self.held.release_consumer(consumer)
-        self._able.pop(consumer, None)
-        self._redeliver_after_leaving(consumer)
-
-    def _consumers_changed(self, mark_delete: Position, joined: BaseConsumer | None = None) -> ConsumerUpdates:
+    def _remove(self, consumers: Collection[BaseConsumer]) -> None:
         if not self.consumers:
-            self._entries.clear()
-        self.held.record_draining(self.selector.select)
-        self.put_back(self.waiting.take_all())
-        return ConsumerUpdates()
+            self._clear_deliveries()  # the rule is not used any more
+            return
+        if len(consumers) == 1:
+            moved = self.selector.ranges(next(iter(consumers)))
+        else:  # to find theirs takes longer than to look at all entries
+            moved = [(0, self.selector.slots - 1)]
+        self.selector.leave(consumers)
+        released = self.held.release_consumers(consumers)
+        for consumer in consumers:
+            self._able.pop(consumer, None)
+        taken = self.waiting.take_queues(consumers)
+        self._move_slots(moved)
+        self.waiting.unblock(released, self.selector.select)
+        self._redeliver_after_leaving(consumers)
+        self.put_back(taken)
+
+    def _move_slots(self, ranges: Iterable[SlotRange]) -> None:
+        """The slots in these ranges may have other consumers than before."""
+        moved = SlotSet(ranges)
+        self.held.record_moves(moved, self.selector)
+        if len(self.waiting):
+            self.put_back(self.waiting.take_slots(moved, self._find_slots))
 
     def recheck(self, consumer: BaseConsumer) -> None:
         if consumer.capacity.may_get_more:
@@ -132,12 +146,21 @@ class KeySharedRule(IndividualDeliveryRule):
             return hold.consumer
         return None
 
-    def _wait(self, number: int, position: Position) -> None:
-        slot = find_slot(number)
-        consumer = self._find_consumer(slot, number)
-        if consumer is None:
-            self.held.count_blocked(slot)
-        self.waiting.add(consumer, slot, position)
+    def _find_consumers(self, slots: Sequence[int], numbers: Sequence[int]) -> list[BaseConsumer | None]:
+        """Return the consumers that get entries with these slots and numbers. None: the entry is blocked."""
+        holds = self.held.holds
+        consumers = list(self.selector.select_each(slots))
+        for at, (slot, number) in enumerate(zip(slots, numbers, strict=True)):
+            hold = holds.get(slot)
+            if hold is not None and hold.consumer is not consumers[at]:
+                consumers[at] = self._find_consumer(slot, number)
+        return consumers
+
+    def _wait(self, positions: Sequence[Position], numbers: Sequence[int]) -> None:
+        slots = find_slots(numbers)
+        consumers = self._find_consumers(slots, numbers)
+        self.held.count_blocked(slot for slot, consumer in zip(slots, consumers, strict=True) if consumer is None)
+        self.waiting.add_each(positions, consumers, slots)
 
     def _wait_in_memory(self, consumer: BaseConsumer, entries: Sequence[Deliverable], numbers: Sequence[int]) -> None:
         """Let entries that were read wait for the consumer's capacity."""
@@ -185,20 +208,19 @@ class KeySharedRule(IndividualDeliveryRule):
         """Find the consumers of a slot's waiting entries again."""
         hold = self.held.find(slot)
         if hold is not None and hold.consumer is not self.selector.select(slot):
-            self.put_back(self.waiting.take_slot(slot, hold.consumer, self._find_slot))
+            self.put_back(self.waiting.take_slots(SlotSet([(slot, slot)]), self._find_slots))
 
-    def _find_slot(self, position: Position) -> int:
-        return find_slot(self._numbers.get(position))
+    def _find_slots(self, positions: Iterable[Position]) -> list[int]:
+        return find_slots(self._numbers.get_each(positions))
 
     # Redelivery and acknowledgement.
 
     def _add_redelivery(self, ledger_id: int, entry_ids: list[int]) -> None:
-        self.put_back(Position(ledger_id, entry_id) for entry_id in sorted(entry_ids))
+        self.put_back([Position(ledger_id, entry_id) for entry_id in sorted(entry_ids)])
 
-    def put_back(self, positions: Iterable[Position]) -> None:
-        for position in positions:
-            if number := self._numbers.get(position):  # otherwise it was acknowledged in the meantime
-                self._wait(number, position)
+    def put_back(self, positions: Sequence[Position]) -> None:
+        numbers = self._numbers.get_each(positions)  # 0: it was acknowledged in the meantime
+        self._wait(list(compress(positions, numbers)), list(filter(None, numbers)))
 
     def record_acknowledged(self, consumer: BaseConsumer, ranges: Sequence[LedgerRange]) -> None:
         for position, number in self._find_entries(self._release_from_all(consumer, ranges)):
@@ -332,27 +354,28 @@ class KeySharedRule(IndividualDeliveryRule):
         """Return the entries that consumers get, also those that must wait for their capacity. The others are blocked.
         `are_new`: they were not read before."""
         groups: dict[BaseConsumer, _Group] = {}
-        slots, numbers, select, holds = self.selector.slots, self._numbers, self.selector.select, self.held.holds
-        for one in entries:
-            number = 0 if are_new else numbers.get(one.entry.position)
-            if number:
-                slot = find_slot(number)
-            else:
-                slot = hash_entry_key(one.entry.stored) % slots
-                number = number_without_hold(slot)
-            hold, consumer = holds.get(slot), select(slot)
-            if hold is not None and hold.consumer is not consumer:
-                consumer = self._find_consumer(slot, number)
+        numbers = self._find_numbers(entries, are_new=are_new)
+        for one, number, consumer in zip(
+            entries, numbers, self._find_consumers(find_slots(numbers), numbers), strict=True
+        ):
             if consumer is None:
                 self._numbers.set(one.entry.position, number)
                 self._entries.add(one.entry, self._max_memory_bytes)
-                self._wait(number, one.entry.position)
+                self._wait([one.entry.position], [number])
                 continue
             if (group := groups.get(consumer)) is None:
                 group = groups[consumer] = _Group([], [])
             group.entries.append(one)
             group.numbers.append(number)
         return groups
+
+    def _find_numbers(self, entries: Sequence[Deliverable], *, are_new: bool) -> list[int]:
+        numbers = [0] * len(entries) if are_new else self._numbers.get_each([one.entry.position for one in entries])
+        slots = self.selector.slots
+        return [
+            number or number_without_hold(hash_entry_key(one.entry.stored) % slots)
+            for one, number in zip(entries, numbers, strict=True)
+        ]
 
     def _record_deliveries(self, consumer: BaseConsumer, entries: Sequence[Deliverable], numbers: list[int]) -> None:
         self._set_redelivery_counts(entries)

@@ -15,7 +15,7 @@ waits for redelivery, because that may be an earlier chunk.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.log_entry import Chunk, LogEntry
@@ -44,15 +44,17 @@ class SharedRule(IndividualDeliveryRule):
 
     # Consumers.
 
-    def _remove(self, consumer: BaseConsumer) -> None:
-        level = consumer.priority_level
-        if consumer.is_in_line:
-            self._lines[level].remove(consumer)
+    def _remove(self, consumers: Collection[BaseConsumer]) -> None:
+        levels = {other.priority_level for other in self.consumers}
+        self._lines = {
+            level: deque(one for one in line if one not in consumers)
+            for level, line in self._lines.items()
+            if level in levels
+        }
+        for consumer in consumers:
             consumer.is_in_line = False
-        if all(other.priority_level != level for other in self.consumers):
-            self._lines.pop(level, None)
-        self._redeliver_after_leaving(consumer)
-        for position in self._chunks.remove_consumer(consumer):
+        self._redeliver_after_leaving(consumers)
+        for position in self._chunks.remove_consumers(consumers):
             self._redelivery.add(position)
 
     def recheck(self, consumer: BaseConsumer) -> None:
@@ -114,7 +116,7 @@ class SharedRule(IndividualDeliveryRule):
             return None  # only chunks whose owners have no capacity wait for redelivery
         return DispatchRead(positions, self.read_position, entries, self.limits.max_read_bytes, line[0])
 
-    def put_back(self, positions: Iterable[Position]) -> None:
+    def put_back(self, positions: Sequence[Position]) -> None:
         for position in positions:
             self._redelivery.add(position)
 

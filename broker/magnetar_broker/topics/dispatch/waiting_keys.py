@@ -5,18 +5,20 @@ entry of a *blocked* slot is in no queue, because no consumer may get it now: an
 it. When the slot is released, its entries join the queue of its consumer. So entries that can't be delivered cost
 nothing while others are.
 
-The dispatch rule decides which entries are blocked. When consumers join or leave, it sorts all of them again.
+The dispatch rule decides which entries are blocked. When slots move, it takes their entries out and adds them again.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress
 
 from magnetar_broker.managed_ledger.entry_cache import CachedEntries, EntryCache
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
+from magnetar_broker.topics.dispatch.key_selectors import SlotSet
 from magnetar_wire.entry_memory import ENTRY_OVERHEAD_BYTES
 
 __all__ = ["WaitingEntries", "WaitingKeys"]
@@ -53,20 +55,20 @@ class WaitingKeys:
         at = bisect_left(found, position)
         return at < len(found) and found[at] == position
 
-    def add(self, consumer: BaseConsumer | None, slot: int, position: Position) -> None:
-        """Add an entry. `consumer`: who gets it; None: it is blocked."""
-        if consumer is not None:
-            waiting = self._queues.setdefault(consumer, [])
-        else:
-            waiting = self._blocked.setdefault(slot, [])
-        if waiting and waiting[-1] >= position:
-            at = bisect_left(waiting, position)
-            if waiting[at] == position:
-                return
-            waiting.insert(at, position)
-        else:
+    def add_each(
+        self, positions: Sequence[Position], consumers: Iterable[BaseConsumer | None], slots: Iterable[int]
+    ) -> None:
+        """Add entries that do not wait yet, with the consumer that gets each (None: it is blocked), and its slot."""
+        queues, blocked = self._queues, self._blocked
+        unsorted: dict[BaseConsumer | int, list[Position]] = {}
+        for position, consumer, slot in zip(positions, consumers, slots, strict=True):
+            waiting = blocked.setdefault(slot, []) if consumer is None else queues.setdefault(consumer, [])
+            if waiting and waiting[-1] > position:
+                unsorted[slot if consumer is None else consumer] = waiting
             waiting.append(position)
-        self._count += 1
+        for waiting in unsorted.values():  # once: there may be thousands of entries
+            waiting.sort()
+        self._count += len(positions)
 
     def extend(self, consumer: BaseConsumer, positions: Sequence[Position]) -> None:
         """Add ascending entries that do not wait yet to the consumer's queue."""
@@ -106,13 +108,23 @@ class WaitingKeys:
         for queue in grown.values():  # once: there may be thousands of slots, and of entries
             queue.sort()
 
-    def take_slot(self, slot: int, holder: BaseConsumer, find_slot: Callable[[Position], int]) -> Sequence[Position]:
-        """Remove the entries of a slot that are blocked, and those that wait for its holder's capacity."""
-        taken = self._blocked.pop(slot, [])
-        queue = self._queues.pop(holder, [])
-        taken += [position for position in queue if find_slot(position) == slot]
-        if left := [position for position in queue if find_slot(position) != slot]:
-            self._queues[holder] = left
+    def take_slots(
+        self, slots: SlotSet, find_slots: Callable[[Iterable[Position]], Iterable[int]]
+    ) -> Sequence[Position]:
+        """Remove the entries of these slots, and return them. `find_slots` returns the slots of entries."""
+        taken = [position for slot in slots.choose(self._blocked) for position in self._blocked.pop(slot)]
+        for consumer, queue in list(self._queues.items()):
+            are_taken = slots.find_each(find_slots(queue))
+            if any(are_taken):
+                taken += compress(queue, are_taken)
+                queue[:] = [position for position, is_taken in zip(queue, are_taken, strict=True) if not is_taken]
+                self._drop_empty(consumer, -1, queue)
+        self._count -= len(taken)
+        return taken
+
+    def take_queues(self, consumers: Iterable[BaseConsumer]) -> Sequence[Position]:
+        """Remove the entries that wait for the capacity of these consumers, and return them."""
+        taken = [position for consumer in consumers for position in self._queues.pop(consumer, ())]
         self._count -= len(taken)
         return taken
 
@@ -127,13 +139,6 @@ class WaitingKeys:
         self._count -= count
         if not queue:
             del self._queues[consumer]
-
-    def take_all(self) -> list[Position]:
-        """Remove all entries, and return them in order."""
-        taken = [position for waiting in (*self._queues.values(), *self._blocked.values()) for position in waiting]
-        self.clear()
-        taken.sort()
-        return taken
 
     def clear(self) -> None:
         self._queues.clear()
