@@ -18,8 +18,7 @@ check that the node is as this owner has written it. No client is served before 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any
 
 from magnetar_bookie.errors import LedgerError, Unreadable
@@ -31,11 +30,10 @@ from magnetar_broker.managed_ledger.log_entry import LogEntry, decode_log_entry
 from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.managed_ledger.lost_entry_facts import find_nearest_readable
 from magnetar_broker.managed_ledger.readable_entries import run_search
-from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
+from magnetar_broker.managed_ledger.topic_node import BeingDeleted, NewTopic, TopicNode
 from magnetar_broker.position import Position
 from magnetar_metadata.compare_and_set import StoredValue
 from magnetar_metadata.errors import MetadataError
-from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_wire.clock import Clock
 from magnetar_wire.errors import WireError
@@ -53,24 +51,23 @@ async def recover_log(
     randomness: Randomness,
     lost: LostEntries,
     *,
-    create: bool,
     finish_deletion: Callable[[str], Awaitable[None]],
-    along: Sequence[Change],
-    properties: Mapping[str, bytes] = MappingProxyType({}),
+    if_absent: NewTopic | None,
     prefetched: StoredValue | None = None,
     on_claimed: Callable[[TopicNode], Awaitable[None]] | None = None,
 ) -> TopicNode:
     """Claim the topic's node, close its last ledger, and return the node.
 
-    `finish_deletion` finishes a deletion of an incarnation that was begun. `on_claimed` is called as soon as the node
-    is claimed. Lost entries at the end of the log are reported to `lost`.
+    `if_absent`: create the topic so if it does not exist; None: it must exist. `finish_deletion` finishes a deletion of
+    an incarnation that was begun. `on_claimed` is called as soon as the node is claimed. Lost entries at the end of the
+    log are reported to `lost`.
     Raises `BrokerError`.
     """
     try:
         while True:
             node = TopicNode(name, client, clock, randomness)
             try:
-                await node.claim(create=create, along=along, properties=properties, prefetched=prefetched)
+                await node.claim(if_absent, prefetched)
             except BeingDeleted as deleted:
                 (incarnation,) = deleted.args
                 prefetched = None

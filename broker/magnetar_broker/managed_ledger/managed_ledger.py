@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Self
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
@@ -29,12 +28,12 @@ from magnetar_broker.managed_ledger.lost_entries import LostEntries
 from magnetar_broker.managed_ledger.prefetched_topic import PrefetchedTopic
 from magnetar_broker.managed_ledger.readable_entries import find_first_at_time, find_last_readable, read_if_readable
 from magnetar_broker.managed_ledger.termination import create_terminated_error
-from magnetar_broker.managed_ledger.topic_node import TopicNode
+from magnetar_broker.managed_ledger.topic_node import NewTopic, TopicNode
 from magnetar_broker.managed_ledger.trimmer import LogRetention, Trimmer
 from magnetar_broker.position import Position
 from magnetar_broker.settings.managed_ledgers import ManagedLedgerSettings
 from magnetar_metadata.errors import MetadataError
-from magnetar_metadata.store import Change, Check
+from magnetar_metadata.store import Check
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.managed_ledger_pb2 import TopicEpoch
 from magnetar_wire.clock import Clock
@@ -121,10 +120,8 @@ class ManagedLedger:
         clock: Clock,
         randomness: Randomness,
         *,
-        create: bool,
         finish_deletion: Callable[[str], Awaitable[None]],
-        along: Sequence[Change] = (),
-        properties: Mapping[str, bytes] = MappingProxyType({}),
+        if_absent: NewTopic | None = None,
         prefetched: PrefetchedTopic | None = None,
         on_claimed: Callable[[TopicNode], Awaitable[None]] | None = None,
         on_lost_entry: Callable[[], object] = lambda: None,
@@ -137,14 +134,14 @@ class ManagedLedger:
         `find_settings` is called when the log is recovered, which needs no settings, and returns what replaces
         `settings`.
         `finish_deletion` is called where a deletion of the topic was begun, with its incarnation, and finishes it.
-        `along` are changes in the transaction that creates a new topic, with `properties`; `prefetched` are its nodes.
+        `if_absent`: create the topic so if it does not exist; None: it must exist. `prefetched` are its nodes.
         `on_claimed` is called as soon as no other broker can change the topic's node any more, `on_lost_entry` for each
         entry that is found lost, now or later. `read_striping` returns the present striping by the policies; it is
         called for each ledger, and while one waits for bookies. `are_policies_known`: whether `settings` are by all
         policies of the topic; as long as they are not, nothing is trimmed.
 
-        Raises `BrokerError`: TOPIC_NOT_FOUND where there is none and `create` is false, SERVICE_NOT_READY where one of
-        `along` was refused, METADATA_ERROR or PERSISTENCE_ERROR where it can't be opened now.
+        Raises `BrokerError`: TOPIC_NOT_FOUND where there is none and `if_absent` is None, SERVICE_NOT_READY where a
+        check of `if_absent` was refused, METADATA_ERROR or PERSISTENCE_ERROR where it can't be opened now.
         """
         lost = LostEntries(name, on_lost_entry)
         node = await recover_log(
@@ -153,10 +150,8 @@ class ManagedLedger:
             clock,
             randomness,
             lost,
-            create=create,
             finish_deletion=finish_deletion,
-            along=along,
-            properties=properties,
+            if_absent=if_absent,
             prefetched=prefetched.log if prefetched is not None else None,
             on_claimed=on_claimed,
         )

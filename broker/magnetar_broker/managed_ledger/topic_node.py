@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar_bookie.ledger.ledger_client import LedgerClient
@@ -41,10 +41,19 @@ from magnetar_wire.clock import Clock
 from magnetar_wire.randomness import Randomness
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["BeingDeleted", "TopicNode", "decode_topic", "page_path", "read_pages"]
+__all__ = ["BeingDeleted", "NewTopic", "TopicNode", "decode_topic", "page_path", "read_pages"]
 
 _OWNER_EPOCH_BYTES: Final = 8
 _UUID_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """What a topic is created with, where it does not exist."""
+
+    # Checks of the transaction that creates it.
+    checks: Sequence[Change] = ()
+    properties: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class BeingDeleted(Exception):
@@ -95,20 +104,13 @@ class TopicNode:
         node = decode_topic(self._path, self._stored.payload)
         return node.topic_epoch if node.HasField("topic_epoch") else None
 
-    async def claim(
-        self,
-        *,
-        create: bool,
-        along: Sequence[Change] = (),
-        properties: Mapping[str, bytes] = MappingProxyType({}),
-        prefetched: StoredValue | None = None,
-    ) -> None:
+    async def claim(self, if_absent: NewTopic | None = None, prefetched: StoredValue | None = None) -> None:
         """Write the owner epoch into the node, and read it. From then on no other broker changes it.
 
-        `along` are changes in the transaction that creates a topic, and `properties` are what it has then.
-        `prefetched` is the node if it was read before.
-        Raises `BeingDeleted`, TOPIC_NOT_FOUND, `NamespaceChanged` if one of `along` was refused, and the errors of the
-        metadata store.
+        `if_absent`: create the topic so if it does not exist; None: it must exist. `prefetched` is the node if it was
+        read before.
+        Raises `BeingDeleted`, TOPIC_NOT_FOUND, `NamespaceChanged` if a check of `if_absent` was refused, and the errors
+        of the metadata store.
         """
         stored, node = None, pb.ManagedLedgerNode()
         begun_at = self._clock.monotonic()
@@ -117,9 +119,9 @@ class TopicNode:
             if stored is None:
                 stored = await compare_and_set.read(self._store, self._path, fresh=True)
             if stored is None:
-                if not create:
+                if if_absent is None:
                     raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {self.name}")
-                await self._create(along, properties)
+                await self._create(if_absent)
                 continue
             self._incarnation = decode_topic(self._path, stored.payload).incarnation
             stored = await self._write_epoch(stored)
@@ -135,7 +137,7 @@ class TopicNode:
             raise ForeignValue(f"{self._path!r}: {error}") from None
         self.leases.load(node.leases, begun_at, self._clock.monotonic())
 
-    async def _create(self, along: Sequence[Change], properties: Mapping[str, bytes]) -> None:
+    async def _create(self, new: NewTopic) -> None:
         """Create the topic, with the leases that its namespace has for it, unless another broker does."""
         incarnation = self._randomness.token(_UUID_BYTES).hex()
         # After a sync, so it is at least the highest ledger id of an earlier topic with this name.
@@ -150,13 +152,13 @@ class TopicNode:
                 owner_epoch=self._owner_epoch,
                 floor=floor,
                 leases=leases,
-                properties=properties,
+                properties=new.properties,
             ).SerializeToString()
 
-        allowed, changes = len(along), list(along)
+        allowed, changes = len(new.checks), list(new.checks)
         try:
             leases, leases_unchanged = await read_leases_for(
-                self.name, self._store, self._clock, self._randomness, along
+                self.name, self._store, self._clock, self._randomness, new.checks
             )
             changes += [Put(paths.incarnation(self.name, incarnation), b"", ABSENT), leases_unchanged]
             await self._change_node(create, changes)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from types import MappingProxyType
 from typing import Any, Protocol
 
+from magnetar_broker.managed_ledger.topic_node import NewTopic
 from magnetar_broker.topics.topic import Topic
 from magnetar_metadata.store import Change
 from magnetar_protos.catalog_pb2 import Policies
@@ -23,18 +23,16 @@ class TopicStorage(Protocol):
         self,
         name: TopicName,
         *,
-        create: bool,
-        along: Sequence[Change],
         policies: Policies,
-        properties: Mapping[str, bytes] = MappingProxyType({}),
+        if_absent: NewTopic | None = None,
         own_policies: Awaitable[Policies] | None = None,
         prefetched: Any = None,
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
-        """Open the topic. `along`: checks of the metadata store if the topic is created, and `properties`: what it has
-        then. `policies`: its namespace's; `own_policies` override them, and are waited for as late as possible.
-        `log_opened` is called with the topic as soon as it accepts messages; if its cursors can't be opened, it is
-        abandoned.
+        """Open the topic. `policies`: its namespace's; `own_policies` override them, and are waited for as late as
+        possible. `if_absent`: create the topic so if it does not exist; None: it must exist. `prefetched`: what
+        `prefetch` returned. `log_opened` is called with the topic as soon as it accepts messages; if its cursors can't
+        be opened, it is abandoned.
 
         Raises `BrokerError`, TOPIC_NOT_FOUND among them. If it is cancelled, nothing stays open.
         """

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from magnetar_broker.errors import BrokerError, NamespaceChanged
+from magnetar_broker.managed_ledger.topic_node import NewTopic
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.system_topics import is_system_topic
 from magnetar_broker.topics.interface import TopicCatalog, TopicStorage
@@ -99,8 +100,6 @@ class TopicOpener:
         try:
             return await storage.open(
                 name,
-                create=False,
-                along=(),
                 policies=policies,
                 own_policies=own_policies,
                 prefetched=prefetched,
@@ -123,14 +122,12 @@ class TopicOpener:
         attempts = 0
         async with self._catalog.creation_turn(name, policies):
             while True:
-                along = await self._catalog.prepare_creation(name, explicit=creation.is_explicit)
+                checks = await self._catalog.prepare_creation(name, explicit=creation.is_explicit)
                 try:
                     return await storage.open(
                         name,
-                        create=True,
-                        along=along,
                         policies=policies,
-                        properties=creation.properties,
+                        if_absent=NewTopic(checks, creation.properties),
                         own_policies=own_policies,
                         log_opened=log_opened,
                     )

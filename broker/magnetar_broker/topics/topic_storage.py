@@ -11,10 +11,9 @@ for each subscription that would be created.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from types import MappingProxyType
 
 from magnetar_bookie.read.striping import Striping
 from magnetar_broker.catalog.applied_policies import override_policies
@@ -24,7 +23,7 @@ from magnetar_broker.errors import BrokerError, TopicUnloaded
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.prefetched_topic import PrefetchedTopic, prefetch_topic
-from magnetar_broker.managed_ledger.topic_node import BeingDeleted, TopicNode
+from magnetar_broker.managed_ledger.topic_node import BeingDeleted, NewTopic, TopicNode
 from magnetar_broker.settings.service import BrokerServiceSettings
 from magnetar_broker.topics.dispatch.dispatch_rates import TopicDispatchRates
 from magnetar_broker.topics.live_settings import FindPolicies, LiveSettings
@@ -33,7 +32,6 @@ from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topic_deletion import delete_topic, finish_deletion
 from magnetar_broker.topics.topic_services import TopicServices, make_unfinished_deletion_error
 from magnetar_metadata.errors import MetadataError
-from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
 from magnetar_wire.topic_name import TopicName
@@ -64,10 +62,8 @@ class LedgerTopicStorage:
         self,
         name: TopicName,
         *,
-        create: bool,
-        along: Sequence[Change],
         policies: Policies,
-        properties: Mapping[str, bytes] = MappingProxyType({}),
+        if_absent: NewTopic | None = None,
         own_policies: Awaitable[Policies] | None = None,
         prefetched: PrefetchedTopic | None = None,
         log_opened: Callable[[Topic], object] = lambda _: None,
@@ -125,10 +121,8 @@ class LedgerTopicStorage:
             settings,
             clock,
             randomness,
-            create=create,
             finish_deletion=partial(finish_deletion, name, client=client, clock=clock, randomness=randomness),
-            along=along,
-            properties=properties,
+            if_absent=if_absent,
             prefetched=prefetched,
             on_claimed=claim_cursors,
             on_lost_entry=self._services.counters.count_lost_entry,
@@ -157,7 +151,7 @@ class LedgerTopicStorage:
         node = TopicNode(name, self._client, self._clock, self._randomness)
         try:
             try:
-                await node.claim(create=False)
+                await node.claim()
             except BeingDeleted as deleted:
                 (incarnation,) = deleted.args
                 await finish_deletion(name, incarnation, self._client, self._clock, self._randomness)

@@ -20,6 +20,7 @@ from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.log_entry import NewEntry, get_chunk
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
 from magnetar_broker.managed_ledger.orphaned_ledgers import OrphanedLedgerDeleter
+from magnetar_broker.managed_ledger.topic_node import NewTopic
 from magnetar_broker.position import EARLIEST, Position
 from magnetar_broker.topics.topic_deletion import delete_topic, finish_deletion
 from magnetar_metadata.errors import MetadataError
@@ -122,7 +123,7 @@ class TopicOwner(ChainWriter):
         finish = partial(finish_deletion, name, client=client, clock=self.clock, randomness=self.chance)
         try:
             log = await ManagedLedger.open(
-                name, client, cache, options, self.clock, self.chance, create=True, finish_deletion=finish
+                name, client, cache, options, self.clock, self.chance, finish_deletion=finish, if_absent=NewTopic()
             )
         except BrokerError as error:
             self.trace(f"could not open {name}: {error}")

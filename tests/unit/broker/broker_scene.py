@@ -83,7 +83,7 @@ class BrokerScene:
         session = self.broker_session
         storage = session.topics._opener.get_storage(name)
         policies = await session.catalog.check_topic(name)
-        rival = await storage.open(name, create=False, along=(), policies=policies)
+        rival = await storage.open(name, policies=policies)
         await rival.close(BrokerError(ErrorCode.SERVICE_NOT_READY, "it was only a test"))
 
     async def start(self) -> None:

@@ -19,6 +19,7 @@ from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.log_entry import Chunk, LogEntry, NewEntry
 from magnetar_broker.managed_ledger.managed_ledger import ManagedLedger
+from magnetar_broker.managed_ledger.topic_node import NewTopic
 from magnetar_broker.position import EARLIEST, Position
 from magnetar_broker.settings.managed_ledgers import CursorSettings, ManagedLedgerSettings
 from magnetar_broker.topics.topic_deletion import finish_deletion
@@ -126,9 +127,8 @@ class Scene(SmallCluster):
                 options,
                 clock,
                 randomness,
-                create=create,
                 finish_deletion=partial(finish_deletion, name, client=client, clock=clock, randomness=randomness),
-                along=along,
+                if_absent=NewTopic(along) if create else None,
                 read_striping=read_striping,
                 are_policies_known=are_policies_known,
             )

@@ -18,6 +18,7 @@ import magnetar
 from magnetar import ConsumerType, MessageId, aio, exceptions
 from magnetar.admin import NamespacePolicies, TopicPolicies
 from magnetar_broker.errors import TopicUnloaded
+from magnetar_broker.managed_ledger.topic_node import NewTopic
 from magnetar_broker.topics import policy_refresh
 from magnetar_broker.topics.non_persistent.topic_node import NonPersistentTopicNode
 from magnetar_protos.entry_pb2 import MessageIdData
@@ -359,8 +360,8 @@ async def test_the_node_of_a_topic_follows_its_owners() -> None:
         catalog, metadata = client.scene.broker_session.catalog, client.scene.metadata
         stores = [metadata.connect(), metadata.connect()]
         old, new = (NonPersistentTopicNode(NAME, store, SystemRandomness()) for store in stores)
-        epoch = await old.claim(create=True, properties={"k": b"v"})
-        await new.claim(create=False)
+        epoch = await old.claim(NewTopic(properties={"k": b"v"}))
+        await new.claim()
         assert await catalog.get_topic_properties(NAME) == {"k": "v"}
         await stores[0].close()
         assert await catalog.has_stored_topic(NAME)

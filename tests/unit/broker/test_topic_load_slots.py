@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
-from types import MappingProxyType
 
 import pytest
 
 from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.managed_ledger.topic_node import NewTopic
 from magnetar_broker.settings.topics import TopicSettings
 from magnetar_broker.topics.topic import Topic
 from magnetar_broker.topics.topic_load_slots import TopicLoad, TopicLoadSlots
-from magnetar_metadata.store import Change
 from magnetar_protos.broker_pb2 import ErrorCode
 from magnetar_protos.catalog_pb2 import Policies
 from magnetar_testing.clock import ManualClock
@@ -122,16 +121,14 @@ class StorageThatHangs(FakeStorage):
         self,
         name: TopicName,
         *,
-        create: bool,
-        along: Sequence[Change],
         policies: Policies,
-        properties: Mapping[str, bytes] = MappingProxyType({}),
+        if_absent: NewTopic | None = None,
         own_policies: Awaitable[Policies] | None = None,
         prefetched: None = None,
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
         if not name.local_name.startswith("away"):
-            return await super().open(name, create=create, along=along, policies=policies, prefetched=prefetched)
+            return await super().open(name, policies=policies, if_absent=if_absent, prefetched=prefetched)
         self.hanging.append(name)
         try:
             await asyncio.Event().wait()

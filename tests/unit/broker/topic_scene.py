@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from types import MappingProxyType
 from typing import Any
 
 from magnetar_broker.counters import BrokerCounters
 from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.managed_ledger.topic_node import NewTopic
 from magnetar_broker.position import Position
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.settings.service import BrokerServiceSettings
@@ -145,10 +145,8 @@ class FakeStorage:
         self,
         name: TopicName,
         *,
-        create: bool,
-        along: Sequence[Change],
         policies: Policies,
-        properties: Mapping[str, bytes] = MappingProxyType({}),
+        if_absent: NewTopic | None = None,
         own_policies: Awaitable[Policies] | None = None,
         prefetched: None = None,
         log_opened: Callable[[Topic], object] = lambda _: None,
@@ -164,7 +162,7 @@ class FakeStorage:
         if own_policies is not None:
             self.own_policies = await own_policies
         if name not in self.there:
-            if not create:
+            if if_absent is None:
                 raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no {name}")
             self.there[name] = f"i{len(self.deleted) + 1}"
         log = FakeLog(per_ledger=2**40, incarnation=self.there[name])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Awaitable, Callable, Sequence
 
 from magnetar_broker.catalog.applied_policies import override_policies
 from magnetar_broker.errors import BrokerError, TopicUnloaded
+from magnetar_broker.managed_ledger.topic_node import NewTopic
 from magnetar_broker.schemas.schema_deletion import prepare_schema_deletion
 from magnetar_broker.topics.dispatch.dispatch_rates import TopicDispatchRates
 from magnetar_broker.topics.live_settings import LiveSettings
@@ -64,17 +64,15 @@ class NonPersistentTopicStorage:
         self,
         name: TopicName,
         *,
-        create: bool,
-        along: Sequence[Change],
         policies: Policies,
-        properties: Mapping[str, bytes] = MappingProxyType({}),
+        if_absent: NewTopic | None = None,
         own_policies: Awaitable[Policies] | None = None,
         prefetched: None = None,
         log_opened: Callable[[Topic], object] = lambda _: None,
     ) -> Topic:
         node = self._find_node(name)
         try:
-            owner_epoch = await node.claim(create=create, along=along, properties=properties)
+            owner_epoch = await node.claim(if_absent)
         except MetadataError as error:
             raise BrokerError(ErrorCode.METADATA_ERROR, f"topic {name} can't be opened now: {error}") from error
         live = LiveSettings(self._services.settings, policies, are_known=own_policies is None)
@@ -98,7 +96,7 @@ class NonPersistentTopicStorage:
 
     async def claim(self, name: TopicName) -> bytes:
         try:
-            return await self._find_node(name).claim(create=False)
+            return await self._find_node(name).claim()
         except MetadataError as error:
             raise BrokerError(ErrorCode.METADATA_ERROR, f"topic {name} can't be claimed now: {error}") from error
 

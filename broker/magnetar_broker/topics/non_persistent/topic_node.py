@@ -11,11 +11,12 @@ an unknown outcome is found by reading again: the store handles a session's requ
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from magnetar_broker import paths
 from magnetar_broker.errors import BrokerError, NamespaceChanged, RequestNotStarted
+from magnetar_broker.managed_ledger.topic_node import NewTopic
 from magnetar_metadata import compare_and_set
 from magnetar_metadata.compare_and_set import StoredValue, encode_first_value
 from magnetar_metadata.errors import BadVersion, NoNode, NotSent, OutcomeUnknown, Refused, StoreFull
@@ -43,14 +44,12 @@ class NonPersistentTopicNode:
         self._store = store
         self._randomness = randomness
 
-    async def claim(
-        self, *, create: bool, along: Sequence[Change] = (), properties: Mapping[str, bytes] | None = None
-    ) -> bytes:
+    async def claim(self, if_absent: NewTopic | None = None) -> bytes:
         """Write a new owner epoch into the node, and return it.
 
-        `along` are checks of the transaction that creates the node, and `properties` are what it has then. Raises
-        `BrokerError`: TOPIC_NOT_FOUND, also if the topic is being deleted and `create` is false; `NamespaceChanged` if
-        one of `along` was refused.
+        `if_absent`: create the topic so if it does not exist; None: it must exist. Raises `BrokerError`:
+        TOPIC_NOT_FOUND, also if the topic is being deleted and `if_absent` is None; `NamespaceChanged` if a check of
+        `if_absent` was refused.
         """
         epoch = self._randomness.token(_OWNER_EPOCH_BYTES)
         while True:
@@ -59,10 +58,10 @@ class NonPersistentTopicNode:
             if node is not None and node.owner_epoch == epoch:
                 return epoch  # the answer was lost
             if node is None or node.state == pb.DELETING:
-                if not create:
+                if if_absent is None:
                     raise BrokerError(ErrorCode.TOPIC_NOT_FOUND, f"there is no topic {self._name}")
-                node = pb.ManagedLedgerNode(incarnation=NON_PERSISTENT_INCARNATION, properties=properties or {})
-                checks = list(along)
+                node = pb.ManagedLedgerNode(incarnation=NON_PERSISTENT_INCARNATION, properties=if_absent.properties)
+                checks = list(if_absent.checks)
             else:
                 checks = []
             node.owner_epoch = epoch

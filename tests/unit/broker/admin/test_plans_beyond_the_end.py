@@ -41,7 +41,7 @@ async def store_elsewhere(scene: BrokerScene, count: int) -> MessagePosition:
     randomness = SystemRandomness()
     finish = partial(finish_deletion, _TOPIC, client=client, clock=scene.clock, randomness=randomness)
     log = await ManagedLedger.open(
-        _TOPIC, client, EntryCache(0), options, scene.clock, randomness, create=False, finish_deletion=finish
+        _TOPIC, client, EntryCache(0), options, scene.clock, randomness, finish_deletion=finish
     )
     stored: list[asyncio.Future[object]] = []
     for number in range(count):

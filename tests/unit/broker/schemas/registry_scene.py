@@ -13,7 +13,7 @@ from magnetar_bookie.ledger.ledger_metadata import LedgerState
 from magnetar_broker import paths
 from magnetar_broker.catalog.catalog import Catalog
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.managed_ledger.topic_node import TopicNode
+from magnetar_broker.managed_ledger.topic_node import NewTopic, TopicNode
 from magnetar_broker.schemas.schema_registry import SchemaRegistry
 from magnetar_broker.schemas.schema_rules import SchemaRules
 from magnetar_broker.settings.service import BrokerServiceSettings
@@ -167,7 +167,7 @@ class RegistryScene:
 
     async def create_topic(self, name: TopicName = TOPIC) -> TopicNode:
         node = TopicNode(name, self.cluster.client, self.clock, self._randomness())
-        await node.claim(create=True)
+        await node.claim(NewTopic())
         return node
 
     def catalog(self) -> Catalog:
