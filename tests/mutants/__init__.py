@@ -7,8 +7,8 @@ Each is a file, `NAME.toml`:
 
     [[change]]
     in = "Subscription._check_may_seek"
-    replace = "moves >> _TAKE_OVER_BITS != self.cursor.moves"
-    by = "moves < 0"
+    replace = "moves_and_take_overs >> _TAKE_OVER_BITS != self.cursor.moves"
+    by = "moves_and_take_overs < 0"
 
 `breaks` begins with the items of the checklist (`CHK-8, CHK-1: …`) or the points of the specification whose violation
 shows it. A run that fails for another reason does not count as seeing it. Either `world` names the simulation's world

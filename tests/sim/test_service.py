@@ -36,7 +36,7 @@ _BRANCHES: Final = [
     Branch("ProducerAccess._check_epoch", 'current = "there is none"'),
     Branch("ProducerAccess.next_admitted", "self._admit(producer, self._waiting.pop(producer))"),
     # Deliveries and acknowledgements of an epoch that has ended (CHK-52).
-    Branch("Subscription.acknowledge", "raise acknowledged.problem or BrokerError(\nErrorCode.STALE_EPOCH"),
+    Branch("Subscription.acknowledge", "raise checked.problem or BrokerError(\nErrorCode.STALE_EPOCH"),
     Branch("PartitionConsumer.delivered", "if not self.is_connected or delivery.epoch != self.epoch.number:\nreturn"),
     # Keys that wait for their old consumer, or for any, in each way to assign keys to consumers (CHK-35).
     Branch("HeldKeys.count_blocked", "self._draining[slot] += 1"),

@@ -15,8 +15,8 @@ The state of a durable cursor is stored three times:
 
 An acknowledgement takes this way:
 
-    `Subscription.acknowledge` → `read_acknowledge`            checks what the client named (topics/acknowledgments.py)
-    `acknowledge` → `Cursor.acknowledge`, `DispatchRule`       changes `AckState`; takes effect for dispatch
+    `Subscription.acknowledge` → `check_acknowledgement`       checks what the client named (topics/acknowledgments.py)
+    `apply_acknowledgement` → `Cursor`, `DispatchRule`         changes `AckState`; takes effect for dispatch
     `AckReceipts.add` → `call_when_saved`                      a consumer wants a receipt: begins a save
     `DurableCursor._save_to_ledger` → `CursorLedger`           adds the unsaved changes to the ledger
     `DurableCursor._complete_save`                             they are durable: `AckReceipts` sends the receipts

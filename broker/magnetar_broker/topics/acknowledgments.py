@@ -1,7 +1,8 @@
 """Acknowledgements: checked, passed to the cursor and the dispatch rule, and reported when they are durable.
 
-`read_acknowledge` checks a client's request, which may name anything. `acknowledge` passes it to the cursor and the
-rule: it counts at once. `AckReceipts` completes the receipts that clients requested when the cursor is saved.
+`check_acknowledgement` checks a client's request, which may name anything. `apply_acknowledgement` passes it to the
+cursor and the rule: it counts at once. `AckReceipts` completes the receipts that clients requested when the cursor is
+saved.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from magnetar_broker.topics.dispatch.dispatch_rule import DispatchRule
 from magnetar_protos.broker_pb2 import Acknowledge, BatchMessages, EntryRange, ErrorCode
 from magnetar_wire.limits import MAX_BATCH_MESSAGES
 
-__all__ = ["AckReceipts", "Acknowledged", "acknowledge", "check_ranges", "read_acknowledge"]
+__all__ = ["AckReceipts", "CheckedAcknowledgement", "apply_acknowledgement", "check_acknowledgement", "check_ranges"]
 
 _MAX_ID: Final = 2**63 - 1
 
 
 @dataclass(slots=True)
-class Acknowledged:
-    """The part of a request that counts."""
+class CheckedAcknowledgement:
+    """The part of a request that will count."""
 
     entries: list[LedgerRange] = field(default_factory=list)
     messages: list[PartialBatch] = field(default_factory=list)
@@ -38,22 +39,22 @@ class Acknowledged:
     problem: BrokerError | None = None
 
 
-def read_acknowledge(request: Acknowledge, log: Log) -> Acknowledged:
+def check_acknowledgement(request: Acknowledge, log: Log) -> CheckedAcknowledgement:
     """Check a request. A cumulative one names one position, its last. Raises `BrokerError`."""
     named = len(request.entries) + len(request.messages)
     if request.cumulative and named != 1:
         raise BrokerError(
             ErrorCode.INVALID_ARGUMENT, f"a cumulative acknowledgement has {named} positions: exactly one is needed"
         )
-    checked = check_ranges(request.entries, log)
+    ranges = check_ranges(request.entries, log)
     messages = [_read_messages(one) for one in request.messages]
     problem = _find_foreign(request, log)
     if problem is not None:
         messages = [one for one in messages if log.floor < one[0].ledger_id <= log.last.ledger_id]
     if request.cumulative and request.entries:
         [one] = request.entries
-        checked = [(one.ledger_id, one.first_entry_id, one.last_entry_id)] if problem is None else []
-    return Acknowledged(checked, messages, problem)
+        ranges = [(one.ledger_id, one.first_entry_id, one.last_entry_id)] if problem is None else []
+    return CheckedAcknowledgement(ranges, messages, problem)
 
 
 def _find_foreign(request: Acknowledge, log: Log) -> BrokerError | None:
@@ -135,9 +136,9 @@ def _read_messages(one: BatchMessages) -> PartialBatch:
     return Position(one.ledger_id, one.entry_id), bits, one.batch_size
 
 
-def acknowledge(
+def apply_acknowledgement(
     request: Acknowledge,
-    acknowledged: Acknowledged,
+    checked: CheckedAcknowledgement,
     log: Log,
     cursor: Cursor,
     rule: DispatchRule,
@@ -145,23 +146,23 @@ def acknowledge(
 ) -> int:
     """Acknowledge messages, and return about how many entries were completed. Raises `BrokerError`; then none are."""
     before = cursor.mark_delete
-    if not acknowledged.entries and not acknowledged.messages:
+    if not checked.entries and not checked.messages:
         count = 0
     elif request.cumulative:
-        count = _acknowledge_up_to(acknowledged, log, cursor)
+        count = _acknowledge_up_to(checked, log, cursor)
     else:
-        count = _acknowledge_each(acknowledged, log, cursor, rule, consumer)
+        count = _acknowledge_each(checked, log, cursor, rule, consumer)
     if cursor.mark_delete != before:
         rule.record_acknowledged_up_to(cursor.mark_delete)
     return count
 
 
-def _acknowledge_up_to(acknowledged: Acknowledged, log: Log, cursor: Cursor) -> int:
+def _acknowledge_up_to(checked: CheckedAcknowledgement, log: Log, cursor: Cursor) -> int:
     bits = batch_size = 0
-    if acknowledged.messages:
-        position, bits, batch_size = acknowledged.messages[0]
+    if checked.messages:
+        position, bits, batch_size = checked.messages[0]
     else:
-        ledger_id, _, last = acknowledged.entries[0]
+        ledger_id, _, last = checked.entries[0]
         position = Position(ledger_id, last)
     if position > log.last:
         raise BrokerError(
@@ -174,17 +175,17 @@ def _acknowledge_up_to(acknowledged: Acknowledged, log: Log, cursor: Cursor) -> 
 
 
 def _acknowledge_each(
-    acknowledged: Acknowledged, log: Log, cursor: Cursor, rule: DispatchRule, consumer: BaseConsumer
+    checked: CheckedAcknowledgement, log: Log, cursor: Cursor, rule: DispatchRule, consumer: BaseConsumer
 ) -> int:
-    sizes = {position: size for position, _, size in acknowledged.messages}
-    completed = cursor.acknowledge(acknowledged.entries, acknowledged.messages)
+    sizes = {position: size for position, _, size in checked.messages}
+    completed = cursor.acknowledge(checked.entries, checked.messages)
     count = len(completed)
-    for ledger_id, first, last in acknowledged.entries:
+    for ledger_id, first, last in checked.entries:
         if first == last:
             count += 1
         else:
             count += log.entries_between(Position(ledger_id, first - 1), Position(ledger_id, last))
-    ranges = [*acknowledged.entries, *((ledger_id, entry_id, entry_id) for ledger_id, entry_id in completed)]
+    ranges = [*checked.entries, *((ledger_id, entry_id, entry_id) for ledger_id, entry_id in completed)]
     rule.record_acknowledged(consumer, ranges)
     for position in completed:
         sizes.pop(position, None)

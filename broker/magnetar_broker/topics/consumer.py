@@ -135,8 +135,8 @@ class Consumer(BaseConsumer):
         return self.subscription.incarnation
 
     @property
-    def moves(self) -> int:
-        return self.subscription.moves
+    def moves_and_take_overs(self) -> int:
+        return self.subscription.moves_and_take_overs
 
     def find_epoch_start(self) -> StartMessageId | None:
         """Return the position after which all messages of this epoch are. None: they may be anywhere (Shared)."""
@@ -239,10 +239,11 @@ class Consumer(BaseConsumer):
 
     # Changes.
 
-    async def seek(self, to: StartAt, moves: int | None = None) -> None:
-        """Move the subscription. When this returns, that is durable, and the new epoch was reported. `moves`: refuse it
-        if the subscription was moved since it had this number of moves. Raises `BrokerError`."""
-        await self.subscription.seek_for(self, to, moves)
+    async def seek(self, to: StartAt, moves_and_take_overs: int | None = None) -> None:
+        """Move the subscription. When this returns, that is durable, and the new epoch was reported.
+        `moves_and_take_overs`: the last one that the client got; if the subscription was moved since, refuse the seek.
+        None: not compared. Raises `BrokerError`."""
+        await self.subscription.seek_for(self, to, moves_and_take_overs)
 
     async def unsubscribe(self, *, force: bool = False) -> None:
         """Delete the subscription, which this consumer leaves. `force`: also if it has other consumers. Raises

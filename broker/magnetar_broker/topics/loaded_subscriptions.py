@@ -134,7 +134,7 @@ class LoadedSubscriptions:
         for subscription in list(self._loaded.values()):
             try:
                 if (dispatcher := subscription.dispatcher) is not None:
-                    dispatcher.run()
+                    dispatcher.dispatch()
             except Exception:  # noqa: BLE001 (the others go on)
                 _log.exception("Topic %s: subscription %s failed to deliver new entries", self._name, subscription.name)
 

@@ -19,7 +19,12 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.position import Position
 from magnetar_broker.settings.delivery import SubscriptionSettings
-from magnetar_broker.topics.acknowledgments import AckReceipts, acknowledge, check_ranges, read_acknowledge
+from magnetar_broker.topics.acknowledgments import (
+    AckReceipts,
+    apply_acknowledgement,
+    check_acknowledgement,
+    check_ranges,
+)
 from magnetar_broker.topics.client_positions import StartPosition, find_last_acknowledged, find_start
 from magnetar_broker.topics.consumer import Consumer, ConsumerSink
 from magnetar_broker.topics.consumer_limits import check_joining
@@ -198,7 +203,7 @@ class Subscription:
         sink.opened(consumer)
         updates.active = [(one, active) for one, active in updates.active if one is not consumer]
         self._report(updates)
-        self._run()
+        self._dispatch()
         return consumer
 
     def leave(self, consumers: Sequence[Consumer]) -> None:
@@ -217,7 +222,7 @@ class Subscription:
             return
         self._record_active()
         self._report(updates)
-        self._run()
+        self._dispatch()
 
     def remove_disconnected(self) -> None:
         """Remove consumers whose connections are closed. If no consumer is left, the subscription may be released."""
@@ -230,8 +235,9 @@ class Subscription:
             self.cursor.record_take_over()
 
     @property
-    def moves(self) -> int:
-        """Changes when earlier deliveries may not be acknowledged any more: after a move or a take-over."""
+    def moves_and_take_overs(self) -> int:
+        """`moves` of the client protocol: a number that changes when earlier deliveries may not be acknowledged any
+        more, because the subscription was moved or another consumer took over."""
         return (self.cursor.moves << _TAKE_OVER_BITS) + self.cursor.take_overs
 
     def retain_for_reconnect(self, seconds: float) -> None:
@@ -255,10 +261,10 @@ class Subscription:
         for consumer in consumers:
             consumer.sink.ended(problem)
 
-    def _run(self) -> None:
+    def _dispatch(self) -> None:
         """Deliver entries, unless all consumers have left."""
         if self.dispatcher is not None:
-            self.dispatcher.run()
+            self.dispatcher.dispatch()
 
     # Requests of consumers, which are handled without waiting.
 
@@ -266,13 +272,13 @@ class Subscription:
         if self.dispatcher is not None and consumer in self._consumers:
             self.counters.last_flow_ms = consumer.counters.last_flow_ms = self.time_ms()
             self.dispatcher.rule.grant(consumer, epoch, permits)
-            self.dispatcher.run()
+            self.dispatcher.dispatch()
 
     def recheck(self, consumer: Consumer) -> None:
         """Deliver entries: the consumer's outbox has capacity again."""
         if self.dispatcher is not None and consumer in self._consumers:
             self.dispatcher.rule.recheck(consumer)
-            self.dispatcher.run()
+            self.dispatcher.dispatch()
 
     def redeliver(self, consumer: Consumer, epoch: int, ranges: Sequence[EntryRange]) -> None:
         checked = check_ranges(ranges, self.log)
@@ -280,16 +286,16 @@ class Subscription:
             # All named entries are trimmed. Without this check an empty list would redeliver all entries.
             return
         self._report(self.dispatcher.rule.redeliver(consumer, epoch, checked, self.cursor.mark_delete))
-        self.dispatcher.run()
+        self.dispatcher.dispatch()
 
     def acknowledge(self, consumer: Consumer, request: Acknowledge, *, active_only: bool = True) -> None:
-        acknowledged = read_acknowledge(request, self.log)
+        checked = check_acknowledgement(request, self.log)
         if self.dispatcher is None or consumer not in self._consumers:
             raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {consumer.name} has left subscription {self.name}")
         rule = self.dispatcher.rule
         is_late = active_only and not rule.is_active(consumer)
         if is_late or request.epoch < consumer.acknowledged_from:
-            raise acknowledged.problem or BrokerError(
+            raise checked.problem or BrokerError(
                 ErrorCode.STALE_EPOCH,
                 f"these messages of subscription {self.name} were delivered before it was moved or another "
                 f"consumer became active: they have epoch {request.epoch}, and acknowledgements count from "
@@ -302,7 +308,7 @@ class Subscription:
                 "acknowledgement would acknowledge messages of other consumers. Acknowledge each message",
             )
         mark_delete, unacked = self.cursor.mark_delete, rule.unacked_messages
-        count = acknowledge(request, acknowledged, self.log, self.cursor, rule, consumer)
+        count = apply_acknowledgement(request, checked, self.log, self.cursor, rule, consumer)
         messages = count if rule.delivers_in_order else max(0, unacked - rule.unacked_messages)
         now_ms = self.time_ms()
         for counters in (self.counters, consumer.counters):
@@ -311,16 +317,16 @@ class Subscription:
             counters.last_acknowledged_ms = now_ms
         if self.cursor.mark_delete != mark_delete:
             self.counters.last_advanced_ms = now_ms
-        self.dispatcher.run()
+        self.dispatcher.dispatch()
         self.report_end()
-        if acknowledged.problem is not None:
-            raise acknowledged.problem
+        if checked.problem is not None:
+            raise checked.problem
 
     def release_trimmed_entries(self) -> None:
         """The log has deleted ledgers, and the cursor has moved out of them: consumers need not acknowledge them."""
         if self.dispatcher is not None:
             self.dispatcher.rule.record_acknowledged_up_to(self.cursor.mark_delete)
-            self.dispatcher.run()
+            self.dispatcher.dispatch()
 
     def _report(self, updates: ConsumerUpdates) -> None:
         """Report changes to the consumers that have not left in the meantime."""
@@ -357,7 +363,7 @@ class Subscription:
         """Apply changed limits to the consumers that are connected."""
         if self.dispatcher is not None:
             self.dispatcher.rule.set_limits(create_dispatch_limits(self._settings))
-            self.dispatcher.run()
+            self.dispatcher.dispatch()
 
     def pause(self) -> None:
         self.is_paused = True
@@ -374,11 +380,11 @@ class Subscription:
 
     # Changes, which wait for storage. Those that no consumer requests are run by `AdministeredSubscriptions`.
 
-    async def seek_for(self, consumer: Consumer, to: StartAt, moves: int | None) -> None:
-        """Seek at a consumer's request, unless the subscription was moved since it had `moves`. Raises
+    async def seek_for(self, consumer: Consumer, to: StartAt, moves_and_take_overs: int | None) -> None:
+        """Seek at a consumer's request, unless the subscription was moved since the consumer got this number. Raises
         `BrokerError`."""
         await self._changes.run_change(
-            self.key, "a seek", lambda: self.seek(to, lambda: self._check_may_seek(consumer, moves))
+            self.key, "a seek", lambda: self.seek(to, lambda: self._check_may_seek(consumer, moves_and_take_overs))
         )
 
     async def seek(self, to: StartAt, check: Callable[[], None] = lambda: None) -> None:
@@ -401,10 +407,10 @@ class Subscription:
         if consumer not in self._consumers:
             raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {consumer.name} has left subscription {self.name}")
 
-    def _check_may_seek(self, consumer: Consumer, moves: int | None) -> None:
+    def _check_may_seek(self, consumer: Consumer, moves_and_take_overs: int | None) -> None:
         self._check_connected(consumer)
         # Each move is reported to consumers, but not each take-over.
-        if moves is not None and moves >> _TAKE_OVER_BITS != self.cursor.moves:
+        if moves_and_take_overs is not None and moves_and_take_overs >> _TAKE_OVER_BITS != self.cursor.moves:
             raise BrokerError(
                 ErrorCode.STALE_EPOCH,
                 f"subscription {self.name} was moved after consumer {consumer.name} had requested a seek: seek again",
@@ -434,7 +440,7 @@ class Subscription:
     def expire_now(self, position: Position) -> None:
         """Acknowledge all entries up to `position`, which expire. They are saved soon. Not while a change waits."""
         self._count_expired(self._acknowledge_up_to(position))
-        self._run()
+        self._dispatch()
         self.report_end()
 
     def _acknowledge_up_to(self, position: Position) -> int:

@@ -64,7 +64,7 @@ def test_an_answer_comes_with_the_message_that_completes_the_entries_before_it()
     on.fill()
     for number in range(20):
         before = on.queued
-        on.outbox.add_after(Done(consumer_id=1, request_id=number))
+        on.outbox.add_after_entries(Done(consumer_id=1, request_id=number))
         on.fill(on.outbox_capacity.queued_bytes + 1)  # entries that need not be sent before it
         sent = on.target.next_number
         while sent < before:
@@ -75,11 +75,11 @@ def test_an_answer_comes_with_the_message_that_completes_the_entries_before_it()
 
 def test_parts_without_entries_before_them_come_at_once_and_in_order() -> None:
     on = _Filled()
-    on.outbox.add_after(Done(request_id=1))
+    on.outbox.add_after_entries(Done(request_id=1))
     on.fill()
     before = on.queued
-    on.outbox.add_after(Done(request_id=2))
-    on.outbox.add_after(ConsumerEnded(consumer_id=1))
+    on.outbox.add_after_entries(Done(request_id=2))
+    on.outbox.add_after_entries(ConsumerEnded(consumer_id=1))
     first = on.compose()
     assert ([one.request_id for one in first.done], list(first.ended)) == ([1], [])
     assert on.outbox.waiting_answers == 2
@@ -93,7 +93,7 @@ def test_entries_of_a_closed_consumer_delay_no_answer() -> None:
     on = _Filled()
     on.fill()
     on.target.is_closed = True
-    on.outbox.add_after(ConsumerEnded(consumer_id=1))
+    on.outbox.add_after_entries(ConsumerEnded(consumer_id=1))
     on.target = _Target(2)
     on.fill(2 * on.outbox_capacity.queued_bytes)
     answer = on.compose()
@@ -124,7 +124,7 @@ def test_entries_that_skip_others_share_a_run() -> None:
 def test_the_last_parts_come_when_the_entries_are_dropped() -> None:
     on = _Filled()
     on.fill()
-    on.outbox.add_after(Done(request_id=1))
+    on.outbox.add_after_entries(Done(request_id=1))
     on.outbox.close()
     message = on.outbox.compose()
     assert message is not None

@@ -464,19 +464,19 @@ async def test_acks_survive_reconnect_unless_another_consumer_was_active() -> No
     scene = Scene()
     entries = scene.add(8)
     a, _ = await scene.subscribe(kind=FAILOVER, consumer="a")
-    known = a.moves
+    known = a.moves_and_take_overs
     a.leave()
     # Nobody else was served: what it had may be acknowledged.
     a, _ = await scene.subscribe(kind=FAILOVER, consumer="a")
-    assert a.moves == known
+    assert a.moves_and_take_overs == known
     ack(a, entries[0])
     b, gets_b = await scene.subscribe(kind=FAILOVER, consumer="b")
     a.leave()
     assert gets_b.active == [False, True]
-    known_by_b = b.moves
+    known_by_b = b.moves_and_take_overs
     assert gets_b.epochs  # it was reported
     a, _ = await scene.subscribe(kind=FAILOVER, consumer="a")
-    assert a.moves != known
+    assert a.moves_and_take_overs != known
     with pytest.raises(BrokerError) as stale:
         ack(a, entries[7], cumulative=True)
     assert stale.value.code == ErrorCode.STALE_EPOCH
@@ -485,9 +485,9 @@ async def test_acks_survive_reconnect_unless_another_consumer_was_active() -> No
     b.leave()
     # It is known when there is nobody for a while, and for a consumer of another type.
     b, _ = await scene.subscribe(kind=EXCLUSIVE, consumer="b")
-    assert b.moves == known_by_b
+    assert b.moves_and_take_overs == known_by_b
     await b.seek(LATEST)
-    assert b.moves not in (known, known_by_b)
+    assert b.moves_and_take_overs not in (known, known_by_b)
 
 
 async def test_late_seek_is_refused_after_a_newer_seek() -> None:
@@ -495,7 +495,7 @@ async def test_late_seek_is_refused_after_a_newer_seek() -> None:
     scene = Scene()
     entries = scene.add(3)
     a, _ = await scene.subscribe(kind=FAILOVER, priority=1, consumer="a")
-    known = a.moves
+    known = a.moves_and_take_overs
     await a.seek(LATEST, known)
     for late in (known, known):
         with pytest.raises(BrokerError) as stale:
@@ -503,9 +503,9 @@ async def test_late_seek_is_refused_after_a_newer_seek() -> None:
         assert stale.value.code == ErrorCode.STALE_EPOCH
     assert scene.stats().backlog_entries == 0
     # A take-over moves nothing, and is not reported to inactive consumers.
-    known = a.moves
+    known = a.moves_and_take_overs
     b, gets = await scene.subscribe(kind=FAILOVER, priority=0, consumer="b")
-    assert b.moves != known
+    assert b.moves_and_take_overs != known
     await a.seek(EARLIEST, known)
     b.flow(b.epoch, 10)
     assert gets.take() == entries

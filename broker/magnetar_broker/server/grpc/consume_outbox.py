@@ -70,12 +70,12 @@ class ConsumeOutbox:
         self._queued_runs = 0
         # Parts that are sent before entries, and after them; each in order, with the number of runs that must be sent
         # before it.
-        self._before: deque[tuple[int, ConsumerOpened | EpochBegan | ActiveChanged]] = deque()
-        self._after: deque[tuple[int, Done | ConsumerEnded | ReachedEnd | TopicGrown]] = deque()
+        self._before_entries: deque[tuple[int, ConsumerOpened | EpochBegan | ActiveChanged]] = deque()
+        self._after_entries: deque[tuple[int, Done | ConsumerEnded | ReachedEnd | TopicGrown]] = deque()
         self._builder = FrameBuilder()
 
     def __bool__(self) -> bool:
-        return bool(self._runs or self._before or self._after)
+        return bool(self._runs or self._before_entries or self._after_entries)
 
     def close(self) -> None:
         """Drop all entries and return their memory."""
@@ -84,7 +84,7 @@ class ConsumeOutbox:
 
     @property
     def waiting_answers(self) -> int:
-        return len(self._before) + len(self._after)
+        return len(self._before_entries) + len(self._after_entries)
 
     def deliver(self, target: DeliveryTarget, runs: Sequence[DeliveryRun]) -> None:
         for run in runs:
@@ -92,26 +92,26 @@ class ConsumeOutbox:
             self.outbox_capacity.add(run.memory_bytes)
         self._queued_runs += len(runs)
 
-    def add_before(self, part: ConsumerOpened | EpochBegan | ActiveChanged) -> None:
-        self._before.append((0, part))
+    def add_before_entries(self, part: ConsumerOpened | EpochBegan | ActiveChanged) -> None:
+        self._before_entries.append((0, part))
 
-    def add_after(self, part: Done | ConsumerEnded | ReachedEnd | TopicGrown) -> None:
-        self._after.append((self._queued_runs, part))
+    def add_after_entries(self, part: Done | ConsumerEnded | ReachedEnd | TopicGrown) -> None:
+        self._after_entries.append((self._queued_runs, part))
 
     def compose(self) -> bytes | None:
         """Return and remove the next message; None: there is nothing to send."""
         while True:
             if not self:
                 return None
-            parts = [_take_parts(self._before, 0).SerializeToString()]
-            if self._before:  # the rest of these must be sent before any entry
+            parts = [_take_parts(self._before_entries, 0).SerializeToString()]
+            if self._before_entries:  # the rest of these must be sent before any entry
                 return parts[0]
             deliveries = self._fill_frame()
             if deliveries:
                 frame = self._builder.build_parts()
                 parts.append(encode_field_head(ConsumeAnswer.FRAME_FIELD_NUMBER, sum(map(len, frame))))
                 parts += frame
-            rest = _take_parts(self._after, self._queued_runs - len(self._runs))
+            rest = _take_parts(self._after_entries, self._queued_runs - len(self._runs))
             rest.deliveries.extend(deliveries)
             parts.append(rest.SerializeToString())
             message = b"".join(parts)

@@ -40,14 +40,14 @@ class ConsumeSession:
         # The sender waits for this.
         self._to_send: asyncio.Future[None] | None = None
 
-    def send_before(self, part: ConsumerOpened | EpochBegan | ActiveChanged) -> None:
+    def send_before_entries(self, part: ConsumerOpened | EpochBegan | ActiveChanged) -> None:
         """Send a part before all entries that are queued later."""
-        self.outbox.add_before(part)
+        self.outbox.add_before_entries(part)
         self.wake_sender()
 
-    def send_after(self, part: Done | ConsumerEnded | ReachedEnd | TopicGrown) -> None:
+    def send_after_entries(self, part: Done | ConsumerEnded | ReachedEnd | TopicGrown) -> None:
         """Send a part after all entries that are queued now."""
-        self.outbox.add_after(part)
+        self.outbox.add_after_entries(part)
         self.wake_sender()
 
     def wake_sender(self) -> None:

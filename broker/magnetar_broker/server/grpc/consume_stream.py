@@ -355,7 +355,7 @@ class ConsumeStream:
 
     def _send_done(self, consumer_id: int, request_id: int, problem: Problem | None) -> None:
         if request_id and not self.is_broken:
-            self._session.send_after(Done(consumer_id=consumer_id, request_id=request_id, problem=problem))
+            self._session.send_after_entries(Done(consumer_id=consumer_id, request_id=request_id, problem=problem))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

@@ -86,14 +86,14 @@ class StreamConsumer:
 
     def opened(self, consumer: Consumer) -> None:
         self.consumer = consumer
-        self._session.send_before(
+        self._session.send_before_entries(
             ConsumerOpened(
                 consumer_id=self.consumer_id,
                 consumer_name=consumer.name,
                 incarnation=consumer.incarnation,
                 epoch=consumer.epoch,
                 active=consumer.active,
-                moves=consumer.moves,
+                moves=consumer.moves_and_take_overs,
                 behind=consumer.find_epoch_start(),
             )
         )
@@ -103,31 +103,31 @@ class StreamConsumer:
         self._session.wake_sender()
 
     def epoch_began(self, consumer: Consumer) -> None:
-        self._session.send_before(
+        self._session.send_before_entries(
             EpochBegan(
                 consumer_id=self.consumer_id,
                 epoch=consumer.epoch,
                 acknowledged_from=consumer.acknowledged_from,
-                moves=consumer.moves,
+                moves=consumer.moves_and_take_overs,
                 behind=consumer.find_epoch_start(),
             )
         )
 
     def active_changed(self, active: bool) -> None:
-        self._session.send_before(ActiveChanged(consumer_id=self.consumer_id, active=active))
+        self._session.send_before_entries(ActiveChanged(consumer_id=self.consumer_id, active=active))
 
     def reached_end(self, consumer: Consumer) -> None:
-        self._session.send_after(ReachedEnd(consumer_id=self.consumer_id, epoch=consumer.epoch))
+        self._session.send_after_entries(ReachedEnd(consumer_id=self.consumer_id, epoch=consumer.epoch))
 
     def topic_grew(self, partitions: int) -> None:
-        self._session.send_after(TopicGrown(channel_id=self.consumer_id, partitions=partitions))
+        self._session.send_after_entries(TopicGrown(channel_id=self.consumer_id, partitions=partitions))
 
     def ended(self, problem: Problem | None) -> None:
         self.is_closed = True
         self.forget()
         if not self._has_ended and not self._session.is_broken:
             self._has_ended = True
-            self._session.send_after(ConsumerEnded(consumer_id=self.consumer_id, problem=problem))
+            self._session.send_after_entries(ConsumerEnded(consumer_id=self.consumer_id, problem=problem))
 
     def leave(self) -> None:
         """Close the consumer without a report to the client, which has closed it or is disconnected."""

@@ -1,9 +1,9 @@
 """Reads entries for a subscription by its dispatch rule, and delivers them to the consumers that the rule chooses.
 
-`run` is called whenever entries may be deliverable: after permits, an acknowledgement, a new entry, or capacity of an
-outbox. It delivers everything that the log returns without waiting (`read_nowait`). Other entries are read by a task,
-one at a time; after a rewind the old task runs on beside the next, and its entries are dropped. A subscription that
-waits has no task, timer or buffer.
+`dispatch` is called whenever entries may be deliverable: permits were granted, messages acknowledged or appended, or
+an outbox has capacity again. It delivers everything that the log returns without waiting (`read_nowait`). Other entries
+are read by a task, one at a time; after a rewind the old task runs on beside the next, and its entries are dropped. A
+subscription that waits has no task, timer or buffer.
 
 An entry that is lost on all bookies is skipped: it counts as acknowledged, because otherwise the subscription would
 wait for it for ever, and hold the log's storage. The log reports the loss.
@@ -45,11 +45,11 @@ class Dispatcher:
         "_clock",
         "_cursor",
         "_failures",
-        "_is_running",
+        "_is_dispatching",
         "_is_stopped",
         "_is_unloaded",
         "_log",
-        "_must_run_again",
+        "_must_dispatch_again",
         "_read",
         "_reading_since_ms",
         "_tasks",
@@ -86,9 +86,9 @@ class Dispatcher:
         self._reading_since_ms = 0
         # Lost entries.
         self.skipped_entries = 0
-        self._is_running = False
-        # `run` was called while a task read.
-        self._must_run_again = False
+        self._is_dispatching = False
+        # `dispatch` was called while a task read.
+        self._must_dispatch_again = False
         self._is_stopped = False
         # The error of the last read, the number of failed reads in a row, and the timer of the next attempt.
         self.read_error = ""
@@ -128,22 +128,28 @@ class Dispatcher:
             self._timer.cancel()
             self._timer = None
 
-    def run(self) -> None:
+    def dispatch(self) -> None:
         """Deliver entries while there are some, and consumers have capacity."""
         if self._read is not None:
-            self._must_run_again = True
+            self._must_dispatch_again = True
             return
-        if self._is_running or self.is_paused or self._is_stopped or self._timer is not None or self.rates.is_waiting:
+        if (
+            self._is_dispatching
+            or self.is_paused
+            or self._is_stopped
+            or self._timer is not None
+            or self.rates.is_waiting
+        ):
             return
-        self._is_running = True
+        self._is_dispatching = True
         rule, log, cursor = self.rule, self._log, self._cursor
         try:
             while not self._is_stopped and (read := rule.next_read(log)) is not None:
-                if not self.rates.may_read(read, log, rule.read_position, self.run):
+                if not self.rates.may_read(read, log, rule.read_position, self.dispatch):
                     rule.put_back(read.positions)
                     return
                 if read.entries:
-                    self._deliver(read, self._describe(read.entries))
+                    self._deliver(read, self._make_deliverables(read.entries))
                     continue
                 if read.positions:
                     self._start_read(read)
@@ -151,7 +157,7 @@ class Dispatcher:
                 # Usual if clients acknowledge in order: no entry needs to be looked up in the cursor.
                 none_acknowledged = not cursor.may_be_acknowledged_from(read.start)
                 if not none_acknowledged:
-                    read.start = self._first_open(read.start)
+                    read.start = self._find_unacknowledged(read.start)
                     if read.start > log.last:
                         return
                 try:
@@ -165,12 +171,12 @@ class Dispatcher:
                 if not entries:
                     return
                 if self.read_error:
-                    self._note_success()
+                    self._record_success()
                 self._deliver(read, self._drop_acknowledged(entries), entries[-1].position.next)
         finally:
-            self._is_running = False
+            self._is_dispatching = False
 
-    def _first_open(self, position: Position) -> Position:
+    def _find_unacknowledged(self, position: Position) -> Position:
         """Return the first position from here on that is not acknowledged."""
         if position == self._cursor.mark_delete.next:
             return position
@@ -192,9 +198,9 @@ class Dispatcher:
         cursor = self._cursor
         if not entries or not cursor.may_be_acknowledged_from(entries[0].position):
             return [Deliverable(entry) for entry in entries]
-        return self._describe([entry for entry in entries if not cursor.is_acknowledged(entry.position)])
+        return self._make_deliverables([entry for entry in entries if not cursor.is_acknowledged(entry.position)])
 
-    def _describe(self, entries: Sequence[LogEntry]) -> list[Deliverable]:
+    def _make_deliverables(self, entries: Sequence[LogEntry]) -> list[Deliverable]:
         """Add the acknowledged messages of batches."""
         find = self._cursor.get_acknowledged_messages
         return [Deliverable(entry, find(entry.position) if entry.batch_size else 0) for entry in entries]
@@ -204,7 +210,7 @@ class Dispatcher:
     def _start_read(self, read: DispatchRead) -> None:
         self._read = read
         self._reading_since_ms = self._clock.time_ms()
-        self._must_run_again = False
+        self._must_dispatch_again = False
         read.measured = None
         if read.only_for is not None:
             read.only_for.capacity.reserve(read.max_bytes)
@@ -218,13 +224,13 @@ class Dispatcher:
         if entries is None or self._read is not read or self._is_stopped:
             return
         self._read = None
-        self._note_success()
+        self._record_success()
         found = [entry for entry in entries if entry is not None]
         if found or read.positions:
             self._deliver(read, self._drop_acknowledged(found), None if read.positions else found[-1].position.next)
-            self.run()
-        elif self._must_run_again or skipped != self.skipped_entries:
-            self.run()
+            self.dispatch()
+        elif self._must_dispatch_again or skipped != self.skipped_entries:
+            self.dispatch()
 
     async def _read_entries(self, read: DispatchRead) -> Sequence[LogEntry | None] | None:
         """Return None if the read has failed."""
@@ -241,7 +247,7 @@ class Dispatcher:
                     return None
                 self._skip_lost(error.position)
                 read.positions = [position for position in read.positions if position != error.position]
-                start = self._first_open(self._log.first_after(error.position))
+                start = self._find_unacknowledged(self._log.first_after(error.position))
             except BrokerError as error:
                 self._fail_read(read, error)
                 return None
@@ -280,7 +286,7 @@ class Dispatcher:
         )
         self._timer = self._clock.call_later(pause_s, self.retry)
 
-    def _note_success(self) -> None:
+    def _record_success(self) -> None:
         self.read_error, self._failures = "", 0
 
     def retry(self) -> None:
@@ -288,7 +294,7 @@ class Dispatcher:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.run()
+        self.dispatch()
 
 
 def _return_reserved(read: DispatchRead) -> None:

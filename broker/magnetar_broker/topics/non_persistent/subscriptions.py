@@ -30,7 +30,7 @@ class NonPersistentSubscription(Subscription):
         """Deliver the readable entries of the log, which have that number of messages, and drop the others."""
         before = self.counters.delivered.messages
         try:
-            self._run()
+            self._dispatch()
         finally:
             self.cursor.acknowledge_up_to(self.log.last)
             if self.dispatcher is not None:
@@ -40,7 +40,7 @@ class NonPersistentSubscription(Subscription):
     def acknowledge(self, consumer: Consumer, request: Acknowledge, *, active_only: bool = True) -> None:
         """Do nothing: no message is redelivered."""
 
-    async def seek_for(self, consumer: Consumer, to: StartAt, moves: int | None) -> None:
+    async def seek_for(self, consumer: Consumer, to: StartAt, moves_and_take_overs: int | None) -> None:
         raise BrokerError(
             ErrorCode.NOT_ALLOWED,
             f"subscription {self.name} can't seek: {self.log.name} is non-persistent, and stores no messages",
