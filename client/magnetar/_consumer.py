@@ -30,8 +30,8 @@ from magnetar_wire.message_id import MessageId
 
 __all__ = [
     "Acknowledgeable",
-    "BaseConsumer",
     "Consumer",
+    "ConsumerMethods",
     "Run",
     "close_listener",
     "get_single_id",
@@ -47,7 +47,7 @@ _SHARED_NAMES: Final = {ConsumerType.Shared: "Shared", ConsumerType.KeyShared: "
 Acknowledgeable = Message[Any] | MessageId | Iterable[Message[Any] | MessageId]
 
 
-class BaseConsumer(Unpicklable):
+class ConsumerMethods(Unpicklable):
     """The methods that don't wait, which the synchronous and the asyncio consumer share."""
 
     def __init__(self, core: MultiTopicConsumer) -> None:
@@ -156,7 +156,7 @@ class BaseConsumer(Unpicklable):
         return self._core.options.ack_receipt_enabled if receipt is None else receipt
 
 
-class Consumer(BaseConsumer, Generic[T]):
+class Consumer(ConsumerMethods, Generic[T]):
     """A subscription's consumer: `Client.subscribe` creates it.
 
     `for` iterates over its messages until it is closed.

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar._message import DeliveredEntry, DeliveryEpoch, Message, PickledOrigin
-from magnetar._prefetching.receiver_queue import PartitionQueue, ReceiverQueue
+from magnetar._prefetching.partition_queue import PartitionQueue
+from magnetar._prefetching.receiver_queue import ReceiverQueue
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.messages import Messages
 

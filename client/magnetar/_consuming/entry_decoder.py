@@ -45,9 +45,10 @@ from magnetar._message import (
     get_uncompressed_bytes,
 )
 from magnetar._prefetching.chunk_assembly import ChunkAssembler, Position
+from magnetar._prefetching.partition_queue import PartitionQueue
 from magnetar._prefetching.permits import Permits
 from magnetar._prefetching.read_position import ReadPosition
-from magnetar._prefetching.receiver_queue import PartitionQueue, ReceiverQueue
+from magnetar._prefetching.receiver_queue import ReceiverQueue
 from magnetar._values.value_decoder import PayloadDecoder, VersionDecoders
 from magnetar.exceptions import DecodeError, SchemaUnavailable
 from magnetar_protos.broker_pb2 import Delivery

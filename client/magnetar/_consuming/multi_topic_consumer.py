@@ -1,8 +1,8 @@
 """A consumer, or a reader, of one topic, of several, or of a pattern's topics, on its client's event loop.
 
-All partitions (`consumer_partitions.py`) deliver into one receiver queue, from which the application's
-consumer takes messages. If not all can be opened, those that are open are closed, and the consumer is not created. The
-topics of a pattern come and go: `pattern_topics.py`.
+All partitions (`consumer_partitions.py`) deliver into one receiver queue, from which the application's consumer takes
+messages. If not all can be opened, those that are open are closed, and the consumer is not created. The topics of a
+pattern come and go: `pattern_topics.py`.
 """
 
 from __future__ import annotations

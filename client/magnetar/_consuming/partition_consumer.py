@@ -27,9 +27,9 @@ from magnetar._letters.letter_stage import LetterStage
 from magnetar._message import DeliveryEpoch, Message
 from magnetar._prefetching.chunk_assembly import ChunkAssembler
 from magnetar._prefetching.chunk_expiry import ChunkExpiry
+from magnetar._prefetching.partition_queue import PartitionQueue
 from magnetar._prefetching.permits import Permits
 from magnetar._prefetching.read_position import ReadPosition, Start, get_position
-from magnetar._prefetching.receiver_queue import PartitionQueue
 from magnetar._values.value_decoder import VersionDecoders
 from magnetar.exceptions import AlreadyClosed, ConnectError, MagnetarException, MemoryBufferIsFull, StaleEpoch, Timeout
 from magnetar_protos.broker_pb2 import (

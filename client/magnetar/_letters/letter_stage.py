@@ -1,8 +1,8 @@
 """Withholds entries of one partition from the receiver queue: dead letters, and retry letters that are not due.
 
-Most entries are handed out. An entry that was delivered too often goes to the dead letter topic
-(`letters.py`), and a letter of the retry topic that is not due yet is held (`held_letters.py`).
-Neither is handed out before, and neither is acknowledged before it is stored elsewhere, or by the application.
+Most entries are handed out. An entry that was delivered too often goes to the dead letter topic (`letters.py`), and a
+letter of the retry topic that is not due yet is held (`held_letters.py`). Neither is handed out before, and neither is
+acknowledged before it is stored elsewhere, or by the application.
 
 A letter that was held is handed out when it is due, however often it was delivered: if the application has everything
 redelivered, that counts for letters that are held, too.
@@ -18,8 +18,9 @@ from magnetar._letters.letter_producers import get_properties
 from magnetar._letters.letter_rules import find_due_ms
 from magnetar._letters.letters import DeadEntry, Letters
 from magnetar._message import DeliveredEntry, Message
+from magnetar._prefetching.partition_queue import PartitionQueue
 from magnetar._prefetching.permits import Permits
-from magnetar._prefetching.receiver_queue import PartitionQueue, ReceiverQueue
+from magnetar._prefetching.receiver_queue import ReceiverQueue
 from magnetar_wire.clock import Clock, Timer
 
 __all__ = ["LetterStage"]

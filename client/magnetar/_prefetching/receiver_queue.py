@@ -27,55 +27,22 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from itertools import islice, repeat
+from collections.abc import Callable, Container, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from magnetar._message import DeliveredEntry, Message
+from magnetar._prefetching.partition_queue import (
+    PartitionQueue,
+    count_that_fits,
+    have_same_topic,
+    make_messages,
+    make_segment,
+    payload_bytes,
+)
 from magnetar._prefetching.received_messages import ReceivedMessages
 
-__all__ = ["PartitionQueue", "ReceiverQueue"]
-
-# Without the type of its value, which the consumer knows.
-_new_message: Final[Callable[[DeliveredEntry, int], Message[Any]]] = Message
-
-
-class PartitionQueue:
-    """The entries of one topic or partition. All but `report` is guarded by the receiver queue's lock."""
-
-    __slots__ = (
-        "debt",
-        "entries",
-        "is_closed",
-        "is_reported",
-        "last",
-        "last_handed_out",
-        "report",
-        "report_at",
-        "segment_size",
-        "size_bytes",
-    )
-
-    def __init__(self, report: Callable[[], object]) -> None:
-        # Each entry has at least one message that is not handed out.
-        self.entries: deque[DeliveredEntry] = deque()
-        # The size of the entries.
-        self.size_bytes = 0
-        # Messages that were handed out since the loop last fetched their number.
-        self.debt = 0
-        # `report` is called when the debt reaches this.
-        self.report_at = 1
-        # `report` was called, and the loop has not fetched the debt since.
-        self.is_reported = False
-        self.report = report
-        # The maximum number of messages that are made at a time.
-        self.segment_size = 1
-        # New entries are dropped, because they will be redelivered.
-        self.is_closed = False
-        # The last message that was made. All before it are handed out, or in `ready`.
-        self.last: Message[Any] | None = None
-        # The last message that is known to be handed out, with all before it.
-        self.last_handed_out: Message[Any] | None = None
+__all__ = ["ReceiverQueue"]
 
 
 class ReceiverQueue:
@@ -345,7 +312,7 @@ class ReceiverQueue:
 
     def _count_payload_bytes(self) -> int:
         """Count exactly. The size of an entry includes its metadata."""
-        size = sum(map(_payload_bytes, list(self.ready)))
+        size = sum(map(payload_bytes, list(self.ready)))
         for partition in self._ring:
             for entry in partition.entries:
                 payloads = entry.columns.payloads
@@ -371,8 +338,8 @@ class ReceiverQueue:
             except IndexError:
                 self._finish_segment()
                 break
-            size = _payload_bytes(message)
-            if len(batch) > 1 and (size > bytes_left or (of_one_topic and not _have_same_topic(batch[0], message))):
+            size = payload_bytes(message)
+            if len(batch) > 1 and (size > bytes_left or (of_one_topic and not have_same_topic(batch[0], message))):
                 del batch[-1]
                 self.ready.appendleft(message)
                 return
@@ -384,11 +351,11 @@ class ReceiverQueue:
             entry = partition.entries[0]
             count = min(len(entry.remaining), max_messages - len(batch))
             if entry.size_bytes > bytes_left:  # this includes the metadata, so count the payloads exactly now
-                bytes_left = max_bytes - sum(map(_payload_bytes, batch))
-                count = _count_that_fits(entry, count, bytes_left, bool(batch))
+                bytes_left = max_bytes - sum(map(payload_bytes, batch))
+                count = count_that_fits(entry, count, bytes_left, bool(batch))
                 if not count:
                     break
-            messages, rest = _make_messages(entry, count)
+            messages, rest = make_messages(entry, count)
             # The next lines call nothing, because of Ctrl-C.
             batch += messages
             self._messages -= count
@@ -413,7 +380,7 @@ class ReceiverQueue:
         if not self._find_next_partition():
             return False
         partition, ready = self._ring[0], self.ready
-        messages, consumed, split, rest = _make_segment(partition.entries, partition.segment_size)
+        messages, consumed, split, rest = make_segment(partition.entries, partition.segment_size)
         consumed_bytes = sum(entry.size_bytes for entry in consumed)
         left = deque(islice(partition.entries, len(consumed), None))
         count, received = len(messages), self.received
@@ -478,54 +445,3 @@ class ReceiverQueue:
             self._ring.rotate(-1)
         else:
             self._ring.popleft()
-
-
-def _make_messages(entry: DeliveredEntry, count: int) -> tuple[list[Message[Any]], Sequence[int]]:
-    """Make the entry's next messages, `count` at most. Return them, and the rows that remain. Change nothing."""
-    rows = entry.remaining
-    if len(rows) <= count:
-        return list(map(_new_message, repeat(entry), rows)), []
-    return list(map(_new_message, repeat(entry), rows[:count])), rows[count:]
-
-
-def _make_segment(
-    entries: Iterable[DeliveredEntry], count: int
-) -> tuple[list[Message[Any]], list[DeliveredEntry], DeliveredEntry | None, Sequence[int]]:
-    """Make the next messages of entries, `count` at most. Change nothing.
-
-    Return the messages, the entries of which no row remains, and the entry that is split, if any, with its remaining
-    rows.
-    """
-    messages: list[Message[Any]] = []
-    consumed: list[DeliveredEntry] = []
-    for entry in entries:
-        rows = entry.remaining
-        if len(rows) > count:
-            messages.extend(map(_new_message, repeat(entry), rows[:count]))
-            return messages, consumed, entry, rows[count:]
-        messages.extend(map(_new_message, repeat(entry), rows))
-        consumed.append(entry)
-        count -= len(rows)
-        if not count:
-            break
-    return messages, consumed, None, ()
-
-
-def _have_same_topic(one: Message[Any], other: Message[Any]) -> bool:
-    return one._entry.epoch.origin is other._entry.epoch.origin
-
-
-def _payload_bytes(message: Message[Any]) -> int:
-    return len(message._entry.columns.payloads[message._row] or b"")
-
-
-def _count_that_fits(entry: DeliveredEntry, max_messages: int, bytes_left: int, may_be_none: bool) -> int:
-    """Return how many of the entry's next messages fit; at least one, unless `may_be_none`."""
-    payloads = entry.columns.payloads
-    count = 0
-    for row in entry.remaining[:max_messages]:
-        bytes_left -= len(payloads[row] or b"")
-        if bytes_left < 0 and (count or may_be_none):
-            break
-        count += 1
-    return count

@@ -2,8 +2,8 @@
 
 Messages come through the queue, as batches, which are numbered, and held in `InFlight` until they are answered. While
 the producer is open, the stream calls `fill`, which encodes the next batches as entries. A large message is split into
-chunks before (`chunks_in_flight.py`), which are sent like batches. After a break, what is not answered is
-resent, in order (`reconnecting_producer.py`).
+chunks before (`chunks_in_flight.py`), which are sent like batches. After a break, what is not answered is resent, in
+order (`reconnecting_producer.py`).
 
 Results go to the callers that wait for them on the loop. Callbacks are called on the callback thread.
 """

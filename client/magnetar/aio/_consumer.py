@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self
 
-from magnetar._consumer import Acknowledgeable, BaseConsumer, get_single_id, pop_nothing, refuse_receive
+from magnetar._consumer import Acknowledgeable, ConsumerMethods, get_single_id, pop_nothing, refuse_receive
 from magnetar._consuming.multi_topic_consumer import MultiTopicConsumer
 from magnetar._consuming.receiver import TaskReceiver
 from magnetar._listeners.message_listener import TaskListener
@@ -21,7 +21,7 @@ from magnetar_wire.message_id import MessageId
 __all__ = ["Consumer"]
 
 
-class Consumer(BaseConsumer, Generic[T]):
+class Consumer(ConsumerMethods, Generic[T]):
     """A subscription's consumer: `Client.subscribe` creates it.
 
     `async for` iterates over its messages until it is closed.

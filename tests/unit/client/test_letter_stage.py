@@ -12,8 +12,9 @@ from magnetar._letters.letter_rules import make_letter_rules
 from magnetar._letters.letter_stage import LetterStage
 from magnetar._letters.letters import DeadEntry, OnMoved
 from magnetar._message import DeliveredEntry, DeliveryEpoch, PickledOrigin, decode_delivered_entry
+from magnetar._prefetching.partition_queue import PartitionQueue
 from magnetar._prefetching.permits import Permits
-from magnetar._prefetching.receiver_queue import PartitionQueue, ReceiverQueue
+from magnetar._prefetching.receiver_queue import ReceiverQueue
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_testing.clock import ManualClock
 from magnetar_wire.batch import encode_message

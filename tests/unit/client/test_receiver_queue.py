@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from magnetar._message import DeliveredEntry, DeliveryEpoch, Message
+from magnetar._prefetching.partition_queue import PartitionQueue
 from magnetar._prefetching.received_messages import ReceivedMessages
-from magnetar._prefetching.receiver_queue import PartitionQueue, ReceiverQueue
+from magnetar._prefetching.receiver_queue import ReceiverQueue
 from magnetar_protos.entry_pb2 import MessageMetadata
 from magnetar_wire.messages import Messages
 
