@@ -42,7 +42,7 @@ subscription.py              one subscription
 ├── consumer.py                  a consumer, and the interface to its client
 ├── acknowledgments.py           from a client's acknowledgement to its receipt
 ├── client_positions.py          positions that clients name
-├── consumer_limits.py           which consumers may join
+├── consumer_limits.py           which consumers may subscribe
 ├── expected_reconnections.py    how long it outlasts its consumers
 ├── topic_tasks.py               its short tasks
 └── dispatch/                    which consumer gets which entries

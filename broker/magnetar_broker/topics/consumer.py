@@ -1,8 +1,14 @@
 """A connected consumer of a subscription, and the interface to its client.
 
-The stream's session calls `Consumer` for each request of the client. `Consumer` calls `ConsumerSink`, which the session
-implements, to send to the client; these calls never wait. `ConsumerSink.outbox_capacity` bounds what is delivered to
-it.
+    the client's stream or connection ──requests──► Consumer ──► Subscription
+                                      ◄──────────── ConsumerSink ◄──┘
+
+Both listeners call `Consumer` for each request of the client, and implement `ConsumerSink`, which sends to the client:
+`server/grpc/stream_consumer.py` and `server/pulsar/consumer.py`. Its calls never wait: `outbox_capacity` bounds what is
+delivered to it.
+
+A `Consumer` passes requests to its `Subscription`, which knows the other consumers and the cursor, so the two modules
+refer to each other. This one imports the other for the type checker only.
 """
 
 from __future__ import annotations
@@ -12,19 +18,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from magnetar_broker.counters import DeliveryCounters
-from magnetar_broker.cursors.subscription_limits import check_properties, check_subscription_name
-from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.log_entry import LogEntry
 from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.delivery_capacity import Deliverable, OutboxCapacity
 from magnetar_broker.topics.dispatch.key_shared_policy import read_key_shared_options
-from magnetar_broker.topics.dispatch.subscription_types import DISPATCH_RULES, name_type
 from magnetar_broker.topics.topic_schemas import takes_any_schema
 from magnetar_protos.broker_pb2 import (
     Acknowledge,
     EntryRange,
-    ErrorCode,
     OpenConsumer,
     Problem,
     StartAt,
@@ -37,10 +39,9 @@ if TYPE_CHECKING:
     from magnetar_broker.cursors.cursor import SaveDone
     from magnetar_broker.topics.subscription import Subscription
 
-__all__ = ["MAX_CLIENT_VERSION_LENGTH", "Consumer", "ConsumerSink", "DeliveryRun", "check_open_request"]
+__all__ = ["MAX_CLIENT_VERSION_LENGTH", "Consumer", "ConsumerSink", "DeliveryRun"]
 
-_MAX_NAME_BYTES: Final = 768
-# What is longer is cut: it is shown only.
+# Longer ones are truncated: they are for statistics only.
 MAX_CLIENT_VERSION_LENGTH: Final = 100
 
 
@@ -50,9 +51,10 @@ class DeliveryRun:
 
     epoch: int
     redelivery_count: int
-    # The acknowledged messages of a run that is one batch, as in `Delivery`.
+    # The acknowledged messages of a batch, as in `Delivery`: then the run is this entry alone. Empty: there are none.
     acknowledged: bytes
     entries: list[LogEntry]
+    # What the entries use of the outbox (`OutboxCapacity`).
     memory_bytes: int
 
 
@@ -67,7 +69,7 @@ class ConsumerSink(Protocol):
 
     @property
     def is_broken(self) -> bool:
-        """Whether the stream or the session's part of the consumer is closed, before the consumer has left."""
+        """Whether the client can't be reached any more, though the consumer has not left yet."""
 
     async def check_alive(self) -> bool:
         """Return whether the client is alive, as far as can be determined. If it is not, the consumer has left."""
@@ -75,11 +77,14 @@ class ConsumerSink(Protocol):
     def opened(self, consumer: Consumer) -> None:
         """Report that the consumer is open. This is the first call."""
 
-    def deliver(self, runs: Sequence[DeliveryRun]) -> None: ...
+    def deliver(self, runs: Sequence[DeliveryRun]) -> None:
+        """Send entries."""
 
-    def epoch_began(self, consumer: Consumer) -> None: ...
+    def epoch_began(self, consumer: Consumer) -> None:
+        """Report that the consumer's next epoch has begun, without permits."""
 
-    def active_changed(self, active: bool) -> None: ...
+    def active_changed(self, active: bool) -> None:
+        """Report that the consumer became the active one of a Failover subscription, or is not any more."""
 
     def reached_end(self, consumer: Consumer) -> None:
         """Report that the topic is terminated, and that no message is left for the subscription."""
@@ -117,7 +122,7 @@ class Consumer(BaseConsumer):
         self.properties = dict(opened.properties)
         self.client_version = opened.client_version[:MAX_CLIENT_VERSION_LENGTH]
         self.connected_since_ms = now_ms
-        # It decodes each message by the schema of its version.
+        # Whether its client decodes each message by the schema of the message's version.
         self.takes_any_schema = takes_any_schema(opened.schema)
         # It was notified in this epoch that it gets no more messages.
         self.has_reached_end = False
@@ -203,17 +208,17 @@ class Consumer(BaseConsumer):
     # Acknowledgement.
 
     def acknowledge(self, request: Acknowledge, *, active_only: bool = True) -> None:
-        """Acknowledge messages, not yet durably. `active_only`: refuse it while another consumer is active. Raises
-        `BrokerError` if it does not count."""
+        """Acknowledge messages, not yet durably: see `when_saved`. `active_only`: refuse it while another consumer is
+        active. Raises `BrokerError` if the acknowledgement does not count."""
         self.subscription.acknowledge(self, request, active_only=active_only)
 
     def when_saved(self, done: SaveDone) -> None:
-        """Call `done` when all earlier acknowledgements are durable, or with the error."""
+        """Call `done` when all earlier acknowledgements of the subscription are durable, or with the error."""
         self.subscription.receipts.add(done)
 
-    def batch_size(self, position: Position) -> int | None:
+    def find_batch_size_nowait(self, position: Position) -> int | None:
         """Return the number of messages of a batch. 0: it is no batch, or there is no such entry. None: it must be read
-        from a bookie."""
+        from a bookie (`find_batch_sizes`)."""
         log = self.subscription.log
         if not log.before_first < position <= log.last:
             return 0
@@ -223,7 +228,8 @@ class Consumer(BaseConsumer):
         return entries[0].batch_size if entries and entries[0].position == position else 0
 
     async def find_batch_sizes(self, positions: Sequence[Position]) -> list[int]:
-        """Return the same numbers; reads them from bookies. Raises `BrokerError`."""
+        """Return the number of messages of each batch, as `find_batch_size_nowait` does, and read the entries from
+        bookies if necessary. Raises `BrokerError`."""
         entries = await self.subscription.log.read_at(positions)
         return [0 if entry is None else entry.batch_size for entry in entries]
 
@@ -254,25 +260,3 @@ class Consumer(BaseConsumer):
         """Remove the consumer, as its client closed it or disconnected. Its sink gets no more calls. Messages that it
         has not acknowledged go to other consumers."""
         self.subscription.leave([self])
-
-
-def check_open_request(opened: OpenConsumer) -> None:
-    """Refuse a request that no subscription can fulfil. Raises `BrokerError`."""
-    check_subscription_name(opened.subscription)
-    if opened.type == SubscriptionType.KEY_SHARED:
-        read_key_shared_options(opened.key_shared)
-    if opened.type not in DISPATCH_RULES:
-        *others, last = map(name_type, DISPATCH_RULES)
-        raise BrokerError(
-            ErrorCode.INVALID_ARGUMENT, f"unknown subscription type {opened.type}: use {', '.join(others)} or {last}"
-        )
-    if opened.read_compacted:
-        raise BrokerError(ErrorCode.UNSUPPORTED, "compacted topics are not supported yet: read without read_compacted")
-    size = len(opened.consumer_name.encode())
-    if size > _MAX_NAME_BYTES:
-        raise BrokerError(
-            ErrorCode.INVALID_ARGUMENT,
-            f"a consumer's name has {size} bytes, above the limit of {_MAX_NAME_BYTES}",
-        )
-    check_properties("consumer", opened.properties)
-    check_properties("subscription", opened.subscription_properties)

@@ -1,4 +1,4 @@
-"""Limits of the consumers of a topic and of a subscription, which are checked when a consumer subscribes.
+"""What is checked when a consumer subscribes: its request, and the limits of a topic's and a subscription's consumers.
 
 The limits are the policies that apply to the topic, or the brokers' settings.
 """
@@ -6,16 +6,43 @@ The limits are the policies that apply to the topic, or the brokers' settings.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
+from magnetar_broker.cursors.subscription_limits import check_properties, check_subscription_name
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.settings.delivery import SubscriptionSettings
 from magnetar_broker.system_topics import is_events_topic, is_system_topic
-from magnetar_broker.topics.dispatch.subscription_types import name_type
-from magnetar_protos.broker_pb2 import ErrorCode, SubscriptionType
+from magnetar_broker.topics.dispatch.key_shared_policy import read_key_shared_options
+from magnetar_broker.topics.dispatch.subscription_types import DISPATCH_RULES, name_type
+from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, SubscriptionType
 from magnetar_wire.process.addresses import get_host
 from magnetar_wire.topic_name import TopicName
 
-__all__ = ["check_consumers", "check_joining", "check_type"]
+__all__ = ["check_consumers", "check_joining", "check_subscribe_request", "check_type"]
+
+_MAX_NAME_BYTES: Final = 768
+
+
+def check_subscribe_request(opened: OpenConsumer) -> None:
+    """Refuse a request that no subscription can fulfil. Raises `BrokerError`."""
+    check_subscription_name(opened.subscription)
+    if opened.type == SubscriptionType.KEY_SHARED:
+        read_key_shared_options(opened.key_shared)
+    if opened.type not in DISPATCH_RULES:
+        *others, last = map(name_type, DISPATCH_RULES)
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT, f"unknown subscription type {opened.type}: use {', '.join(others)} or {last}"
+        )
+    if opened.read_compacted:
+        raise BrokerError(ErrorCode.UNSUPPORTED, "compacted topics are not supported yet: read without read_compacted")
+    size = len(opened.consumer_name.encode())
+    if size > _MAX_NAME_BYTES:
+        raise BrokerError(
+            ErrorCode.INVALID_ARGUMENT,
+            f"a consumer's name has {size} bytes, above the limit of {_MAX_NAME_BYTES}",
+        )
+    check_properties("consumer", opened.properties)
+    check_properties("subscription", opened.subscription_properties)
 
 
 def check_type(topic: TopicName, settings: SubscriptionSettings, type_: SubscriptionType) -> None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Final
 
 from magnetar_broker.errors import BrokerError
-from magnetar_broker.topics.consumer import Consumer, ConsumerSink, check_open_request
-from magnetar_broker.topics.consumer_limits import check_consumers, check_type
+from magnetar_broker.topics.consumer import Consumer, ConsumerSink
+from magnetar_broker.topics.consumer_limits import check_consumers, check_subscribe_request, check_type
 from magnetar_broker.topics.progress_subscription import check_consumable
 from magnetar_broker.topics.subscription import Subscription
 from magnetar_broker.topics.subscription_administration import AdministeredSubscriptions
@@ -31,7 +31,7 @@ class Subscriptions(AdministeredSubscriptions):
 
     async def subscribe(self, opened: OpenConsumer, sink: ConsumerSink) -> Consumer:
         """Open a consumer, and call the sink's `opened`. Raises `BrokerError`."""
-        check_open_request(opened)
+        check_subscribe_request(opened)
         check_consumable(opened.subscription, opened.subscription_properties)
         check_type(self._name, self._settings, opened.type)
         if opened.incarnation and opened.incarnation != self._log.incarnation:

@@ -2,8 +2,8 @@
 
 The parts of a request are handled in the order of its fields. A part that has to wait (open, seek, unsubscribe, a
 receipt of an acknowledgement) runs in a task, and the stream is not read while too many of them are pending. Entries
-and answers are gathered (consume_outbox.py) and sent by one task. Consumers that find no capacity there are called when
-there is some.
+and answers are gathered (consume_outbox.py) and sent by one task. Consumers that find the outbox full are delivered
+more when there is capacity again.
 
 When the stream breaks, its consumers leave at once, and their messages go to others. A request that can't be decoded,
 or exceeds a limit, ends the stream as INVALID_ARGUMENT. One that can't be fulfilled is answered with its problem. A
@@ -68,7 +68,7 @@ _DEFAULT: Final = ConsumeSettings()
 
 
 class ConsumeStream:
-    """Is a `client_streams.ClientStream`."""
+    """Implements `client_streams.ClientStream`."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ _REQUESTS: Final[dict[str, type[LookupRequest | LookupTopicRequest | TopicOwners
 
 
 class ListenerScopedService:
-    """Is a `magnetar_wire.transport.Service`."""
+    """Implements `magnetar_wire.transport.Service`."""
 
     def __init__(self, service: Service, listener_name: str) -> None:
         self._service = service

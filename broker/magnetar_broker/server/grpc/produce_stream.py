@@ -48,7 +48,7 @@ class FindTopic(Protocol):
 
 
 class ProduceStream:
-    """Is a `client_streams.ClientStream`."""
+    """Implements `client_streams.ClientStream`."""
 
     def __init__(
         self, stream: Stream, find_topic: FindTopic, budget: PublishBudget, settings: TopicSettings, address: str = ""

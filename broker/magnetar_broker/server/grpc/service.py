@@ -47,7 +47,7 @@ _MAX_CLAIMS: Final = 1_024
 
 
 class BrokerService:
-    """Is a `magnetar_wire.transport.Service`."""
+    """Implements `magnetar_wire.transport.Service`."""
 
     def __init__(self, server: ServerContext, instance: bytes) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""One consumer of a `consume` stream. It queues its subscription's deliveries in the stream's outbox."""
+"""One consumer of a `consume` stream: it queues what its subscription delivers and reports in the stream's outbox."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class StreamConsumer:
-    """The `ConsumerSink` of this protocol."""
+    """Implements `ConsumerSink`."""
 
     __slots__ = (
         "_has_ended",

@@ -40,7 +40,7 @@ __all__ = ["StreamProducer"]
 
 
 class StreamProducer:
-    """The `ProducerSink` of this protocol."""
+    """Implements `ProducerSink`."""
 
     __slots__ = (
         "_has_ended",

@@ -44,7 +44,7 @@ _DOMAINS: Final = {
 
 
 class _StreamWatcher:
-    """Is a `TopicWatcher`."""
+    """Implements `TopicWatcher`."""
 
     def __init__(self, request: WatchTopics, wake: Callable[[], None]) -> None:
         self.request = request
@@ -71,7 +71,7 @@ class _StreamWatcher:
 
 
 class TopicWatchStream:
-    """Is a `client_streams.ClientStream`."""
+    """Implements `client_streams.ClientStream`."""
 
     def __init__(self, stream: Stream, server: ServerContext) -> None:
         self._stream = stream

@@ -84,7 +84,7 @@ class Acknowledgments:
         unknown: list[UnackedBatch] = []
         try:
             for one in partial:
-                if (size := consumer.batch_size(one[0])) is None:
+                if (size := consumer.find_batch_size_nowait(one[0])) is None:
                     unknown.append(one)
                 else:
                     known += _batches([one], [size])

@@ -54,7 +54,7 @@ _RETURN_S: Final = 30.0
 
 
 class ConnectedConsumer:
-    """A `ConsumerSink`."""
+    """Implements `ConsumerSink`."""
 
     __slots__ = (
         "_acknowledgments",
@@ -84,15 +84,16 @@ class ConnectedConsumer:
         self._consumers = consumers
         self.consumer_id = consumer_id
         self.opening: asyncio.Task[None] | None = None
-        # No more is delivered: the client has closed the consumer, which waits for its acknowledgements; it is closed.
+        # The client has closed the consumer: it gets nothing more, and waits until its acknowledgements are applied.
         self._is_closing = False
+        # The consumer is closed, by its client or by the broker.
         self.is_closed = False
         self.topic: Topic | None = None
         # The subscription's consumer, once it is open.
         self.consumer: Consumer | None = None
         self._heads: MessageHeads | None = None
         self._type = SubscriptionType.EXCLUSIVE
-        # Of the SUBSCRIBE that opens it.
+        # The id of the SUBSCRIBE that opens it.
         self._request_id = 0
         # The subscription's epoch to which the client's acknowledgements belong.
         self._epoch = 0

@@ -57,7 +57,7 @@ _NO_SEQUENCE_ID: Final = -1
 
 
 class ConnectedProducer:
-    """A `ProducerSink`."""
+    """Implements `ProducerSink`."""
 
     __slots__ = (
         "_budget",

@@ -38,7 +38,7 @@ _ALL: Final = ".*"
 
 
 class PulsarTopicWatcher:
-    """Is a `TopicWatcher`. `watcher_id` is the client's."""
+    """Implements `TopicWatcher`. `watcher_id` is the client's."""
 
     def __init__(self, outbound: OutboundFrames, watcher_id: int) -> None:
         self._outbound = outbound

@@ -37,11 +37,11 @@ class BaseConsumer(ABC):
         # The number of consumers that had joined before.
         self.number = 0
         self.epoch = 0
-        # 0 < acknowledged_from <= epoch, once it has joined.
+        # The first epoch that acknowledgements may have: 0 < acknowledged_from <= epoch, once it has joined.
         self.acknowledged_from = 0
-        # Whether it is in its line of a Shared subscription.
+        # Shared: it waits in a line for its turn (shared.py).
         self.is_in_line = False
-        # How it wants to share a Key_Shared subscription.
+        # How its client requests to share a Key_Shared subscription.
         self.key_shared = KeySharedPolicy()
 
     @abstractmethod
@@ -50,13 +50,15 @@ class BaseConsumer(ABC):
 
     @abstractmethod
     def on_outbox_capacity(self) -> None:
-        """Deliver more entries: the outbox has capacity again."""
+        """Have the subscription deliver more entries: the outbox has capacity again."""
 
     def find_shortage(self) -> DeliveryReason | None:
-        """Return which bound of its own holds deliveries to the consumer back. None: it may get entries."""
+        """Return why this consumer gets nothing, apart from what holds back the whole subscription. None: it may get
+        entries."""
         return self.capacity.find_shortage(f"consumer {self.name}")
 
     def begin_epoch(self, epoch: int, *, acknowledgements_end: bool) -> None:
+        """`acknowledgements_end`: acknowledgements of earlier epochs do not count any more."""
         self.epoch = epoch
         self.capacity.permits = 0
         if acknowledgements_end:

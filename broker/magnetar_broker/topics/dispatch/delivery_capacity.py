@@ -3,10 +3,10 @@
 A delivery to a consumer is bounded by:
 
 - **Permits**: messages that its client has granted and not received.
-- **Unacknowledged messages**, of a Shared subscription: those delivered to the consumer, and to all its consumers.
-- **The outbox**: memory of the entries that wait to be sent on its stream or connection, and on all of them together.
+- **Unacknowledged messages** (Shared, Key_Shared): those delivered to the consumer, and to all of its subscription.
+- **The outbox**: memory of the entries that wait to be sent on its stream or connection, and on all of the broker's.
 
-What else holds a delivery back is listed in broker/internals.md, "Where a delivery is held back".
+Other things that hold a delivery back are listed in broker/internals.md, "Where a delivery is held back".
 
 A dispatch rule calls `DeliveryCapacity.measure` once before a delivery to a consumer. Then `take` chooses entries: the
 one that reaches a bound is the last. So a consumer with any capacity gets an entry of any size. `ReadSize` follows from
@@ -79,8 +79,8 @@ class DeliveryCapacity:
         self.permits = 0
         # The outbox's capacity when it was measured last, less what was taken since.
         self.free_bytes = 0
-        # Entries of a Shared subscription that were delivered to the consumer, with the number of their messages that
-        # are not acknowledged; and those of all its consumers. None: they have no bounds, and are not counted.
+        # Shared, Key_Shared: entries that were delivered to the consumer, each with the number of its unacknowledged
+        # messages; and the totals of all consumers. None: the type has no such bounds, and nothing is counted.
         self._unacked = EntryCounts()
         self._unacked_of_all: UnackedMessages | None = None
         # The consumer gets no more: it is leaving, or has left.
@@ -90,7 +90,7 @@ class DeliveryCapacity:
         self.permits = min(self.permits + permits, _MAX_PERMITS)
 
     def bound_unacked(self, unacked_of_all: UnackedMessages) -> None:
-        """Bound the consumer's unacknowledged messages."""
+        """Count the consumer's unacknowledged messages from now on, and bound them."""
         self._unacked_of_all = unacked_of_all
 
     def stop(self) -> None:
@@ -161,7 +161,7 @@ class DeliveryCapacity:
             )
         return self._outbox_capacity.find_shortage(who)
 
-    # Unacknowledged entries of a Shared subscription.
+    # Unacknowledged entries (Shared, Key_Shared).
 
     @property
     def unacked_messages(self) -> int:
@@ -217,7 +217,7 @@ class DeliveryCapacity:
 
 
 class UnackedMessages:
-    """Unacknowledged messages of all consumers of a Shared subscription. A bound of 0 means no limit."""
+    """Unacknowledged messages of all consumers of a subscription (Shared, Key_Shared). A bound of 0 means no limit."""
 
     __slots__ = ("_bounded", "max_per_consumer", "max_per_subscription", "total")
 
@@ -225,8 +225,8 @@ class UnackedMessages:
         self.max_per_consumer = max_per_consumer or UNLIMITED
         self.max_per_subscription = max_per_subscription or UNLIMITED
         self.total = 0
-        # The same, but each consumer counts at most `max_per_consumer`: an entry may have any number of messages, and
-        # one consumer with a large one must not stop the others.
+        # The same, but each consumer counts at most `max_per_consumer`: a batch may have any number of messages, and
+        # one consumer with a large batch must not stop the others.
         self._bounded = 0
 
     def set_bounds(self, max_per_consumer: int, max_per_subscription: int, unacked: Iterable[int]) -> None:
@@ -336,13 +336,13 @@ class OutboxCapacity:
 
 
 class ReadSize:
-    """Estimates how many entries the permits of consumers are enough for: entries that nobody gets are read again."""
+    """Estimates for how many entries the permits of consumers suffice: entries that no consumer gets are read again."""
 
     __slots__ = ("_is_measured", "_max_entries", "_messages_per_entry")
 
     def __init__(self, max_entries: int) -> None:
         self._max_entries = max_entries
-        # About the most that the entries had which were read lately.
+        # About the highest number of the entries that were read lately.
         self._messages_per_entry = _MESSAGES_PER_ENTRY
         self._is_measured = False
 
