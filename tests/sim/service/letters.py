@@ -27,11 +27,15 @@ from tests.sim.service.topic_incarnations import short
 if TYPE_CHECKING:
     from tests.sim.service.history import ConsumerSeen
 
-__all__ = ["DEAD_LETTERS", "Letters", "is_letter_topic"]
+__all__ = ["DEAD_LETTERS", "IN_EACH_LETTER", "LETTER_TOPICS", "Letters", "is_letter_topic"]
 
 # The subscription that dead letter topics have from the beginning.
 DEAD_LETTERS: Final = "dead"
 _RETRY, _DEAD = "-RETRY", "-DLQ"
+# What is in the name of each topic of letters, and in each letter, as they are sent.
+LETTER_TOPICS: Final = (_RETRY.encode(), _DEAD.encode())
+_ORIGIN: Final = "ORIGIN_MESSAGE_ID"
+IN_EACH_LETTER: Final = _ORIGIN.encode()
 
 
 def is_letter_topic(topic: str) -> bool:
@@ -142,7 +146,7 @@ class Letters:
 
 def _find_origin(properties: Mapping[str, str]) -> Position:
     """Return the origin's position: `ledger:entry:partition`, and `:batch index` if it was in a batch."""
-    text = properties.get("ORIGIN_MESSAGE_ID", "")
+    text = properties.get(_ORIGIN, "")
     numbers = text.split(":")
     if len(numbers) not in (3, 4):
         raise Violation("CON-9, CON-10", f"a letter names its origin {text!r}")

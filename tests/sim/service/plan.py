@@ -26,6 +26,8 @@ __all__ = ["ConsumerPlan", "ProducerPlan", "ServicePlan", "TopicPlan", "service_
 # Of messages that a producer sends at once, on average.
 MEAN_BURST: Final = 4.5
 _KINDS: Final = ("EXCLUSIVE", "EXCLUSIVE", "FAILOVER", "FAILOVER", "SHARED", "SHARED")
+# The share of worlds with letters in which applications often die with one in flight.
+_LETTER_FAULTS: Final = 0.6
 # Minutes. 0: closed ledgers are deleted at once. Brokers' clocks are up to two minutes apart.
 _RETENTION: Final = (0, 0, 0, 0.02, 1.0, 10_080)
 # Of a retention policy; 0: there is none.
@@ -159,6 +161,8 @@ def service_plan(chance: Chance, plan: Plan) -> ServicePlan:
     _publish_by_key(by_key, applications)
     letters = _have_letters(chance.stream("letters"), topics, applications)
     _draw_faults(draw, plan)
+    if letters and chance.stream("faults of letters").random() < _LETTER_FAULTS:
+        plan.faults.append("kill with a letter in flight")
     plan.active_s = draw.choice((4.0, 7.0, 12.0))
     # What is deleted goes soon: the end waits for it.
     bookie: dict[str, object] = {"garbage_interval_seconds": 1.5}

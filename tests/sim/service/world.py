@@ -30,6 +30,7 @@ from tests.sim.invariants.metadata import change_chain
 from tests.sim.invariants.saturation import ledger_listed, topic_opened
 from tests.sim.process import Process
 from tests.sim.service.adds_by_call import watch_calls
+from tests.sim.service.ambushes import Ambushes
 from tests.sim.service.application import Application
 from tests.sim.service.broker_host import BrokerHost
 from tests.sim.service.bundle_owners import check_bundles, check_taken
@@ -119,6 +120,7 @@ class ServiceWorld(World):
         for host in self.hosts[len(self.bookies) :]:
             host.skew_ms = skew.below(120_000) - 60_000
         self.faults.add(ServiceFaults(self, self.chance.stream("faults of the service")))
+        self.faults.add(Ambushes(self, self.chance.stream("ambushes")))
         self.faults.add(StorageFaults(self, self.chance.stream("faults of storage")))
 
     def run(self) -> None:
