@@ -69,6 +69,34 @@ def test_acknowledged_messages_and_other_keys_may_be_passed_over(tmp_path: Path)
     assert scene.findings(tmp_path) == {}
 
 
+@pytest.mark.parametrize("what", ["nothing", "retried", "dead", "dead and never got"])
+def test_a_message_that_becomes_a_letter_leaves_the_order(tmp_path: Path, what: str) -> None:
+    """(SUB-6, CON-9, CON-10) Also one that comes too often, to a consumer that stores it instead of handing it out."""
+    scene = Scene()
+    scene.have_letters()
+    scene.got("A", 0, 1)
+    scene.record("A", "acking", 1)
+    if what == "retried":
+        scene.record("A", "reconsuming", 0)
+    elif what == "dead":
+        scene.dead(0)
+    scene.got("B", 3)
+    if what == "dead and never got":
+        scene.story.now += 10.0
+        scene.dead(0)
+    assert scene.findings(tmp_path, times=False).get("key_order", 0) == (what == "nothing")
+
+
+def test_a_dead_letter_is_in_order_until_it_is_stored(tmp_path: Path) -> None:
+    """(SUB-6, CON-10) It was handed out to the consumer, and after its successor."""
+    scene = Scene()
+    scene.have_letters()
+    scene.got("A", 1, 0)
+    scene.story.now += 10.0
+    scene.dead(0)
+    assert scene.findings(tmp_path, times=False)["key_order"] == 1
+
+
 def test_a_redelivered_message_may_come_after_its_successors(tmp_path: Path) -> None:
     """It came before them for the first time, and was nacked, or the consumer reconnected."""
     scene = Scene()

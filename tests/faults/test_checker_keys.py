@@ -28,11 +28,12 @@ class Scene(TwoConsumers):
         return self.keys[number]
 
     def owned(self, broker: str = "b1", session: int = 1) -> None:
-        self.story.say(RIG, "owners", since=self.story.now, owners={"t": [broker, session]})
+        owners = {topic: [broker, session] for topic in ("t", "t-s-RETRY")}
+        self.story.say(RIG, "owners", since=self.story.now, owners=owners)
 
-    def acknowledge(self, who: str, *numbers: int) -> None:
-        self.record(who, "acking", *numbers)
-        self.record(who, "acked", *numbers)
+    def acknowledge(self, who: str, *numbers: int, topic: str = "t") -> None:
+        self.record(who, "acking", *numbers, topic=topic)
+        self.record(who, "acked", *numbers, topic=topic)
 
 
 @pytest.mark.parametrize("key", ["k", "", None])
@@ -68,6 +69,43 @@ def test_a_nacked_message_keeps_its_key_at_its_consumer(tmp_path: Path) -> None:
     scene.seen()
     scene.owned()
     assert scene.findings(tmp_path) == {"keys": 1}
+
+
+@pytest.mark.parametrize("what", ["", "acking", "reconsuming"])
+def test_a_retried_message_keeps_its_key_at_its_consumer(tmp_path: Path, what: str) -> None:
+    """(SUB-5, CON-9) Until it is acknowledged or retried again."""
+    scene = Scene()
+    scene.have_letters()
+    scene.owned()
+    scene.got_letter("A", 0)
+    if what:
+        scene.record("A", what, 0, topic="t-s-RETRY")
+    scene.got_letter("B", 1)
+    scene.got_letter("A", 3)
+    scene.acknowledge("A", 3, topic="t-s-RETRY")
+    scene.acknowledge("B", 1, topic="t-s-RETRY")
+    scene.seen(topic="t-s-RETRY")
+    scene.owned()
+    assert scene.findings(tmp_path) == ({} if what else {"keys": 1})
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_dead_letter_frees_its_key(tmp_path: Path, *, stored: bool) -> None:
+    """(SUB-5, CON-10) As soon as it is stored: until then its message is its consumer's."""
+    scene = Scene()
+    scene.have_letters()
+    scene.got("A", 0)
+    scene.record("A", "nacked", 0)
+    if stored:
+        scene.dead(0)
+    scene.got("B", 1)
+    scene.got("A", 3)
+    scene.acknowledge("A", 3)
+    scene.acknowledge("B", 1)
+    scene.seen()
+    scene.owned()
+    found = scene.findings(tmp_path)
+    assert ("keys" in found) is not stored
 
 
 def acknowledged(scene: Scene) -> None:

@@ -161,6 +161,17 @@ def test_a_violation_is_found(tmp_path: Path, what: Any) -> None:
     assert scene.findings(tmp_path) == {"letters": 1}
 
 
+def test_pulsars_library_may_hand_out_a_message_too_often(tmp_path: Path) -> None:
+    """Its consumers have no dead letters. The message becomes one at the SDK's."""
+    scene = Scene()
+    scene.story.say("C", "opening", consumer="t.s#C", subscription="t.s", library="pulsar-client")
+    for redeliveries in range(4):
+        scene.got(0, redeliveries, who="C")
+        scene.record("nacked", 0, who="C")
+    scene.letter(DEAD, 0, 0)
+    assert scene.findings(tmp_path) == {}
+
+
 def test_a_message_that_no_application_saw_may_be_a_dead_letter(tmp_path: Path) -> None:
     """Each of its three deliveries ended with its consumer."""
     scene = Scene()

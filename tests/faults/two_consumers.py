@@ -31,23 +31,42 @@ class TwoConsumers:
             say(who, "opening", consumer=f"t.s#{who}", subscription="t.s")
             say(who, "opened", consumer=f"t.s#{who}")
 
+    def have_letters(self) -> None:
+        """The subscription has a retry and a dead letter topic, and the consumers are connected to the former, too."""
+        say = self.story.say
+        for topic in ("t-s-RETRY", "t-s-DLQ"):
+            say(RIG, "topic", topic=topic, partitions=0, order="producer", deduplicated=False)
+            say(RIG, "subscription", subscription=f"{topic}.k", topic=topic, type="Exclusive", durable=True)
+        say(RIG, "letters", subscription="t.s", retry="t-s-RETRY", dead="t-s-DLQ", most=2)
+        self.seen(topic="t-s-RETRY")
+
+    def dead(self, number: int) -> None:
+        """The message becomes a dead letter now."""
+        self.story.say("K", "opening", consumer=f"t-s-DLQ.k#{number}", subscription="t-s-DLQ.k")
+        item = ["p", number, "00000000", self.key_of(number), f"1:{number}:-1", 0, self.story.now]
+        self.story.say("K", "letter", consumer=f"t-s-DLQ.k#{number}", place="t-s-DLQ", items=[item])
+
     def key_of(self, number: int) -> str | None:
         """The message's key."""
         return None
 
-    def seen(self, *who: str) -> None:
+    def seen(self, *who: str, topic: str = "t") -> None:
         """Write the line twice: the state that was seen has held since the line before."""
         for one in (who or ("A", "B")) * 2:
             number, broker = self.connection[one], self.broker[one]
-            self.story.say(one, "connected", consumer=f"t.s#{one}", place="t", broker=broker, connection=number)
+            self.story.say(one, "connected", consumer=f"t.s#{one}", place=topic, broker=broker, connection=number)
 
     def got(self, who: str, *numbers: int) -> None:
         items = [["p", number, "00000000", self.key_of(number), 1, number, -1, 0] for number in numbers]
         self.story.say(who, "got", consumer=f"t.s#{who}", since=self.story.now, place="t", items=items)
 
-    def record(self, who: str, what: str, *numbers: int) -> None:
+    def got_letter(self, who: str, number: int) -> None:
+        item = ["p", number, "00000000", self.key_of(number), 1, number, -1, 0, 1]
+        self.story.say(who, "got_letter", consumer=f"t.s#{who}", since=self.story.now, place="t-s-RETRY", items=[item])
+
+    def record(self, who: str, what: str, *numbers: int, topic: str = "t") -> None:
         ids = [[1, number, -1] for number in numbers]
-        self.story.say(who, what, consumer=f"t.s#{who}", place="t", ids=ids)
+        self.story.say(who, what, consumer=f"t.s#{who}", place=topic, ids=ids)
 
     def findings(self, folder: Path, **options: Any) -> dict[str, int]:
         self.story.say(RIG, "ended")

@@ -53,6 +53,8 @@ class Facts:
         self.scans: dict[tuple[str, str], Scan] = {}
         self.drained: dict[str, float] = {}
         self.letters: dict[str, Letters] = {}  # by subscription
+        # When a message's first dead letter was stored: by dead letter topic and message.
+        self._dead_at: dict[tuple[str, int], float] = {}
         self.brokers: dict[str, str] = {}  # by address
         # By topic and name.
         self.definitions: dict[tuple[str, str], Definition] = {}
@@ -115,6 +117,11 @@ class Facts:
 
     def is_announced(self, subscription: Subscription, partition: Partition, packed: int, slot: int) -> bool:
         return self.announced_at(subscription, partition, packed, slot) < NEVER
+
+    def dead_at(self, subscription: Subscription, one: int) -> float:
+        """Return when it became a dead letter of the subscription; infinity: it did not. All is known at the end."""
+        letters = self.letters.get(subscription.name)
+        return NEVER if letters is None else self._dead_at.get((letters.dead, one), NEVER)
 
     def with_receipts(self, topic: Topic) -> Iterator[tuple[Producer, int]]:
         """Yield producer and number of each message with a receipt."""
@@ -369,11 +376,22 @@ class Facts:
         self.counts["messages retried"] += len(line.slots)
 
     def _take_got_letter(self, line: Line, fields: dict[str, Any]) -> None:
+        """Resolve the items: a letter's id, and the message that it was made of, which may have other letters."""
         self.consumer(line)
+        partition = self.partition(line.partition_name)
+        for item in fields["items"]:
+            sender = self.producers.get(item[0])
+            line.messages.append(message(sender.index, item[1]) if sender else NOBODYS)
+            line.slots.append(self._slot(line, partition, *item[4:7]))
+            line.ids.append(partition.ids[line.slots[-1]])
         self.counts["letters handed over"] += len(fields["items"])
 
     def _take_letter(self, line: Line, fields: dict[str, Any]) -> None:
         self.consumer(line)
+        for name, number, *_, stored_at in fields["items"]:
+            if (producer := self.producers.get(name)) is not None:
+                where = line.partition_name, message(producer.index, number)
+                self._dead_at[where] = min(stored_at, self._dead_at.get(where, NEVER))
         self.counts["letters"] += len(fields["items"])
 
     def _take_ack_unknown(self, line: Line, fields: dict[str, Any]) -> None:

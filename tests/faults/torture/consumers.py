@@ -5,6 +5,7 @@ How a consumer acknowledges is a function of the messages that it got (`Act`). T
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,7 +31,9 @@ __all__ = [
     "patiently",
     "reader",
     "received",
-    "received_async",
+    "reopened",
+    "run_consumer",
+    "run_consumer_async",
     "some_each",
     "some_each_async",
     "stubbornly",
@@ -41,7 +44,7 @@ _GATHER_S: Final = 0.5
 
 Act = Callable[[ConsumerLog, magnetar.Consumer, Sequence[Any]], None]
 AsyncAct = Callable[[ConsumerLog, Any, Sequence[Any]], Awaitable[None]]
-MakeLog = Callable[[Clients, str, str, str], ConsumerLog]
+MakeLog = Callable[[Clients, Any, str, str], ConsumerLog]
 Run = Callable[[Clients], None]
 R = TypeVar("R")
 
@@ -134,17 +137,14 @@ def batch_consumer(topic: str, subscription: str, kind: Kind, worker: str, act: 
 def listening_consumer(topic: str, subscription: str, kind: Kind, worker: str, act: Act, **more: Any) -> Run:
     """A consumer with a message listener."""
 
-    def consume(clients: Clients) -> None:
-        log = ConsumerLog(clients, topic, subscription, worker)
-        while not clients.quitting.is_set():
-            with log.opening():
-                _listen(log, act, options(kind, **more))
-
-    return consume
+    return reopened(
+        lambda clients: ConsumerLog(clients, topic, subscription, worker),
+        lambda log: _listen(log, act, options(kind, **more)),
+    )
 
 
 def async_consumer(
-    topic: str,
+    topic: str | re.Pattern[str],
     subscription: str,
     kind: Kind,
     worker: str,
@@ -156,25 +156,12 @@ def async_consumer(
 ) -> Run:
     async def live(log: ConsumerLog) -> None:
         consumer = await log.clients.aio_client.subscribe(topic, subscription, **options(kind, **more))
-        log.opened(consumer)
-        try:
-            while log.goes_on:
-                since = log.waiting()
-                found = await received_async(consumer, 1 + log.chance.randrange(most))
-                log.got(found, since)
-                await act(log, consumer, found)
-        finally:
-            log.closing()
-            await consumer.close()
-            log.closed()
+        await run_consumer_async(log, consumer, act, most)
 
-    def consume(clients: Clients) -> None:
-        log = make_log(clients, topic, subscription, worker)
-        while not clients.quitting.is_set():
-            with log.opening():
-                clients.on_the_loop(live(log))
-
-    return consume
+    return reopened(
+        lambda clients: make_log(clients, topic, subscription, worker),
+        lambda log: log.clients.on_the_loop(live(log)),
+    )
 
 
 def reader(topic: str, worker: str) -> Run:
@@ -212,26 +199,61 @@ def _synchronous(
 ) -> Run:
     def live(log: ConsumerLog) -> None:
         consumer = log.clients.client.subscribe(topic, subscription, **options(kind, **more))
-        log.opened(consumer)
-        try:
-            while log.goes_on:
-                since = log.waiting()
-                found = receive(log, consumer)
-                log.got(found, since)
-                if found:
-                    act(log, consumer, found)
-        finally:
-            log.closing()
-            consumer.close()
-            log.closed()
+        run_consumer(log, consumer, lambda: receive(log, consumer), act)
+
+    return reopened(lambda clients: make_log(clients, topic, subscription, worker), live)
+
+
+# One opening after the other.
+
+
+def reopened(make_log: Callable[[Clients], ConsumerLog], live: Callable[[ConsumerLog], None]) -> Run:
+    """`live` is one opening, to its end."""
 
     def consume(clients: Clients) -> None:
-        log = make_log(clients, topic, subscription, worker)
+        log = make_log(clients)
         while not clients.quitting.is_set():
             with log.opening():
                 live(log)
 
     return consume
+
+
+def run_consumer(
+    log: ConsumerLog,
+    consumer: Any,
+    receive: Callable[[], Sequence[Any]],
+    act: Callable[[ConsumerLog, Any, Sequence[Any]], None],
+    *,
+    is_watched: bool = True,
+) -> None:
+    """From its opening to its end. `is_watched`: its connections are."""
+    log.opened(consumer if is_watched else None)
+    try:
+        while log.goes_on:
+            since = log.waiting()
+            found = receive()
+            log.got(found, since)
+            if found:
+                act(log, consumer, found)
+    finally:
+        log.closing()
+        consumer.close()
+        log.closed()
+
+
+async def run_consumer_async(log: ConsumerLog, consumer: Any, act: AsyncAct, most: int) -> None:
+    log.opened(consumer)
+    try:
+        while log.goes_on:
+            since = log.waiting()
+            found = await _received_async(consumer, 1 + log.chance.randrange(most))
+            log.got(found, since)
+            await act(log, consumer, found)
+    finally:
+        log.closing()
+        await consumer.close()
+        log.closed()
 
 
 def _listen(log: ConsumerLog, act: Act, given: dict[str, Any]) -> None:
@@ -282,7 +304,7 @@ def received(receive: Callable[[], Any], most: int) -> list[Any]:
     return found
 
 
-async def received_async(consumer: Any, most: int) -> list[Any]:
+async def _received_async(consumer: Any, most: int) -> list[Any]:
     found: list[Any] = []
     until = time.monotonic() + _GATHER_S
     with suppress(Timeout):

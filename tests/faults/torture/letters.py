@@ -1,8 +1,15 @@
 """Consumers with retry and dead letter topics, and readers of the letters.
 
-A consumer retries some messages, nacks others until they are dead letters, and acknowledges the rest. It gets messages
-of its topic and of the retry topic, and records the latter by lines of their own. After producers were stopped it
-acknowledges everything. At the end a reader records all letters of each topic.
+Each opening draws by the seed what the consumer is: the SDK's, synchronous or of asyncio, or that of Pulsar's own
+library. The SDK's retries some messages, nacks others until they are dead letters, and acknowledges the rest. It gets
+messages of its topic and of the retry topic, and records the latter by lines of their own. After producers were stopped
+it acknowledges everything, in both topics. At the end a reader records all letters of each topic.
+
+Pulsar's library acknowledges and nacks, without dead letters: what was delivered too often becomes one when it comes to
+the SDK's next. Its own dead letters (`dead_letter_policy`) can't be had here. Its C++ client 3.13 sends a letter from
+memory that it frees when its consumer reconnects or is closed, or when another letter of the batch is stored, and
+acknowledges the message; and if a letter's result comes after the closing, it reads a freed message id, and the process
+dies.
 """
 
 from __future__ import annotations
@@ -10,18 +17,27 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import magnetar
+from tests.faults.checker.reused_sequence_ids import LIBRARY
 from tests.faults.torture.clients import Clients
 from tests.faults.torture.connections import short_name
-from tests.faults.torture.consumers import async_consumer, consumer, cumulatively
-from tests.faults.torture.consuming import ConsumerLog, by_partition, id_of
+from tests.faults.torture.consumers import (
+    consumer,
+    cumulatively,
+    received,
+    reopened,
+    run_consumer,
+    run_consumer_async,
+)
+from tests.faults.torture.consuming import ConsumerLog, by_partition, id_of, options
 from tests.faults.torture.messages import read_message
 from tests.faults.torture.producing import error_text
+from tests.faults.torture.stock_consumers import run_stock_consumer, stock_some_each
 from tests.faults.torture.workload import Letters
 
-__all__ = ["LetterMessage", "letter_reader", "retrying_consumer"]
+__all__ = ["LetterMessage", "letter_consumer", "letter_reader"]
 
 # The properties that a letter has in addition.
 _ADDED: Final = frozenset(
@@ -31,6 +47,11 @@ _ADDED: Final = frozenset(
 _RETRIES: Final = 0.2
 _NACKS: Final = 0.2
 _LONGEST_DELAY_MS: Final = 400
+_IDLE_MS: Final = 200
+# The largest number of messages that are handled together.
+_MOST: Final = 20
+_Client = Literal["sync", "asyncio", "stock"]
+_OURS: Final[tuple[_Client, ...]] = ("sync", "asyncio")
 
 Run = Callable[[Clients], None]
 
@@ -63,7 +84,18 @@ class LetterMessage:
         return [read.producer, read.number, read.digest, read.key]
 
 
-class _RetryingLog(ConsumerLog):
+class _LetterLog(ConsumerLog):
+    # Of the present opening.
+    client: _Client = "sync"
+
+    @contextlib.contextmanager
+    def opening(self) -> Iterator[None]:
+        # Pulsar's library does not consume the retry topic, which is to be worked off at the end.
+        self.client = self.chance.choice(_OURS if self.clients.stopping.is_set() else (*_OURS, "stock"))
+        self.more_fields = {"library": LIBRARY} if self.client == "stock" else {}
+        with super().opening():
+            yield
+
     def got(self, messages: Sequence[Any], since: float) -> None:
         super().got([one for one in messages if short_name(one.topic_name()) == self.topic], since)
         letters = [one for one in messages if short_name(one.topic_name()) != self.topic]
@@ -98,16 +130,37 @@ class _RetryingLog(ConsumerLog):
         return self.chance.randrange(_LONGEST_DELAY_MS)
 
 
-def retrying_consumer(letters: Letters, worker: str, *, asynchronous: bool = False) -> Run:
-    make = async_consumer if asynchronous else consumer
+def letter_consumer(letters: Letters, worker: str) -> Run:
+    def live(log: ConsumerLog) -> None:
+        assert isinstance(log, _LetterLog)
+        if log.client == "sync":
+            _live(log, letters)
+        elif log.client == "asyncio":
+            log.clients.on_the_loop(_live_async(log, letters))
+        elif not log.last:
+            # Others acknowledge part of a batch (workloads/stock.py).
+            more: dict[str, Any] = {"batch_index_ack_enabled": True, "most": _MOST}
+            run_stock_consumer(log, letters.topic, letters.subscription, letters.type, stock_some_each, **more)
+
+    return reopened(lambda clients: _LetterLog(clients, letters.topic, letters.subscription, worker), live)
+
+
+def _options(letters: Letters) -> dict[str, Any]:
     policy = magnetar.ConsumerDeadLetterPolicy(letters.most)
-    options: dict[str, Any] = {"enable_retry": True, "dead_letter_policy": policy, "most": 20}
-    act: Any = _work_off_async if asynchronous else _work_off
-    return make(letters.topic, letters.subscription, "Shared", worker, act, make_log=_RetryingLog, **options)
+    return options(letters.type, enable_retry=True, dead_letter_policy=policy)
+
+
+def _live(log: _LetterLog, letters: Letters) -> None:
+    consumer = log.clients.client.subscribe(letters.topic, letters.subscription, **_options(letters))
+
+    def receive() -> list[Any]:
+        return received(lambda: consumer.receive(_IDLE_MS), 1 + log.chance.randrange(_MOST))
+
+    run_consumer(log, consumer, receive, _work_off)
 
 
 def _work_off(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any]) -> None:
-    assert isinstance(log, _RetryingLog)
+    assert isinstance(log, _LetterLog)
     chosen, retried, nacked = log.share(found)
     if chosen:
         with log.acknowledging(chosen):
@@ -120,8 +173,14 @@ def _work_off(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any
         consumer.negative_acknowledge(one)
 
 
+async def _live_async(log: _LetterLog, letters: Letters) -> None:
+    client = log.clients.aio_client
+    consumer = await client.subscribe(letters.topic, letters.subscription, **_options(letters))
+    await run_consumer_async(log, consumer, _work_off_async, _MOST)
+
+
 async def _work_off_async(log: ConsumerLog, consumer: Any, found: Sequence[Any]) -> None:
-    assert isinstance(log, _RetryingLog)
+    assert isinstance(log, _LetterLog)
     chosen, retried, nacked = log.share(found)
     if chosen:
         with log.acknowledging(chosen):

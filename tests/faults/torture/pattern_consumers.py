@@ -12,8 +12,8 @@ from typing import Any
 
 from tests.faults.torture.clients import Clients
 from tests.faults.torture.connections import HasParts
-from tests.faults.torture.consumers import AsyncAct, received_async
-from tests.faults.torture.consuming import ConsumerLog, options
+from tests.faults.torture.consumers import AsyncAct, async_consumer
+from tests.faults.torture.consuming import ConsumerLog
 from tests.faults.torture.workload import Subscription, Topic
 
 __all__ = ["appearing_later", "pattern_consumer"]
@@ -42,27 +42,10 @@ class _PatternLog(ConsumerLog):
 
 
 def pattern_consumer(pattern: str, topics: Sequence[Topic], subscription: str, worker: str, act: AsyncAct) -> Run:
-    async def live(log: ConsumerLog) -> None:
-        consumer = await log.clients.aio_client.subscribe(re.compile(pattern), subscription, **options("Shared"))
-        log.opened(None)
-        try:
-            while log.goes_on:
-                since = log.waiting()
-                found = await received_async(consumer, 1 + log.chance.randrange(20))
-                log.got(found, since)
-                await act(log, consumer, found)
-        finally:
-            log.closing()
-            await consumer.close()
-            log.closed()
+    def make_log(clients: Clients, _: object, subscription: str, worker: str) -> ConsumerLog:
+        return _PatternLog(clients, topics, subscription, worker)
 
-    def consume(clients: Clients) -> None:
-        log = _PatternLog(clients, topics, subscription, worker)
-        while not clients.quitting.is_set():
-            with log.opening():
-                clients.on_the_loop(live(log))
-
-    return consume
+    return async_consumer(re.compile(pattern), subscription, "Shared", worker, act, make_log=make_log)
 
 
 def appearing_later(publish: Run, after_s: float) -> Run:

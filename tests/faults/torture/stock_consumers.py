@@ -13,10 +13,17 @@ from typing import Any, Final
 import pulsar
 
 from tests.faults.torture.clients import Clients
-from tests.faults.torture.consumers import patiently, received
+from tests.faults.torture.consumers import patiently, received, reopened, run_consumer
 from tests.faults.torture.consuming import ConsumerLog, Kind
 
-__all__ = ["StockMessage", "stock_consumer", "stock_cumulatively", "stock_reader", "stock_some_each"]
+__all__ = [
+    "StockMessage",
+    "run_stock_consumer",
+    "stock_consumer",
+    "stock_cumulatively",
+    "stock_reader",
+    "stock_some_each",
+]
 
 _IDLE_MS: Final = 200
 _REFUSES: Final = 0.15
@@ -73,6 +80,16 @@ def stock_consumer(
     topic: str, subscription: str, kind: Kind, worker: str, act: Act, *, stays: bool = False, **more: Any
 ) -> Run:
     """One message at a time, of which some are handled together."""
+    return reopened(
+        lambda clients: ConsumerLog(clients, topic, subscription, worker, stays=stays),
+        lambda log: run_stock_consumer(log, topic, subscription, kind, act, **more),
+    )
+
+
+def run_stock_consumer(
+    log: ConsumerLog, topic: str, subscription: str, kind: Kind, act: Act, *, most: int = 40, **more: Any
+) -> None:
+    """One opening, to its end."""
     options = {
         "consumer_type": _KINDS[kind],
         "initial_position": pulsar.InitialPosition.Earliest,
@@ -80,29 +97,12 @@ def stock_consumer(
         "receiver_queue_size": 200,
         **more,
     }
+    consumer = log.clients.stock_client.subscribe(topic, subscription, **options)
 
-    def live(log: ConsumerLog) -> None:
-        consumer = log.clients.stock_client.subscribe(topic, subscription, **options)
-        log.opened(None)
-        try:
-            while log.goes_on:
-                since = log.waiting()
-                found = _received(consumer.receive, 1 + log.chance.randrange(40))
-                log.got(found, since)
-                if found:
-                    act(log, consumer, found)
-        finally:
-            log.closing()
-            consumer.close()
-            log.closed()
+    def receive() -> list[StockMessage]:
+        return _received(consumer.receive, 1 + log.chance.randrange(most))
 
-    def consume(clients: Clients) -> None:
-        log = ConsumerLog(clients, topic, subscription, worker, stays=stays)
-        while not clients.quitting.is_set():
-            with log.opening():
-                live(log)
-
-    return consume
+    run_consumer(log, consumer, receive, act, is_watched=False)
 
 
 def stock_reader(topic: str, worker: str, **more: Any) -> Run:

@@ -117,6 +117,7 @@ class Letters:
 
     topic: str
     subscription: str
+    type: Literal["Shared", "Key_Shared"]
     # How often a message is redelivered before it goes to the dead letter topic.
     most: int
 
@@ -129,9 +130,20 @@ class Letters:
         return f"{self.topic}-{self.subscription}-DLQ"
 
     @property
+    def topics(self) -> tuple[Topic, ...]:
+        """Its own, and those of letters, which are drained later: messages come there from the first one on."""
+        order: Literal["producer", "key"] = "key" if self.type == "Key_Shared" else "producer"
+        letters = (Topic(self.retry, order=order, has_letters=True), Topic(self.dead, order=order, has_letters=True))
+        return Topic(self.topic, order=order), *letters
+
+    @property
+    def subscriptions(self) -> tuple[Subscription, ...]:
+        return tuple(Subscription(topic, self.subscription, self.type) for topic in (self.topic, self.retry))
+
+    @property
     def fields(self) -> dict[str, Any]:
         """The fields of the line `letters`."""
-        full_name = Subscription(self.topic, self.subscription, "Shared").full_name
+        full_name = Subscription(self.topic, self.subscription, self.type).full_name
         return {"subscription": full_name, "retry": self.retry, "dead": self.dead, "most": self.most}
 
 

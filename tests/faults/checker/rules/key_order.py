@@ -5,6 +5,9 @@ by then: while an earlier one is unacknowledged at another consumer, the key is 
 has left, its messages are redelivered first. Deliveries of a consumer before it reconnected count, too, since only the
 client knows what it still holds. No key counts as a key.
 
+Where a subscription has dead letters, one of them leaves the order when it is stored: it is acknowledged by the client.
+A consumer that gets it after too many deliveries does not hand it out, and stores it while it hands out the next ones.
+
 The ids of a partition are complete at the end only. Each jump is reported once, with the number of messages that were
 passed over. A message that a policy or an administrator removed need not come; a non-persistent topic may lose any.
 """
@@ -16,8 +19,9 @@ from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from tests.faults.checker.acknowledged import NEVER
 from tests.faults.checker.history import Line
-from tests.faults.checker.policies import Policies
+from tests.faults.checker.policies import MARGIN_S, Policies
 from tests.faults.checker.rule import Rule
 from tests.faults.checker.things import Consumer, Partition, Subscription
 
@@ -97,7 +101,12 @@ class KeyOrder(Rule):
                 if log.announced_at[rank] > at and log.slots[rank] not in got
             ]
             checked[key] = max(checked[key], end)
-            passed = [one for one in passed if not self._is_excused(consumer.subscription, partition, one, at)]
+            passed = [
+                one
+                for one in passed
+                if not self._is_excused(consumer.subscription, partition, one, at)
+                and not self._is_dead(consumer.subscription, deliveries, content[one], one, at)
+            ]
             if passed:
                 self._report(consumer, partition, slot, at, passed)
 
@@ -108,6 +117,10 @@ class KeyOrder(Rule):
             or self.facts.acts.skipped(subscription.name, subscription.topic.name, sent_at)
             or self._policies.explain(partition, slot, sent_at, at)
         )
+
+    def _is_dead(self, subscription: Subscription, deliveries: _Deliveries, message: int, slot: int, at: float) -> bool:
+        dead_at = self.facts.dead_at(subscription, message)
+        return dead_at < at + MARGIN_S if slot in deliveries.slots else dead_at < NEVER
 
     def _report(self, consumer: Consumer, partition: Partition, slot: int, at: float, passed: list[int]) -> None:
         facts, content = self.facts, partition.content

@@ -6,6 +6,9 @@ both consumers. A consumer may believe in its connection long after the broker c
 before, and hold messages that others got. So both must prove that they were connected: each has a receipt for an
 acknowledgement that it began after both had the key, and is seen with the same connection as before. And the partition
 had one owner, in one session, all that time.
+
+The same goes for retried messages, in the retry topic: a letter has its message's key. A client acknowledges a message
+whose dead letter it has stored, and the key is free then.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from tests.faults.checker.history import Line
+from tests.faults.checker.policies import MARGIN_S
 from tests.faults.checker.rule import Rule
 from tests.faults.checker.things import Consumer, Partition
 
@@ -27,8 +31,8 @@ class _Side:
     consumer: Consumer
     connection: Connection | None = None
     seen_at: float = float("inf")
-    # By slot: what it holds, of which key, since when.
-    held: dict[int, tuple[int, float]] = field(default_factory=dict)
+    # By slot: what it holds, of which key, since when, and which message that is.
+    held: dict[int, tuple[int, float, int]] = field(default_factory=dict)
     # By slot: when the acknowledgement was begun.
     acking: dict[int, float] = field(default_factory=dict)
     suspicions: list[_Suspicion] = field(default_factory=list)
@@ -43,6 +47,8 @@ class _Suspicion:
     # When each was handed it.
     first_at: float
     second_at: float
+    # The message that the first one holds.
+    held: int
     text: str
     # How often a side was seen with its connection after it had its receipt: once might have been looked at before.
     seen: dict[Consumer, int] = field(default_factory=dict)
@@ -59,8 +65,8 @@ class _Shared:
         self.sides: dict[Consumer, _Side] = {}
         self.holders: dict[int, dict[_Side, set[int]]] = defaultdict(dict)
 
-    def hold(self, side: _Side, slot: int, key: int, at: float) -> None:
-        side.held[slot] = (key, at)
+    def hold(self, side: _Side, slot: int, key: int, at: float, message: int) -> None:
+        side.held[slot] = (key, at, message)
         self.holders[key].setdefault(side, set()).add(slot)
 
     def drop(self, side: _Side, slot: int) -> None:
@@ -120,14 +126,16 @@ class Keys(Rule):
             return
         facts, subscription = self.facts, side.consumer.subscription
         partition = facts.partition(line.partition_name)
-        for item, packed, slot in zip(line.fields["items"], line.ids, line.slots, strict=True):
+        for item, packed, slot, one in zip(line.fields["items"], line.ids, line.slots, line.messages, strict=True):
             if facts.is_announced(subscription, partition, packed, slot):
                 continue
             key = facts.key(item[3])
             for other in list(shared.holders.get(key, ())):
                 if other is not side:
                     self._suspect(shared, other, side, partition, key, slot, line)
-            shared.hold(side, slot, key, line.at)
+            shared.hold(side, slot, key, line.at, one)
+
+    on_got_letter = on_got
 
     def _suspect(
         self, shared: _Shared, first: _Side, second: _Side, partition: Partition, key: int, slot: int, line: Line
@@ -149,7 +157,7 @@ class Keys(Rule):
             f"{first_at:.3f}, and {facts.where(partition, slot)} with that key came to {second.consumer.name} at "
             f"{line.at:.3f}"
         )
-        suspicion = _Suspicion(partition, key, first, second, first_at, line.at, text)
+        suspicion = _Suspicion(partition, key, first, second, first_at, line.at, first.held[held_slot][2], text)
         first.suspicions.append(suspicion)
         second.suspicions.append(suspicion)
 
@@ -158,9 +166,17 @@ class Keys(Rule):
         if shared is None or side is None:
             return
         side.acking.update(dict.fromkeys(line.slots, line.at))
+        self._drop_at_all(shared, line)
+
+    def _drop_at_all(self, shared: _Shared, line: Line) -> None:
         for slot in line.slots:
             for one in list(shared.sides.values()):
                 shared.drop(one, slot)
+
+    def on_reconsuming(self, line: Line) -> None:
+        shared, _ = self._side(line)
+        if shared is not None:
+            self._drop_at_all(shared, line)
 
     def on_acked(self, line: Line) -> None:
         _, side = self._side(line)
@@ -200,7 +216,8 @@ class Keys(Rule):
             touched = facts.acts.touched(
                 subscription.name, subscription.topic.name, suspicion.first_at, suspicion.second_at
             )
-            if not touched and self._has_one_owner(suspicion):
+            is_dead = facts.dead_at(subscription, suspicion.held) < suspicion.second_at + MARGIN_S
+            if not touched and not is_dead and self._has_one_owner(suspicion):
                 self.found(suspicion.text)
 
     def _has_one_owner(self, suspicion: _Suspicion) -> bool:

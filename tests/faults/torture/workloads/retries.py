@@ -1,30 +1,40 @@
-"""A subscription whose consumers, in two processes, retry messages, nack them until they are dead letters, and
-acknowledge the others. Half of the messages are batched.
+"""Subscriptions, Shared and Key_Shared, whose consumers retry messages, nack them until they are dead letters, and
+acknowledge the others. Half of the producers batch messages.
+
+Key_Shared promises that a key's messages are at one consumer at a time, letters included, and come in order as long as
+none becomes a letter. A retried message comes later, among its key's other messages; a dead letter leaves the order.
 """
 
 from __future__ import annotations
 
-from tests.faults.torture.letters import retrying_consumer
+from magnetar import BatchingType
+from tests.faults.torture.letters import letter_consumer
 from tests.faults.torture.producing import Load, publisher
-from tests.faults.torture.workload import Letters, Subscription, Topic, Worker, Workload
+from tests.faults.torture.workload import Letters, Worker, Workload
 
-TOPIC = "retries"
-_LETTERS = Letters(TOPIC, "work", most=2)
-_LOAD = Load(burst=20, pause_s=1.5, keys=5, keyless=0.5)
-_UNBATCHED = Load(burst=20, pause_s=1.5, keys=5, keyless=0.5, options={"batching_enabled": False})
+_SHARED = Letters("retries", "work", "Shared", most=2)
+_BY_KEY = Letters("retries-by-key", "work", "Key_Shared", most=2)
+_LOAD = Load(burst=20, pause_s=1.5, keys=5, keyless=0.5, one_of={"batching_enabled": (False, True)})
+_KEYED_LOAD = Load(
+    burst=20,
+    pause_s=1.5,
+    keys=5,
+    keyless=0.2,
+    options={"batching_type": BatchingType.KeyBased},
+    one_of={"batching_enabled": (False, True)},
+)
 
 WORKLOAD = Workload(
-    name=TOPIC,
-    # Messages come to the retry topic from the first one, so it is drained after it.
-    topics=(Topic(TOPIC), Topic(_LETTERS.retry, has_letters=True), Topic(_LETTERS.dead, has_letters=True)),
-    subscriptions=(Subscription(TOPIC, "work", "Shared"), Subscription(_LETTERS.retry, "work", "Shared")),
+    name="retries",
+    topics=(*_SHARED.topics, *_BY_KEY.topics),
+    subscriptions=(*_SHARED.subscriptions, *_BY_KEY.subscriptions),
     producers=(
-        Worker(publisher(TOPIC, "batched", _LOAD)),
-        Worker(publisher(TOPIC, "single", _UNBATCHED, asynchronous=True)),
+        Worker(publisher(_SHARED.topic, "sync", _LOAD)),
+        Worker(publisher(_BY_KEY.topic, "asyncio", _KEYED_LOAD, asynchronous=True)),
     ),
     consumers=(
-        Worker(retrying_consumer(_LETTERS, "sync"), processes=2),
-        Worker(retrying_consumer(_LETTERS, "asyncio", asynchronous=True)),
+        Worker(letter_consumer(_SHARED, "any"), processes=2),
+        Worker(letter_consumer(_BY_KEY, "any"), processes=2),
     ),
-    letters=(_LETTERS,),
+    letters=(_SHARED, _BY_KEY),
 )
