@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -12,35 +11,19 @@ from hypothesis import strategies as st
 
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.position import Position
-from magnetar_broker.topics.consumer import Consumer, DeliveryRun
+from magnetar_broker.topics.consumer import Consumer
 from magnetar_protos.broker_pb2 import ErrorCode, OpenConsumer, SubscriptionType
 from tests.examples import examples
+from tests.property.delivery_model import CheckingSink, DeliveryModel
 from tests.unit.broker.fake_cursors import FakeCursorTable
-from tests.unit.broker.recording_sink import RecordingSink
 from tests.unit.broker.subscription_scene import EARLIEST, Scene, ack, ack_messages, at_position, redeliver, settle
 
 _MANY = 1_000_000
 
 
-class _Sink(RecordingSink):
-    """Holds every delivery against the model."""
-
-    def __init__(self, model: _Model) -> None:
-        super().__init__()
-        self.model = model
-
-    def deliver(self, runs: Sequence[DeliveryRun]) -> None:
-        assert self.consumer is not None
-        assert self.consumer in self.model.consumers, "it has left"
-        before = len(self.delivered)
-        super().deliver(runs)
-        for position, epoch, count, bits in self.delivered[before:]:
-            assert epoch == self.consumer.epoch
-            self.model.delivered(self, position, count, bits)
-
-
-class _Model:
+class _Model(DeliveryModel):
     def __init__(self, kind: SubscriptionType) -> None:
+        super().__init__()
         self.kind = kind
         self.scene = Scene(
             per_ledger=4,
@@ -48,7 +31,6 @@ class _Model:
             max_unacked_messages_per_consumer=6,
             max_unacked_messages_per_subscription=15,
         )
-        self.consumers: dict[Consumer, _Sink] = {}
         self.permits: dict[Consumer, int] = {}
         # Of Shared: who holds what.
         self.held: dict[Position, Consumer] = {}
@@ -69,9 +51,7 @@ class _Model:
     def open_messages(self, position: Position) -> int:
         return self.sizes[position] - self.part.get(position, 0).bit_count()
 
-    def delivered(self, sink: _Sink, position: Position, count: int, bits: int) -> None:
-        consumer = sink.consumer
-        assert consumer is not None
+    def delivered(self, sink: CheckingSink, consumer: Consumer, position: Position, count: int, bits: int) -> None:
         assert sink.outbox_capacity.free > 0, "its stream has no capacity"
         assert self.permits[consumer] > 0, "it has granted no permits"
         self.permits[consumer] -= self.sizes[position]
@@ -102,7 +82,7 @@ class _Model:
     async def join(self, priority: int) -> None:
         if len(self.consumers) >= (1 if self.kind == SubscriptionType.EXCLUSIVE else 4):
             return
-        sink = _Sink(self)
+        sink = CheckingSink(self)
         opened = OpenConsumer(
             topic="topic", subscription="s", type=self.kind, durable=True, start=EARLIEST, priority_level=priority
         )
@@ -194,6 +174,7 @@ class _Model:
             self.permits[one] = 0
 
     def check(self) -> None:
+        self.check_deliveries()
         stats = self.scene.stats() if self.scene.cursors.cursors else None
         if stats is None:
             return
@@ -221,6 +202,7 @@ class _Model:
                 elif consumer.active and self.last is not None:
                     self.acknowledge_up_to(consumer, self.last)
             await settle()
+        self.check_deliveries()
         assert len(self.done) == len(self.sizes)
         stats = self.scene.stats()
         assert (stats.backlog_entries, stats.unacked_messages, stats.redelivery_entries) == (0, 0, 0)

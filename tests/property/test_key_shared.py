@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -20,14 +19,14 @@ from magnetar_broker.errors import BrokerError
 from magnetar_broker.managed_ledger.entry_cache import EntryCache
 from magnetar_broker.managed_ledger.log_entry import Chunk
 from magnetar_broker.position import Position
-from magnetar_broker.topics.consumer import Consumer, DeliveryRun
+from magnetar_broker.topics.consumer import Consumer
 from magnetar_broker.topics.dispatch.key_shared import KeySharedRule
 from magnetar_broker.topics.dispatch.key_shared_stats import describe_keys
 from magnetar_protos.broker_pb2 import ErrorCode, KeySharedMode, KeySharedOptions, OpenConsumer, SlotRange
 from magnetar_protos.broker_pb2 import SubscriptionType as Type
 from magnetar_wire.hashing import KEY_SHARED_SLOTS, key_shared_slot
 from tests.examples import examples
-from tests.unit.broker.recording_sink import RecordingSink
+from tests.property.delivery_model import CheckingSink, DeliveryModel
 from tests.unit.broker.subscription_scene import EARLIEST, Scene, ack, ack_messages, at_position, redeliver, settle
 
 _MANY = 1_000_000
@@ -36,27 +35,9 @@ _MAX_CONSUMERS = 4
 _MAX_UNACKED = 6
 
 
-class _Sink(RecordingSink):
-    """Checks every delivery with the model."""
-
-    def __init__(self, model: _Model) -> None:
-        super().__init__()
-        self.model = model
-
-    def deliver(self, runs: Sequence[DeliveryRun]) -> None:
-        assert self.consumer is not None
-        before = len(self.delivered)
-        super().deliver(runs)
-        for position, epoch, count, bits in self.delivered[before:]:
-            assert epoch == self.consumer.epoch
-            try:
-                self.model.delivered(self, self.consumer, position, count, bits)
-            except AssertionError as error:  # the subscription logs it and goes on
-                self.model.errors.append(error)
-
-
-class _Model:
+class _Model(DeliveryModel):
     def __init__(self, mode: str, settings: dict[str, Any]) -> None:
+        super().__init__()
         self.mode = mode
         self.scene = Scene(
             per_ledger=5,
@@ -65,7 +46,6 @@ class _Model:
             subscription_key_shared_use_consistent_hashing=mode == "ring",
             **settings,
         )
-        self.consumers: dict[Consumer, _Sink] = {}
         self.permits: dict[Consumer, int] = {}
         self.keys: dict[Position, str] = {}
         self.sizes: dict[Position, int] = {}
@@ -79,7 +59,6 @@ class _Model:
         # How often consumers have requested its redelivery.
         self.counts: dict[Position, int] = {}
         self.had: dict[Consumer, list[Position]] = {}
-        self.errors: list[AssertionError] = []
 
     @property
     def in_order(self) -> bool:
@@ -88,8 +67,7 @@ class _Model:
     def open_messages(self, position: Position) -> int:
         return self.sizes[position] - self.part.get(position, 0).bit_count()
 
-    def delivered(self, sink: _Sink, consumer: Consumer, position: Position, count: int, bits: int) -> None:
-        assert consumer in self.consumers, "it has left"
+    def delivered(self, sink: CheckingSink, consumer: Consumer, position: Position, count: int, bits: int) -> None:
         assert sink.outbox_capacity.free > 0, "its stream has no capacity"
         assert self.permits[consumer] > 0, "it has granted no permits"
         self.permits[consumer] -= self.sizes[position]
@@ -126,7 +104,7 @@ class _Model:
         await self.open(options)
 
     async def open(self, options: KeySharedOptions) -> None:
-        sink = _Sink(self)
+        sink = CheckingSink(self)
         opened = OpenConsumer(
             topic="topic", subscription="s", type=Type.KEY_SHARED, durable=True, start=EARLIEST, key_shared=options
         )
@@ -194,8 +172,7 @@ class _Model:
         self.scene.log.is_cached = at_once
 
     def check(self) -> None:
-        if self.errors:
-            raise self.errors[0]
+        self.check_deliveries()
         if not self.scene.cursors.cursors:
             return
         stats = self.scene.stats()
@@ -235,8 +212,7 @@ class _Model:
             for position, consumer in list(self.at.items()):
                 self.acknowledge(consumer, position, 0)
             await settle()
-        if self.errors:
-            raise self.errors[0]
+        self.check_deliveries()
         assert self.done == set(self.sizes), "an entry is stuck"
         stats = self.scene.stats()
         assert (stats.backlog_entries, stats.unacked_messages, stats.redelivery_entries) == (0, 0, 0)
