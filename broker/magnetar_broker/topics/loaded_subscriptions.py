@@ -304,6 +304,6 @@ class LoadedSubscriptions:
         if self._closed is None:
             self._closed = problem
         for subscription in list(self._loaded.values()):
-            subscription.end(self._closed.problem)
+            subscription.close_consumers(self._closed.problem)
             subscription.receipts.fail(self._closed)
         self._loaded.clear()

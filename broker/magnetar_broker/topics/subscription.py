@@ -119,11 +119,11 @@ class Subscription:
         self.dispatcher: Dispatcher | None = None
         # A change waits or runs: no delivery begins, no consumer joins, and this object is not dropped.
         self.is_paused = changes.is_changing(self.key)
-        self._reconnections = ExpectedReconnections(clock, self.release)
+        self._reconnections = ExpectedReconnections(clock, self.release_if_idle)
         self.last_active = LastActiveConsumer()
         # When the last consumer left, of the monotonic clock. None: there was none.
         self.left_at: float | None = None
-        self.receipts = AckReceipts(cursor, self.release)
+        self.receipts = AckReceipts(cursor, self.release_if_idle)
         self.counters = counters
         self._rates = rates
 
@@ -218,7 +218,7 @@ class Subscription:
             self.left_at = self._clock.monotonic()
             self.dispatcher.stop()
             self.dispatcher = None
-            self.release()
+            self.release_if_idle()
             return
         self._record_active()
         self._report(updates)
@@ -245,13 +245,13 @@ class Subscription:
         which this was called before, or the time is over."""
         self._reconnections.expect(seconds)
 
-    def release(self) -> None:
+    def release_if_idle(self) -> None:
         """Drop this object if the subscription has no consumers and nothing to do."""
         if self.is_idle:
             self._on_released(self)
 
-    def end(self, problem: Problem | None) -> None:
-        """Close all consumers for good."""
+    def close_consumers(self, problem: Problem | None) -> None:
+        """Close all consumers, and report the problem to their clients. The subscription is not used any more."""
         self._reconnections.stop()
         consumers, self._consumers = self.consumers, {}
         if self.dispatcher is not None:
@@ -269,18 +269,20 @@ class Subscription:
     # Requests of consumers, which are handled without waiting.
 
     def flow(self, consumer: Consumer, epoch: int, permits: int) -> None:
+        """Grant permits to a consumer, which count if it is still in this epoch."""
         if self.dispatcher is not None and consumer in self._consumers:
             self.counters.last_flow_ms = consumer.counters.last_flow_ms = self.time_ms()
             self.dispatcher.rule.grant(consumer, epoch, permits)
             self.dispatcher.dispatch()
 
     def recheck(self, consumer: Consumer) -> None:
-        """Deliver entries: the consumer's outbox has capacity again."""
+        """Deliver more entries: the consumer's outbox has capacity again."""
         if self.dispatcher is not None and consumer in self._consumers:
             self.dispatcher.rule.recheck(consumer)
             self.dispatcher.dispatch()
 
     def redeliver(self, consumer: Consumer, epoch: int, ranges: Sequence[EntryRange]) -> None:
+        """Redeliver unacknowledged entries of a consumer; all of them if `ranges` is empty. Raises `BrokerError`."""
         checked = check_ranges(ranges, self.log)
         if self.dispatcher is None or consumer not in self._consumers or (ranges and not checked):
             # All named entries are trimmed. Without this check an empty list would redeliver all entries.
@@ -289,6 +291,10 @@ class Subscription:
         self.dispatcher.dispatch()
 
     def acknowledge(self, consumer: Consumer, request: Acknowledge, *, active_only: bool = True) -> None:
+        """Acknowledge messages at a consumer's request. It counts at once; `receipts` reports when it is durable.
+
+        Raises `BrokerError` if the request, or a part of it, does not count; the other parts do.
+        """
         checked = check_acknowledgement(request, self.log)
         if self.dispatcher is None or consumer not in self._consumers:
             raise BrokerError(ErrorCode.NOT_FOUND, f"consumer {consumer.name} has left subscription {self.name}")
@@ -366,6 +372,7 @@ class Subscription:
             self.dispatcher.dispatch()
 
     def pause(self) -> None:
+        """Begin no delivery until `resume` is called: a change of the subscription waits or runs."""
         self.is_paused = True
         if self.dispatcher is not None:
             self.dispatcher.is_paused = True
@@ -376,7 +383,7 @@ class Subscription:
             self.dispatcher.is_paused = False
             self.dispatcher.retry()  # reading may continue at another position
         self.report_end()
-        self.release()
+        self.release_if_idle()
 
     # Changes, which wait for storage. Those that no consumer requests are run by `AdministeredSubscriptions`.
 
@@ -471,11 +478,11 @@ class Subscription:
             )
         await self._delete_cursor(self)
         if any(one is not consumer for one in self._consumers):
-            self.end_deleted()
+            self.close_after_deletion()
         else:
             self.leave([consumer])
 
-    def end_deleted(self) -> None:
+    def close_after_deletion(self) -> None:
         """Close all consumers of a subscription that was deleted."""
         deleted = BrokerError(ErrorCode.SUBSCRIPTION_NOT_FOUND, f"subscription {self.name} was deleted")
-        self.end(deleted.problem)
+        self.close_consumers(deleted.problem)

@@ -94,7 +94,7 @@ class AdministeredSubscriptions(LoadedSubscriptions):
                 "them, or delete it with force",
             )
         await self._delete_cursor(subscription)
-        subscription.end_deleted()
+        subscription.close_after_deletion()
 
     async def delete_if(self, name: str, check: Callable[[], bool]) -> bool:
         """Delete the subscription if it has no consumers and `check`, which is called at the last moment, returns True.
@@ -171,7 +171,7 @@ class AdministeredSubscriptions(LoadedSubscriptions):
         if self._closed is None and self._cursors.get(name) is not None:
             subscription = self._loaded_or_load(name)
             subscription.expire_now(position)
-            subscription.release()
+            subscription.release_if_idle()
         return True
 
     async def expire_before(self, name: str, first_left: StartMessageId) -> int:

@@ -51,7 +51,7 @@ class Subscriptions(AdministeredSubscriptions):
                 self.record_use(subscription.name)
             return consumer
         finally:
-            subscription.release()
+            subscription.release_if_idle()
 
     async def _find_to_join(self, opened: OpenConsumer) -> Subscription:
         """Return the subscription to join, created if that is allowed. It is not being changed, and nothing is awaited
