@@ -33,7 +33,7 @@ _WRONG: Final[dict[str, tuple[int, Any, Any]]] = {
         {"inactiveTopicDeleteMode": "delete_when_no_subscriptions", "maxInactiveDurationSeconds": -1},
         {"inactiveTopicDeleteMode": "x"},
     ),
-    "publish_rate": (400, [], {"publishThrottlingRateInMsg": "x"}),
+    "publish_rate": (412, {"publishThrottlingRateInMsg": -5}, {"publishThrottlingRateInMsg": "x"}),
     "dispatch_rate": (412, {"ratePeriodInSecond": -1}, "x"),
     "subscription_dispatch_rate": (412, {"ratePeriodInSecond": -1}, "x"),
     "replicator_dispatch_rate": (412, {"ratePeriodInSecond": -1}, "x"),
